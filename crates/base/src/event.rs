@@ -1,0 +1,185 @@
+//! The two closed lists. `Event` is everything that can happen to a node, `Effect` everything it can ask of the world.
+//! They grow one entry at a time, when a protocol needs it. The compiler then finds `host`, `sim` and the node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::process::Probe;
+use crate::{AskId, Boot, Exit, Frame, NodeId, Now, ProcId, ProcSpec, Signal, Span, Ticket, Time};
+
+/// Whatever decides: a clone group's manager, a brick, a whole node. No clock, no socket, no entropy of its own.
+pub trait Machine {
+    /// A question from this node's front doors.
+    type Ask;
+    /// Its answer.
+    type Answer;
+    /// What the front doors may read at any time without asking.
+    type View;
+
+    /// Takes the time and one event, appends what it wants done.
+    fn handle(&mut self, now: Now, event: Event<Self::Ask>, out: &mut Vec<Effect<Self::Answer, Self::View>>);
+
+    /// When it next wants [`Event::Wake`]; asked after each `handle`.
+    fn wake_at(&self) -> Option<Time>;
+}
+
+/// What can happen to a node.
+#[derive(Debug)]
+pub enum Event<Ask> {
+    /// Comes first and once. `log` is what the disk has kept, in the order it was appended.
+    Start {
+        log: Vec<Bytes>,
+    },
+    /// The moment asked for by `wake_at` has come (or passed).
+    Wake,
+    /// A mutually authenticated connection to a peer is up. `card` is what the peer says of itself. A peer that
+    /// restarted comes with a higher boot; the link of its former life is gone without a further word.
+    Linked {
+        peer: NodeId,
+        boot: Boot,
+        card: Bytes,
+    },
+    /// A connection ended, or a dial came to nothing.
+    Unlinked {
+        peer: Option<NodeId>,
+        addr: Option<SocketAddr>,
+        why: LinkEnd,
+    },
+    Frame {
+        from: NodeId,
+        frame: Frame,
+    },
+    Ask {
+        id: AskId,
+        budget: Span,
+        ask: Ask,
+    },
+    /// Everything up to this ticket is on this node's disk.
+    Appended {
+        ticket: Ticket,
+    },
+    /// A child runs and has been given this port.
+    Spawned {
+        proc: ProcId,
+        pid: u32,
+        port: u16,
+    },
+    /// A line that a child printed, without its line end, at most 4 KiB.
+    Output {
+        proc: ProcId,
+        line: String,
+    },
+    Exited {
+        proc: ProcId,
+        exit: Exit,
+    },
+    /// Answer to [`Effect::Probe`]: healthy, or what was wrong.
+    Probed {
+        proc: ProcId,
+        result: Result<(), String>,
+    },
+    /// Once a second, from the host: CPU of this process in thousandths of one core, resident memory in bytes, and what
+    /// the front doors counted over the last second, by name (`http.requests`, ...).
+    Vitals {
+        cpu_millis: u32,
+        resident_bytes: u64,
+        gauges: BTreeMap<String, u64>,
+    },
+}
+
+/// What a node can ask of the world.
+#[derive(Debug)]
+pub enum Effect<Answer, View> {
+    /// Connect to a peer. Ends in `Linked` or `Unlinked`. `peer` is who must be there; none for a seed.
+    Dial {
+        addr: SocketAddr,
+        peer: Option<NodeId>,
+    },
+    /// Close the link, if there is one.
+    Hangup {
+        peer: NodeId,
+    },
+    /// Send on the peer's link. Without a link, or with a full queue, the frame is dropped: protocols expect loss.
+    Send {
+        to: NodeId,
+        frame: Frame,
+    },
+    Answer {
+        id: AskId,
+        answer: Answer,
+    },
+    /// Append to the node's log and force it to disk; `Appended` follows.
+    Append {
+        records: Vec<Bytes>,
+        ticket: Ticket,
+    },
+    /// Replace the node's whole log by these records, atomically; `Appended` follows.
+    Rewrite {
+        records: Vec<Bytes>,
+        ticket: Ticket,
+    },
+    /// Start a child; `Spawned` or `Exited` follows.
+    Spawn {
+        proc: ProcId,
+        spec: ProcSpec,
+    },
+    /// Signal a child and all processes of its group.
+    Signal {
+        proc: ProcId,
+        signal: Signal,
+    },
+    Probe {
+        proc: ProcId,
+        probe: Probe,
+    },
+    /// The front doors see this from now on.
+    Publish(View),
+    /// A line for the log.
+    Note(Note),
+}
+
+/// Why a link ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkEnd {
+    /// The peer's side closed or reset it. Its process may be dead.
+    Closed,
+    /// Nobody listens there: the machine is up, the process is not.
+    Refused,
+    /// No answer in time.
+    TimedOut,
+    /// Somebody is there who is not who we wanted, or does not want us. Retrying soon is useless.
+    Rejected,
+    /// We hung up ourselves.
+    Ours,
+}
+
+/// Something worth a line in the log. Per request nothing is noted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    pub level: NoteLevel,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoteLevel {
+    /// A change of state someone may want to know.
+    Info,
+    /// Unexpected, but survived.
+    Warn,
+    /// Needs a person.
+    Error,
+}
+
+impl Note {
+    pub fn info(text: impl Into<String>) -> Self {
+        Self { level: NoteLevel::Info, text: text.into() }
+    }
+    pub fn warn(text: impl Into<String>) -> Self {
+        Self { level: NoteLevel::Warn, text: text.into() }
+    }
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { level: NoteLevel::Error, text: text.into() }
+    }
+}

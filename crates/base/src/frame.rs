@@ -1,0 +1,186 @@
+//! A frame: one message between two nodes, with what travels on every message (deadline, priority, sender's load).
+//! What a frame's head means is known by the protocol that owns its kind; how frames become bytes is at the end of this file.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::limits::FRAME_BYTES_MAX;
+
+/// Who owns a frame. One list, so that no two protocols take the same number; a number is never given twice.
+pub mod kind {
+    pub const MEMBERSHIP: u16 = 1;
+    pub const BEACON: u16 = 2;
+    pub const ROOT: u16 = 3;
+    /// A question for the root group's leader, and its answer.
+    pub const ROOT_CALL: u16 = 4;
+    pub const SESSION: u16 = 16;
+}
+
+/// Control frames (who is here, who leads) have a share of the link that data cannot take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    Control,
+    Data,
+}
+
+/// How much a request matters: 0 is dropped first, 7 last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Priority(pub u8);
+
+impl Priority {
+    pub const LOWEST: Priority = Priority(0);
+    pub const NORMAL: Priority = Priority(4);
+    pub const HIGHEST: Priority = Priority(7);
+}
+
+/// One message between two nodes. `head` is the protocol's message, `body` a value that is never copied into it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    pub kind: u16,
+    pub priority: Priority,
+    /// What is left of the request's time, in milliseconds; 0 means no deadline. A span, as clocks of two nodes differ.
+    pub budget_ms: u32,
+    /// Load of the sender, 0 (idle) to 1000 (full). Set by the node when it sends.
+    pub load: u16,
+    pub head: Bytes,
+    pub body: Bytes,
+}
+
+/// Why bytes are not a frame. The link that sent them cannot be believed any more and is closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrameError {
+    TooLong { bytes: usize },
+    HeaderTooShort { bytes: usize },
+    HeadPastEnd { head: usize, rest: usize },
+}
+
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLong { bytes } => write!(f, "frame of {bytes} bytes is over the limit of {FRAME_BYTES_MAX}"),
+            Self::HeaderTooShort { bytes } => write!(f, "frame header of {bytes} bytes is under {HEADER_BYTES}"),
+            Self::HeadPastEnd { head, rest } => write!(f, "head of {head} bytes in a frame with {rest} left"),
+        }
+    }
+}
+
+impl Frame {
+    pub fn new(kind: u16, head: impl Into<Bytes>) -> Self {
+        Self { kind, priority: Priority::NORMAL, budget_ms: 0, load: 0, head: head.into(), body: Bytes::new() }
+    }
+
+    pub fn lane(&self) -> Lane {
+        if self.kind < kind::SESSION { Lane::Control } else { Lane::Data }
+    }
+
+    pub fn wire_len(&self) -> usize {
+        4 + HEADER_BYTES + self.head.len() + self.body.len()
+    }
+
+    /// Appends the frame's bytes:
+    /// ```text
+    /// u32 length of what follows
+    /// u8  header length   a newer minor version may make it longer: what is past the known fields is skipped
+    /// u8  priority
+    /// u16 kind
+    /// u16 load
+    /// u32 budget, ms
+    /// u32 head length
+    ///     head, body
+    /// ```
+    pub fn encode(&self, out: &mut BytesMut) {
+        let len = HEADER_BYTES + self.head.len() + self.body.len();
+        assert!(len <= FRAME_BYTES_MAX, "a frame of {len} bytes was built");
+        out.reserve(4 + len);
+        out.put_u32(len as u32);
+        out.put_u8(HEADER_BYTES as u8);
+        out.put_u8(self.priority.0);
+        out.put_u16(self.kind);
+        out.put_u16(self.load);
+        out.put_u32(self.budget_ms);
+        out.put_u32(self.head.len() as u32);
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.body);
+    }
+
+    /// Takes one frame off the front of `from`, or nothing if it is not whole yet. Head and body share `from`'s memory.
+    pub fn decode(from: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+        let Some(len) = from.first_chunk::<4>().map(|b| u32::from_be_bytes(*b) as usize) else { return Ok(None) };
+        if len > FRAME_BYTES_MAX {
+            return Err(FrameError::TooLong { bytes: len });
+        }
+        if len < HEADER_BYTES {
+            return Err(FrameError::HeaderTooShort { bytes: len });
+        }
+        if from.len() < 4 + len {
+            return Ok(None);
+        }
+        from.advance(4);
+        let mut whole = from.split_to(len).freeze();
+        let header_len = usize::from(whole.get_u8());
+        if header_len < HEADER_BYTES || header_len > len {
+            return Err(FrameError::HeaderTooShort { bytes: header_len });
+        }
+        let priority = Priority(whole.get_u8().min(Priority::HIGHEST.0));
+        let (kind, load, budget_ms) = (whole.get_u16(), whole.get_u16(), whole.get_u32());
+        let head_len = whole.get_u32() as usize;
+        whole.advance(header_len - HEADER_BYTES);
+        if head_len > whole.len() {
+            return Err(FrameError::HeadPastEnd { head: head_len, rest: whole.len() });
+        }
+        let head = whole.split_to(head_len);
+        Ok(Some(Frame { kind, priority, budget_ms, load, head, body: whole }))
+    }
+}
+
+/// Bytes of the header that this version knows, its own length byte included.
+pub const HEADER_BYTES: usize = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Frame {
+        Frame {
+            kind: kind::SESSION,
+            priority: Priority::HIGHEST,
+            budget_ms: 60,
+            load: 500,
+            head: Bytes::from_static(b"head"),
+            body: Bytes::from_static(b"body!"),
+        }
+    }
+
+    #[test]
+    fn a_frame_has_these_bytes() {
+        let mut bytes = BytesMut::new();
+        sample().encode(&mut bytes);
+        assert_eq!(&bytes[..], b"\0\0\0\x17\x0e\x07\0\x10\x01\xf4\0\0\0\x3c\0\0\0\x04headbody!");
+        assert_eq!(bytes.len(), sample().wire_len());
+        assert_eq!(Frame::decode(&mut bytes), Ok(Some(sample())));
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn half_a_frame_waits() {
+        let mut whole = BytesMut::new();
+        sample().encode(&mut whole);
+        for cut in 0..whole.len() {
+            assert_eq!(Frame::decode(&mut BytesMut::from(&whole[..cut])), Ok(None), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_newer_minor_versions_longer_header_is_understood() {
+        let mut bytes = BytesMut::from(&b"\0\0\0\x19\x10\x07\0\x10\x01\xf4\0\0\0\x3c\0\0\0\x04NEheadbody!"[..]);
+        assert_eq!(Frame::decode(&mut bytes), Ok(Some(sample())));
+    }
+
+    #[test]
+    fn lies_about_length_are_errors() {
+        let decode = |b: &[u8]| Frame::decode(&mut BytesMut::from(b));
+        assert!(matches!(decode(&[0xff; 8]), Err(FrameError::TooLong { .. })));
+        assert!(matches!(decode(b"\0\0\0\x02\0\0"), Err(FrameError::HeaderTooShort { .. })));
+        let head_past_end = b"\0\0\0\x0e\x0e\0\0\x10\0\0\0\0\0\0\0\0\0\xff";
+        assert!(matches!(decode(head_past_end), Err(FrameError::HeadPastEnd { .. })));
+    }
+}

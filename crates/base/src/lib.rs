@@ -1,0 +1,23 @@
+//! The words every part of Coppice shares.
+//!
+//! What decides (below the waterline) is a [`Machine`]: time and one [`Event`] in, [`Effect`]s out. The two enums are
+//! closed lists: together they are everything that can happen to a node and everything it can ask of the world.
+//! `host` carries effects out in the real world, `sim` in a fake one. This crate knows neither, and no protocol.
+
+pub mod checksum;
+pub mod event;
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod outcome;
+pub mod process;
+pub mod rng;
+pub mod time;
+
+pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel};
+pub use frame::{Frame, Lane, Priority, kind};
+pub use ids::{AskId, Boot, ClusterId, NodeId, ProcId, Ticket};
+pub use outcome::{Outcome, Refused, Unknown};
+pub use process::{Exit, ProcSpec, Signal};
+pub use rng::Rng;
+pub use time::{Now, Span, Time};

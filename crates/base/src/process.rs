@@ -1,0 +1,55 @@
+//! What a node may ask about child processes, and what it hears of them.
+
+use std::collections::BTreeMap;
+
+use crate::Span;
+
+/// How to start a child. The host adds `HOST` and `PORT`, a free port that it chose on the node's own address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcSpec {
+    /// Name for logs, e.g. `shop/2`.
+    pub name: String,
+    /// Program and arguments; never empty.
+    pub run: Vec<String>,
+    /// Working folder; relative ones are relative to the node's service folder.
+    pub dir: Option<String>,
+    pub env: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    Term,
+    Int,
+    Hup,
+    Quit,
+    Usr1,
+    Usr2,
+    Kill,
+}
+
+/// How a child ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// It never ran: no such program, no such folder.
+    NotStarted(String),
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit status {code}"),
+            Exit::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Exit::NotStarted(why) => write!(f, "could not be started: {why}"),
+        }
+    }
+}
+
+/// A request for the health of a child: an HTTP GET to its port, or just a connection if there is no path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Probe {
+    pub port: u16,
+    pub path: Option<String>,
+    pub timeout: Span,
+}

@@ -1,0 +1,42 @@
+//! Assignments: which node runs which clone. Written by the manager at the root group's leader, spread as a beacon, and
+//! obeyed by every node's group. Soft state: the newest wins, and a lost one is rebuilt from what runs.
+
+use std::collections::BTreeMap;
+
+use base::NodeId;
+
+use crate::CloneId;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Assignments {
+    /// Counts up with each new leader.
+    pub term: u64,
+    /// Counts up with each change of one leader.
+    pub seq: u64,
+    /// The leader that wrote it; decides between two that took the same term at once.
+    pub by: NodeId,
+    pub of: BTreeMap<CloneId, NodeId>,
+    /// Clones that are moving: the node they leave. It keeps its clone until the new one serves.
+    pub leaving: BTreeMap<CloneId, NodeId>,
+}
+
+impl Assignments {
+    /// Orders assignments by age; the newest is obeyed.
+    pub fn version(&self) -> (u64, u64, NodeId) {
+        (self.term, self.seq, self.by)
+    }
+
+    pub fn is_newer_than(&self, other: &Assignments) -> bool {
+        self.version() > other.version()
+    }
+
+    /// Whether this node is to run the clone, as its place or as the one it is about to leave.
+    pub fn has(&self, id: &CloneId, node: NodeId) -> bool {
+        self.of.get(id) == Some(&node) || self.leaving.get(id) == Some(&node)
+    }
+
+    /// The clones that a node is to run, in order.
+    pub fn at(&self, node: NodeId) -> impl Iterator<Item = &CloneId> {
+        self.of.keys().filter(move |id| self.has(id, node))
+    }
+}

@@ -1,0 +1,84 @@
+//! One clone: its name, the states of its life, and what its node says of it. What a clone is started with is in `spec`,
+//! how it lives in `group`.
+
+use std::fmt;
+
+use base::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// Name of a clone: `shop/2`. Numbers of a service's clones are 0..n.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct CloneId {
+    pub service: String,
+    pub number: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloneState {
+    /// Its process is being started or has not answered a probe yet.
+    Starting,
+    /// In the routes.
+    Serving,
+    /// Out of the routes, finishing what it has.
+    Draining,
+    /// Not running: waits to be started again after it died, or for what it needs.
+    Backoff,
+}
+
+/// What a node says of one of its clones. While a clone is replaced by one with a new declaration, both are listed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CloneStatus {
+    pub id: CloneId,
+    pub state: CloneState,
+    /// 0 when no process runs.
+    pub pid: u32,
+    /// 0 when no process runs.
+    pub port: u16,
+    /// How often it was started again after a death, since it came to this node.
+    pub restarts: u32,
+    /// Wall clock when it came to be in this state, milliseconds since 1970.
+    pub since_ms: u64,
+    /// How it last ended, or why it is not started.
+    pub last_exit: Option<String>,
+    /// Newest last. Of the life that runs, or of the last one if none does.
+    pub last_output: Vec<String>,
+    /// Of what its process was started with; two clones with one hash run the same thing.
+    pub spec_hash: u64,
+}
+
+/// A node's clones: the content of its beacon.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeClones {
+    /// Version of the assignments that the node obeys: term, seq, leader.
+    pub obeys: (u64, u64, NodeId),
+    pub clones: Vec<CloneStatus>,
+}
+
+/// Something for the list of events that people see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Happened {
+    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `warning`.
+    pub kind: &'static str,
+    /// The clone's name.
+    pub who: String,
+    pub text: String,
+}
+
+impl CloneId {
+    pub fn new(service: impl Into<String>, number: u32) -> Self {
+        Self { service: service.into(), number }
+    }
+}
+
+impl fmt::Display for CloneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.number)
+    }
+}
+
+impl Happened {
+    pub fn new(kind: &'static str, who: &CloneId, text: impl Into<String>) -> Self {
+        Self { kind, who: who.to_string(), text: text.into() }
+    }
+}

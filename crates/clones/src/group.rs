@@ -1,0 +1,440 @@
+//! The clones of one node: starts what the assignments give to this node, probes it, starts it again when it dies, drains
+//! what is no longer wanted. A clone's life:
+//!
+//! ```text
+//!  Starting ──healthy──> Serving ──not wanted──> leaving (routes forget it) ──> stopping (signal sent) ──> gone
+//!     │ too slow            │ hung: 3 probes                                         │ drain time is over: kill
+//!     └────── killed <──────┘            dead without being asked to: a new life, after a growing wait
+//! ```
+//! When what a service runs changes, a new clone is started beside the old one, which is drained once the new one
+//! serves: one clone of a service at a time, and if the new ones do not come up, the old ones go on.
+//! Where clones run is the manager's matter; how processes are started is the host's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::checksum::place_hash;
+use base::process::Probe;
+use base::{Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Time};
+use flow::Backoff;
+
+use crate::clone::Happened;
+use crate::life::{Death, Life, Step};
+use crate::limits::*;
+use crate::spec::url_variable;
+use crate::wire::short;
+use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones, ServiceSpec};
+
+#[derive(Debug)]
+pub enum Input {
+    /// What some leader says should run where. Older ones than the newest seen change nothing.
+    Assigned(Assignments),
+    /// All declared services.
+    Services(BTreeMap<String, ServiceSpec>),
+    /// The URL by which this node's clones reach each namespace, by its name. A clone waits until all of its are known.
+    Urls(BTreeMap<String, String>),
+    Spawned {
+        proc: ProcId,
+        pid: u32,
+        port: u16,
+    },
+    Output {
+        proc: ProcId,
+        line: String,
+    },
+    Exited {
+        proc: ProcId,
+        exit: Exit,
+    },
+    Probed {
+        proc: ProcId,
+        result: Result<(), String>,
+    },
+    Wake,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    Spawn {
+        proc: ProcId,
+        spec: ProcSpec,
+    },
+    Signal {
+        proc: ProcId,
+        signal: Signal,
+    },
+    Probe {
+        proc: ProcId,
+        probe: Probe,
+    },
+    /// `clones()` changed: publish it.
+    Changed,
+    Happened(Happened),
+}
+
+pub struct Group {
+    me: NodeId,
+    node_name: String,
+    rng: Rng,
+    assigned: Assignments,
+    services: BTreeMap<String, Arc<ServiceSpec>>,
+    urls: BTreeMap<String, String>,
+    /// What should run here: follows from the three above.
+    wanted: BTreeMap<CloneId, Wanted>,
+    /// Invariant: has the keys of `wanted`, no others.
+    slots: BTreeMap<CloneId, Slot>,
+    /// Processes that were started and have not exited.
+    lives: BTreeMap<ProcId, Life>,
+    procs_started: u64,
+    changed: bool,
+}
+
+/// What a clone of this node is started with.
+struct Wanted {
+    spec: Arc<ServiceSpec>,
+    /// The service's own environment and the URLs.
+    env: BTreeMap<String, String>,
+    hash: u64,
+    /// Why it cannot be started now.
+    lacks: Option<String>,
+}
+
+/// A wanted clone's memory over its lives.
+struct Slot {
+    backoff: Backoff,
+    retry_at: Time,
+    died: bool,
+    restarts: u32,
+    last_exit: Option<String>,
+    last_output: Vec<String>,
+    /// Whose output that is.
+    last_proc: Option<ProcId>,
+    since_ms: u64,
+}
+
+impl Slot {
+    fn new(now: Now) -> Self {
+        Self {
+            backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MAX),
+            retry_at: now.mono,
+            died: false,
+            restarts: 0,
+            last_exit: None,
+            last_output: Vec::new(),
+            last_proc: None,
+            since_ms: now.wall_ms,
+        }
+    }
+}
+
+impl Group {
+    /// `me` and `node_name` are this node's id and name.
+    pub fn new(me: NodeId, node_name: impl Into<String>, rng: Rng) -> Self {
+        Self {
+            me,
+            node_name: node_name.into(),
+            rng,
+            assigned: Assignments::default(),
+            services: BTreeMap::new(),
+            urls: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            procs_started: 0,
+            changed: false,
+        }
+    }
+
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Assigned(new) => {
+                if new.is_newer_than(&self.assigned) {
+                    self.assigned = new;
+                    // What this node obeys is part of its beacon.
+                    self.changed = true;
+                    self.want(now);
+                }
+            }
+            Input::Services(services) => {
+                self.services = services.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
+                self.want(now);
+            }
+            Input::Urls(urls) => {
+                self.urls = urls;
+                self.want(now);
+            }
+            Input::Spawned { proc, pid, port } => {
+                if let Some(life) = self.lives.get_mut(&proc) {
+                    (life.pid, life.port) = (pid, port);
+                    self.changed = true;
+                }
+            }
+            // A line alone is not worth a beacon: it is shown with the next change of state.
+            Input::Output { proc, line } => match self.lives.get_mut(&proc) {
+                Some(life) => return life.printed(&line),
+                None => self.printed_late(proc, &line),
+            },
+            Input::Exited { proc, exit } => self.exited(now, proc, &exit, out),
+            Input::Probed { proc, result } => {
+                if let Some(life) = self.lives.get_mut(&proc) {
+                    life.probed(now.mono, result);
+                }
+            }
+            Input::Wake => (),
+        }
+        self.step_lives(now, out);
+        self.reconcile(now, out);
+        self.tell_states(now, out);
+        if std::mem::take(&mut self.changed) {
+            out.push(Output::Changed);
+        }
+    }
+
+    /// The next moment this group wants `Input::Wake`, if any.
+    pub fn wake_at(&self) -> Option<Time> {
+        let lives = self.lives.values().filter_map(Life::wake_at);
+        let starts = self.slots.iter().filter(|(id, _)| self.may_start(id)).map(|(_, slot)| slot.retry_at);
+        lives.chain(starts).min()
+    }
+
+    /// This node's clones in order, with one line each for an old and a new one while a clone is replaced.
+    pub fn clones(&self) -> Vec<CloneStatus> {
+        let mut all: Vec<CloneStatus> = self.lives.values().map(|life| self.status_of_life(life)).collect();
+        let idle = self.slots.iter().filter(|(id, slot)| {
+            let mut stays = self.lives_of(id).filter(|(_, life)| !life.is_leaving());
+            if slot.died { !stays.any(|(_, life)| Some(life.hash) == self.hash_of(id)) } else { stays.next().is_none() }
+        });
+        all.extend(idle.map(|(id, slot)| self.status_of_idle(id, slot)));
+        all.sort_by(|a, b| (&a.id, a.state).cmp(&(&b.id, b.state)));
+        all
+    }
+
+    /// The content of this node's beacon.
+    pub fn node_clones(&self) -> NodeClones {
+        NodeClones { obeys: self.assigned.version(), clones: self.clones() }
+    }
+
+    /// The newest assignments seen.
+    pub fn assigned(&self) -> &Assignments {
+        &self.assigned
+    }
+
+    /// Works out anew what should run here.
+    fn want(&mut self, now: Now) {
+        let mut wanted = BTreeMap::new();
+        for id in self.assigned.at(self.me) {
+            if let Some(spec) = self.services.get(&id.service) {
+                wanted.insert(id.clone(), self.wanted_by(spec));
+            }
+        }
+        for life in self.lives.values_mut() {
+            // New probes, signals and patience hold at once; only what the process was started with needs a new one.
+            if let Some(spec) = self.services.get(&life.id.service) {
+                life.spec = spec.clone();
+            }
+        }
+        self.slots.retain(|id, _| wanted.contains_key(id));
+        for id in wanted.keys() {
+            self.slots.entry(id.clone()).or_insert_with(|| Slot::new(now));
+        }
+        for (id, want) in &wanted {
+            let before = self.wanted.get(id);
+            // What is declared anew gets its chance at once.
+            if before.is_none_or(|before| before.hash != want.hash || before.lacks != want.lacks) {
+                let slot = self.slots.get_mut(id).expect("was just made");
+                slot.backoff.reset();
+                slot.retry_at = now.mono;
+                self.changed = true;
+            }
+        }
+        self.changed |= self.wanted.len() != wanted.len();
+        self.wanted = wanted;
+    }
+
+    fn wanted_by(&self, spec: &Arc<ServiceSpec>) -> Wanted {
+        let mut env = spec.env.clone();
+        let mut lacks = None;
+        for namespace in &spec.namespaces {
+            match self.urls.get(namespace) {
+                Some(url) => drop(env.insert(url_variable(namespace), url.clone())),
+                None => lacks = Some(format!("waits for namespace {namespace:?}")),
+            }
+        }
+        let started_with = serde_json::to_vec(&(&spec.run, &spec.dir, &env)).expect("strings become JSON");
+        Wanted { spec: spec.clone(), env, hash: place_hash(&started_with), lacks }
+    }
+
+    /// Carries every life over what time has brought.
+    fn step_lives(&mut self, now: Now, out: &mut Vec<Output>) {
+        for (&proc, life) in &mut self.lives {
+            match life.step(now.mono) {
+                Step::None => (),
+                Step::Probe(probe) => out.push(Output::Probe { proc, probe }),
+                Step::Signal(signal) => out.push(Output::Signal { proc, signal }),
+            }
+        }
+    }
+
+    /// Notices what state each life has come to, whatever brought it there.
+    fn tell_states(&mut self, now: Now, out: &mut Vec<Output>) {
+        for life in self.lives.values_mut() {
+            let state = life.state();
+            if std::mem::replace(&mut life.told, state) == state {
+                continue;
+            }
+            life.since_ms = now.wall_ms;
+            self.changed = true;
+            if state == CloneState::Serving {
+                let text = format!("serves on port {} (pid {})", life.port, life.pid);
+                out.push(Output::Happened(Happened::new("clone-started", &life.id, text)));
+            }
+        }
+    }
+
+    fn exited(&mut self, now: Now, proc: ProcId, exit: &Exit, out: &mut Vec<Output>) {
+        let Some(life) = self.lives.remove(&proc) else { return };
+        self.changed = true;
+        let death = life.death(now.mono, exit);
+        let (kind, mut text, served) = match death {
+            Death::Drained(text) => {
+                out.push(Output::Happened(Happened::new("clone-stopped", &life.id, text)));
+                return;
+            }
+            Death::Died { text, served } => ("clone-died", text, served),
+        };
+        if let Some(slot) = self.slots.get_mut(&life.id) {
+            if served >= BACKOFF_FORGIVEN {
+                slot.backoff.reset();
+            }
+            let wait = slot.backoff.next(&mut self.rng);
+            slot.retry_at = now.mono + wait;
+            slot.died = true;
+            slot.last_exit = Some(text.clone());
+            slot.last_output = life.output.into();
+            slot.last_proc = Some(proc);
+            slot.since_ms = now.wall_ms;
+            text = format!("{text}; starts again in {} ms", wait.as_millis());
+        }
+        out.push(Output::Happened(Happened::new(kind, &life.id, text)));
+    }
+
+    /// The last lines may come after the death that they explain.
+    fn printed_late(&mut self, proc: ProcId, line: &str) {
+        let Some(slot) = self.slots.values_mut().find(|slot| slot.last_proc == Some(proc)) else { return };
+        // Bounded: something that the dead one left behind may print for ever.
+        if slot.last_output.len() < OUTPUT_LINES {
+            slot.last_output.push(short(line));
+            self.changed = true;
+        }
+    }
+
+    /// Starts what is missing and drains what is too much.
+    fn reconcile(&mut self, now: Now, out: &mut Vec<Output>) {
+        // Wanted again before anybody told it to go: it just stays.
+        for life in self.lives.values_mut() {
+            if self.wanted.get(&life.id).is_some_and(|want| want.hash == life.hash) {
+                life.stay(now.mono);
+            }
+        }
+        let superfluous = self.lives.iter().filter(|(_, life)| self.is_superfluous(life));
+        let superfluous: Vec<ProcId> = superfluous.map(|(proc, _)| *proc).collect();
+        for proc in superfluous {
+            let signal = self.lives.get_mut(&proc).and_then(|life| life.drain(now.mono));
+            out.extend(signal.map(|signal| Output::Signal { proc, signal }));
+        }
+        let due = |(id, slot): &(&CloneId, &Slot)| slot.retry_at <= now.mono && self.may_start(id);
+        let due: Vec<CloneId> = self.slots.iter().filter(due).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            // Again, as one started now may be the replacement that the next one has to wait for.
+            if self.may_start(&id) {
+                self.start(now, id, out);
+            }
+        }
+    }
+
+    /// A life that is not on its way out, and should be: nobody wants it, or it runs what is no longer declared and
+    /// another one does its work (or it does none).
+    fn is_superfluous(&self, life: &Life) -> bool {
+        if life.is_ending() {
+            return false;
+        }
+        let Some(hash) = self.hash_of(&life.id) else { return true };
+        let replaced = self.lives_of(&life.id).any(|(_, other)| other.hash == hash && other.is_serving());
+        life.hash != hash && (replaced || !life.is_serving())
+    }
+
+    /// Whether a new life of this slot may begin as soon as its wait is over.
+    fn may_start(&self, id: &CloneId) -> bool {
+        let want = &self.wanted[id];
+        let runs =
+            |hash: Option<u64>| self.lives_of(id).any(|(_, l)| !l.is_leaving() && hash.is_none_or(|h| l.hash == h));
+        if want.lacks.is_some() || runs(Some(want.hash)) {
+            return false;
+        }
+        // Replacements: one clone of a service at a time, in order of their numbers.
+        !runs(None) || self.first_outdated(&id.service) == Some(id)
+    }
+
+    fn first_outdated(&self, service: &str) -> Option<&CloneId> {
+        let outdated = |l: &&Life| l.id.service == service && !l.is_ending() && self.hash_of(&l.id) != Some(l.hash);
+        self.lives.values().filter(outdated).map(|life| &life.id).min()
+    }
+
+    fn start(&mut self, now: Now, id: CloneId, out: &mut Vec<Output>) {
+        let want = &self.wanted[&id];
+        let mut env = want.env.clone();
+        env.insert("COPPICE_SERVICE".into(), id.service.clone());
+        env.insert("COPPICE_CLONE".into(), id.to_string());
+        env.insert("COPPICE_NODE".into(), self.node_name.clone());
+        let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
+        self.procs_started += 1;
+        let proc = ProcId(self.procs_started);
+        self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
+        let slot = self.slots.get_mut(&id).expect("wanted clones have slots");
+        slot.restarts += u32::from(std::mem::take(&mut slot.died));
+        self.changed = true;
+        out.push(Output::Spawn { proc, spec });
+    }
+
+    fn lives_of<'a>(&'a self, id: &'a CloneId) -> impl Iterator<Item = (&'a ProcId, &'a Life)> {
+        self.lives.iter().filter(move |(_, life)| life.id == *id)
+    }
+
+    fn hash_of(&self, id: &CloneId) -> Option<u64> {
+        self.wanted.get(id).map(|want| want.hash)
+    }
+
+    fn status_of_life(&self, life: &Life) -> CloneStatus {
+        let slot = self.slots.get(&life.id);
+        CloneStatus {
+            id: life.id.clone(),
+            state: life.state(),
+            pid: life.pid,
+            port: life.port,
+            restarts: slot.map_or(0, |slot| slot.restarts),
+            since_ms: life.since_ms,
+            last_exit: slot.and_then(|slot| slot.last_exit.clone()),
+            last_output: life.output.iter().cloned().collect(),
+            spec_hash: life.hash,
+        }
+    }
+
+    fn status_of_idle(&self, id: &CloneId, slot: &Slot) -> CloneStatus {
+        let want = &self.wanted[id];
+        CloneStatus {
+            id: id.clone(),
+            state: CloneState::Backoff,
+            pid: 0,
+            port: 0,
+            restarts: slot.restarts,
+            since_ms: slot.since_ms,
+            last_exit: want.lacks.clone().or_else(|| slot.last_exit.clone()),
+            last_output: slot.last_output.clone(),
+            spec_hash: want.hash,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

@@ -1,0 +1,28 @@
+//! What the cluster runs: services as groups of clones.
+//!
+//! An operator declares a service ([`ServiceSpec`]). The [`Manager`], at the root group's leader, decides how its clones
+//! are spread over the live nodes ([`Assignments`], a beacon: soft state). On each node the [`Group`] starts, probes,
+//! restarts and drains the clones that fall to it, and says in a beacon what it runs ([`NodeClones`]). From those
+//! beacons the node builds the [`Routes`] by which the edges of all nodes find the clones.
+//!
+//! Both machines are pure: time and one input in, outputs out. Nothing here knows HTTP, a process or a socket.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod assign;
+pub mod clone;
+pub mod group;
+mod life;
+pub mod limits;
+pub mod manager;
+pub mod plan;
+pub mod route;
+pub mod spec;
+pub mod text;
+pub mod wire;
+
+pub use assign::Assignments;
+pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
+pub use group::Group;
+pub use manager::{Manager, NodeLoad};
+pub use route::{RouteClone, RouteService, Routes};
+pub use spec::{HttpRoute, ServiceSpec, SpecError, Stop, TcpRoute};

@@ -1,0 +1,213 @@
+//! A leader's first moments, rivals from the past, and moves that fail.
+
+use super::*;
+use base::Span;
+
+struct Fake {
+    manager: Manager,
+    now: Now,
+    live: Vec<NodeLoad>,
+    clones: u32,
+    out: Vec<Output>,
+}
+
+/// A serving clone of "shop" by its number.
+fn serving(numbers: &[u32]) -> BTreeMap<CloneId, CloneState> {
+    numbers.iter().map(|number| (CloneId::new("shop", *number), CloneState::Serving)).collect()
+}
+
+fn node(id: u64, numbers: &[u32]) -> NodeLoad {
+    let obeys = (0, 0, NodeId(0));
+    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, obeys, clones: serving(numbers) }
+}
+
+fn assigned(term: u64, seq: u64, by: u64, at: &[u64]) -> Assignments {
+    let of = at.iter().enumerate().map(|(number, node)| (CloneId::new("shop", number as u32), NodeId(*node))).collect();
+    Assignments { term, seq, by: NodeId(by), of, leaving: BTreeMap::new() }
+}
+
+impl Fake {
+    fn new(clones: u32, live: Vec<NodeLoad>) -> Self {
+        let now = Now { mono: Time(1_000_000), wall_ms: 0 };
+        Self { manager: Manager::new(NodeId(1)), now, live, clones, out: Vec::new() }
+    }
+
+    fn put(&mut self, input: Input) {
+        self.manager.handle(self.now, input, &mut self.out);
+        assert!(self.manager.wake_at().is_none_or(|at| at > self.now.mono), "it would wake for ever");
+    }
+
+    fn tell(&mut self) {
+        let spec = ServiceSpec { clones: self.clones, ..ServiceSpec::new(["app"]) };
+        let services = BTreeMap::from([("shop".to_string(), spec)]);
+        self.put(Input::Cluster { services, live: self.live.clone() });
+    }
+
+    fn pass(&mut self, span: Span) {
+        let end = self.now.mono + span;
+        while let Some(at) = self.manager.wake_at().filter(|at| *at <= end) {
+            self.now.mono = at;
+            self.put(Input::Wake);
+        }
+        self.now.mono = end;
+    }
+
+    /// The newest assignments published since the last look: version, and the node of each clone in order.
+    fn published(&mut self) -> Option<((u64, u64, u64), Vec<u64>)> {
+        let newest = self.out.drain(..).rev().find_map(|output| match output {
+            Output::Assign(a) => Some(a),
+            Output::Withdraw | Output::Happened(_) => None,
+        })?;
+        Some(((newest.term, newest.seq, newest.by.0), newest.of.values().map(|node| node.0).collect()))
+    }
+}
+
+#[test]
+fn who_does_not_lead_says_nothing() {
+    let mut fake = Fake::new(2, vec![node(1, &[])]);
+    fake.tell();
+    fake.put(Input::Seen(assigned(3, 4, 2, &[1, 1])));
+    fake.pass(Span::secs(10));
+    assert_eq!((fake.out, fake.manager.wake_at()), (vec![], None));
+}
+
+#[test]
+fn a_leader_that_knows_nothing_of_the_cluster_yet_publishes_nothing() {
+    let mut fake = Fake::new(2, vec![]);
+    fake.put(Input::Seen(assigned(3, 4, 2, &[2, 2])));
+    fake.put(Input::Leads(true));
+    fake.tell();
+    fake.pass(Span::secs(10));
+    assert_eq!(fake.published(), None, "an empty plan would stop every service");
+}
+
+#[test]
+fn who_leads_again_plans_nothing_by_the_cluster_of_its_former_time() {
+    let mut fake = Fake::new(2, vec![node(1, &[0, 1])]);
+    fake.tell();
+    fake.put(Input::Leads(true));
+    fake.put(Input::Leads(false));
+    fake.published();
+    fake.put(Input::Seen(assigned(2, 1, 2, &[1, 1, 2])));
+    fake.put(Input::Leads(true));
+    assert_eq!(fake.published(), None, "meanwhile the service has three clones");
+    fake.clones = 3;
+    fake.tell();
+    assert_eq!(fake.published(), Some(((3, 1, 1), vec![1, 1, 2])));
+}
+
+#[test]
+fn a_new_leader_goes_on_from_the_newest_assignments_and_waits_before_it_believes_a_node_is_gone() {
+    let mut fake = Fake::new(2, vec![node(1, &[0])]);
+    fake.put(Input::Seen(assigned(3, 4, 2, &[1, 2])));
+    fake.tell();
+    fake.put(Input::Leads(true));
+    assert_eq!(fake.published(), Some(((4, 1, 1), vec![1, 2])), "published at once, with nothing moved");
+    fake.pass(Span::micros(SETTLE.0 - 1));
+    fake.tell();
+    assert_eq!(fake.published(), None);
+    fake.pass(Span::micros(1));
+    assert!(fake.out.contains(&Output::Happened(Happened::new(
+        "clone-moved",
+        &CloneId::new("shop", 1),
+        "starts at n1, as node-000000000002 is gone"
+    ))));
+    assert_eq!(fake.published(), Some(((4, 2, 1), vec![1, 1])));
+    fake.tell();
+    assert_eq!(fake.published(), None, "nothing new, nothing said");
+}
+
+#[test]
+fn a_new_leader_that_heard_no_assignments_takes_over_what_runs_and_outbids_what_nodes_obey() {
+    let mut fake = Fake::new(2, vec![node(1, &[1]), node(2, &[0])]);
+    fake.live[1].obeys = (7, 3, NodeId(3));
+    fake.tell();
+    fake.put(Input::Leads(true));
+    assert_eq!(fake.published(), Some(((8, 1, 1), vec![2, 1])));
+    fake.live[0].obeys = (9, 1, NodeId(2));
+    fake.tell();
+    assert_eq!(fake.published(), Some(((10, 1, 1), vec![2, 1])));
+}
+
+#[test]
+fn a_late_word_of_the_predecessor_is_gone_on_from_but_a_leader_of_the_past_is_outbid() {
+    let mut fake = Fake::new(2, vec![node(1, &[0]), node(2, &[]), node(3, &[1])]);
+    fake.put(Input::Seen(assigned(3, 4, 3, &[1, 2])));
+    fake.tell();
+    fake.put(Input::Leads(true));
+    fake.put(Input::Seen(assigned(4, 9, 3, &[1, 3])));
+    assert_eq!(fake.published(), Some(((5, 1, 1), vec![1, 3])));
+    fake.pass(SETTLE);
+    fake.published();
+    fake.put(Input::Seen(assigned(6, 1, 2, &[2, 2])));
+    assert_eq!(fake.published(), Some(((7, 1, 1), vec![1, 3])), "our own plan, under a newer term");
+    fake.put(Input::Seen(assigned(6, 5, 2, &[2, 2])));
+    assert_eq!(fake.published(), None);
+}
+
+#[test]
+fn who_led_takes_its_beacon_back_when_it_sees_a_newer_one() {
+    let mut fake = Fake::new(1, vec![node(1, &[])]);
+    fake.tell();
+    fake.put(Input::Leads(true));
+    fake.put(Input::Leads(false));
+    assert_eq!(fake.published(), Some(((1, 1, 1), vec![1])));
+    fake.put(Input::Seen(assigned(2, 1, 2, &[2])));
+    fake.put(Input::Seen(assigned(2, 2, 2, &[2])));
+    assert_eq!(fake.out, [Output::Withdraw]);
+    assert_eq!(fake.manager.assignments().version(), (2, 2, NodeId(2)));
+}
+
+#[test]
+fn a_move_that_does_not_come_up_is_taken_back_and_the_service_rests() {
+    let mut fake = Fake::new(2, vec![node(1, &[0, 1]), node(2, &[])]);
+    fake.put(Input::Seen(assigned(1, 1, 2, &[1, 1])));
+    fake.tell();
+    fake.put(Input::Leads(true));
+    fake.pass(SETTLE);
+    assert_eq!(fake.published(), Some(((2, 2, 1), vec![1, 2])));
+    assert_eq!(fake.manager.assignments().leaving.len(), 1);
+    fake.pass(Span::micros(MOVE_TIME_MAX.0 - 1));
+    assert_eq!(fake.published(), None);
+    fake.pass(Span::micros(1));
+    let warns = |output: &Output| matches!(output, Output::Happened(h) if h.kind == "warning" && h.who == "shop/1");
+    assert!(fake.out.iter().any(warns), "{:?}", fake.out);
+    assert_eq!(fake.published(), Some(((2, 3, 1), vec![1, 1])));
+    assert!(fake.manager.assignments().leaving.is_empty());
+    fake.tell();
+    fake.pass(Span::micros(MOVE_REST.0 - 1));
+    assert_eq!(fake.published(), None);
+    fake.pass(Span::micros(1));
+    assert_eq!(fake.published(), Some(((2, 4, 1), vec![1, 2])), "tried again after its rest");
+    // This time it comes up.
+    fake.live[1].clones = serving(&[1]);
+    fake.tell();
+    let text = "moved from n1 to n2 for balance";
+    assert!(fake.out.contains(&Output::Happened(Happened::new("clone-moved", &CloneId::new("shop", 1), text))));
+    assert_eq!(fake.published(), Some(((2, 5, 1), vec![1, 2])));
+    assert_eq!(fake.manager.wake_at(), None);
+}
+
+#[test]
+fn of_a_clone_listed_twice_the_best_state_counts() {
+    let status = |state| crate::CloneStatus {
+        id: CloneId::new("shop", 0),
+        state,
+        pid: 0,
+        port: 0,
+        restarts: 0,
+        since_ms: 0,
+        last_exit: None,
+        last_output: vec![],
+        spec_hash: 0,
+    };
+    use CloneState::*;
+    for (states, best) in
+        [([Draining, Serving], Serving), ([Serving, Backoff], Serving), ([Draining, Backoff], Backoff)]
+    {
+        let says = NodeClones { obeys: (1, 2, NodeId(3)), clones: states.map(status).into() };
+        let load = NodeLoad::new(NodeId(1), "n1", 5, Some(&says));
+        assert_eq!((load.clones[&CloneId::new("shop", 0)], load.reported, load.obeys), (best, true, (1, 2, NodeId(3))));
+    }
+    assert!(!NodeLoad::new(NodeId(1), "n1", 5, None).reported);
+}

@@ -1,0 +1,173 @@
+//! Which clone runs where: a pure function of what is declared, who lives, and how it is now. Nothing moves without a
+//! reason. The reasons are a dead node, and for balance a node that has two clones of a service more than another; then
+//! one clone moves at a time in the whole cluster, and the old one stays until the new one serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::NodeId;
+
+use crate::{Assignments, CloneId, CloneState, NodeLoad, ServiceSpec};
+
+/// How a node that is not among the live ones is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absence {
+    /// The leader is new and may not have heard of it yet: nothing is moved.
+    Doubted,
+    /// It is dead.
+    Believed,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub services: BTreeMap<String, ServiceSpec>,
+    pub live: Vec<NodeLoad>,
+    pub absence: Absence,
+    /// Services of which nothing is moved for balance now.
+    pub resting: BTreeSet<String>,
+}
+
+/// The next assignments after `current`, with its version: the caller counts it up if they differ. Clones whose node
+/// lives stay, those without a node go where the fewest of their service (then of all, then the least load) are.
+/// With nobody alive nothing changes.
+pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
+    if cluster.live.is_empty() {
+        return current.clone();
+    }
+    let (term, seq, by) = current.version();
+    let mut next = Assignments { term, seq, by, ..Assignments::default() };
+    let mut homeless = Vec::new();
+    for (service, spec) in &cluster.services {
+        for number in 0..spec.clones {
+            let id = CloneId::new(service.as_str(), number);
+            match cluster.stays(current, &id) {
+                Stays::At { node, leaving } => {
+                    next.leaving.extend(leaving.map(|from| (id.clone(), from)));
+                    next.of.insert(id, node);
+                }
+                Stays::Nowhere => homeless.push(id),
+                Stays::NotKnown => (),
+            }
+        }
+    }
+    // After all that stay, so that they find their places by what is really there.
+    let mut counts = Counts::of(cluster, &next);
+    for id in homeless {
+        let node = counts.best_for(cluster, &id.service);
+        counts.put(&id.service, node);
+        next.of.insert(id, node);
+    }
+    if cluster.absence == Absence::Believed && next.leaving.is_empty() {
+        cluster.balance(&counts, &mut next);
+    }
+    next
+}
+
+enum Stays {
+    At {
+        node: NodeId,
+        leaving: Option<NodeId>,
+    },
+    Nowhere,
+    /// It may run somewhere: wait for the beacons.
+    NotKnown,
+}
+
+impl Cluster {
+    /// Where a clone stays, if it does.
+    fn stays(&self, current: &Assignments, id: &CloneId) -> Stays {
+        let lives = |node: &NodeId| self.absence == Absence::Doubted || self.node(*node).is_some();
+        let from = current.leaving.get(id).copied();
+        if let Some(node) = current.of.get(id).copied() {
+            let leaving = from.filter(lives);
+            match leaving {
+                // The move is over: the new one serves.
+                Some(_) if self.serves(node, id) => return Stays::At { node, leaving: None },
+                // Its new node died; the old one still has it.
+                Some(from) if !lives(&node) => return Stays::At { node: from, leaving: None },
+                Some(_) | None if lives(&node) => return Stays::At { node, leaving },
+                Some(_) | None => (),
+            }
+        }
+        // Nobody has placed it, or its place is gone. It may run all the same, placed by a leader whose word was lost.
+        let running = |node: &&NodeLoad| node.clones.get(id).is_some_and(|state| *state != CloneState::Draining);
+        match self.live.iter().filter(running).min_by_key(|node| (!self.serves(node.id, id), node.id)) {
+            Some(node) => Stays::At { node: node.id, leaving: None },
+            None if self.absence == Absence::Doubted && self.live.iter().any(|node| !node.reported) => Stays::NotKnown,
+            None => Stays::Nowhere,
+        }
+    }
+
+    /// Starts one move if some service is uneven and well.
+    fn balance(&self, counts: &Counts, next: &mut Assignments) {
+        let even = |service: &String| {
+            let at = self.live.iter().map(|node| counts.of_service(service, node.id));
+            at.clone().max().unwrap_or(0) < at.min().unwrap_or(0) + 2
+        };
+        for service in self.services.keys() {
+            let its: Vec<&CloneId> = next.of.keys().filter(|id| id.service == *service).collect();
+            let well = its.iter().all(|id| self.serves(next.of[*id], id));
+            if even(service) || !well || self.resting.contains(service) {
+                continue;
+            }
+            let fullest = |id: &&&CloneId| (counts.key(self, service, next.of[**id]), id.number);
+            let Some(id) = its.iter().max_by_key(fullest).map(|id| (*id).clone()) else { continue };
+            let to = counts.best_for(self, service);
+            if let Some(from) = next.of.insert(id.clone(), to) {
+                next.leaving.insert(id, from);
+            }
+            return;
+        }
+    }
+
+    fn node(&self, id: NodeId) -> Option<&NodeLoad> {
+        self.live.iter().find(|node| node.id == id)
+    }
+
+    fn serves(&self, node: NodeId, id: &CloneId) -> bool {
+        self.node(node).is_some_and(|node| node.clones.get(id) == Some(&CloneState::Serving))
+    }
+}
+
+/// How many clones each node has, of each service and in all.
+#[derive(Default)]
+struct Counts {
+    of_service: BTreeMap<(String, NodeId), u32>,
+    total: BTreeMap<NodeId, u32>,
+}
+
+impl Counts {
+    fn of(cluster: &Cluster, assignments: &Assignments) -> Self {
+        let mut counts = Self::default();
+        for (id, node) in &assignments.of {
+            if cluster.node(*node).is_some() {
+                counts.put(&id.service, *node);
+            }
+        }
+        counts
+    }
+
+    fn put(&mut self, service: &str, node: NodeId) {
+        *self.of_service.entry((service.to_owned(), node)).or_default() += 1;
+        *self.total.entry(node).or_default() += 1;
+    }
+
+    fn of_service(&self, service: &str, node: NodeId) -> u32 {
+        self.of_service.get(&(service.to_owned(), node)).copied().unwrap_or(0)
+    }
+
+    /// How full a node is for a service: the smaller the better.
+    fn key(&self, cluster: &Cluster, service: &str, node: NodeId) -> (u32, u32, u16, NodeId) {
+        let load = cluster.node(node).map_or(0, |node| node.load);
+        (self.of_service(service, node), self.total.get(&node).copied().unwrap_or(0), load, node)
+    }
+
+    fn best_for(&self, cluster: &Cluster, service: &str) -> NodeId {
+        let nodes = cluster.live.iter().map(|node| node.id);
+        nodes.min_by_key(|node| self.key(cluster, service, *node)).expect("somebody lives")
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

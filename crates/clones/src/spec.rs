@@ -1,0 +1,326 @@
+//! A declared service: what its clones run and where the outside reaches it. Read from TOML (an operator's file, where
+//! an unknown key is a mistake) and kept as JSON in the root group (where an unknown key is from a newer version and is
+//! skipped). The checks here are of one declaration by itself and of all together; nothing is started or decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use base::{Signal, Span};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::*;
+use crate::route::bare_host;
+use crate::text;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceSpec {
+    /// Program and arguments.
+    pub run: Vec<String>,
+    /// Working folder; relative ones are relative to the node's service folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// How many clones are wanted, over all nodes.
+    #[serde(default = "clones_default")]
+    pub clones: u32,
+    /// Path whose GET answers 2xx when the clone is well. Without one, a TCP connection is enough; for a service with
+    /// neither `health` nor a route, that its process runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpRoute>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpRoute>,
+    /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    #[serde(default)]
+    pub stop: Stop,
+    /// From its start to its first healthy answer at most.
+    #[serde(default = "start_timeout_default", with = "text::span")]
+    pub start_timeout: Span,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRoute {
+    /// A host name, or `*` for every host that no other service has.
+    #[serde(default = "any_host")]
+    pub host: String,
+    /// Path prefix, in whole segments.
+    #[serde(default = "root_path")]
+    pub path: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpRoute {
+    /// Every node listens on this port for the service.
+    pub port: u16,
+}
+
+/// How a clone is asked to go: the signal, and how long it then has before it is killed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stop {
+    #[serde(with = "text::signal")]
+    pub signal: Signal,
+    #[serde(with = "text::span")]
+    pub drain: Span,
+}
+
+/// One mistake in a declaration: the key as written in the file, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpecError {
+    /// `clones`, `http.path`, `env.PORT`; of all services together: `service.shop.http`.
+    pub key: String,
+    pub why: String,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Signal::Term, drain: DRAIN_DEFAULT }
+    }
+}
+
+impl Default for HttpRoute {
+    fn default() -> Self {
+        Self { host: any_host(), path: root_path() }
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.why)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl ServiceSpec {
+    /// A service with all defaults.
+    pub fn new(run: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            run: run.into_iter().map(Into::into).collect(),
+            dir: None,
+            env: BTreeMap::new(),
+            clones: CLONES_DEFAULT,
+            health: None,
+            http: None,
+            tcp: None,
+            namespaces: Vec::new(),
+            stop: Stop::default(),
+            start_timeout: START_TIMEOUT_DEFAULT,
+        }
+    }
+
+    /// All mistakes that can be seen in this service alone, none if it is right.
+    pub fn validate(&self) -> Result<(), Vec<SpecError>> {
+        let mut errors = Vec::new();
+        let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
+        if self.run.first().is_none_or(String::is_empty) {
+            wrong("run", "names no program; write for example run = [\"python3\", \"app.py\"]".into());
+        }
+        if self.run.iter().any(|word| word.contains('\0')) {
+            wrong("run", "contains a zero byte".into());
+        }
+        if self.dir.as_ref().is_some_and(|dir| dir.is_empty() || dir.contains('\0')) {
+            wrong("dir", "is empty; leave it out to run in the node's service folder".into());
+        }
+        if self.clones > CLONES_PER_SERVICE_MAX {
+            wrong("clones", format!("{} is over the limit of {CLONES_PER_SERVICE_MAX}", self.clones));
+        }
+        if let Some(why) = self.health.as_deref().and_then(path_error) {
+            wrong("health", why);
+        }
+        if let Some(http) = &self.http {
+            if let Some(why) = host_error(&http.host) {
+                wrong("http.host", why);
+            }
+            if let Some(why) = path_error(&http.path) {
+                wrong("http.path", why);
+            }
+        }
+        if self.tcp.as_ref().is_some_and(|tcp| tcp.port == 0) {
+            wrong("tcp.port", "0 is no port to listen on; choose one from 1 to 65535".into());
+        }
+        for (name, value) in &self.env {
+            if let Some(why) = env_error(name, value) {
+                wrong(&format!("env.{name}"), why);
+            }
+        }
+        let mut variables = BTreeMap::new();
+        for namespace in &self.namespaces {
+            if let Some(other) = variables.insert(url_variable(namespace), namespace) {
+                let why = format!("{other:?} and {namespace:?} would both be {}", url_variable(namespace));
+                wrong("namespaces", why);
+            }
+        }
+        for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
+            if span > PATIENCE_MAX {
+                let (span, max) = (text::format_span(span), text::format_span(PATIENCE_MAX));
+                wrong(key, format!("{span} is over the limit of {max}"));
+            }
+        }
+        if self.start_timeout == Span::ZERO {
+            wrong("start_timeout", "0s leaves no time to start; write for example \"10s\"".into());
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// The form kept in the root group.
+    pub fn to_stored(&self) -> Bytes {
+        serde_json::to_vec(self).expect("a declaration has only string keys").into()
+    }
+
+    /// Reads the kept form. Keys that a newer version wrote are skipped.
+    pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
+        keep_known(&mut value, &SERVICE_KEYS);
+        for (key, known) in [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS)] {
+            if let Some(inner) = value.get_mut(key) {
+                keep_known(inner, known);
+            }
+        }
+        serde_json::from_value(value)
+    }
+
+    /// Whether its clones listen (and so can be probed).
+    pub fn listens(&self) -> bool {
+        self.health.is_some() || self.http.is_some() || self.tcp.is_some()
+    }
+
+    /// Where it is reached, for people: `*/`, `shop.example/cart`, `tcp 25`.
+    pub fn reached_at(&self) -> Vec<String> {
+        let http = self.http.iter().map(|http| format!("{}{}", http.host, http.path));
+        http.chain(self.tcp.iter().map(|tcp| format!("tcp {}", tcp.port))).collect()
+    }
+}
+
+/// All mistakes in a whole declaration: each service by itself, and what two of them cannot both have. `namespaces` are
+/// the declared ones. Keys begin with `service.NAME`.
+pub fn validate_all(
+    services: &BTreeMap<String, ServiceSpec>,
+    namespaces: &BTreeSet<String>,
+) -> Result<(), Vec<SpecError>> {
+    let mut errors = Vec::new();
+    let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::new());
+    for (name, spec) in services {
+        let mut wrong = |key: &str, why: String| {
+            let dot = if key.is_empty() { "" } else { "." };
+            errors.push(SpecError { key: format!("service.{name}{dot}{key}"), why });
+        };
+        if let Some(why) = name_error(name) {
+            wrong("", why);
+        }
+        for error in spec.validate().err().into_iter().flatten() {
+            wrong(&error.key, error.why);
+        }
+        if let Some(http) = &spec.http {
+            let at = (bare_host(&http.host).to_ascii_lowercase(), http.path.trim_end_matches('/').to_owned());
+            if let Some(other) = routes.insert(at, name) {
+                wrong("http", format!("{}{} is already where service {other:?} is reached", http.host, http.path));
+            }
+        }
+        let port = spec.tcp.as_ref().map(|tcp| tcp.port);
+        if let Some((port, other)) = port.and_then(|port| Some((port, ports.insert(port, name)?))) {
+            wrong("tcp.port", format!("{port} already belongs to service {other:?}"));
+        }
+        for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
+            let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            wrong("namespaces", format!("{unknown:?} is not declared; declared are: {known}"));
+        }
+    }
+    if services.len() > SERVICES_MAX {
+        let why = format!("{} services are over the limit of {SERVICES_MAX}", services.len());
+        errors.push(SpecError { key: "service".into(), why });
+    }
+    let clones: u64 = services.values().map(|spec| u64::from(spec.clones)).sum();
+    if clones > u64::from(CLONES_MAX) {
+        let why = format!("{clones} clones in all are over the limit of {CLONES_MAX}");
+        errors.push(SpecError { key: "service".into(), why });
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// The environment variable that tells a clone how to reach a namespace: `COPPICE_CARTS_URL`.
+pub fn url_variable(namespace: &str) -> String {
+    let name: String =
+        namespace.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("COPPICE_{name}_URL")
+}
+
+fn name_error(name: &str) -> Option<String> {
+    let fits = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    (!fits)
+        .then(|| format!("a service's name has 1 to {NAME_BYTES_MAX} of a-z, 0-9 and inner -; {name:?} does not fit"))
+}
+
+fn path_error(path: &str) -> Option<String> {
+    if !path.starts_with('/') {
+        return Some(format!("{path:?} does not begin with /"));
+    }
+    let wrong = path.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#'))?;
+    Some(format!("{path:?} contains {wrong:?}; a path has no blanks, ? or # (percent-encode them)"))
+}
+
+fn host_error(host: &str) -> Option<String> {
+    if host == "*" {
+        return None;
+    }
+    if host.contains('*') {
+        return Some(format!("{host:?} has a * inside; write \"*\" for every host, or one whole name"));
+    }
+    let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let fits = match name {
+        Some(six) => six.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
+    };
+    (!fits).then(|| format!("{host:?} is not a host name; write it without scheme and port, or \"*\" for every host"))
+}
+
+fn env_error(name: &str, value: &str) -> Option<String> {
+    if name == "HOST" || name == "PORT" || name.starts_with("COPPICE_") {
+        return Some("is given to the clone by its node and cannot be set".into());
+    }
+    let mistake = name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    mistake.then(|| "a variable's name is not empty, has no =, and neither name nor value has a zero byte".into())
+}
+
+fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| known.contains(&key.as_str()));
+    }
+}
+
+/// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
+const SERVICE_KEYS: [&str; 10] =
+    ["run", "dir", "env", "clones", "health", "http", "tcp", "namespaces", "stop", "start_timeout"];
+const HTTP_KEYS: [&str; 2] = ["host", "path"];
+const TCP_KEYS: [&str; 1] = ["port"];
+const STOP_KEYS: [&str; 2] = ["signal", "drain"];
+
+fn clones_default() -> u32 {
+    CLONES_DEFAULT
+}
+fn start_timeout_default() -> Span {
+    START_TIMEOUT_DEFAULT
+}
+fn any_host() -> String {
+    "*".into()
+}
+fn root_path() -> String {
+    "/".into()
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+//! Declarations as people write them, right and wrong.
+
+use super::*;
+
+fn read(toml: &str) -> Result<ServiceSpec, String> {
+    toml::from_str::<ServiceSpec>(toml).map_err(|e| e.to_string())
+}
+
+#[test]
+fn the_shortest_service_has_working_defaults() {
+    let spec = read("run = [\"app\"]").unwrap();
+    assert_eq!(spec, ServiceSpec::new(["app"]));
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!((spec.clones, spec.stop.signal, spec.stop.drain), (2, Signal::Term, Span::secs(5)));
+    assert_eq!(spec.start_timeout, Span::secs(10));
+    assert!(!spec.listens());
+}
+
+fn full() -> ServiceSpec {
+    read(
+        r#"
+        run = ["python3", "cart.py"]
+        dir = "examples/cart"
+        env = { MODE = "fast" }
+        clones = 3
+        health = "/health"
+        http = { path = "/shop" }
+        tcp = { port = 2525 }
+        namespaces = ["carts"]
+        stop = { signal = "INT", drain = "500ms" }
+        start_timeout = "1m"
+        "#,
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_full_service_reads_as_written_and_survives_toml_and_the_kept_form() {
+    let spec = full();
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!(spec.http, Some(HttpRoute { host: "*".into(), path: "/shop".into() }));
+    assert_eq!(spec.stop, Stop { signal: Signal::Int, drain: Span::millis(500) });
+    assert_eq!(spec.reached_at(), ["*/shop", "tcp 2525"]);
+    assert_eq!(read(&toml::to_string(&spec).unwrap()), Ok(spec.clone()));
+    assert_eq!(ServiceSpec::from_stored(&spec.to_stored()).unwrap(), spec);
+}
+
+#[test]
+fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept() {
+    for toml in [
+        "run = [\"a\"]\nclone = 3",
+        "run = [\"a\"]\nhttp = { hosts = \"x\" }",
+        "run = [\"a\"]\nstop = { after = \"5s\" }",
+        "run = [\"a\"]\ntcp = { port = 1, tls = true }",
+    ] {
+        assert!(read(toml).unwrap_err().contains("unknown field"), "{toml}");
+    }
+    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1}}"#;
+    let spec = ServiceSpec::from_stored(kept).unwrap();
+    assert_eq!((spec.reached_at(), spec.stop), (vec!["*/x".into(), "tcp 1".into()], Stop::default()));
+}
+
+#[test]
+fn the_known_keys_are_the_types_keys() {
+    let value = serde_json::to_value(full()).unwrap();
+    let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(keys(&value), list(&SERVICE_KEYS));
+    assert_eq!(keys(&value["http"]), list(&HTTP_KEYS));
+    assert_eq!(keys(&value["tcp"]), list(&TCP_KEYS));
+    assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
+}
+
+#[test]
+fn a_mistake_names_its_key_and_what_would_be_right() {
+    type Break = fn(&mut ServiceSpec);
+    let cases: &[(Break, &str, &str)] = &[
+        (|s| s.run.clear(), "run", "python3"),
+        (|s| s.run[0].clear(), "run", "python3"),
+        (|s| s.dir = Some(String::new()), "dir", "leave it out"),
+        (|s| s.clones = 257, "clones", "limit of 256"),
+        (|s| s.health = Some("health".into()), "health", "begin with /"),
+        (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
+        (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
+        (|s| s.http.as_mut().unwrap().host = "http://x".into(), "http.host", "without scheme"),
+        (|s| s.http.as_mut().unwrap().host = "*.x".into(), "http.host", "every host"),
+        (|s| s.http.as_mut().unwrap().host = String::new(), "http.host", "every host"),
+        (|s| s.http.as_mut().unwrap().host = "[::g]".into(), "http.host", "every host"),
+        (|s| s.tcp = Some(TcpRoute { port: 0 }), "tcp.port", "1 to 65535"),
+        (|s| drop(s.env.insert("PORT".into(), "1".into())), "env.PORT", "by its node"),
+        (|s| drop(s.env.insert("A=B".into(), "1".into())), "env.A=B", "no ="),
+        (|s| s.namespaces = vec!["a-b".into(), "a_b".into()], "namespaces", "COPPICE_A_B_URL"),
+        (|s| s.stop.drain = Span::secs(7200), "stop.drain", "limit of 1h"),
+        (|s| s.start_timeout = Span::ZERO, "start_timeout", "10s"),
+    ];
+    for (spoil, key, hint) in cases {
+        let mut spec = full();
+        spoil(&mut spec);
+        let errors = spec.validate().unwrap_err();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].key, *key);
+        assert!(errors[0].why.contains(hint), "{}", errors[0]);
+    }
+    for (toml, hint) in [("stop = { signal = \"STOP\" }", "known are TERM"), ("start_timeout = \"ten\"", "10s")] {
+        let error = read(&format!("run = [\"a\"]\n{toml}")).unwrap_err();
+        assert!(error.contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
+    let carts = BTreeSet::from(["carts".to_string()]);
+    let alone = BTreeMap::from([("shop".to_string(), full())]);
+    assert_eq!(validate_all(&alone, &carts), Ok(()));
+
+    let mut other = full();
+    other.http = Some(HttpRoute { host: "*".into(), path: "/shop/".into() });
+    other.namespaces = vec!["cats".into()];
+    let both = BTreeMap::from([("Shop 2".to_string(), full()), ("shop".to_string(), other)]);
+    let errors: Vec<String> = validate_all(&both, &carts).unwrap_err().iter().map(SpecError::to_string).collect();
+    assert_eq!(errors.len(), 4, "{errors:#?}");
+    assert!(errors[0].starts_with("service.Shop 2: a service's name"), "{}", errors[0]);
+    assert_eq!(errors[1], "service.shop.http: */shop/ is already where service \"Shop 2\" is reached");
+    assert_eq!(errors[2], "service.shop.tcp.port: 2525 already belongs to service \"Shop 2\"");
+    assert_eq!(errors[3], "service.shop.namespaces: \"cats\" is not declared; declared are: carts");
+
+    let many = |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256, ..ServiceSpec::new(["a"]) }));
+    assert_eq!(validate_all(&many(4).collect(), &carts), Ok(()));
+    assert!(validate_all(&many(5).collect(), &carts).unwrap_err()[0].why.contains("limit of 1024"));
+}

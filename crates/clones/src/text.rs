@@ -1,0 +1,97 @@
+//! Forms that people write in declarations: lengths of time (`500ms`, `10s`, `5m`, `1h`) and signals (`TERM`), for serde's
+//! `with`. Errors say what would be right.
+
+use base::{Signal, Span};
+use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+/// Units, longest first, with their length in microseconds.
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)];
+
+/// `500ms`, `10s`, `5m`, `1h`, `7d`: a whole number and a unit.
+pub fn parse_span(text: &str) -> Result<Span, String> {
+    let wrong = || format!("{text:?} is not a length of time; write for example \"500ms\", \"10s\", \"5m\" or \"1h\"");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let (_, micros) = UNITS.iter().find(|(unit, _)| *unit == &text[digits..]).ok_or_else(wrong)?;
+    number.checked_mul(*micros).map(Span).ok_or_else(wrong)
+}
+
+/// The form that [`parse_span`] reads, in the longest unit that loses nothing (below a millisecond is cut off).
+pub fn format_span(span: Span) -> String {
+    if span.as_millis() == 0 {
+        return "0s".to_owned();
+    }
+    let (unit, micros) = UNITS.iter().find(|(_, micros)| span.0.is_multiple_of(*micros)).unwrap_or(&UNITS[4]);
+    format!("{}{unit}", span.0 / micros)
+}
+
+const SIGNALS: [(&str, Signal); 7] = [
+    ("TERM", Signal::Term),
+    ("INT", Signal::Int),
+    ("HUP", Signal::Hup),
+    ("QUIT", Signal::Quit),
+    ("USR1", Signal::Usr1),
+    ("USR2", Signal::Usr2),
+    ("KILL", Signal::Kill),
+];
+
+/// For `#[serde(with = "text::span")]`.
+pub mod span {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format_span(*span))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+        parse_span(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// For `#[serde(with = "text::signal")]`.
+pub mod signal {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(signal: &Signal, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(SIGNALS.iter().find(|(_, s)| s == signal).expect("every signal is in the list").0)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Signal, D::Error> {
+        let text = String::deserialize(from)?;
+        let name = text.strip_prefix("SIG").unwrap_or(&text);
+        SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or_else(|| {
+            let known: Vec<_> = SIGNALS.iter().map(|(name, _)| *name).collect();
+            D::Error::custom(format!("{text:?} is not a signal that can be sent; known are {}", known.join(", ")))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_read_and_write_the_same() {
+        for (text, span) in [
+            ("500ms", Span::millis(500)),
+            ("10s", Span::secs(10)),
+            ("5m", Span::secs(300)),
+            ("1h", Span::secs(3600)),
+            ("7d", Span::secs(604_800)),
+            ("0s", Span::ZERO),
+            ("1500ms", Span::millis(1500)),
+        ] {
+            assert_eq!(parse_span(text), Ok(span), "{text}");
+            assert_eq!(format_span(span), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_length_of_time_says_what_would_be() {
+        for text in ["", "5", "s", "5 s", "-5s", "1.5s", "5y", "99999999999999999999s", "9999999999999999d", "5é"] {
+            let error = parse_span(text).unwrap_err();
+            assert!(error.contains("10s") && error.starts_with(&format!("{text:?}")), "{error}");
+        }
+    }
+}

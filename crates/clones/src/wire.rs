@@ -1,0 +1,237 @@
+//! The bytes of both beacons: assignments and a node's clones. Prost messages with a version in front; unknown fields are
+//! skipped. Service names and node ids are tables, so that a clone costs a few bytes. Decoding never panics.
+
+use std::collections::BTreeMap;
+
+use base::NodeId;
+use bytes::Bytes;
+use prost::Message;
+
+use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
+use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones};
+
+/// First byte of both. Another one is of a version we cannot read.
+const VERSION: u8 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct WireAssignments {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    seq: u64,
+    #[prost(fixed64, tag = "3")]
+    by: u64,
+    #[prost(string, repeated, tag = "4")]
+    services: Vec<String>,
+    #[prost(fixed64, repeated, tag = "5")]
+    nodes: Vec<u64>,
+    #[prost(message, repeated, tag = "6")]
+    of: Vec<WirePlace>,
+}
+
+/// A clone's node, or with `leaving` the one it comes from.
+#[derive(Clone, PartialEq, Message)]
+struct WirePlace {
+    #[prost(uint32, tag = "1")]
+    service: u32,
+    #[prost(uint32, tag = "2")]
+    number: u32,
+    #[prost(uint32, tag = "3")]
+    node: u32,
+    /// Index of the node it leaves, plus one; 0 for none.
+    #[prost(uint32, tag = "4")]
+    leaving: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireClones {
+    #[prost(string, repeated, tag = "1")]
+    services: Vec<String>,
+    #[prost(message, repeated, tag = "2")]
+    clones: Vec<WireClone>,
+    /// Term, seq and leader of the assignments it obeys.
+    #[prost(uint64, tag = "3")]
+    term: u64,
+    #[prost(uint64, tag = "4")]
+    seq: u64,
+    #[prost(fixed64, tag = "5")]
+    by: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireClone {
+    #[prost(uint32, tag = "1")]
+    service: u32,
+    #[prost(uint32, tag = "2")]
+    number: u32,
+    #[prost(uint32, tag = "3")]
+    state: u32,
+    #[prost(uint32, tag = "4")]
+    pid: u32,
+    #[prost(uint32, tag = "5")]
+    port: u32,
+    #[prost(uint32, tag = "6")]
+    restarts: u32,
+    #[prost(uint64, tag = "7")]
+    since_ms: u64,
+    #[prost(string, optional, tag = "8")]
+    last_exit: Option<String>,
+    #[prost(string, repeated, tag = "9")]
+    last_output: Vec<String>,
+    #[prost(fixed64, tag = "10")]
+    spec_hash: u64,
+}
+
+/// Numbers names in the order they are first met.
+struct Table<T>(BTreeMap<T, u32>, Vec<T>);
+
+impl<T: Ord + Clone> Table<T> {
+    fn new() -> Self {
+        Self(BTreeMap::new(), Vec::new())
+    }
+
+    fn index(&mut self, item: &T) -> u32 {
+        if let Some(&index) = self.0.get(item) {
+            return index;
+        }
+        let index = self.1.len() as u32;
+        self.0.insert(item.clone(), index);
+        self.1.push(item.clone());
+        index
+    }
+}
+
+fn versioned(message: &impl Message) -> Bytes {
+    let mut bytes = Vec::with_capacity(1 + message.encoded_len());
+    bytes.push(VERSION);
+    message.encode(&mut bytes).expect("a vector grows");
+    bytes.into()
+}
+
+fn message<M: Message + Default>(bytes: &[u8]) -> Option<M> {
+    let (&version, rest) = bytes.split_first()?;
+    if version != VERSION {
+        return None;
+    }
+    M::decode(rest).ok()
+}
+
+impl Assignments {
+    pub fn encode(&self) -> Bytes {
+        let (mut services, mut nodes) = (Table::new(), Table::new());
+        let mut of = Vec::with_capacity(self.of.len());
+        for (id, node) in &self.of {
+            of.push(WirePlace {
+                service: services.index(&id.service),
+                number: id.number,
+                node: nodes.index(&node.0),
+                leaving: self.leaving.get(id).map_or(0, |from| nodes.index(&from.0) + 1),
+            });
+        }
+        let (services, nodes) = (services.1, nodes.1);
+        versioned(&WireAssignments { term: self.term, seq: self.seq, by: self.by.0, services, nodes, of })
+    }
+
+    /// None if the bytes are not assignments of a version known here.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let wire: WireAssignments = message(bytes)?;
+        if wire.of.len() > CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
+            return None;
+        }
+        let mut read = Self { term: wire.term, seq: wire.seq, by: NodeId(wire.by), ..Self::default() };
+        let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
+        for place in &wire.of {
+            let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
+            if let Some(from) = place.leaving.checked_sub(1) {
+                read.leaving.insert(id.clone(), node(from)?);
+            }
+            read.of.insert(id, node(place.node)?);
+        }
+        Some(read)
+    }
+}
+
+impl NodeClones {
+    /// The beacon's value. Output is sent only of clones that do not serve, and left out where it would be too long.
+    pub fn encode(&self) -> Bytes {
+        let mut lines = OUTPUT_LINES;
+        loop {
+            let bytes = versioned(&self.wire(lines));
+            if bytes.len() <= BEACON_BYTES_MAX || lines == 0 {
+                return bytes;
+            }
+            lines /= 2;
+        }
+    }
+
+    fn wire(&self, lines: usize) -> WireClones {
+        let mut services = Table::new();
+        let clone = |clone: &CloneStatus| {
+            let skip = match clone.state {
+                CloneState::Serving | CloneState::Draining => clone.last_output.len(),
+                CloneState::Starting | CloneState::Backoff => clone.last_output.len().saturating_sub(lines),
+            };
+            WireClone {
+                service: services.index(&clone.id.service),
+                number: clone.id.number,
+                state: match clone.state {
+                    CloneState::Starting => 1,
+                    CloneState::Serving => 2,
+                    CloneState::Draining => 3,
+                    CloneState::Backoff => 4,
+                },
+                pid: clone.pid,
+                port: u32::from(clone.port),
+                restarts: clone.restarts,
+                since_ms: clone.since_ms,
+                last_exit: clone.last_exit.as_deref().filter(|_| lines > 0).map(short),
+                last_output: clone.last_output[skip..].iter().map(|line| short(line)).collect(),
+                spec_hash: clone.spec_hash,
+            }
+        };
+        let clones = self.clones.iter().map(clone).collect();
+        let (term, seq, by) = self.obeys;
+        WireClones { services: services.1, clones, term, seq, by: by.0 }
+    }
+
+    /// None if the bytes are not a node's clones of a version known here. A clone in a state that only a newer version
+    /// knows is left out.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let wire: WireClones = message(bytes)?;
+        // Twice: while a clone is replaced, two are listed.
+        if wire.clones.len() > 2 * CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
+            return None;
+        }
+        let mut clones = Vec::with_capacity(wire.clones.len());
+        for clone in wire.clones {
+            let state = match clone.state {
+                1 => CloneState::Starting,
+                2 => CloneState::Serving,
+                3 => CloneState::Draining,
+                4 => CloneState::Backoff,
+                _ => continue,
+            };
+            clones.push(CloneStatus {
+                id: CloneId::new(wire.services.get(clone.service as usize)?, clone.number),
+                state,
+                pid: clone.pid,
+                port: u16::try_from(clone.port).ok()?,
+                restarts: clone.restarts,
+                since_ms: clone.since_ms,
+                last_exit: clone.last_exit,
+                last_output: clone.last_output,
+                spec_hash: clone.spec_hash,
+            });
+        }
+        Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })
+    }
+}
+
+/// A line cut to what a beacon carries, at a letter's border.
+pub(crate) fn short(line: &str) -> String {
+    line[..line.floor_char_boundary(OUTPUT_LINE_BYTES)].to_owned()
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,147 @@
+//! The frozen bytes of both beacons, and what bytes from outside may do.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn assignments() -> Assignments {
+    let (a, b) = (CloneId::new("shop", 0), CloneId::new("shop", 1));
+    Assignments {
+        term: 3,
+        seq: 7,
+        by: NodeId(0x0102),
+        of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
+        leaving: BTreeMap::from([(b, NodeId(0x0102))]),
+    }
+}
+
+fn clones() -> NodeClones {
+    let dead = CloneStatus {
+        id: CloneId::new("shop", 2),
+        state: CloneState::Backoff,
+        pid: 0,
+        port: 0,
+        restarts: 4,
+        since_ms: 1000,
+        last_exit: Some("exit status 1".into()),
+        last_output: vec!["one".into(), "two".into()],
+        spec_hash: 0x11,
+    };
+    let well = CloneStatus {
+        id: CloneId::new("shop", 1),
+        state: CloneState::Serving,
+        pid: 77,
+        port: 4001,
+        restarts: 0,
+        last_exit: None,
+        last_output: Vec::new(),
+        ..dead.clone()
+    };
+    NodeClones { obeys: (3, 7, NodeId(0x0102)), clones: vec![well, dead] }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+#[test]
+fn assignments_have_these_bytes() {
+    let bytes = assignments().encode();
+    assert_eq!(
+        hex(&bytes),
+        "0108031007190201000000000000220473686f702a100201000000000000030200000000000032003206100118012001"
+    );
+    assert_eq!(Assignments::decode(&bytes), Some(assignments()));
+}
+
+#[test]
+fn a_nodes_clones_have_these_bytes() {
+    let bytes = clones().encode();
+    assert_eq!(
+        hex(&bytes),
+        "010a0473686f70121510011802204d28a11f38e807511100000000000000122b10021804300438e807420d65786974207374617475732031\
+         4a036f6e654a0374776f51110000000000000018032007290201000000000000"
+    );
+    assert_eq!(NodeClones::decode(&bytes), Some(clones()));
+}
+
+#[test]
+fn unknown_fields_and_states_are_skipped_and_unknown_versions_are_not_read() {
+    let mut longer = clones().encode().to_vec();
+    longer.extend(b"\xa2\x06\x03new"); // field 100, three bytes
+    assert_eq!(NodeClones::decode(&longer), Some(clones()));
+    let mut wire = clones().wire(OUTPUT_LINES);
+    wire.clones[0].state = 9;
+    assert_eq!(NodeClones::decode(&versioned(&wire)).unwrap().clones, clones().clones[1..]);
+    longer[0] = 2;
+    assert_eq!(NodeClones::decode(&longer), None);
+    assert_eq!(Assignments::decode(b""), None);
+}
+
+#[test]
+fn indexes_past_the_tables_are_refused() {
+    let mut wire: WireAssignments = message(&assignments().encode()).unwrap();
+    wire.of[1].node = 2;
+    assert_eq!(Assignments::decode(&versioned(&wire)), None);
+    wire.of[1].node = 1;
+    wire.of[1].leaving = 3;
+    assert_eq!(Assignments::decode(&versioned(&wire)), None);
+    wire.of[1].leaving = 0;
+    assert!(Assignments::decode(&versioned(&wire)).is_some());
+    let mut wire = clones().wire(OUTPUT_LINES);
+    wire.clones[0].service = 1;
+    assert_eq!(NodeClones::decode(&versioned(&wire)), None);
+}
+
+#[test]
+fn output_is_cut_before_a_beacon_is_too_long() {
+    let lines: Vec<String> = (0..OUTPUT_LINES).map(|i| format!("{i} {}", "é".repeat(200))).collect();
+    let clone = |number| CloneStatus {
+        id: CloneId::new("s".repeat(63), number),
+        last_output: lines.clone(),
+        ..clones().clones[1].clone()
+    };
+    for (clones, lines_left) in [(3, OUTPUT_LINES), (20, 10), (60, 2), (CLONES_MAX, 0)] {
+        let all = NodeClones { obeys: (1, 1, NodeId(1)), clones: (0..clones).map(clone).collect() };
+        let bytes = all.encode();
+        assert!(bytes.len() <= BEACON_BYTES_MAX, "{clones} clones: {} bytes", bytes.len());
+        let read = NodeClones::decode(&bytes).unwrap();
+        assert_eq!(read.clones.len(), clones as usize);
+        let output = &read.clones[0].last_output;
+        assert_eq!(output.len(), lines_left, "{clones} clones");
+        assert!(output.iter().zip(&lines[OUTPUT_LINES - lines_left..]).all(|(short, line)| line.starts_with(short)));
+    }
+}
+
+#[test]
+fn the_most_assignments_fit_into_a_beacon() {
+    let mut most = Assignments::default();
+    for i in 0..CLONES_MAX {
+        let id = CloneId::new(format!("{:063}", i % SERVICES_MAX as u32), i);
+        most.leaving.insert(id.clone(), NodeId(u64::from(i % 50)));
+        most.of.insert(id, NodeId(u64::from(i % 49)));
+    }
+    assert!(most.encode().len() <= BEACON_BYTES_MAX, "{}", most.encode().len());
+    assert_eq!(Assignments::decode(&most.encode()), Some(most));
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version: bool) {
+        if version && !bytes.is_empty() {
+            bytes[0] = VERSION;
+        }
+        let _ = Assignments::decode(&bytes);
+        let _ = NodeClones::decode(&bytes);
+    }
+
+    #[test]
+    fn bent_bytes_never_panic(at in 0usize..120, to: u8) {
+        for good in [assignments().encode(), clones().encode()] {
+            let mut bytes = good.to_vec();
+            let at = at % bytes.len();
+            bytes[at] = to;
+            let _ = Assignments::decode(&bytes);
+            let _ = NodeClones::decode(&bytes);
+        }
+    }
+}

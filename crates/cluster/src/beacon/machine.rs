@@ -1,0 +1,406 @@
+//! The table of facts and how it spreads; the story is in `mod.rs`. It leaves bytes to `wire.rs` and numbers to
+//! `limits.rs`. One node's table is one machine, as a digest is about all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use base::checksum::place_hash_pair;
+use base::{Boot, NodeId, Now, Rng, Span, Time};
+use bytes::Bytes;
+
+use super::limits::*;
+use super::wire::{FactIn, FactWire, Have, HaveFact, Message, Summary, Want};
+use super::{Input, Output};
+
+/// What this node holds of all nodes' facts, its own included.
+pub struct Beacons {
+    me: NodeId,
+    rng: Rng,
+    /// This node's entry is always there.
+    origins: BTreeMap<NodeId, Origin>,
+    /// Own facts that stand.
+    own: BTreeMap<String, Own>,
+    /// The last sequence number given to an own fact.
+    seq: u64,
+    live: BTreeSet<NodeId>,
+    /// Peers still to be shown the digest in this round.
+    round: Vec<NodeId>,
+    digest_at: Time,
+    /// Nothing expires before this.
+    expiry_at: Time,
+}
+
+struct Origin {
+    boot: Boot,
+    facts: BTreeMap<String, Fact>,
+}
+
+#[derive(Clone)]
+struct Fact {
+    seq: u64,
+    /// None: removed.
+    value: Option<Bytes>,
+    ends: Time,
+}
+
+struct Own {
+    ttl: Span,
+    say_at: Time,
+}
+
+impl Beacons {
+    pub fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
+        assert!(me != NodeId(0), "node id 0 means none");
+        let origins = BTreeMap::from([(me, Origin { boot, facts: BTreeMap::new() })]);
+        Self {
+            me,
+            rng,
+            origins,
+            own: BTreeMap::new(),
+            seq: 0,
+            live: BTreeSet::new(),
+            round: Vec::new(),
+            digest_at: Time::ZERO,
+            expiry_at: Time::NEVER,
+        }
+    }
+
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let now = now.mono;
+        self.expire(now, out);
+        match input {
+            Input::Put { key, value, ttl } => self.put(now, key, value, ttl, out),
+            Input::Remove { key } => self.remove(now, &key, out),
+            Input::Birth { peer } => {
+                if peer != self.me {
+                    self.live.insert(peer);
+                    self.send(peer, self.digest(), out);
+                }
+            }
+            Input::Death { peer } => {
+                self.live.remove(&peer);
+            }
+            Input::Frame { from, head } => {
+                if let Some(message) = Message::of(head) {
+                    self.message(now, from, message, out);
+                }
+            }
+            Input::Wake => (),
+        }
+        self.repeat(now, out);
+        self.show_digest(now, out);
+    }
+
+    /// When this wants [`Input::Wake`] next.
+    pub fn wake_at(&self) -> Option<Time> {
+        let say = self.own.values().map(|own| own.say_at).min();
+        let digest = (!self.live.is_empty()).then_some(self.digest_at);
+        let expiry = (self.expiry_at != Time::NEVER).then_some(self.expiry_at);
+        [say, digest, expiry].into_iter().flatten().min()
+    }
+
+    /// What this origin says under this key, dead or alive.
+    pub fn get(&self, origin: NodeId, key: &str) -> Option<&Bytes> {
+        self.origins.get(&origin)?.facts.get(key)?.value.as_ref()
+    }
+
+    /// What everybody says under this key, by node id.
+    pub fn with_key(&self, key: &str) -> impl Iterator<Item = (NodeId, &Bytes)> {
+        self.origins.iter().filter_map(move |(id, o)| Some((*id, o.facts.get(key)?.value.as_ref()?)))
+    }
+
+    /// All facts whose key begins like this, by node id and key.
+    pub fn prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (NodeId, &'a str, &'a Bytes)> {
+        self.origins.iter().flat_map(move |(id, origin)| {
+            let from = origin
+                .facts
+                .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+                .take_while(move |(key, _)| key.starts_with(prefix));
+            from.filter_map(|(key, fact)| Some((*id, key.as_str(), fact.value.as_ref()?)))
+        })
+    }
+
+    fn put(&mut self, now: Time, key: String, value: Bytes, ttl: Span, out: &mut Vec<Output>) {
+        assert!(key.len() <= KEY_BYTES_MAX, "key of {} bytes", key.len());
+        assert!(value.len() <= VALUE_BYTES_MAX, "value of {} bytes under {key}", value.len());
+        let ttl = ttl.clamp(TTL_MIN, TTL_MAX);
+        let same = self.get(self.me, &key) == Some(&value);
+        if same && self.own.get(&key).is_some_and(|own| own.ttl == ttl) {
+            return;
+        }
+        self.own.insert(key.clone(), Own { ttl, say_at: Time::ZERO });
+        assert!(self.own.len() <= FACTS_PER_ORIGIN_MAX, "{} own facts", self.own.len());
+        let fact = self.say(now, &key, Some(value), ttl);
+        self.send_all(vec![fact], out);
+        if !same {
+            out.push(Output::Changed { origin: self.me, key });
+        }
+    }
+
+    fn remove(&mut self, now: Time, key: &str, out: &mut Vec<Output>) {
+        if self.own.remove(key).is_none() {
+            return;
+        }
+        let fact = self.say(now, key, None, TTL_MAX);
+        self.send_all(vec![fact], out);
+        out.push(Output::Changed { origin: self.me, key: key.to_owned() });
+    }
+
+    /// Gives an own fact its next version; the result is what to tell others.
+    fn say(&mut self, now: Time, key: &str, value: Option<Bytes>, ttl: Span) -> FactWire {
+        self.seq += 1;
+        let fact = Fact { seq: self.seq, value, ends: now + ttl };
+        self.expiry_at = self.expiry_at.min(fact.ends);
+        if let Some(own) = self.own.get_mut(key) {
+            own.say_at = now + Span(ttl.0 / REPEATS);
+        }
+        let me = self.me;
+        let mine = self.mine();
+        let wire = fact.wire(now, me, mine.boot, key);
+        mine.facts.insert(key.to_owned(), fact);
+        wire
+    }
+
+    fn mine(&mut self) -> &mut Origin {
+        self.origins.get_mut(&self.me).expect("this node's entry is never removed")
+    }
+
+    /// Says own facts again before they expire. What is nearly due goes along.
+    fn repeat(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.own.values().all(|own| own.say_at > now) {
+            return;
+        }
+        let nearly = |own: &Own| own.say_at <= now + Span(own.ttl.0 / (4 * REPEATS));
+        let due: Vec<_> =
+            self.own.iter().filter(|(_, own)| nearly(own)).map(|(key, own)| (key.clone(), own.ttl)).collect();
+        let mut facts = Vec::with_capacity(due.len());
+        for (key, ttl) in due {
+            let value = self.mine().facts.get(&key).and_then(|fact| fact.value.clone());
+            facts.push(self.say(now, &key, Some(value.expect("an own fact that stands has a value")), ttl));
+        }
+        self.send_all(facts, out);
+    }
+
+    /// Shows the digest to the next peer. Peers come in a new random order each round, so none waits for long.
+    fn show_digest(&mut self, now: Time, out: &mut Vec<Output>) {
+        if now < self.digest_at || self.live.is_empty() {
+            return;
+        }
+        self.digest_at = now + Span(self.rng.between(DIGEST_PERIOD.0 * 3 / 4, DIGEST_PERIOD.0 * 5 / 4));
+        loop {
+            if self.round.is_empty() {
+                self.round.extend(&self.live);
+                self.rng.shuffle(&mut self.round);
+            }
+            let peer = self.round.pop().expect("somebody is live");
+            if self.live.contains(&peer) {
+                return self.send(peer, self.digest(), out);
+            }
+        }
+    }
+
+    fn digest(&self) -> Message {
+        let line = |(id, o): (&NodeId, &Origin)| Summary { origin: id.0, boot: o.boot.0, sum: o.sum() };
+        Message { digest: self.origins.iter().map(line).collect(), is_digest: true, ..Message::default() }
+    }
+
+    fn message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Output>) {
+        for fact in message.facts {
+            if let Some(fact) = fact.checked() {
+                self.take(now, fact, out);
+            }
+        }
+        for (origin, boot) in message.digest.iter().map(|l| (l.origin, l.boot)) {
+            self.adopt(NodeId(origin), Boot(boot), out);
+        }
+        let mut answer = Message::default();
+        if message.is_digest {
+            answer.have = self.differing(&message.digest);
+        }
+        let mut facts = Vec::new();
+        for have in message.have {
+            self.adopt(NodeId(have.origin), Boot(have.boot), out);
+            let (lacks, wants) = self.compare(now, &have);
+            facts.extend(lacks);
+            answer.want.extend(wants);
+        }
+        for want in message.want {
+            facts.extend(self.wanted(now, &want));
+        }
+        if !answer.have.is_empty() || !answer.want.is_empty() {
+            self.send(from, answer, out);
+        }
+        self.send_facts(&[from], facts, out);
+    }
+
+    /// Somebody knows of this life of an origin. A new life replaces all that the former one said, even if it says nothing.
+    fn adopt(&mut self, id: NodeId, boot: Boot, out: &mut Vec<Output>) {
+        let full = !self.origins.contains_key(&id) && self.origins.len() >= ORIGINS_MAX;
+        if id == self.me || id == NodeId(0) || full {
+            return;
+        }
+        let origin = self.origins.entry(id).or_insert_with(|| Origin { boot, facts: BTreeMap::new() });
+        if boot > origin.boot {
+            origin.boot = boot;
+            let gone = std::mem::take(&mut origin.facts).into_iter().filter(|(_, fact)| fact.value.is_some());
+            out.extend(gone.map(|(key, _)| Output::Changed { origin: id, key }));
+        }
+    }
+
+    /// Takes in one fact from outside if it is newer than what is known.
+    fn take(&mut self, now: Time, new: FactIn, out: &mut Vec<Output>) {
+        if new.origin == self.me || new.ttl < TTL_WORTH_SENDING {
+            return;
+        }
+        self.adopt(new.origin, new.boot, out);
+        let Some(origin) = self.origins.get_mut(&new.origin).filter(|origin| origin.boot == new.boot) else { return };
+        let known = origin.facts.get(&new.key);
+        if known.is_some_and(|fact| fact.seq >= new.seq) {
+            return;
+        }
+        let known_value = known.and_then(|fact| fact.value.as_ref());
+        let like_it = origin.facts.values().filter(|f| f.value.is_some() == new.value.is_some()).count();
+        if known.is_none() && like_it >= FACTS_PER_ORIGIN_MAX {
+            return;
+        }
+        let changed = known_value != new.value.as_ref();
+        let ends = now + new.ttl.min(TTL_MAX);
+        self.expiry_at = self.expiry_at.min(ends);
+        origin.facts.insert(new.key.clone(), Fact { seq: new.seq, value: new.value, ends });
+        if changed {
+            out.push(Output::Changed { origin: new.origin, key: new.key });
+        }
+    }
+
+    /// What we have of all origins where a peer's digest differs from ours.
+    fn differing(&self, digest: &[Summary]) -> Vec<Have> {
+        let theirs: BTreeMap<NodeId, (Boot, u64)> =
+            digest.iter().map(|line| (NodeId(line.origin), (Boot(line.boot), line.sum))).collect();
+        let ids: BTreeSet<NodeId> = theirs.keys().chain(self.origins.keys()).copied().collect();
+        let differs = |id: &NodeId| self.origins.get(id).map(|o| (o.boot, o.sum())) != theirs.get(id).copied();
+        let have = |id: NodeId| match self.origins.get(&id) {
+            Some(origin) => Have {
+                origin: id.0,
+                boot: origin.boot.0,
+                facts: origin.facts.iter().map(|(k, f)| HaveFact { key: k.clone(), seq: f.seq }).collect(),
+            },
+            None => Have { origin: id.0, boot: 0, facts: Vec::new() },
+        };
+        ids.into_iter().filter(|id| id.0 != 0 && differs(id)).take(ORIGINS_MAX).map(have).collect()
+    }
+
+    /// What a peer lacks of one origin, and what it has newer.
+    fn compare(&self, now: Time, theirs: &Have) -> (Vec<FactWire>, Option<Want>) {
+        let id = NodeId(theirs.origin);
+        let seqs: BTreeMap<&str, u64> = theirs.facts.iter().map(|f| (f.key.as_str(), f.seq)).collect();
+        let (boot, ours) = match self.origins.get(&id) {
+            Some(origin) => (origin.boot, Some(&origin.facts)),
+            None => (Boot(0), None),
+        };
+        let mut lacks = Vec::new();
+        if boot.0 >= theirs.boot {
+            let newer = |key: &str, f: &Fact| boot.0 > theirs.boot || seqs.get(key).is_none_or(|seq| *seq < f.seq);
+            let ours = ours.into_iter().flatten().filter(|(key, f)| newer(key, f));
+            lacks.extend(ours.map(|(key, f)| f.wire(now, id, boot, key)));
+        }
+        let keys: Vec<String> = if theirs.boot < boot.0 || id == self.me {
+            Vec::new()
+        } else {
+            let same_boot = ours.filter(|_| theirs.boot == boot.0);
+            let older = |f: &&HaveFact| same_boot.and_then(|o| o.get(&f.key)).is_none_or(|known| known.seq < f.seq);
+            theirs.facts.iter().filter(older).map(|f| f.key.clone()).collect()
+        };
+        (lacks, (!keys.is_empty()).then_some(Want { origin: id.0, keys }))
+    }
+
+    fn wanted(&self, now: Time, want: &Want) -> Vec<FactWire> {
+        let id = NodeId(want.origin);
+        let Some(origin) = self.origins.get(&id) else { return Vec::new() };
+        // A set: a peer that names one key a thousand times gets it once.
+        let keys: BTreeSet<&String> = want.keys.iter().collect();
+        keys.into_iter().filter_map(|key| Some(origin.facts.get(key)?.wire(now, id, origin.boot, key))).collect()
+    }
+
+    fn expire(&mut self, now: Time, out: &mut Vec<Output>) {
+        if now < self.expiry_at {
+            return;
+        }
+        let (me, own) = (self.me, &self.own);
+        for (id, origin) in &mut self.origins {
+            origin.facts.retain(|key, fact| {
+                // An own fact stands until it is removed, however late we are with saying it again.
+                let keep = fact.ends > now || (*id == me && own.contains_key(key));
+                if !keep && fact.value.is_some() {
+                    out.push(Output::Changed { origin: *id, key: key.clone() });
+                }
+                keep
+            });
+        }
+        let live = &self.live;
+        self.origins.retain(|id, origin| *id == me || !origin.facts.is_empty() || live.contains(id));
+        let ends = |fact: &Fact| Some(fact.ends).filter(|ends| *ends > now);
+        let next = self.origins.values().flat_map(|origin| origin.facts.values().filter_map(ends)).min();
+        self.expiry_at = next.unwrap_or(Time::NEVER);
+    }
+
+    fn send_all(&self, facts: Vec<FactWire>, out: &mut Vec<Output>) {
+        let to: Vec<NodeId> = self.live.iter().copied().collect();
+        self.send_facts(&to, facts, out);
+    }
+
+    /// Sends facts in as many frames as they need.
+    fn send_facts(&self, to: &[NodeId], facts: Vec<FactWire>, out: &mut Vec<Output>) {
+        let worth = |fact: &FactWire| u64::from(fact.ttl_ms) >= TTL_WORTH_SENDING.as_millis();
+        let mut batch = Message::default();
+        let mut bytes = 0;
+        for fact in facts.into_iter().filter(worth) {
+            let size = fact.key.len() + fact.value.as_ref().map_or(0, Bytes::len);
+            if bytes + size > FACTS_BYTES_MAX {
+                self.send_each(to, std::mem::take(&mut batch), out);
+                bytes = 0;
+            }
+            bytes += size;
+            batch.facts.push(fact);
+        }
+        if !batch.facts.is_empty() {
+            self.send_each(to, batch, out);
+        }
+    }
+
+    fn send_each(&self, to: &[NodeId], message: Message, out: &mut Vec<Output>) {
+        let head = message.encode();
+        out.extend(to.iter().map(|to| Output::Send { to: *to, head: head.clone() }));
+    }
+
+    fn send(&self, to: NodeId, message: Message, out: &mut Vec<Output>) {
+        self.send_each(&[to], message, out);
+    }
+}
+
+impl Origin {
+    fn sum(&self) -> u64 {
+        self.facts.iter().fold(0, |sum, (key, fact)| sum.wrapping_add(place_hash_pair(key.as_bytes(), fact.seq)))
+    }
+}
+
+impl Fact {
+    fn wire(&self, now: Time, origin: NodeId, boot: Boot, key: &str) -> FactWire {
+        let left = self.ends.since(now).as_millis().min(TTL_MAX.as_millis());
+        FactWire {
+            origin: origin.0,
+            boot: boot.0,
+            key: key.to_owned(),
+            seq: self.seq,
+            value: self.value.clone(),
+            ttl_ms: left as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Beacons {
+    /// Nothing but facts that stand is kept.
+    pub(super) fn origins_are_small(&self) -> bool {
+        self.origins.values().all(|origin| origin.facts.values().all(|fact| fact.value.is_some()))
+    }
+}

@@ -1,0 +1,59 @@
+//! Beacons: small facts that a node says of itself (its load, its clones), spread to all and gone when nobody repeats them.
+//!
+//! A fact is a value under (origin, key), with a version (boot, sequence) and a time to live; the newest version wins and
+//! a higher boot of its origin replaces all that was said before. A change goes to all live peers at once. Once a second
+//! each node shows one random peer what it holds (a digest); each sends the other what it lacks. So a lost frame, or a
+//! pair of nodes that cannot reach each other, costs about a second.
+//!
+//! Own facts are said again before they expire; a fact that is not said again expires everywhere. Time to live is a span
+//! that shrinks on the way (clocks differ): passing a fact on never prolongs it. Removal is a fact without a value.
+//! A death erases nothing at once: the reader knows who is live and filters. What a fact means is its owner's business.
+
+mod limits;
+mod machine;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use base::{NodeId, Span};
+use bytes::Bytes;
+
+pub use limits::{FACTS_PER_ORIGIN_MAX, KEY_BYTES_MAX, TTL_MAX, VALUE_BYTES_MAX};
+pub use machine::Beacons;
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Say this of this node, and repeat it, until it is removed. A fact over the limits (see [`FACTS_PER_ORIGIN_MAX`],
+    /// [`KEY_BYTES_MAX`], [`VALUE_BYTES_MAX`]) is our own mistake and asserted against; `ttl` is cut to
+    /// one second at least and [`TTL_MAX`] at most. Putting the value that stands changes nothing.
+    Put {
+        key: String,
+        value: Bytes,
+        ttl: Span,
+    },
+    /// No longer say it.
+    Remove {
+        key: String,
+    },
+    Birth {
+        peer: NodeId,
+    },
+    Death {
+        peer: NodeId,
+    },
+    /// A frame of `kind::BEACON`.
+    Frame {
+        from: NodeId,
+        head: Bytes,
+    },
+    Wake,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// A frame of `kind::BEACON`.
+    Send { to: NodeId, head: Bytes },
+    /// What this origin says under this key is new, or gone. Own facts included.
+    Changed { origin: NodeId, key: String },
+}

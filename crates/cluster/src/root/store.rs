@@ -1,0 +1,176 @@
+//! Raft's log in memory, and what was applied from it. The disk follows behind (`record.rs`); what is not yet on it has
+//! not been promised to anybody.
+
+use std::cmp;
+
+use raft::eraftpb as pb;
+use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
+
+use base::NodeId;
+
+use super::declared::{Change, State, Verdict};
+use super::wire::WireState;
+
+/// Invariant: `entries` are consecutive and begin right after `base`; `base` <= `applied` <= last index.
+#[derive(Default)]
+pub(super) struct Store {
+    pub state: State,
+    /// The group as of `applied`.
+    pub conf: pb::ConfState,
+    pub hard: pb::HardState,
+    applied: Position,
+    /// What is no longer in `entries` ends here.
+    base: Position,
+    entries: Vec<pb::Entry>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Position {
+    index: u64,
+    term: u64,
+}
+
+impl Store {
+    /// The log of a new cluster. It begins with a snapshot, so that whoever joins gets one before anything else.
+    pub fn founded(me: NodeId, first: Change) -> Result<Self, String> {
+        first.check()?;
+        let mut state = State::default();
+        match state.declared.apply(Change { expect: None, ..first }) {
+            Verdict::Applied(_) => (),
+            other => return Err(format!("the first records cannot be applied: {other:?}")),
+        }
+        let mut store = Self::default();
+        let conf = pb::ConfState { voters: vec![me.0], ..pb::ConfState::default() };
+        store.install(state, conf, 1, 1);
+        Ok(store)
+    }
+
+    /// Index and term of the last applied entry.
+    pub fn applied(&self) -> (u64, u64) {
+        (self.applied.index, self.applied.term)
+    }
+
+    pub fn last(&self) -> u64 {
+        self.entries.last().map_or(self.base.index, |entry| entry.index)
+    }
+
+    /// Entries after this index that are still here.
+    pub fn after(&self, index: u64) -> &[pb::Entry] {
+        let skip = index.saturating_sub(self.base.index).min(self.entries.len() as u64);
+        &self.entries[skip as usize..]
+    }
+
+    /// Takes over a snapshot: nothing of before counts.
+    pub fn install(&mut self, state: State, conf: pb::ConfState, index: u64, term: u64) {
+        self.applied = Position { index, term };
+        self.base = self.applied;
+        self.entries.clear();
+        self.state = state;
+        self.conf = conf;
+        self.hard.term = cmp::max(self.hard.term, term);
+        self.hard.commit = cmp::max(self.hard.commit, index);
+    }
+
+    pub fn append(&mut self, entries: &[pb::Entry]) {
+        let Some(first) = entries.first() else { return };
+        assert!(first.index > self.applied.index, "entry {} would undo what is applied", first.index);
+        assert!(first.index <= self.last() + 1, "entry {} leaves a gap after {}", first.index, self.last());
+        self.entries.truncate((first.index - self.base.index - 1) as usize);
+        self.entries.extend_from_slice(entries);
+    }
+
+    /// Append from a disk, which may hold anything.
+    pub fn append_checked(&mut self, entry: pb::Entry) -> Result<(), String> {
+        let last = self.last();
+        if entry.index <= self.base.index || entry.index > last + 1 {
+            return Err(format!("has entry {}, which does not follow {last}", entry.index));
+        }
+        let before = self.term(entry.index - 1).unwrap_or(0);
+        if entry.term < before {
+            return Err(format!("has entry {} of term {}, after one of term {before}", entry.index, entry.term));
+        }
+        self.append(&[entry]);
+        Ok(())
+    }
+
+    /// After each step from a disk: raft stops the process over a commit index outside its log.
+    pub fn check(&self) -> Result<(), String> {
+        if self.hard.commit < self.base.index || self.hard.commit > self.last() {
+            let (base, last) = (self.base.index, self.last());
+            return Err(format!("commits entry {}, the log has {base} to {last}", self.hard.commit));
+        }
+        Ok(())
+    }
+
+    pub fn applied_to(&mut self, entry: &pb::Entry) {
+        self.applied = Position { index: entry.index, term: entry.term };
+    }
+
+    /// Drops applied entries but for the last `keep`.
+    pub fn compact(&mut self, keep: u64) {
+        let upto = self.applied.index.saturating_sub(keep);
+        if upto <= self.base.index {
+            return;
+        }
+        let term = self.term(upto).expect("it lies between base and last");
+        self.entries.drain(..(upto - self.base.index) as usize);
+        self.base = Position { index: upto, term };
+    }
+}
+
+impl Storage for Store {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(self.hard.clone(), self.conf.clone()))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _context: GetEntriesContext,
+    ) -> raft::Result<Vec<pb::Entry>> {
+        if low <= self.base.index {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        if high > self.last() + 1 {
+            return Err(Error::Store(StorageError::Unavailable));
+        }
+        let mut entries = self.after(low - 1)[..(high - low) as usize].to_vec();
+        raft::util::limit_size(&mut entries, max_size.into());
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        if index == self.base.index {
+            return Ok(self.base.term);
+        }
+        if index < self.base.index {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        match self.after(index - 1).first() {
+            Some(entry) => Ok(entry.term),
+            None => Err(Error::Store(StorageError::Unavailable)),
+        }
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.base.index + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last())
+    }
+
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<pb::Snapshot> {
+        if self.applied.index < request_index {
+            return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+        }
+        let mut snapshot = pb::Snapshot { data: WireState::bytes(&self.state), ..pb::Snapshot::default() };
+        let meta = snapshot.mut_metadata();
+        meta.index = self.applied.index;
+        meta.term = self.applied.term;
+        *meta.mut_conf_state() = self.conf.clone();
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,91 @@
+//! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Where a node's API is, and the operator's token if the command changes something.
+#[derive(Clone, Debug)]
+pub struct Api {
+    pub addr: SocketAddr,
+    pub token: Option<String>,
+}
+
+pub struct Reply {
+    pub status: u16,
+    pub body: Bytes,
+}
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+impl Api {
+    pub async fn get(&self, path: &str) -> Result<Reply, String> {
+        self.request("GET", path, "", Bytes::new()).await
+    }
+
+    pub async fn post(&self, path: &str, file: &str, body: impl Into<Bytes>) -> Result<Reply, String> {
+        self.request("POST", path, file, body.into()).await
+    }
+
+    async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
+        let unreachable = |why: String| {
+            format!(
+                "cannot reach the node at {}: {why}\n  is it running? start one with `coppice up`, or name another with --api HOST:PORT",
+                self.addr
+            )
+        };
+        let exchange = async {
+            let stream = TcpStream::connect(self.addr).await.map_err(|e| unreachable(e.to_string()))?;
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+                .await
+                .map_err(|e| unreachable(e.to_string()))?;
+            let connection = tokio::spawn(connection);
+            let mut request = Request::builder().method(method).uri(path).header("host", self.addr.to_string());
+            if let Some(token) = &self.token {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            if !file.is_empty() {
+                request = request.header("x-file", file);
+            }
+            let request = request.body(Full::new(body)).map_err(|e| format!("the request cannot be sent: {e}"))?;
+            let answer = sender.send_request(request).await.map_err(|e| unreachable(e.to_string()))?;
+            let status = answer.status().as_u16();
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+            connection.abort();
+            Ok(Reply { status, body: body.map_err(|e| unreachable(e.to_string()))?.to_bytes() })
+        };
+        timeout(ANSWER_WITHIN, exchange)
+            .await
+            .unwrap_or_else(|_| Err(unreachable(format!("no answer within {ANSWER_WITHIN:?}"))))
+    }
+}
+
+impl Reply {
+    /// The JSON of a good answer, or the error the node gave, as one sentence.
+    pub fn json(&self) -> Result<serde_json::Value, String> {
+        self.good()?;
+        serde_json::from_slice(&self.body).map_err(|e| format!("the node's answer is not JSON: {e}"))
+    }
+
+    pub fn text(&self) -> Result<String, String> {
+        self.good()?;
+        Ok(String::from_utf8_lossy(&self.body).into_owned())
+    }
+
+    fn good(&self) -> Result<(), String> {
+        if (200..300).contains(&self.status) {
+            return Ok(());
+        }
+        let error = serde_json::from_slice::<serde_json::Value>(&self.body)
+            .ok()
+            .and_then(|v| v.get("error").and_then(|e| e.as_str()).map(str::to_owned));
+        Err(error.unwrap_or_else(|| format!("HTTP {}: {}", self.status, String::from_utf8_lossy(&self.body).trim())))
+    }
+}

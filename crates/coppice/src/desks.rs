@@ -1,0 +1,166 @@
+//! The desks between the doors and the node: each turns what a door wants into a question for the machine, and the
+//! answer into what the door needs. No policy here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use base::{ClusterId, NodeId, Outcome, Span};
+use edge::api::{Gone, Minted};
+use futures_util::future::BoxFuture;
+use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, Port};
+use node::{Answer, Ask, Node, View};
+use tokio::sync::{oneshot, watch};
+
+/// The Redis door asks on the node's own thread.
+pub struct RespDesk(pub LocalPort<Node>);
+
+impl edge::resp::Backend for RespDesk {
+    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer> {
+        self.0.ask(ask, budget)
+    }
+
+    fn view(&self) -> Arc<View> {
+        self.0.view()
+    }
+}
+
+/// The API asks from the edge's threads, and makes join tokens.
+pub struct ApiDesk {
+    port: Port<Node>,
+    ca_pem: String,
+    peer: SocketAddr,
+}
+
+impl ApiDesk {
+    pub fn new(port: Port<Node>, identity: &Identity, peer: SocketAddr) -> Self {
+        Self { port, ca_pem: identity.ca_pem.clone(), peer }
+    }
+}
+
+impl edge::api::Backend for ApiDesk {
+    fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>> {
+        let port = self.port.clone();
+        Box::pin(async move { port.ask(ask, budget).await.map_err(|host::Gone| Gone) })
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<View>> {
+        self.port.watch()
+    }
+
+    fn mint(&self) -> Result<Minted, String> {
+        let view = self.port.view();
+        // This node first, then the others: any one of them will do for the newcomer.
+        let mut seeds = vec![self.peer];
+        seeds.extend(view.nodes.iter().map(|n| n.peer).filter(|peer| *peer != self.peer).take(SEEDS_IN_TOKEN - 1));
+        let token = JoinToken::new(seeds, &self.ca_pem).map_err(|e| e.to_string())?;
+        Ok(Minted { text: token.to_string(), secret_hash: token.secret_hash() })
+    }
+}
+
+/// The monitor reads the view.
+pub struct PageSource(Port<Node>);
+
+impl PageSource {
+    pub fn new(port: Port<Node>) -> Self {
+        Self(port)
+    }
+}
+
+impl monitor::Source for PageSource {
+    fn snapshot(&self) -> serde_json::Value {
+        serde_json::to_value(&*self.0.view()).expect("a view is plain data")
+    }
+}
+
+/// Lets newcomers in: the node says whether, the authority's key (which the node keeps) signs.
+pub struct JoinDesk {
+    cluster: ClusterId,
+    cluster_name: String,
+    port: OnceLock<Port<Node>>,
+}
+
+impl JoinDesk {
+    pub fn new(identity: &Identity) -> Self {
+        Self { cluster: identity.cluster, cluster_name: identity.cluster_name.clone(), port: OnceLock::new() }
+    }
+
+    /// From now on newcomers are answered.
+    pub fn open(&self, port: Port<Node>) {
+        assert!(self.port.set(port).is_ok(), "the desk opens once");
+    }
+}
+
+impl host::JoinDesk for JoinDesk {
+    fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>> {
+        let (cluster, cluster_name, port) = (self.cluster, self.cluster_name.clone(), self.port.get().cloned());
+        Box::pin(async move {
+            let port = port.ok_or("this node is starting; try again")?;
+            let JoinWish { secret_hash, name, node, request } = wish;
+            let ask = Ask::Admit { secret_hash, name: name.clone(), wish: node };
+            let admitted = match port.ask(ask, ADMIT_WITHIN).await {
+                Ok(Answer::Admitted(Outcome::Done(admitted))) => admitted,
+                Ok(Answer::Admitted(Outcome::Refused(refused))) => return Err(refused.to_string()),
+                Ok(Answer::Admitted(Outcome::Unknown(unknown))) => return Err(unknown.to_string()),
+                Ok(other) => unreachable!("an admission was answered by {other:?}"),
+                Err(gone) => return Err(gone.to_string()),
+            };
+            let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
+            let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
+            let cert_pem = authority.sign(&request, admitted.id, cluster, &name).map_err(|e| e.to_string())?;
+            Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
+        })
+    }
+}
+
+/// Streams of other nodes' edges reach clones of this node that serve, and nothing else.
+pub struct TunnelDesk {
+    port: OnceLock<Port<Node>>,
+}
+
+impl TunnelDesk {
+    pub fn new() -> Self {
+        Self { port: OnceLock::new() }
+    }
+
+    pub fn open(&self, port: Port<Node>) {
+        assert!(self.port.set(port).is_ok(), "the desk opens once");
+    }
+}
+
+impl host::TunnelDesk for TunnelDesk {
+    fn target(&self, name: &str) -> Option<SocketAddr> {
+        let view = self.port.get()?.view();
+        let clones = view.routes.services.iter().flat_map(|service| &service.clones);
+        clones.filter(|clone| clone.local).find(|clone| clone.name == name).map(|clone| clone.addr)
+    }
+}
+
+/// Opens streams to clones on other nodes.
+pub struct EdgeDial(Dialer);
+
+impl EdgeDial {
+    pub fn new(identity: &Identity) -> Result<Self, String> {
+        Ok(Self(Dialer::new(identity).map_err(|e| e.to_string())?))
+    }
+}
+
+impl edge::Dial for EdgeDial {
+    fn dial(
+        &self,
+        node: NodeId,
+        peer: SocketAddr,
+        target: &str,
+    ) -> BoxFuture<'static, io::Result<Box<dyn edge::pool::Duplex>>> {
+        let (dialer, target) = (self.0.clone(), target.to_owned());
+        Box::pin(async move {
+            let stream = dialer.dial(peer, node, &target).await?;
+            Ok(Box::new(stream) as Box<dyn edge::pool::Duplex>)
+        })
+    }
+}
+
+/// How long an admission may take: one change of the root group, perhaps over a change of its leader.
+const ADMIT_WITHIN: Span = Span::secs(8);
+/// More would make the token long; any one of these being up is enough.
+const SEEDS_IN_TOKEN: usize = 5;

@@ -1,0 +1,134 @@
+//! What `coppice up` tells: lines for people, or one JSON object a line for scripts (`--json`). The JSON's shape is
+//! described in docs/scripts.md and held fast by the tests below: fields may be added, never renamed.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use serde_json::json;
+
+/// Where one node is reached.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct NodeAddresses {
+    pub http: SocketAddr,
+    pub resp: SocketAddr,
+    pub api: SocketAddr,
+    pub peer: SocketAddr,
+}
+
+#[derive(Clone, Debug)]
+pub enum UpEvent {
+    Ready { nodes: Vec<(String, u32, NodeAddresses)>, namespaces: BTreeMap<String, String>, demo: bool, millis: u64 },
+    Died { name: String, pid: u32, how: String },
+    Restarted { name: String, pid: u32, restarts: u32 },
+    Error { text: String },
+}
+
+/// How to tell it.
+#[derive(Clone, Copy)]
+pub struct Told {
+    pub json: bool,
+}
+
+impl Told {
+    pub fn tell(self, event: &UpEvent) {
+        if self.json {
+            println!("{}", as_json(event));
+        } else if let UpEvent::Error { .. } = event {
+            // The caller ends with this error and prints it once.
+        } else {
+            println!("{}", as_text(event));
+        }
+    }
+}
+
+fn as_json(event: &UpEvent) -> serde_json::Value {
+    match event {
+        UpEvent::Ready { nodes, namespaces, demo, millis } => {
+            let nodes: Vec<_> = nodes
+                .iter()
+                .map(|(name, pid, at)| json!({"name": name, "pid": pid, "http": at.http, "resp": at.resp, "api": at.api, "peer": at.peer}))
+                .collect();
+            json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo, "millis": millis})
+        }
+        UpEvent::Died { name, pid, how } => json!({"event": "died", "name": name, "pid": pid, "how": how}),
+        UpEvent::Restarted { name, pid, restarts } => {
+            json!({"event": "restarted", "name": name, "pid": pid, "restarts": restarts})
+        }
+        UpEvent::Error { text } => json!({"event": "error", "text": text}),
+    }
+}
+
+fn as_text(event: &UpEvent) -> String {
+    match event {
+        UpEvent::Ready { nodes, namespaces, demo, millis } => ready_text(nodes, namespaces, *demo, *millis),
+        UpEvent::Died { name, pid, how } => format!("{name} (pid {pid}) ended: {how}; starting it again"),
+        UpEvent::Restarted { name, pid, .. } => format!("{name} runs again (pid {pid})"),
+        UpEvent::Error { text } => text.clone(),
+    }
+}
+
+fn ready_text(
+    nodes: &[(String, u32, NodeAddresses)],
+    namespaces: &BTreeMap<String, String>,
+    demo: bool,
+    millis: u64,
+) -> String {
+    let mut out = format!("{} nodes run, ready after {:.1} s\n\n", nodes.len(), millis as f64 / 1000.0);
+    out += &format!(
+        "  {:<5} {:>8}  {:<20} {:<20} {:<20} {:<20}\n",
+        "node", "pid", "HTTP edge", "Redis protocol", "API and monitor", "peers"
+    );
+    for (name, pid, at) in nodes {
+        out += &format!("  {name:<5} {pid:>8}  {:<20} {:<20} {:<20} {:<20}\n", at.http, at.resp, at.api, at.peer);
+    }
+    let Some((_, _, first)) = nodes.first() else { return out };
+    let (last_name, last_pid, last) = nodes.last().map(|(n, p, a)| (n, p, a)).expect("there is a first");
+    out += "\nTry:\n";
+    if demo {
+        out += &format!(
+            "  the shop:        curl -b sid=me -d ware=honey http://{}/add    (or open http://{}/ in a browser)\n",
+            first.http, first.http
+        );
+    }
+    out += &format!("  the monitor:     http://{}/\n", first.api);
+    if let Some(url) = namespaces.values().next() {
+        out += &format!("  redis-cli:       redis-cli -u {url} SET hello world\n");
+    }
+    let cart =
+        if demo { format!("; your cart: curl -b sid=me http://{}/cart.json", first.http) } else { String::new() };
+    out += &format!("  kill a node:     kill -9 {last_pid}    ({last_name}{cart})\n");
+    out += &format!(
+        "  watch it return: coppice status --api {}    ({last_name} answers at {} again)\n",
+        first.api, last.http
+    );
+    out += "\nCtrl-C ends all of it.";
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_lines_have_their_documented_shape() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let addresses = NodeAddresses { http: at(8080), resp: at(6379), api: at(7070), peer: at(7071) };
+        let ready = UpEvent::Ready {
+            nodes: vec![("n1".into(), 7, addresses)],
+            namespaces: BTreeMap::from([("carts".into(), "redis://carts:T@127.0.0.1:6379".into())]),
+            demo: true,
+            millis: 900,
+        };
+        let expect = json!({"event": "ready", "demo": true, "millis": 900,
+            "nodes": [{"name": "n1", "pid": 7, "http": "127.0.0.1:8080", "resp": "127.0.0.1:6379", "api": "127.0.0.1:7070", "peer": "127.0.0.1:7071"}],
+            "namespaces": {"carts": "redis://carts:T@127.0.0.1:6379"}});
+        assert_eq!(as_json(&ready), expect);
+        let died = UpEvent::Died { name: "n1".into(), pid: 7, how: "signal: 9 (SIGKILL)".into() };
+        assert_eq!(as_json(&died), json!({"event": "died", "name": "n1", "pid": 7, "how": "signal: 9 (SIGKILL)"}));
+        let restarted = UpEvent::Restarted { name: "n1".into(), pid: 8, restarts: 1 };
+        assert_eq!(as_json(&restarted), json!({"event": "restarted", "name": "n1", "pid": 8, "restarts": 1}));
+        assert_eq!(as_json(&UpEvent::Error { text: "no".into() }), json!({"event": "error", "text": "no"}));
+        assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
+    }
+}

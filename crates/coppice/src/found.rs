@@ -1,0 +1,232 @@
+//! Where a node comes from: `init` founds a cluster, `join` enters one. Both leave a folder that `run` starts from:
+//! the identity (host's), `node.toml` with what is the machine's own, and for a founder the first records and the
+//! operator's token.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use cluster::root::Change;
+use host::{DataDir, Identity};
+use node::declared::kind;
+use ring::rand::SecureRandom;
+use serde::{Deserialize, Serialize};
+
+use crate::events::NodeAddresses;
+use crate::up::Ports;
+
+/// `node.toml`: what is the machine's own. Everything else is declared to the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeFile {
+    pub http: SocketAddr,
+    pub resp: SocketAddr,
+    pub api: SocketAddr,
+    pub peer: SocketAddr,
+    /// Peer addresses of some other nodes.
+    #[serde(default)]
+    pub seeds: Vec<SocketAddr>,
+}
+
+/// First records of a cluster, until its log has them.
+#[derive(Serialize, Deserialize)]
+struct Founding {
+    ca_cert: String,
+    ca_key: String,
+    admin_token: String,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct Place {
+    /// The node's folder: identity, state, logs
+    #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
+    pub dir: PathBuf,
+    /// Name of this node, unique in the cluster
+    #[arg(long)]
+    pub name: String,
+    /// Address on which other nodes reach this one
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub host: IpAddr,
+    #[command(flatten)]
+    pub ports: Ports,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct InitArgs {
+    /// Name of the cluster, for people
+    #[arg(long, default_value = "coppice")]
+    pub cluster: String,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct JoinArgs {
+    /// From `coppice token` on a node of the cluster
+    pub token: String,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+impl Place {
+    /// Only other nodes reach a node from outside by default; its front doors stay on loopback.
+    fn addresses(&self) -> NodeAddresses {
+        let doors = if self.host.is_loopback() { self.host } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        NodeAddresses { peer: SocketAddr::new(self.host, self.ports.peer_port), ..self.ports.on(doors) }
+    }
+}
+
+pub fn init_command(args: &InitArgs) -> Result<(), String> {
+    let place = &args.place;
+    init(&place.dir, &args.cluster, &place.name, place.addresses())?;
+    println!("cluster {:?} is founded; its first node {:?} lives in {}", args.cluster, place.name, place.dir.display());
+    println!(
+        "next:\n  coppice run --dir {}\n  coppice token --dir {}     (for each machine that joins)",
+        place.dir.display(),
+        place.dir.display()
+    );
+    Ok(())
+}
+
+pub async fn join_command(args: JoinArgs) -> Result<(), String> {
+    let place = &args.place;
+    join(&place.dir, &place.name, place.addresses(), &args.token).await?;
+    println!("node {:?} has joined; start it:\n  coppice run --dir {}", place.name, place.dir.display());
+    Ok(())
+}
+
+/// Whether a node was founded or joined in this folder.
+pub fn is_node(dir: &Path) -> bool {
+    dir.join(NODE_FILE).exists()
+}
+
+pub fn init(dir: &Path, cluster: &str, name: &str, at: NodeAddresses) -> Result<(), String> {
+    check_name(name)?;
+    let held = open_empty(dir)?;
+    let (identity, authority) = host::identity::found(cluster, name).map_err(|e| e.to_string())?;
+    let admin_token = random_hex::<20>()?;
+    let founding =
+        Founding { ca_cert: authority.cert_pem, ca_key: authority.key_pem, admin_token: admin_token.clone() };
+    write_private(&dir.join(FOUNDING), &serde_json::to_vec(&founding).expect("plain data"))?;
+    write_private(&dir.join(ADMIN_TOKEN), format!("{admin_token}\n").as_bytes())?;
+    settle(&held, &identity, at, Vec::new())
+}
+
+pub async fn join(dir: &Path, name: &str, at: NodeAddresses, token: &str) -> Result<(), String> {
+    check_name(name)?;
+    let token: host::JoinToken = token.trim().parse().map_err(|e| format!("{e}"))?;
+    let held = open_empty(dir)?;
+    let identity = host::join::join(&token, name).await.map_err(|e| e.to_string())?;
+    settle(&held, &identity, at, token.seeds.clone())
+}
+
+/// The identity of the folder's node, its file, and if it has not yet founded its cluster, the first records.
+pub fn load(held: &DataDir) -> Result<(Identity, NodeFile, Option<Change>), String> {
+    let dir = held.path();
+    let nobody = || {
+        format!(
+            "there is no node in {}\n  found a cluster with `coppice init`, or enter one with `coppice join`",
+            dir.display()
+        )
+    };
+    let path = dir.join(NODE_FILE);
+    let text = fs::read_to_string(&path).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::NotFound { nobody() } else { format!("cannot read {}: {e}", path.display()) }
+    })?;
+    let file = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let identity = Identity::load(held).map_err(|e| e.to_string())?.ok_or_else(nobody)?;
+    let found = founding(dir, &identity)?;
+    Ok((identity, file, found))
+}
+
+/// The operator's token, from a node's folder or that of `up`.
+pub fn admin_token(dir: &Path) -> Result<String, String> {
+    for path in [dir.join(ADMIN_TOKEN), dir.join("n1").join(ADMIN_TOKEN)] {
+        match fs::read_to_string(&path) {
+            Ok(text) => return Ok(text.trim().to_owned()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (),
+            Err(e) => return Err(format!("cannot read the operator's token: {}: {e}", path.display())),
+        }
+    }
+    Err(format!(
+        "there is no operator's token in {}\n  name the founder's folder with --dir, or give the token with --token or COPPICE_TOKEN",
+        dir.display()
+    ))
+}
+
+pub fn random_hex<const N: usize>() -> Result<String, String> {
+    let mut bytes = [0u8; N];
+    ring::rand::SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes".to_owned())?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn open_empty(dir: &Path) -> Result<DataDir, String> {
+    if is_node(dir) {
+        return Err(format!(
+            "there is a node in {} already\n  start it with `coppice run --dir {}`, or choose another folder with --dir",
+            dir.display(),
+            dir.display()
+        ));
+    }
+    DataDir::open(dir).map_err(|e| e.to_string())
+}
+
+/// `node.toml` comes last: a folder without it is no node yet.
+fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<SocketAddr>) -> Result<(), String> {
+    identity.save(held).map_err(|e| e.to_string())?;
+    let file = NodeFile { http: at.http, resp: at.resp, api: at.api, peer: at.peer, seeds };
+    let text = format!(
+        "# What is this machine's own. Everything else is declared to the cluster.\n{}",
+        toml::to_string(&file).expect("plain data")
+    );
+    write_private(&held.path().join(NODE_FILE), text.as_bytes())
+}
+
+fn founding(dir: &Path, identity: &Identity) -> Result<Option<Change>, String> {
+    let path = dir.join(FOUNDING);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("cannot read {}: {e}", path.display())),
+    };
+    // Once the log has the records, the key of the authority need not lie about twice. A log that has them is longer
+    // than they are; one that a crash left with its header alone is not, and then they are still needed.
+    if fs::metadata(dir.join("root.log")).is_ok_and(|m| m.len() > bytes.len() as u64) {
+        fs::remove_file(&path).map_err(|e| format!("cannot remove {}: {e}", path.display()))?;
+        return Ok(None);
+    }
+    let founding: Founding = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+    let authority = serde_json::json!({"cert_pem": founding.ca_cert, "key_pem": founding.ca_key});
+    let secret = |name: &str, value: Vec<u8>| (kind::SECRET.to_owned(), name.to_owned(), value.into());
+    let mut puts =
+        vec![secret("ca", authority.to_string().into_bytes()), secret("admin", founding.admin_token.into_bytes())];
+    let me = serde_json::to_vec(&identity.node).expect("plain data");
+    puts.push((kind::NODE.to_owned(), identity.name.clone(), me.into()));
+    Ok(Some(Change { expect: None, puts, removes: Vec::new() }))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let fits = !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("{name:?} is no name for a node: use 1 to 63 lower-case letters, digits and hyphens"))
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let write = || {
+        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|e: std::io::Error| format!("cannot write {}: {e}", path.display()))
+}
+
+const NODE_FILE: &str = "node.toml";
+const FOUNDING: &str = "founding.json";
+const ADMIN_TOKEN: &str = "admin.token";

@@ -1,0 +1,107 @@
+//! The one program, all machines alike: command line and wiring. What a node does is in the other crates.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod client;
+mod demo;
+mod desks;
+mod events;
+mod found;
+mod operate;
+mod ports;
+mod run;
+mod status;
+mod up;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Robust network services on a cluster of ordinary machines.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a whole cluster with an example shop on this machine, and end it with Ctrl-C
+    #[command(
+        after_help = "Examples:\n  coppice up\n  coppice up --nodes 5 --no-demo --json\n  coppice up --http-port 8081 --resp-port 6380"
+    )]
+    Up(up::UpArgs),
+    /// Found a cluster: its authority, this node's identity, the operator's token
+    #[command(after_help = "Example:\n  coppice init --dir /var/lib/coppice --cluster shop --name n1 --host 10.0.0.1")]
+    Init(found::InitArgs),
+    /// Make a token with which another machine can join
+    #[command(after_help = "Example:\n  coppice token --ttl 10m")]
+    Token(operate::TokenArgs),
+    /// Join a cluster with a token from `coppice token`
+    #[command(after_help = "Example:\n  coppice join --dir /var/lib/coppice --name n2 --host 10.0.0.2 TOKEN")]
+    Join(found::JoinArgs),
+    /// Run the node whose identity is in a folder (after init or join)
+    #[command(after_help = "Example:\n  coppice run --dir /var/lib/coppice")]
+    Run(run::RunArgs),
+    /// Make the cluster be as a file declares it, all of it or nothing
+    #[command(after_help = "Example:\n  coppice apply -f shop.toml")]
+    Apply(operate::ApplyArgs),
+    /// Show what `apply` would change
+    #[command(after_help = "Example:\n  coppice diff -f shop.toml")]
+    Diff(operate::ApplyArgs),
+    /// Print what is declared, as a file that `apply` takes
+    Export(operate::NodeArgs),
+    /// Show nodes, services, clones and namespaces
+    #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
+    Status(operate::StatusArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  coppice up                         three nodes and an example shop on this machine
+  coppice status                     what runs where
+  coppice apply -f shop.toml         declare a service
+  coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
+
+fn main() {
+    // The node starts its children through this program; these two are not for people and do not parse options.
+    let mut args = std::env::args_os();
+    let _program = args.next();
+    match args.next().as_deref().and_then(|word| word.to_str()) {
+        Some("keep") => host::keep_main(args),
+        Some("reap") => host::reap_main(args),
+        Some(_) | None => (),
+    }
+    let done = match Cli::parse().command {
+        Command::Up(args) => single(up::up(args)),
+        Command::Init(args) => found::init_command(&args),
+        Command::Join(args) => single(found::join_command(args)),
+        Command::Run(args) => run::run(args),
+        Command::Token(args) => single(operate::token(args)),
+        Command::Apply(args) => single(operate::apply(args, false)),
+        Command::Diff(args) => single(operate::apply(args, true)),
+        Command::Export(args) => single(operate::export(args)),
+        Command::Status(args) => single(operate::status(args)),
+    };
+    if let Err(error) = done {
+        eprintln!("coppice: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Runs a command on this very thread: the nodes of `up` end with the thread that started them.
+fn single(command: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| format!("cannot start: {e}"))?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,121 @@
+//! Commands that talk to a running node: apply, diff, export, status, token.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use node::view::View;
+
+use crate::client::Api;
+use crate::{found, status as text};
+
+/// Which node to talk to; any node of the cluster will do.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NodeArgs {
+    /// API of any node of the cluster
+    #[arg(long, env = "COPPICE_API", default_value = "127.0.0.1:7070")]
+    pub api: SocketAddr,
+    /// Folder of a node or of `up`, where the operator's token is
+    #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
+    pub dir: PathBuf,
+    /// The operator's token, instead of the one in the folder
+    #[arg(long, env = "COPPICE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ApplyArgs {
+    /// The declaration, TOML
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct StatusArgs {
+    /// Print the node's view as JSON (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct TokenArgs {
+    /// How long it is good for: 30s, 10m, 2h
+    #[arg(long, default_value = "1h")]
+    pub ttl: String,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+impl NodeArgs {
+    fn reader(&self) -> Api {
+        Api { addr: self.api, token: None }
+    }
+
+    fn operator(&self) -> Result<Api, String> {
+        let token = match &self.token {
+            Some(token) => token.clone(),
+            None => found::admin_token(&self.dir)?,
+        };
+        Ok(Api { addr: self.api, token: Some(token) })
+    }
+}
+
+pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
+    let text = std::fs::read_to_string(&args.file).map_err(|e| format!("cannot read {}: {e}", args.file.display()))?;
+    let path = if dry_run { "/v1/apply?dry_run=true" } else { "/v1/apply" };
+    let reply = args.node.operator()?.post(path, &file_name(&args.file), text).await?.json()?;
+    if args.json {
+        println!("{reply}");
+        return Ok(());
+    }
+    let changes: Vec<&str> = reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()).collect();
+    for change in &changes {
+        println!("{change}");
+    }
+    match (changes.is_empty(), dry_run) {
+        (true, _) => println!("nothing to change: the cluster is as the file declares it"),
+        (false, true) => println!("(nothing was changed; `coppice apply` makes it so)"),
+        (false, false) => println!("applied, declaration {}", reply["version"]),
+    }
+    Ok(())
+}
+
+pub async fn export(args: NodeArgs) -> Result<(), String> {
+    print!("{}", args.operator()?.get("/v1/export").await?.text()?);
+    Ok(())
+}
+
+pub async fn status(args: StatusArgs) -> Result<(), String> {
+    let reply = args.node.reader().get("/v1/status").await?;
+    if args.json {
+        println!("{}", reply.text()?);
+        return Ok(());
+    }
+    let view: View =
+        serde_json::from_value(reply.json()?).map_err(|e| format!("the node's answer is of another version: {e}"))?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    print!("{}", text::page(&view, now_ms));
+    Ok(())
+}
+
+pub async fn token(args: TokenArgs) -> Result<(), String> {
+    let ms = state::namespace::span_from_text(&args.ttl).map_err(|e| format!("--ttl: {e}"))?;
+    let wish = serde_json::json!({"lifetime_ms": ms}).to_string();
+    let reply = args.node.operator()?.post("/v1/tokens", "", wish).await?.json()?;
+    let token = reply["token"].as_str().ok_or("the node's answer has no token")?;
+    println!("{token}");
+    eprintln!("good for {}; on the other machine:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN", args.ttl);
+    Ok(())
+}
+
+/// Things are kept by the name of their file: the same file from another folder is the same declaration.
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "stdin".to_owned(), |name| name.to_string_lossy().into_owned())
+}

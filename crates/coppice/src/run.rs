@@ -1,0 +1,171 @@
+//! `coppice run`: one node. Opens its folder and its ports, starts the machine on the core thread and the doors around it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::Card;
+use edge::Meter;
+use host::{DataDir, HostConfig};
+use node::{Birth, Node};
+use tracing_subscriber::EnvFilter;
+
+use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
+use crate::found;
+use crate::ports::{Wanted, check_free};
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
+    /// The node's folder, from `coppice init` or `coppice join`
+    #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
+    pub dir: PathBuf,
+    /// HTTP edge, ADDRESS:PORT (default: as in node.toml)
+    #[arg(long)]
+    pub http: Option<SocketAddr>,
+    /// Redis protocol
+    #[arg(long)]
+    pub resp: Option<SocketAddr>,
+    /// API and monitor
+    #[arg(long)]
+    pub api: Option<SocketAddr>,
+    /// Other nodes
+    #[arg(long)]
+    pub peer: Option<SocketAddr>,
+    /// Peer address of another node; may be given several times (default: as in node.toml)
+    #[arg(long)]
+    pub seed: Vec<SocketAddr>,
+    /// Relative working folders of services are below this one (default: where this runs)
+    #[arg(long)]
+    pub services: Option<PathBuf>,
+}
+
+/// Runs until it is killed, which is the one way to stop.
+pub fn run(args: RunArgs) -> Result<(), String> {
+    let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
+    let (identity, file, founding) = found::load(&held)?;
+    let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
+    let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
+    let (api, peer) = (at(args.api, file.api), at(args.peer, file.peer));
+    check_free(&[
+        Wanted { addr: http, purpose: "HTTP edge", option: "--http" },
+        Wanted { addr: resp, purpose: "Redis protocol", option: "--resp" },
+        Wanted { addr: api, purpose: "API and monitor", option: "--api" },
+        Wanted { addr: peer, purpose: "other nodes", option: "--peer" },
+    ])?;
+    let boot = held.next_boot().map_err(|e| e.to_string())?;
+    let card = Card {
+        id: identity.node,
+        boot,
+        name: identity.name.clone(),
+        peer,
+        http,
+        resp,
+        api,
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let birth = Birth {
+        cluster: identity.cluster_name.clone(),
+        card: card.clone(),
+        seeds: if args.seed.is_empty() { file.seeds } else { args.seed },
+        seed: seed()?,
+        found: founding,
+    };
+    let doors = Doors { http: listen(http)?, resp: listen(resp)?, api: listen(api)? };
+    let services_dir = match args.services {
+        Some(dir) => dir,
+        None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
+    };
+    // Threads of the edges; the core thread is one more.
+    let io = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("coppice-edge").build();
+    let io = io.map_err(|e| format!("cannot start: {e}"))?;
+    let join = Arc::new(JoinDesk::new(&identity));
+    let tunnels = Arc::new(TunnelDesk::new());
+    let dial = Arc::new(EdgeDial::new(&identity)?);
+    let config = HostConfig {
+        dir: args.dir.clone(),
+        peer: listen(peer)?,
+        proc_host: Node::clone_host(peer),
+        identity: identity.clone(),
+        boot,
+        card: card.encode(),
+        services_dir,
+        keeper: PathBuf::from("/proc/self/exe"),
+        join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
+        tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
+        io: io.handle().clone(),
+    };
+    let meter = Arc::new(Meter::new());
+    let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
+    let running = host::start(
+        config,
+        move || Node::new(birth),
+        move |port| {
+            Box::pin(async move {
+                if let Err(error) = edge::resp::serve(doors.resp, Rc::new(RespDesk(port)), resp_meter).await {
+                    tracing::error!(%error, "the Redis protocol is not served");
+                }
+            })
+        },
+        move || gauges_meter.gauges(),
+    )
+    .map_err(|e| e.to_string())?;
+    let port = running.port();
+    join.open(port.clone());
+    tunnels.open(port.clone());
+    tracing::info!(node = %card.name, id = %card.id, %boot, %http, %resp, %api, %peer, "node runs");
+    let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer));
+    // The page starts a task that samples.
+    let entered = io.enter();
+    let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
+    let api_router = edge::api::router(desk, Arc::clone(&meter), pages);
+    drop(entered);
+    io.block_on(async move {
+        let view = port.watch();
+        let (api_door, http_door) = (doors.api, doors.http);
+        tokio::select! {
+            ended = edge::api::serve(api_door, api_router) => ended.map_err(|e| format!("the API is not served: {e}")),
+            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter)) => ended.map_err(|e| format!("HTTP is not served: {e}")),
+            () = edge::tcp::serve(http.ip(), view, dial, meter) => Ok(()),
+            () = ended_by_signal() => Ok(()),
+        }
+    })?;
+    drop(running);
+    drop(held);
+    Ok(())
+}
+
+struct Doors {
+    http: TcpListener,
+    resp: TcpListener,
+    api: TcpListener,
+}
+
+fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
+    host::ports::listen(addr).map_err(|e| e.to_string())
+}
+
+fn seed() -> Result<u64, String> {
+    let hex = found::random_hex::<8>()?;
+    u64::from_str_radix(&hex, 16).map_err(|e| e.to_string())
+}
+
+/// SIGTERM and SIGINT end the process at once; there is nothing to put in order.
+async fn ended_by_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => (),
+        _ = int.recv() => (),
+    }
+}

@@ -1,0 +1,130 @@
+//! `coppice status`: the cluster as a page of text. Scripts use `--json`, which is the node's view as it is.
+
+use std::fmt::Write;
+
+use node::view::{CloneState, NodeState, View};
+
+/// The page. `now_ms` is the reader's wall clock.
+pub fn page(view: &View, now_ms: u64) -> String {
+    let mut out = String::new();
+    let live = view.nodes.iter().filter(|n| n.state == NodeState::Live).count();
+    let leader = view.root.leader.as_deref().unwrap_or("none: changes wait");
+    line(
+        &mut out,
+        format_args!(
+            "cluster {}: {live} of {} nodes live, root leader {leader}, declaration {}\n",
+            view.cluster,
+            view.nodes.len(),
+            view.root.version
+        ),
+    );
+
+    line(
+        &mut out,
+        format_args!(
+            "{:<12} {:<8} {:>7} {:>6} {:>9} {:>8}  {}",
+            "NODE", "STATE", "PID", "CPU", "MEMORY", "FOR", "ADDRESSES"
+        ),
+    );
+    for n in &view.nodes {
+        let state = match n.state {
+            NodeState::Live => "live",
+            NodeState::Suspect => "suspect",
+            NodeState::Dead => "dead",
+        };
+        line(
+            &mut out,
+            format_args!(
+                "{:<12} {:<8} {:>7} {:>5}% {:>6} MB {:>8}  http {} resp {} api {}",
+                n.name,
+                state,
+                n.pid,
+                n.cpu_millis / 10,
+                n.resident_bytes >> 20,
+                ago(now_ms, n.since_ms),
+                n.http,
+                n.resp,
+                n.api
+            ),
+        );
+    }
+    if !view.services.is_empty() {
+        line(
+            &mut out,
+            format_args!(
+                "\n{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8}  {}",
+                "CLONE", "NODE", "STATE", "PID", "PORT", "RESTARTS", "FOR", "AT"
+            ),
+        );
+    }
+    for service in &view.services {
+        if service.clones.is_empty() {
+            line(&mut out, format_args!("{:<16} no clone yet, {} wanted", service.name, service.wanted));
+        }
+        for c in &service.clones {
+            let state = match c.state {
+                CloneState::Starting => "starting",
+                CloneState::Serving => "serving",
+                CloneState::Draining => "draining",
+                CloneState::Backoff => "backoff",
+            };
+            line(
+                &mut out,
+                format_args!(
+                    "{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8}  {}",
+                    c.name,
+                    c.node,
+                    state,
+                    c.pid,
+                    c.port,
+                    c.restarts,
+                    ago(now_ms, c.since_ms),
+                    service.at.join(" ")
+                ),
+            );
+            if c.state != CloneState::Serving {
+                if let Some(exit) = &c.last_exit {
+                    line(&mut out, format_args!("    last ended: {exit}"));
+                }
+                for text in c.last_output.iter().rev().take(5).rev() {
+                    line(&mut out, format_args!("    | {text}"));
+                }
+            }
+        }
+    }
+    if !view.namespaces.is_empty() {
+        line(&mut out, format_args!("\n{:<16} {:<8} {:>8}  {}", "NAMESPACE", "CLASS", "LEASE", "PROMISE"));
+    }
+    for n in &view.namespaces {
+        line(&mut out, format_args!("{:<16} {:<8} {:>8}  {}", n.name, n.class, span(n.lease_ms), n.promise));
+    }
+    out
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a string takes everything");
+}
+
+fn ago(now_ms: u64, since_ms: u64) -> String {
+    span(now_ms.saturating_sub(since_ms) / 1000 * 1000)
+}
+
+/// The largest unit that says it: `45s`, `30m`, `2h`, `9d`.
+fn span(ms: u64) -> String {
+    match ms / 1000 {
+        s if s < 120 => format!("{s}s"),
+        s if s < 7200 => format!("{}m", s / 60),
+        s if s < 172_800 => format!("{}h", s / 3600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_told_in_the_unit_that_fits() {
+        assert_eq!([span(1500), span(180_000), span(7_200_000), span(864_000_000)], ["1s", "3m", "2h", "10d"]);
+    }
+}

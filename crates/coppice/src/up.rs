@@ -1,0 +1,404 @@
+//! `coppice up`: a whole cluster on one machine, one process a node, each on its own loopback address. Starts nodes,
+//! restarts those that die, tells scripts what happens, and takes everything down with itself: each node asks the
+//! kernel to end it when this process ends, however that comes about.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use node::view::{CloneState, NodeState, View};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::client::Api;
+use crate::events::{NodeAddresses, Told, UpEvent};
+use crate::ports::{Wanted, check_free};
+use crate::{demo, found};
+
+/// Most nodes on one machine: a look at a cluster, not a data centre.
+pub const NODES_MAX: u8 = 16;
+/// A node that cannot say it is ready by then will not.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Between the death of a node and its restart: doubling up to the second figure while it keeps dying at once.
+const RESTART_AFTER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// A node that lived this long starts anew with the short wait.
+const LIVED_LONG: Duration = Duration::from_secs(20);
+/// A node's log is set aside when it is longer than this at its start.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct UpArgs {
+    /// Number of nodes; node i listens on 127.0.0.i
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
+    pub nodes: u8,
+    /// Where the nodes keep their identities, logs and state
+    #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
+    pub dir: PathBuf,
+    /// Do not deploy the example shop
+    #[arg(long)]
+    pub no_demo: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub ports: Ports,
+}
+
+/// The ports of a node, the same on each.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Ports {
+    /// HTTP edge
+    #[arg(long, default_value_t = 8080)]
+    pub http_port: u16,
+    /// Redis protocol
+    #[arg(long, default_value_t = 6379)]
+    pub resp_port: u16,
+    /// API and monitor
+    #[arg(long, default_value_t = 7070)]
+    pub api_port: u16,
+    /// Other nodes
+    #[arg(long, default_value_t = 7071)]
+    pub peer_port: u16,
+}
+
+impl Ports {
+    pub fn on(self, host: IpAddr) -> NodeAddresses {
+        let at = |port| SocketAddr::new(host, port);
+        NodeAddresses {
+            http: at(self.http_port),
+            resp: at(self.resp_port),
+            api: at(self.api_port),
+            peer: at(self.peer_port),
+        }
+    }
+
+    pub fn wanted_on(self, host: IpAddr) -> [Wanted; 4] {
+        let at = self.on(host);
+        [
+            Wanted { addr: at.http, purpose: "HTTP edge", option: "--http-port" },
+            Wanted { addr: at.resp, purpose: "Redis protocol", option: "--resp-port" },
+            Wanted { addr: at.api, purpose: "API and monitor", option: "--api-port" },
+            Wanted { addr: at.peer, purpose: "other nodes", option: "--peer-port" },
+        ]
+    }
+}
+
+/// One node as `up` sees it.
+struct Ward {
+    name: String,
+    host: IpAddr,
+    dir: PathBuf,
+    child: Option<Child>,
+    pid: u32,
+    started: Instant,
+    wait: Duration,
+    restarts: u32,
+}
+
+pub async fn up(args: UpArgs) -> Result<(), String> {
+    let told = Told { json: args.json };
+    let result = run(&args, told).await;
+    if let Err(error) = &result {
+        told.tell(&UpEvent::Error { text: error.clone() });
+    }
+    result
+}
+
+async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
+    let mut stop = stop_signal()?;
+    let mut wards = wards(args);
+    for ward in &wards {
+        check_free(&args.ports.wanted_on(ward.host))?;
+    }
+    tokio::select! {
+        ready = bring_up(args, &mut wards) => told.tell(&ready?),
+        () = stop.wait() => return take_down(wards).await,
+    }
+    loop {
+        let turn = tokio::select! {
+            turn = next_turn(&mut wards) => turn,
+            () = stop.wait() => return take_down(wards).await,
+        };
+        match turn {
+            Turn::Died(index) => {
+                let ward = &mut wards[index];
+                let how = reap(ward).await;
+                told.tell(&UpEvent::Died { name: ward.name.clone(), pid: ward.pid, how });
+                ward.wait = if ward.started.elapsed() > LIVED_LONG {
+                    RESTART_AFTER.0
+                } else {
+                    (ward.wait * 2).min(RESTART_AFTER.1)
+                };
+                ward.started = Instant::now();
+            }
+            Turn::Restart(index) => {
+                let ward = &mut wards[index];
+                ward.restarts += 1;
+                match start(args, ward) {
+                    Ok(()) => told.tell(&UpEvent::Restarted {
+                        name: ward.name.clone(),
+                        pid: ward.pid,
+                        restarts: ward.restarts,
+                    }),
+                    Err(text) => {
+                        ward.started = Instant::now();
+                        told.tell(&UpEvent::Error { text });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What `up` does next: a node has ended, or the wait of one is over. By index.
+enum Turn {
+    Died(usize),
+    Restart(usize),
+}
+
+fn wards(args: &UpArgs) -> Vec<Ward> {
+    (1..=args.nodes)
+        .map(|i| Ward {
+            name: format!("n{i}"),
+            host: IpAddr::V4(Ipv4Addr::new(127, 0, 0, i)),
+            dir: args.dir.join(format!("n{i}")),
+            child: None,
+            pid: 0,
+            started: Instant::now(),
+            wait: RESTART_AFTER.0,
+            restarts: 0,
+        })
+        .collect()
+}
+
+/// Founds or revives the cluster, deploys the demo, and waits until all of it works.
+async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> {
+    let begun = Instant::now();
+    if !found::is_node(&wards[0].dir) {
+        let host = wards[0].host;
+        found::init(&wards[0].dir, "local", &wards[0].name, args.ports.on(host))?;
+    }
+    let (first, rest) = wards.split_first_mut().expect("at least one node");
+    start(args, first)?;
+    let api = operator(args)?;
+    for ward in rest.iter_mut().filter(|w| found::is_node(&w.dir)) {
+        start(args, ward)?;
+    }
+    // A cluster that was here before needs its majority to say anything, so newcomers come last.
+    let newcomers: Vec<&mut Ward> = rest.iter_mut().filter(|w| w.child.is_none()).collect();
+    if !newcomers.is_empty() {
+        ready(&api, first).await?;
+        let token = join_token(&api).await?;
+        let joins = newcomers.into_iter().map(|ward| {
+            let token = token.clone();
+            async move { found::join(&ward.dir, &ward.name, args.ports.on(ward.host), &token).await.map(|()| ward) }
+        });
+        for joined in join_all(joins).await {
+            start(args, joined?)?;
+        }
+    }
+    for ward in wards.iter_mut() {
+        ready(&Api { addr: args.ports.on(ward.host).api, token: None }, ward).await?;
+    }
+    // The demo comes when all nodes are there, so that its clones are spread from the start.
+    let mut view = settled(args, wards, &[]).await?;
+    if !args.no_demo {
+        demo::deploy(&args.dir, &api).await?;
+        view = settled(args, wards, &[demo::SERVICE]).await?;
+    }
+    let namespaces = namespace_urls(args, &api, &view).await?;
+    let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.ports.on(w.host))).collect();
+    Ok(UpEvent::Ready { nodes, namespaces, demo: !args.no_demo, millis: begun.elapsed().as_millis() as u64 })
+}
+
+/// Starts one node as a child that ends with us.
+fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
+    let log_path = ward.dir.join("node.log");
+    if std::fs::metadata(&log_path).is_ok_and(|m| m.len() > LOG_BYTES_MAX) {
+        std::fs::rename(&log_path, ward.dir.join("node.log.1"))
+            .map_err(|e| format!("cannot set {} aside: {e}", log_path.display()))?;
+    }
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log_path)
+        .map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
+    let log_too = log.try_clone().map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
+    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let at = args.ports.on(ward.host);
+    let mut command = Command::new(&me);
+    command.args(["keep", &std::process::id().to_string(), "--"]).arg(&me).arg("run").arg("--dir").arg(&ward.dir);
+    command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
+    command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
+    for i in 1..=args.nodes {
+        let seed = args.ports.on(IpAddr::V4(Ipv4Addr::new(127, 0, 0, i))).peer;
+        if seed != at.peer {
+            command.args(["--seed", &seed.to_string()]);
+        }
+    }
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too)
+        .spawn()
+        .map_err(|e| format!("cannot start node {}: {e}", ward.name))?;
+    ward.pid = child.id().unwrap_or_default();
+    ward.child = Some(child);
+    ward.started = Instant::now();
+    Ok(())
+}
+
+/// The API of the first node with the operator's token.
+fn operator(args: &UpArgs) -> Result<Api, String> {
+    let token = found::admin_token(&args.dir)?;
+    Ok(Api { addr: args.ports.on(IpAddr::V4(Ipv4Addr::LOCALHOST)).api, token: Some(token) })
+}
+
+/// Waits until a node answers and has the declaration, or says why it does not.
+async fn ready(api: &Api, ward: &mut Ward) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        if matches!(api.get("/readyz").await, Ok(reply) if reply.status == 200) {
+            return Ok(());
+        }
+        if let Some(child) = &mut ward.child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            return Err(format!("node {} ended at its start ({status}):\n{}", ward.name, last_lines(ward)));
+        }
+        if begun.elapsed() > READY_WITHIN {
+            return Err(format!("node {} was not ready within {READY_WITHIN:?}:\n{}", ward.name, last_lines(ward)));
+        }
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+}
+
+fn last_lines(ward: &Ward) -> String {
+    let path = ward.dir.join("node.log");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(8).collect();
+    let shown: Vec<String> = lines.iter().rev().map(|l| format!("  | {l}")).collect();
+    format!("{}\n  the whole log: {}", shown.join("\n"), path.display())
+}
+
+/// Waits until every node sees every node live and all clones of these services serving.
+async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<View, String> {
+    let begun = Instant::now();
+    loop {
+        let views =
+            join_all(
+                wards.iter().map(|w| {
+                    let api = Api { addr: args.ports.on(w.host).api, token: None };
+                    async move {
+                        api.get("/v1/status").await.ok().and_then(|r| serde_json::from_slice::<View>(&r.body).ok())
+                    }
+                }),
+            )
+            .await;
+        let whole = |view: &View| {
+            let live = view.nodes.iter().filter(|n| n.state == NodeState::Live).count();
+            let serving = |name: &&str| {
+                view.services.iter().any(|s| {
+                    s.name == **name
+                        && s.clones.iter().filter(|c| c.state == CloneState::Serving).count() >= s.wanted as usize
+                })
+            };
+            live >= wards.len() && view.root.leader.is_some() && services.iter().all(serving)
+        };
+        if let Some(view) = views.first().cloned().flatten()
+            && views.iter().all(|v| v.as_ref().is_some_and(whole))
+        {
+            return Ok(view);
+        }
+        if begun.elapsed() > READY_WITHIN {
+            let seen = views.iter().flatten().map(|v| crate::status::page(v, v.at_ms)).collect::<Vec<_>>().join("\n");
+            return Err(format!(
+                "the cluster did not settle within {READY_WITHIN:?}; what the nodes saw last:\n{seen}"
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+}
+
+async fn join_token(api: &Api) -> Result<String, String> {
+    let reply = api.post("/v1/tokens", "", r#"{"lifetime_ms": 600000}"#).await?.json()?;
+    reply["token"].as_str().map(str::to_owned).ok_or_else(|| "the node's answer has no token".to_owned())
+}
+
+/// `redis://carts:TOKEN@127.0.0.1:6379` for each namespace.
+async fn namespace_urls(args: &UpArgs, api: &Api, view: &View) -> Result<BTreeMap<String, String>, String> {
+    let mut urls = BTreeMap::new();
+    for namespace in &view.namespaces {
+        let reply = api.get(&format!("/v1/ns/{}/token", namespace.name)).await?.json()?;
+        let token = reply["token"].as_str().unwrap_or_default().to_owned();
+        let at = args.ports.on(IpAddr::V4(Ipv4Addr::LOCALHOST)).resp;
+        urls.insert(namespace.name.clone(), format!("redis://{}:{token}@{at}", namespace.name));
+    }
+    Ok(urls)
+}
+
+async fn next_turn(wards: &mut [Ward]) -> Turn {
+    let dead = wards.iter().enumerate().filter(|(_, w)| w.child.is_none());
+    let restart = dead.map(|(i, w)| (w.started + w.wait, i)).min();
+    let restart = async move {
+        match restart {
+            Some((at, index)) => {
+                tokio::time::sleep_until(at.into()).await;
+                Turn::Restart(index)
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let mut waits: Vec<futures_util::future::LocalBoxFuture<'_, Turn>> = vec![Box::pin(restart)];
+    for (index, ward) in wards.iter_mut().enumerate() {
+        if let Some(child) = &mut ward.child {
+            waits.push(Box::pin(async move {
+                // However the wait ends, the process is not there any more.
+                let _ended = child.wait().await;
+                Turn::Died(index)
+            }));
+        }
+    }
+    futures_util::future::select_all(waits).await.0
+}
+
+async fn reap(ward: &mut Ward) -> String {
+    match ward.child.take() {
+        Some(mut child) => child.wait().await.map_or_else(|e| e.to_string(), |status| status.to_string()),
+        None => "gone".to_owned(),
+    }
+}
+
+/// Crash-only: nodes are simply ended. Their children end with them.
+async fn take_down(wards: Vec<Ward>) -> Result<(), String> {
+    for mut ward in wards {
+        if let Some(child) = &mut ward.child {
+            child.kill().await.map_err(|e| format!("cannot end node {}: {e}", ward.name))?;
+        }
+    }
+    Ok(())
+}
+
+struct Stop {
+    int: tokio::signal::unix::Signal,
+    term: tokio::signal::unix::Signal,
+    hup: tokio::signal::unix::Signal,
+}
+
+fn stop_signal() -> Result<Stop, String> {
+    let on = |kind| signal(kind).map_err(|e| format!("cannot wait for signals: {e}"));
+    Ok(Stop { int: on(SignalKind::interrupt())?, term: on(SignalKind::terminate())?, hup: on(SignalKind::hangup())? })
+}
+
+impl Stop {
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.int.recv() => (),
+            _ = self.term.recv() => (),
+            _ = self.hup.recv() => (),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What an operator declares: apply, export, and tokens for nodes that join. All of it needs the operator's token.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use node::{Answer, Ask};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use super::limits::*;
+use super::problem::done;
+use super::{Api, Problem, guard};
+
+#[derive(Deserialize)]
+pub struct Dry {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Body: a declaration in TOML. `X-File` names it in messages. Answer: `{"changes": [...], "version": n}`.
+pub async fn apply(
+    State(api): State<Api>,
+    Query(dry): Query<Dry>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let text = whole(body, DECLARATION_BYTES_MAX).await?;
+    let text = String::from_utf8(text.into()).map_err(|_| Problem::wrong("the declaration is not UTF-8 text"))?;
+    let file = headers.get("x-file").and_then(|name| name.to_str().ok()).unwrap_or("declaration").to_owned();
+    let mut entropy = [0; 32];
+    SystemRandom::new()
+        .fill(&mut entropy)
+        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
+    let ask = Ask::Apply { file, text, dry_run: dry.dry_run, entropy };
+    match api.backend.ask(ask, CHANGE_BUDGET).await? {
+        Answer::Applied(outcome) => Ok(Json(done(outcome)?).into_response()),
+        other => unreachable!("apply was answered by {other:?}"),
+    }
+}
+
+/// What is declared, as TOML that `apply` takes.
+pub async fn export(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    match api.backend.ask(Ask::Export, CHANGE_BUDGET).await? {
+        Answer::Exported(text) => Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response()),
+        other => unreachable!("export was answered by {other:?}"),
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    lifetime_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Token {
+    token: String,
+    expires_at_ms: u64,
+}
+
+/// Body: nothing, or `{"lifetime_ms": n}`. Answer: `{"token": "...", "expires_at_ms": n}`.
+pub async fn token(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let body = whole(body, BODY_BYTES_MAX).await?;
+    let wish: Wish = if body.is_empty() {
+        Wish::default()
+    } else {
+        serde_json::from_slice(&body)
+            .map_err(|e| Problem::wrong(format!("the body must be {{\"lifetime_ms\": n}}: {e}")))?
+    };
+    let lifetime = wish.lifetime_ms.map_or(JOIN_TOKEN_LIFE, Duration::from_millis);
+    if lifetime.is_zero() || lifetime > JOIN_TOKEN_LIFE_MAX {
+        let max = JOIN_TOKEN_LIFE_MAX.as_millis();
+        return Err(Problem::wrong(format!("lifetime_ms must be 1 to {max}, not {}", lifetime.as_millis())));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let expires_at_ms = (now + lifetime).as_millis() as u64;
+    let minted = api.backend.mint().map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    let ask = Ask::JoinToken { secret_hash: minted.secret_hash, expires_wall_ms: expires_at_ms };
+    match api.backend.ask(ask, CHANGE_BUDGET).await? {
+        Answer::Done(outcome) => {
+            done(outcome)?;
+            Ok(([(header::CACHE_CONTROL, "no-store")], Json(Token { token: minted.text, expires_at_ms }))
+                .into_response())
+        }
+        other => unreachable!("a join token was answered by {other:?}"),
+    }
+}
+
+/// The token with which programs reach a namespace: `{"token": "..."}`.
+pub async fn namespace_token(
+    State(api): State<Api>,
+    Path(namespace): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let view = api.view();
+    guard::operator(&headers, &view)?;
+    let Some(token) = view.tokens.get(&namespace) else {
+        return Err(Problem::not_found(format!("there is no namespace {namespace:?}")));
+    };
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(serde_json::json!({"token": token}))).into_response())
+}
+
+/// The whole body, if it comes in time and is not too large. Read only after the token was looked at.
+pub async fn whole(body: Body, max: usize) -> Result<Bytes, Problem> {
+    let reading = Limited::new(body, max).collect();
+    match tokio::time::timeout(BODY_TIME_MAX, reading).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body may have {max} bytes")))
+        }
+        Ok(Err(error)) => Err(Problem::wrong(format!("the body could not be read: {error}"))),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+    }
+}
+
+/// An operation of the `session` class.
+pub async fn operate(api: &Api, op: state::session::Op) -> Result<state::session::Reply, Problem> {
+    match api.backend.ask(Ask::Session(op), OP_BUDGET).await? {
+        Answer::Session(outcome) => done(outcome),
+        other => unreachable!("a session operation was answered by {other:?}"),
+    }
+}
+
+const _: () = assert!(OP_BUDGET.as_micros() < CHANGE_BUDGET.as_micros(), "values are quicker than declarations");

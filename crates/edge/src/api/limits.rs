@@ -1,0 +1,38 @@
+//! Numbers of the API, with units and reasons.
+
+use std::time::Duration;
+
+use base::Span;
+
+/// A declaration. The largest known of other systems have some 100 KiB.
+pub const DECLARATION_BYTES_MAX: usize = 1 << 20;
+/// A value over HTTP: what the `session` class takes, and a little, so that the class itself says what is too much.
+pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
+/// Any other body.
+pub const BODY_BYTES_MAX: usize = 16 << 10;
+/// Time for an operation on a value, as for Redis clients.
+pub const OP_BUDGET: Span = Span::millis(1000);
+/// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.
+pub const CHANGE_BUDGET: Span = Span::secs(10);
+/// The node's own thread must answer `/livez` within this.
+pub const LIVE_WITHIN: Span = Span::secs(2);
+/// Readers of `/v1/events` and the like at a time.
+pub const STREAMS_MAX: usize = 256;
+/// A reader gets at most one view in so long: faster is not seen by people.
+pub const STREAM_EVERY: Duration = Duration::from_millis(500);
+/// A comment line is sent in a quiet stream, so that proxies do not close it.
+pub const STREAM_KEEPALIVE: Duration = Duration::from_secs(15);
+/// Connections to the API at a time: people, scripts, scrapers, and clients of `/v1/ns`.
+pub const CONNECTIONS_MAX: usize = 2048;
+/// A request's header must have come by then.
+pub const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A request's body must have come by then.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Good for so long unless the request says otherwise.
+pub const JOIN_TOKEN_LIFE: Duration = Duration::from_secs(3600);
+/// And never longer: a token in a chat log must not open the cluster next year.
+pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Pause after `accept` failed (no descriptors left).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const _: () = assert!(BODY_BYTES_MAX < DECLARATION_BYTES_MAX, "declarations are the large ones");

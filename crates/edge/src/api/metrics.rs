@@ -1,0 +1,121 @@
+//! The same figures for Prometheus. Each name says its unit; what is counted since the start ends in `_total`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use node::View;
+use node::view::{CloneState, NodeState};
+
+use super::Api;
+
+pub async fn metrics(State(api): State<Api>) -> Response {
+    let text = text(&api.view(), &api.meter.totals());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// Figures that also go down. All others are counted since the node started.
+const PRESENT: [&str; 5] =
+    ["session.entries", "session.bytes", "session.running", "session.settled", "session.bricks_dead"];
+
+/// `totals`: what the front doors have counted, by name.
+fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
+    let mut out = Text::default();
+    out.family("coppice_info", "gauge", "Version and names, in the labels.");
+    let me = view.nodes.iter().find(|node| node.name == view.me);
+    let version = me.map_or("", |node| &*node.version);
+    out.sample("coppice_info", &[("cluster", &view.cluster), ("node", &view.me), ("version", version)], 1);
+
+    if let Some(me) = me {
+        out.single("coppice_load_permille", "gauge", "Load of this node: 0 idle, 1000 full.", me.load.into());
+        out.single(
+            "coppice_cpu_millicores",
+            "gauge",
+            "CPU of this node's process, thousandths of a core.",
+            me.cpu_millis.into(),
+        );
+        out.single("coppice_resident_bytes", "gauge", "Resident memory of this node's process.", me.resident_bytes);
+        for (name, value) in &me.gauges {
+            let name = format!("coppice_{}", plain(name));
+            out.single(&name, "gauge", "Of this node's front doors, over the last second.", *value);
+        }
+    }
+    for (name, value) in totals {
+        out.single(
+            &format!("coppice_{}", plain(name)),
+            "counter",
+            "Of this node's front doors, since it started.",
+            *value,
+        );
+    }
+    for (name, value) in &view.figures {
+        let name_now = format!("coppice_{}", plain(name));
+        if PRESENT.contains(&name.as_str()) {
+            out.single(&name_now, "gauge", "Of this node's parts, at this moment.", *value);
+        } else {
+            out.single(&format!("{name_now}_total"), "counter", "Of this node's parts, since it started.", *value);
+        }
+    }
+
+    out.family("coppice_node_state", "gauge", "1 for the state a node is in, as this node sees it.");
+    for node in &view.nodes {
+        for (state, word) in [(NodeState::Live, "live"), (NodeState::Suspect, "suspect"), (NodeState::Dead, "dead")] {
+            let value = u64::from(node.state == state);
+            out.sample("coppice_node_state", &[("node", &node.name), ("state", word)], value);
+        }
+    }
+    out.family("coppice_clones_wanted", "gauge", "Clones that a service should have.");
+    for service in &view.services {
+        out.sample("coppice_clones_wanted", &[("service", &service.name)], service.wanted.into());
+    }
+    out.family("coppice_clones", "gauge", "Clones of a service, by state.");
+    let states = [
+        (CloneState::Starting, "starting"),
+        (CloneState::Serving, "serving"),
+        (CloneState::Draining, "draining"),
+        (CloneState::Backoff, "backoff"),
+    ];
+    for service in &view.services {
+        for (state, word) in states {
+            let count = service.clones.iter().filter(|clone| clone.state == state).count();
+            out.sample("coppice_clones", &[("service", &service.name), ("state", word)], count as u64);
+        }
+    }
+    out.family("coppice_clone_restarts", "gauge", "How often the present clones of a service were started again.");
+    for service in &view.services {
+        let restarts = service.clones.iter().map(|clone| u64::from(clone.restarts)).sum();
+        out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
+    }
+    out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
+    let led = u64::from(view.root.leader.is_some());
+    out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
+    out.0
+}
+
+/// A figure's name as Prometheus allows it.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes everything");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let labels: Vec<String> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", quoted(text))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        writeln!(self.0, "{name}{labels} {value}").expect("a string takes everything");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}

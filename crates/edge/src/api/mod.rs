@@ -1,0 +1,121 @@
+//! The JSON API of a node, for people, scripts, the command line, scrapers, and programs that reach namespaces by HTTP.
+//!
+//! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
+//! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
+//! - `declare.rs`: apply, export, join tokens: the operator's token is needed.
+//! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed.
+//! - `problem.rs`: every error is `{"error": "...", "retry_after_ms": n?}`.
+//!
+//! It runs on the many-threaded runtime and asks the node by message ([`Backend`], which the wiring implements).
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use base::Span;
+use futures_util::future::BoxFuture;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use node::{Answer, Ask, View};
+use tokio::sync::{Semaphore, watch};
+
+use crate::Meter;
+
+mod declare;
+mod guard;
+pub mod limits;
+mod metrics;
+mod problem;
+mod status;
+mod values;
+
+pub use problem::Problem;
+
+/// How the node is asked, from any thread.
+pub trait Backend: Send + Sync + 'static {
+    /// The answer, within about the budget.
+    fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>>;
+    /// What the node shows, now and as it changes.
+    fn watch(&self) -> watch::Receiver<Arc<View>>;
+    /// A fresh join token: its text (which carries the authority's fingerprint) and the hash the root group keeps.
+    fn mint(&self) -> Result<Minted, String>;
+}
+
+/// The node has stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gone;
+
+/// A join token before anybody accepts it.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    pub text: String,
+    pub secret_hash: [u8; 32],
+}
+
+/// What every handler has.
+#[derive(Clone)]
+pub struct Api {
+    backend: Arc<dyn Backend>,
+    meter: Arc<Meter>,
+    streams: Arc<Semaphore>,
+}
+
+impl Api {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.backend.watch().borrow())
+    }
+}
+
+/// All of the API. `pages` (the monitor) is served beside it, behind the same guard.
+pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Router {
+    let api = Api { backend, meter, streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)) };
+    Router::new()
+        .route("/v1/status", get(status::status))
+        .route("/v1/events", get(status::events))
+        .route("/livez", get(status::livez))
+        .route("/readyz", get(status::readyz))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/apply", post(declare::apply))
+        .route("/v1/export", get(declare::export))
+        .route("/v1/tokens", post(declare::token))
+        .route("/v1/ns/{ns}/token", get(declare::namespace_token))
+        .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
+        .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
+        .merge(pages.with_state(()))
+        .fallback(|| async { Problem::not_found("there is nothing here; docs/api.md lists what there is") })
+        .method_not_allowed_fallback(|| async { Problem::method("this address does not take this method") })
+        .layer(axum::middleware::from_fn_with_state(api.clone(), guard::guard))
+        .with_state(api)
+}
+
+/// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime.
+pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "api: a connection could not be accepted");
+                tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Over the limit it is closed at once: better than a queue nobody sees.
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let _ = stream.set_nodelay(true);
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        tokio::spawn(async move {
+            let _place = place;
+            // It ends in an error whenever a client goes away; that is no news.
+            let _ = connection.await;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What a request gets when it does not get what it wanted: a status, and JSON that says why and when to try again.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base::{Outcome, Span};
+use serde::Serialize;
+
+use super::Gone;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    pub error: String,
+    pub retry_after: Option<Span>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), retry_after: None }
+    }
+
+    pub fn wrong(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub fn not_found(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub fn method(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, error)
+    }
+
+    pub fn forbidden(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, error)
+    }
+
+    pub fn busy(error: impl Into<String>, retry_after: Span) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, error: error.into(), retry_after: Some(retry_after) }
+    }
+
+    /// No token, or a wrong one; `what` says which is wanted.
+    pub fn token(what: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, format!("this needs `Authorization: Bearer` with {what}"))
+    }
+}
+
+impl From<Gone> for Problem {
+    fn from(Gone: Gone) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "the node stopped before it answered (it may have happened)")
+    }
+}
+
+/// What was done, or the problem: refused with a hint is 503, refused for good 400, unknown 504.
+pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
+    match outcome {
+        Outcome::Done(done) => Ok(done),
+        Outcome::Refused(refused) => Err(match refused.retry_after {
+            Some(after) => Problem::busy(refused.why, after),
+            None => Problem::wrong(refused.why),
+        }),
+        Outcome::Unknown(unknown) => Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, unknown.to_string())),
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let retry_after_ms = self.retry_after.map(|span| span.as_millis().max(1));
+        let mut response = (self.status, Json(Body { error: &self.error, retry_after_ms })).into_response();
+        if let Some(ms) = retry_after_ms {
+            response.headers_mut().insert(header::RETRY_AFTER, ms.div_ceil(1000).into());
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

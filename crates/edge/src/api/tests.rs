@@ -1,0 +1,398 @@
+//! The API over its router, with a toy node behind it that answers what the test says and keeps what it was asked.
+
+use std::sync::Mutex;
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use base::{Boot, NodeId, Outcome, Refused, Unknown};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use node::Applied;
+use node::view::{NodeState, NodeView};
+use state::session::{Action, Lease, Op, Place, Reply, Version, When};
+
+use super::*;
+
+struct Toy {
+    view: watch::Sender<Arc<View>>,
+    answers: Mutex<Vec<Answer>>,
+    asked: Mutex<Vec<Ask>>,
+}
+
+impl Backend for Toy {
+    fn ask(&self, ask: Ask, _: Span) -> BoxFuture<'static, Result<Answer, Gone>> {
+        self.asked.lock().unwrap().push(ask);
+        let answer = self.answers.lock().unwrap().pop().ok_or(Gone);
+        Box::pin(async { answer })
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<View>> {
+        self.view.subscribe()
+    }
+
+    fn mint(&self) -> Result<Minted, String> {
+        Ok(Minted { text: "token-text".into(), secret_hash: [7; 32] })
+    }
+}
+
+fn node(name: &str) -> NodeView {
+    let addr = "127.0.0.1:1".parse().unwrap();
+    NodeView {
+        id: NodeId(1),
+        name: name.into(),
+        state: NodeState::Live,
+        boot: Boot(1),
+        pid: 1,
+        version: "0.1.0".into(),
+        http: addr,
+        resp: addr,
+        api: addr,
+        peer: addr,
+        load: 12,
+        cpu_millis: 0,
+        resident_bytes: 0,
+        since_ms: 0,
+        gauges: [("http.requests".to_string(), 42)].into(),
+    }
+}
+
+fn view() -> View {
+    View {
+        cluster: "demo".into(),
+        me: "n1".into(),
+        nodes: vec![node("n1"), node("n\"2")],
+        root: node::view::RootView { leader: Some("n1".into()), voters: vec![], version: 3 },
+        figures: [("session.writes".to_string(), 5), ("session.bytes".to_string(), 6)].into(),
+        tokens: Arc::new([("carts".to_string(), "secret".to_string())].into()),
+        admin_token: "root".into(),
+        ..View::default()
+    }
+}
+
+fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
+    let toy = Arc::new(Toy {
+        view: watch::Sender::new(Arc::new(view())),
+        answers: Mutex::new(answers),
+        asked: Mutex::new(vec![]),
+    });
+    let pages = Router::new().route("/", get(|| async { "the page" }));
+    (toy.clone(), router(toy, Arc::new(Meter::new()), pages))
+}
+
+/// `PUT /path` with headers, and a body.
+fn request(line: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
+    let (method, path) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(path);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "127.0.0.1:7070");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
+    TowerToHyperService::new(router.clone()).call(request).await.unwrap()
+}
+
+async fn text(response: Response<Body>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// One request to a node that gives this answer: status and body.
+fn ask(answer: Option<Answer>, request: Request<Body>) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = toy(answer.into_iter().collect());
+        let response = call(&router, request).await;
+        let headers =
+            response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();
+        let (status, text) = (response.status().as_u16(), text(response).await);
+        let asked = toy.asked.lock().unwrap().pop();
+        (status, headers, text, asked)
+    })
+}
+
+fn session(reply: Reply) -> Option<Answer> {
+    Some(Answer::Session(Outcome::Done(reply)))
+}
+
+fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
+    headers.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+}
+
+const VERSION: Version = Version { ms: 1, counter: 2, node: NodeId(3) };
+const TAG: &str = "\"0000000000000001000000020000000000000003\"";
+const CARTS: (&str, &str) = ("authorization", "Bearer secret");
+const ROOT: (&str, &str) = ("authorization", "bearer root");
+
+#[test]
+fn only_our_own_names_and_pages_may_ask() {
+    let from = |headers: &[(&str, &str)]| ask(None, request("GET /v1/status", headers, "")).0;
+    for host in ["127.0.0.1:7070", "localhost", "LOCALHOST:1", "[::1]:7070", "n1:7070", "192.168.1.9"] {
+        assert_eq!(from(&[("host", host)]), 200, "{host}");
+    }
+    for host in ["evil.example", "evil.example:7070", "127.0.0.1.evil.example", "localhost.evil", ""] {
+        assert_eq!(from(&[("host", host)]), 403, "{host}");
+    }
+    assert_eq!(from(&[("host", "n1"), ("host", "n1")]), 400);
+    assert_eq!(from(&[("sec-fetch-site", "same-origin")]), 200);
+    assert_eq!(from(&[("sec-fetch-site", "none")]), 200);
+    assert_eq!(from(&[("sec-fetch-site", "cross-site")]), 403);
+    assert_eq!(from(&[("sec-fetch-site", "same-site")]), 403);
+    let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ROOT];
+    assert_eq!(from(&link), 200);
+    assert_eq!(ask(None, request("POST /v1/apply", &link, "")).0, 403);
+    assert_eq!(ask(None, request("GET /", &[("host", "evil.example")], "")).0, 403, "the pages are guarded too");
+    assert_eq!(ask(None, request("GET /", &[], "")).2, "the page");
+    assert_eq!(ask(None, request("GET http://evil.example/v1/status", &[], "")).0, 403);
+}
+
+#[test]
+fn the_view_is_shown_without_its_tokens() {
+    let (status, _, text, _) = ask(None, request("GET /v1/status", &[], ""));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &json["cluster"], &json["nodes"][0]["state"]), (200, &"demo".into(), &"live".into()));
+    assert!(!text.contains("secret") && !text.contains("root\":\"root"), "{text}");
+}
+
+#[test]
+fn the_stream_gives_each_view_as_it_comes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = toy(vec![]);
+        let response = call(&router, request("GET /v1/events", &[], "")).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut body = response.into_body();
+        let mut next = async || {
+            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            String::from_utf8(frame.to_vec()).unwrap()
+        };
+        let first = next().await;
+        assert!(first.starts_with("event: view\ndata: {\"cluster\":\"demo\""), "{first}");
+        let began = tokio::time::Instant::now();
+        for cluster in ["a", "b"] {
+            toy.view.send_replace(Arc::new(View { cluster: cluster.into(), ..view() }));
+        }
+        assert!(next().await.contains("\"cluster\":\"b\""), "the newest is sent, not each");
+        assert!(began.elapsed() >= limits::STREAM_EVERY);
+    });
+}
+
+#[test]
+fn only_the_operator_may_declare() {
+    for line in ["POST /v1/apply", "GET /v1/export", "POST /v1/tokens", "GET /v1/ns/carts/token"] {
+        for headers in [&[][..], &[CARTS], &[("authorization", "Bearer ")], &[("authorization", "Basic root")]] {
+            let (status, answer, text, asked) = ask(None, request(line, headers, ""));
+            assert_eq!((status, header(&answer, "www-authenticate")), (401, "Bearer"), "{line} {headers:?}");
+            assert!(asked.is_none() && text.contains("operator's token"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_declaration_is_applied_and_its_errors_are_told() {
+    let done = Applied { changes: vec!["+ service shop".into()], version: 4 };
+    let apply =
+        |outcome, line| ask(Some(Answer::Applied(outcome)), request(line, &[ROOT, ("x-file", "a.toml")], "x = 1"));
+    let (status, _, text, asked) = apply(Outcome::Done(done), "POST /v1/apply?dry_run=true");
+    assert_eq!((status, &*text), (200, r#"{"changes":["+ service shop"],"version":4}"#));
+    let Some(Ask::Apply { file, text, dry_run: true, entropy }) = asked else { panic!("{asked:?}") };
+    assert!(file == "a.toml" && text == "x = 1" && entropy != [0; 32]);
+
+    let (status, _, text, asked) = apply(Outcome::Refused(Refused::wrong("a.toml:1: x")), "POST /v1/apply");
+    assert_eq!((status, &*text), (400, r#"{"error":"a.toml:1: x"}"#));
+    assert!(matches!(asked, Some(Ask::Apply { dry_run: false, .. })));
+
+    let busy = Refused::busy("no leader", Span::millis(1500));
+    let (status, headers, text, _) = apply(Outcome::Refused(busy), "POST /v1/apply");
+    assert_eq!((status, header(&headers, "retry-after")), (503, "2"));
+    assert_eq!(text, r#"{"error":"no leader","retry_after_ms":1500}"#);
+
+    let (status, _, text, _) = apply(Outcome::Unknown(Unknown { why: "late".into() }), "POST /v1/apply");
+    assert_eq!((status, &*text), (504, r#"{"error":"late (it may have happened)"}"#));
+
+    let large = "x".repeat(limits::DECLARATION_BYTES_MAX + 1);
+    assert_eq!(ask(None, request("POST /v1/apply", &[ROOT], &large)).0, 413);
+    assert_eq!(ask(None, request("POST /v1/apply?dry_run=maybe", &[ROOT], "")).0, 400);
+}
+
+#[test]
+fn a_join_token_lives_as_long_as_was_asked() {
+    let done = || Some(Answer::Done(Outcome::Done(())));
+    let (status, _, text, asked) = ask(done(), request("POST /v1/tokens", &[ROOT], r#"{"lifetime_ms": 60000}"#));
+    assert!(status == 200 && text.starts_with(r#"{"token":"token-text","expires_at_ms":"#), "{status} {text}");
+    let Some(Ask::JoinToken { secret_hash, expires_wall_ms }) = asked else { panic!("{asked:?}") };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert!(secret_hash == [7; 32] && (now + 50_000..now + 70_000).contains(&expires_wall_ms));
+    assert_eq!(ask(done(), request("POST /v1/tokens", &[ROOT], "")).0, 200);
+    for wrong in [r#"{"lifetime_ms": 0}"#, r#"{"lifetime_ms": 99999999999}"#, r#"{"life": 1}"#, "x"] {
+        assert_eq!(ask(done(), request("POST /v1/tokens", &[ROOT], wrong)).0, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn the_operator_may_see_a_namespaces_token() {
+    let (status, headers, text, _) = ask(None, request("GET /v1/ns/carts/token", &[ROOT], ""));
+    assert_eq!((status, &*text, header(&headers, "cache-control")), (200, r#"{"token":"secret"}"#, "no-store"));
+    assert_eq!(ask(None, request("GET /v1/ns/nosuch/token", &[ROOT], "")).0, 404);
+}
+
+#[test]
+fn a_value_is_stored_read_and_removed() {
+    let put = |headers: &[(&str, &str)], reply| {
+        ask(session(reply), request("PUT /v1/ns/carts/keys/a/b%20c", &[&[CARTS], headers].concat(), "value"))
+    };
+    let stored = Reply::Stored { version: VERSION, old: None, cookie: None };
+    let (status, headers, _, asked) = put(&[("coppice-lease-ms", "5000"), ("if-match", TAG)], stored.clone());
+    assert_eq!((status, header(&headers, "etag")), (204, TAG));
+    let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!((&*op.namespace, &op.key[..], op.place), ("carts", &b"a/b c"[..], Place::Keyed));
+    let lease = Lease::For(Span::millis(5000));
+    let when = When::Version(VERSION);
+    assert_eq!(op.action, Action::Put { value: Bytes::from("value"), lease, when, want_old: false });
+
+    for (header, expect) in
+        [(("if-none-match", "*"), When::Absent), (("if-match", "*"), When::Present), (("x", "y"), When::Always)]
+    {
+        let asked = put(&[header], stored.clone()).3;
+        assert!(matches!(asked, Some(Ask::Session(Op { action: Action::Put { when, .. }, .. })) if when == expect));
+    }
+    for wrong in [("if-match", "x"), ("if-none-match", TAG), ("coppice-lease-ms", "0"), ("coppice-lease-ms", "soon")] {
+        assert_eq!(put(&[wrong], stored.clone()).0, 400, "{wrong:?}");
+    }
+    let (status, headers, ..) = put(&[("if-none-match", "*")], Reply::NotStored { version: Some(VERSION), old: None });
+    assert_eq!((status, header(&headers, "etag")), (412, TAG));
+
+    let get = |headers: &[(&str, &str)], reply| {
+        ask(session(reply), request("GET /v1/ns/carts/keys/a", &[&[CARTS], headers].concat(), ""))
+    };
+    let value = Reply::Value { value: "v".into(), version: VERSION, lease_left: Span::millis(77) };
+    let (status, headers, text, _) = get(&[], value.clone());
+    assert_eq!((status, &*text, header(&headers, "etag"), header(&headers, "coppice-lease-ms")), (200, "v", TAG, "77"));
+    assert_eq!(header(&headers, "x-content-type-options"), "nosniff");
+    assert_eq!(get(&[("if-none-match", TAG)], value).0, 304);
+    assert_eq!(get(&[], Reply::Absent).0, 404);
+    assert_eq!(get(&[], Reply::Lost).0, 410);
+
+    let delete = |there| ask(session(Reply::Removed(there)), request("DELETE /v1/ns/carts/keys/a", &[CARTS], ""));
+    assert_eq!((delete(true).0, delete(false).0), (204, 404));
+    let large = "x".repeat(limits::VALUE_BYTES_MAX + 1);
+    assert_eq!(ask(None, request("PUT /v1/ns/carts/keys/a", &[CARTS], &large)).0, 413);
+}
+
+#[test]
+fn values_need_their_own_namespaces_token() {
+    for (ns, token) in [("carts", "wrong"), ("carts", ""), ("nosuch", "secret"), ("nosuch", "")] {
+        let bearer = format!("Bearer {token}");
+        let (status, _, text, asked) =
+            ask(None, request(&format!("GET /v1/ns/{ns}/keys/a"), &[("authorization", &bearer)], ""));
+        assert_eq!(
+            (status, &*text),
+            (401, r#"{"error":"this needs `Authorization: Bearer` with the token of this namespace"}"#)
+        );
+        assert!(asked.is_none());
+    }
+}
+
+#[test]
+fn a_session_goes_by_the_cookie_that_its_first_write_gave() {
+    let stored = Reply::Stored { version: VERSION, old: None, cookie: Some("COOKIE.1".into()) };
+    let (status, headers, text, asked) = ask(session(stored), request("POST /v1/ns/carts/session", &[CARTS], "v"));
+    let cookie = serde_json::from_str::<serde_json::Value>(&text).unwrap()["cookie"].as_str().unwrap().to_owned();
+    assert_eq!(status, 200);
+    assert_eq!(header(&headers, "set-cookie"), format!("coppice-carts={cookie}; Path=/; HttpOnly; SameSite=Lax"));
+    let Some(Ask::Session(first)) = asked else { panic!("{asked:?}") };
+    assert_eq!(first.place, Place::Cookie(None));
+    assert_eq!(first.key.len(), 22);
+
+    let value = Reply::Value { value: "v".into(), version: VERSION, lease_left: Span::millis(77) };
+    let held = format!("other=1; coppice-carts={cookie}");
+    for held in [("cookie", &*held), ("coppice-cookie", &*cookie)] {
+        let (status, _, text, asked) =
+            ask(session(value.clone()), request("GET /v1/ns/carts/session", &[CARTS, held], ""));
+        assert_eq!((status, &*text), (200, "v"));
+        let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+        assert_eq!((op.key, op.place), (first.key.clone(), Place::Cookie(Some("COOKIE.1".into()))));
+    }
+    for held in [("cookie", "coppice-carts=rubbish"), ("cookie", "a=b")] {
+        assert_eq!(ask(None, request("GET /v1/ns/carts/session", &[CARTS, held], "")).0, 400);
+    }
+    let removed = ask(
+        session(Reply::Removed(true)),
+        request("DELETE /v1/ns/carts/session", &[CARTS, ("coppice-cookie", &cookie)], ""),
+    );
+    assert_eq!(removed.0, 204);
+}
+
+#[test]
+fn probes_tell_live_from_ready() {
+    assert_eq!(ask(Some(Answer::Exported(String::new())), request("GET /livez", &[], "")).0, 200);
+    assert_eq!(ask(None, request("GET /livez", &[], "")).0, 504, "the node is gone");
+    assert_eq!(ask(None, request("GET /readyz", &[], "")).0, 200);
+    assert!(super::status::unready(&View::default()).is_some());
+    let mut unheard = view();
+    unheard.root = Default::default();
+    assert_eq!(super::status::unready(&unheard), Some("this node has not heard of the declaration yet"));
+}
+
+#[test]
+fn figures_are_there_for_prometheus() {
+    let (status, _, text, _) = ask(None, request("GET /metrics", &[], ""));
+    assert_eq!(status, 200);
+    for line in [
+        "coppice_info{cluster=\"demo\",node=\"n1\",version=\"0.1.0\"} 1",
+        "coppice_http_requests 42",
+        "coppice_session_writes_total 5",
+        "coppice_session_bytes 6",
+        "coppice_resp_commands_total 0",
+        "coppice_node_state{node=\"n\\\"2\",state=\"live\"} 1",
+        "coppice_declaration_version 3",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let mut families: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
+    let all = families.len();
+    families.sort_unstable();
+    families.dedup();
+    assert_eq!(families.len(), all, "a family stands twice");
+}
+
+#[test]
+fn what_is_not_there_is_said_in_json() {
+    let (status, _, text, _) = ask(None, request("GET /nosuch", &[], ""));
+    assert_eq!((status, text.starts_with("{\"error\":")), (404, true));
+    assert_eq!(ask(None, request("DELETE /v1/status", &[], "")).0, StatusCode::METHOD_NOT_ALLOWED.as_u16());
+}
+
+#[test]
+fn it_is_served_over_a_socket() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (_toy, router) = toy(vec![]);
+        let server = tokio::spawn(serve(listener, router));
+        let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("ready\n"), "{answer}");
+        server.abort();
+    });
+}
+
+#[test]
+fn the_docs_name_every_address() {
+    let docs = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md"));
+    let code = include_str!("mod.rs");
+    let routes: Vec<&str> = code.split(".route(").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
+    assert!(routes.len() >= 10, "{routes:?}");
+    for route in routes {
+        assert!(docs.lines().any(|line| line.starts_with("| `") && line.contains(route)), "docs/api.md lacks {route}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Bodies on their way: `UpBody` to a clone, `DownBody` to a client. Neither gathers anything; hyper takes each part when
+//! the other side has room for it. The end of a `DownBody` is the end of its request: its line goes back to the pool.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::guard::Flags;
+use super::line::Line;
+use crate::pool::{InFlight, Upstream};
+
+/// A request's body.
+pub enum UpBody {
+    Empty,
+    /// Kept, since the request may be sent again.
+    Whole(Bytes),
+    Stream(Incoming),
+}
+
+/// An answer's body.
+pub struct DownBody {
+    kind: Kind,
+    _busy: Busy,
+}
+
+enum Kind {
+    Text(Bytes),
+    FromClone(Box<FromClone>),
+}
+
+pub struct FromClone {
+    /// None only while it is dropped.
+    pub line: Option<Box<Line>>,
+    /// A part that has come already.
+    pub first: Option<Frame<Bytes>>,
+    pub incoming: Incoming,
+    pub ended: bool,
+    pub upstream: Arc<Upstream>,
+    pub _in_flight: InFlight,
+}
+
+/// While it lives, the connection's client waits for us.
+pub struct Busy(Arc<Flags>);
+
+impl Busy {
+    pub fn new(flags: &Arc<Flags>) -> Self {
+        flags.busy.store(true, Relaxed);
+        Self(Arc::clone(flags))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Relaxed);
+    }
+}
+
+impl Body for UpBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        match this {
+            UpBody::Empty => Poll::Ready(None),
+            UpBody::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+            UpBody::Stream(incoming) => match Pin::new(incoming).poll_frame(cx) {
+                // Trailers end here: a program that takes them for header fields would believe the client.
+                Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => Poll::Ready(None),
+                polled => polled,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            UpBody::Empty => true,
+            UpBody::Whole(bytes) => bytes.is_empty(),
+            UpBody::Stream(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            UpBody::Empty => SizeHint::with_exact(0),
+            UpBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            UpBody::Stream(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
+impl DownBody {
+    pub fn text(text: impl Into<Bytes>, busy: Busy) -> Self {
+        Self { kind: Kind::Text(text.into()), _busy: busy }
+    }
+
+    pub fn from_clone(answer: FromClone, busy: Busy) -> Self {
+        Self { kind: Kind::FromClone(Box::new(answer)), _busy: busy }
+    }
+}
+
+impl Body for DownBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut self.get_mut().kind {
+            Kind::Text(text) => {
+                let text = std::mem::take(text);
+                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
+            }
+            Kind::FromClone(from) => {
+                if let Some(first) = from.first.take() {
+                    return Poll::Ready(Some(Ok(first)));
+                }
+                let line = from.line.as_mut().expect("taken only when dropped");
+                let polled = line.poll_frame(&mut from.incoming, cx);
+                if let Poll::Ready(None) = polled {
+                    from.ended = true;
+                }
+                polled
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Text(text) => text.is_empty(),
+            Kind::FromClone(from) => from.first.is_none() && from.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::FromClone(from) => {
+                let first = from.first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len) as u64;
+                let rest = from.incoming.size_hint();
+                let mut all = SizeHint::new();
+                all.set_lower(rest.lower() + first);
+                if let Some(upper) = rest.upper() {
+                    all.set_upper(upper + first);
+                }
+                all
+            }
+        }
+    }
+}
+
+impl Drop for FromClone {
+    fn drop(&mut self) {
+        // Hyper drops a body as soon as its length is reached, without asking for its end.
+        if (self.ended || self.incoming.is_end_stream())
+            && let Some(mut line) = self.line.take()
+            && line.is_ready()
+        {
+            self.upstream.idle.put(line);
+        }
+    }
+}

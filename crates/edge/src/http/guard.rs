@@ -1,0 +1,363 @@
+//! Stands between a client's socket and hyper. Heads are held back until they are complete and have passed `check`;
+//! bodies are followed to their end, so that the next head is found. What fails is replaced by a request of our own
+//! that makes the proxy answer with the reason and close. All waits for the client end here, too.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::check::{Chunks, Framing, HeadScan, Violation};
+use super::limits::{
+    BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, LINGER, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES, WRITE_IDLE,
+};
+use super::wait::Wait;
+
+/// The method of the request that stands for a refused one. A client that sends it gets a 400 as well.
+pub const REFUSED_METHOD: &str = "COPPICE-REFUSED";
+const REFUSED_REQUEST: &[u8] = b"COPPICE-REFUSED / HTTP/1.1\r\n\r\n";
+/// Bytes read and thrown away while a connection lingers, at a time.
+const LINGER_BYTES: usize = 4 << 10;
+
+/// What a connection's guard and its requests tell each other.
+#[derive(Debug, Default)]
+pub struct Flags {
+    /// A request is being answered: a silent client is in its right.
+    pub busy: AtomicBool,
+    /// The next bytes are no longer HTTP; set before 101 is sent.
+    pub upgraded: AtomicBool,
+    /// Why the present request (or its body) was refused.
+    pub violation: Mutex<Option<Violation>>,
+}
+
+impl Flags {
+    pub fn violation(&self) -> Option<Violation> {
+        *self.violation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_violation(&self, violation: Violation) {
+        *self.violation.lock().unwrap_or_else(PoisonError::into_inner) = Some(violation);
+    }
+}
+
+#[derive(Debug)]
+pub struct Guard {
+    stream: TcpStream,
+    flags: Arc<Flags>,
+    body_bytes_max: u64,
+    reading: Reading,
+    buffer: Buffer,
+    read_wait: Wait,
+    write_wait: Wait,
+    linger: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Reading {
+    Head(HeadScan),
+    /// So many bytes of body have not been handed on yet.
+    Length(u64),
+    Chunked(Chunks),
+    /// Not HTTP any more.
+    Raw,
+    /// Nothing more is read. Not an end: hyper would take that for a client that left, and not answer.
+    Refused,
+    /// The client has closed its side.
+    Ended,
+}
+
+/// Bytes from the socket. Invariant: `start <= passed <= end <= bytes.len()`.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    /// Up to here they were checked and may be handed on.
+    passed: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn unchecked(&self) -> &[u8] {
+        &self.bytes[self.passed..self.end]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.passed += count;
+        debug_assert!(self.passed <= self.end, "only bytes that are here can pass");
+    }
+
+    fn hand_on(&mut self, to: &mut ReadBuf<'_>) {
+        let count = (self.passed - self.start).min(to.remaining());
+        to.put_slice(&self.bytes[self.start..self.start + count]);
+        self.start += count;
+        if self.is_empty() {
+            (self.start, self.passed, self.end) = (0, 0, 0);
+            if self.bytes.len() > READ_BUFFER_KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+        }
+    }
+
+    /// Room for more; the caller has checked that what is held is below the largest head.
+    fn make_room(&mut self) -> &mut [u8] {
+        if self.end == self.bytes.len() {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                (self.passed, self.end) = (self.passed - self.start, self.end - self.start);
+                self.start = 0;
+            } else {
+                let bytes = (self.bytes.len() * 2).clamp(READ_BUFFER_BYTES, 2 * HEAD_BYTES_MAX);
+                self.bytes.resize(bytes, 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    fn replace(&mut self, by: &[u8]) {
+        self.bytes = by.to_vec();
+        (self.start, self.passed, self.end) = (0, by.len(), by.len());
+    }
+}
+
+impl Guard {
+    pub fn new(stream: TcpStream, flags: Arc<Flags>, body_bytes_max: u64) -> Self {
+        Self {
+            stream,
+            flags,
+            body_bytes_max,
+            reading: Reading::Head(HeadScan::default()),
+            buffer: Buffer::default(),
+            read_wait: Wait::default(),
+            write_wait: Wait::default(),
+            linger: None,
+        }
+    }
+
+    /// Checks what is in the buffer, as far as it goes.
+    fn check(&mut self) -> Result<(), Violation> {
+        let fresh = self.buffer.end - self.buffer.passed;
+        match &mut self.reading {
+            Reading::Head(scan) => {
+                // A client may send an empty line after a body (RFC 9112 2.2); only then nothing is held back before it.
+                if self.buffer.start == self.buffer.passed && self.buffer.unchecked().starts_with(b"\r\n") {
+                    self.buffer.start += 2;
+                    self.buffer.passed += 2;
+                }
+                if self.buffer.unchecked() == b"\r" || self.buffer.unchecked().is_empty() {
+                    return Ok(());
+                }
+                if let Some((bytes, framing)) = scan.scan(self.buffer.unchecked(), self.body_bytes_max)? {
+                    self.buffer.pass(bytes);
+                    self.reading = match framing {
+                        Framing::Length(0) => Reading::Head(HeadScan::default()),
+                        Framing::Length(length) => Reading::Length(length),
+                        Framing::Chunked => Reading::Chunked(Chunks::default()),
+                    };
+                }
+            }
+            Reading::Length(left) => {
+                let count = (*left).min(fresh as u64);
+                *left -= count;
+                let ended = *left == 0;
+                self.buffer.pass(count as usize);
+                if ended {
+                    self.reading = Reading::Head(HeadScan::default());
+                }
+            }
+            Reading::Chunked(chunks) => {
+                let (count, ended) = chunks.scan(self.buffer.unchecked(), self.body_bytes_max)?;
+                self.buffer.pass(count);
+                if ended {
+                    self.reading = Reading::Head(HeadScan::default());
+                }
+            }
+            Reading::Raw => self.buffer.pass(fresh),
+            Reading::Refused | Reading::Ended => (),
+        }
+        Ok(())
+    }
+
+    /// A refused head becomes a request of ours; a refused body an error, as its head is with the proxy already.
+    fn refuse(&mut self, violation: Violation) -> io::Result<()> {
+        self.flags.set_violation(violation);
+        let was_head = matches!(self.reading, Reading::Head(_));
+        self.reading = Reading::Refused;
+        if was_head {
+            self.buffer.replace(REFUSED_REQUEST);
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, violation.why))
+    }
+
+    fn timed_out(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let partial_head = matches!(self.reading, Reading::Head(_)) && !self.buffer.unchecked().is_empty();
+        let limit = match self.reading {
+            Reading::Head(_) if partial_head => HEAD_TIME,
+            Reading::Head(_) => KEEP_ALIVE,
+            Reading::Length(_) | Reading::Chunked(_) => BODY_IDLE,
+            Reading::Raw | Reading::Refused | Reading::Ended => return Ok(false),
+        };
+        if !self.read_wait.is_overdue(cx, limit) {
+            return Ok(false);
+        }
+        let is_body = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
+        if !is_body && self.flags.busy.load(Relaxed) {
+            // It waits for us. The clock begins again; polling the timer once more leaves it armed.
+            self.read_wait.over();
+            return Ok(self.read_wait.is_overdue(cx, limit));
+        }
+        if partial_head || is_body {
+            self.refuse(Violation { status: 408, why: "the request did not arrive in time" })?;
+        } else {
+            self.reading = Reading::Ended;
+        }
+        Ok(true)
+    }
+
+    /// More bytes into the buffer. Ready with 0 when the client has closed its side.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut room = ReadBuf::new(self.buffer.make_room());
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room))?;
+        let count = room.filled().len();
+        // The time for a head runs from its first byte: one byte every nine seconds does not help.
+        let head_goes_on = matches!(self.reading, Reading::Head(_)) && !self.buffer.unchecked().is_empty();
+        if !head_goes_on {
+            self.read_wait.over();
+        }
+        self.buffer.end += count;
+        Poll::Ready(Ok(count))
+    }
+
+    /// A body's bytes go straight to hyper if they surely all belong to it.
+    fn poll_direct(&mut self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Option<Poll<io::Result<()>>> {
+        let room = to.remaining() as u64;
+        match &self.reading {
+            Reading::Raw => (),
+            Reading::Length(left) if *left >= room => (),
+            _ => return None,
+        }
+        let before = to.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, to);
+        if let Poll::Ready(Ok(())) = polled {
+            self.read_wait.over();
+            if let Reading::Length(left) = &mut self.reading {
+                *left -= (to.filled().len() - before) as u64;
+                if *left == 0 {
+                    self.reading = Reading::Head(HeadScan::default());
+                }
+            }
+        }
+        Some(polled)
+    }
+}
+
+impl AsyncRead for Guard {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if this.buffer.start < this.buffer.passed {
+                this.buffer.hand_on(to);
+                return Poll::Ready(Ok(()));
+            }
+            match this.reading {
+                Reading::Ended => return Poll::Ready(Ok(())),
+                // The answer closes the connection; nobody needs to be woken for more.
+                Reading::Refused => return Poll::Pending,
+                Reading::Head(_) | Reading::Length(_) | Reading::Chunked(_) | Reading::Raw => (),
+            }
+            if this.flags.upgraded.load(Relaxed) {
+                this.reading = Reading::Raw;
+            }
+            if !this.buffer.is_empty() {
+                if let Err(violation) = this.check() {
+                    this.refuse(violation)?;
+                }
+                if this.buffer.start < this.buffer.passed || matches!(this.reading, Reading::Refused) {
+                    continue;
+                }
+            }
+            let polled = match this.buffer.is_empty().then(|| this.poll_direct(cx, to)).flatten() {
+                Some(Poll::Ready(result)) => return Poll::Ready(result),
+                Some(Poll::Pending) => Poll::Pending,
+                None => this.poll_fill(cx),
+            };
+            match polled {
+                Poll::Ready(Ok(0)) => this.reading = Reading::Ended,
+                Poll::Ready(Ok(_)) => (),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if this.timed_out(cx)? => (),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Guard {
+    fn written<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.write_wait.over();
+        } else if self.write_wait.is_overdue(cx, WRITE_IDLE) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Guard {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.written(cx, polled)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
+        this.written(cx, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.linger.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+            this.linger = Some(Instant::now() + LINGER);
+            this.read_wait.over();
+        }
+        if matches!(this.reading, Reading::Raw) {
+            return Poll::Ready(Ok(()));
+        }
+        // Closing with unread bytes would reset the connection, and the client could lose our answer.
+        let deadline = this.linger.expect("set above");
+        let mut waste = [0; LINGER_BYTES];
+        loop {
+            let mut room = ReadBuf::new(&mut waste);
+            match Pin::new(&mut this.stream).poll_read(cx, &mut room) {
+                Poll::Ready(Ok(())) if !room.filled().is_empty() && Instant::now() < deadline => (),
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending if this.read_wait.is_overdue(cx, LINGER) => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

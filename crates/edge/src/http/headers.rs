@@ -1,0 +1,196 @@
+//! What a proxy does to header fields: takes out those that were meant for one hop (RFC 9110 7.6.1) and says from whom
+//! a request comes. What a client says about that is not believed unless configured, in no spelling.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Fields for one hop, whether Connection lists them or not.
+const ONE_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+
+/// What programs believe about where a request came from, besides what we set ourselves. `Proxy` becomes HTTP_PROXY in
+/// CGI-like programs (httpoxy).
+const BELIEVED: [&str; 11] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-server",
+    "x-forwarded-prefix",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "proxy",
+];
+
+/// Values that are the same for all requests of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    address: HeaderValue,
+    /// `for=192.0.2.1;proto=http`, as Forwarded wants it.
+    forwarded: String,
+}
+
+impl Peer {
+    pub fn new(ip: IpAddr) -> Self {
+        let ip = ip.to_canonical();
+        let node = if ip.is_ipv6() { format!("\"[{ip}]\"") } else { ip.to_string() };
+        Self {
+            address: HeaderValue::from_str(&ip.to_string()).expect("an address is plain ASCII"),
+            forwarded: format!("for={node};proto=http"),
+        }
+    }
+}
+
+/// Takes out what was for one hop. Transfer-Encoding stays: hyper writes its own.
+pub fn strip_one_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
+            .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            // These frame and route the message; a client may not have them taken out on the way.
+            .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
+            .collect();
+        for name in listed {
+            headers.remove(name);
+        }
+    }
+    for name in &ONE_HOP {
+        headers.remove(name);
+    }
+}
+
+/// Says from whom a request comes. With `trust`, what the client says is kept and added to.
+pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool) {
+    if !trust {
+        remove_believed(headers);
+    }
+    let host = headers.get(header::HOST).cloned();
+    let mut forwarded = peer.forwarded.clone();
+    if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
+        forwarded.push_str(";host=\"");
+        forwarded.push_str(host);
+        forwarded.push('"');
+    }
+    if let Ok(forwarded) = HeaderValue::try_from(forwarded) {
+        headers.append(header::FORWARDED, forwarded);
+    }
+    headers.append(FORWARDED_FOR, peer.address.clone());
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.entry(FORWARDED_HOST).or_insert(host);
+    }
+}
+
+fn remove_believed(headers: &mut HeaderMap) {
+    // Programs behind CGI or WSGI read x_real_ip and x-real-ip as one.
+    let is_believed = |name: &str| {
+        BELIEVED.iter().any(|b| {
+            b.len() == name.len() && b.bytes().zip(name.bytes()).all(|(b, n)| b == n || (b == b'-' && n == b'_'))
+        })
+    };
+    // First a look without allocating: most requests carry none.
+    if headers.keys().any(|name| is_believed(name.as_str())) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| is_believed(name.as_str())).cloned().collect();
+        for name in found {
+            headers.remove(name);
+        }
+    }
+}
+
+/// The protocol a client asks to change to, if it does so properly. HTTP/2 in the clear is not offered: it would be a
+/// way past this proxy.
+pub fn wanted_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let wanted = headers.get(header::UPGRADE)?;
+    let listed = (headers.get_all(header::CONNECTION).iter())
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+        .any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    let is_http2 = wanted.as_bytes().to_ascii_lowercase().windows(3).any(|part| part == b"h2c");
+    (listed && !is_http2).then(|| wanted.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v))).collect()
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn fields_for_one_hop_are_taken_out_and_what_connection_lists() {
+        let mut headers = map(&[
+            ("connection", "keep-alive, X-Mine,host"),
+            ("x-mine", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("trailer", "x"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "Basic x"),
+            ("proxy-connection", "close"),
+            ("host", "a"),
+            ("accept", "*/*"),
+        ]);
+        headers.append(header::CONNECTION, HeaderValue::from_static("x-other"));
+        headers.insert("x-other", HeaderValue::from_static("2"));
+        strip_one_hop(&mut headers);
+        assert_eq!(names(&headers), ["accept", "host"]);
+    }
+
+    #[test]
+    fn what_a_client_says_about_its_origin_is_replaced_in_any_spelling() {
+        let mut headers = map(&[
+            ("host", "shop:8080"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x_forwarded_for", "6.6.6.6"),
+            ("x-forwarded_host", "evil"),
+            ("forwarded", "for=6.6.6.6"),
+            ("x-real-ip", "6.6.6.6"),
+            ("proxy", "http://evil"),
+        ]);
+        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()), false);
+        assert_eq!(names(&headers), ["forwarded", "host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]);
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
+        assert_eq!(headers["x-forwarded-host"], "shop:8080");
+        assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http;host=\"shop:8080\"");
+    }
+
+    #[test]
+    fn a_trusted_client_is_added_to() {
+        let mut headers = map(&[("host", "a"), ("x-forwarded-for", "6.6.6.6"), ("x-forwarded-proto", "https")]);
+        set_forwarded(&mut headers, &Peer::new("::1".parse().unwrap()), true);
+        let all: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        assert_eq!(all, ["6.6.6.6", "::1"]);
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["forwarded"], "for=\"[::1]\";proto=http;host=\"a\"");
+    }
+
+    #[test]
+    fn an_upgrade_must_be_listed_and_is_never_http2() {
+        assert!(wanted_upgrade(&map(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")])).is_some());
+        assert!(wanted_upgrade(&map(&[("upgrade", "websocket")])).is_none());
+        assert!(wanted_upgrade(&map(&[("connection", "upgrade"), ("upgrade", "H2C")])).is_none());
+        assert!(wanted_upgrade(&map(&[("connection", "upgrade")])).is_none());
+    }
+}

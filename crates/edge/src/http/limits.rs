@@ -1,0 +1,70 @@
+//! Numbers of the HTTP door, with units and reasons.
+
+use std::time::Duration;
+
+/// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
+pub const TARGET_BYTES_MAX: usize = 8 << 10;
+/// Longest request head: room for the cookies and tokens of today, small enough that 1000 half-sent heads cost 64 MiB.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Fields in a head: what hyper takes, too.
+pub const FIELDS_MAX: usize = 100;
+/// Trailer fields of a chunked request, bytes. They are checked and then dropped (RFC 9110 6.5.1 allows that).
+pub const TRAILER_BYTES_MAX: usize = 8 << 10;
+/// Size line of one chunk with its extensions, bytes. Nobody uses extensions but attackers.
+pub const CHUNK_LINE_BYTES_MAX: usize = 256;
+/// Largest request body unless configured otherwise: what a form upload may have, not what fills a disk by accident.
+pub const BODY_BYTES_MAX: u64 = 1 << 30;
+/// A body up to here is kept, so that a request that may be repeated can be.
+pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
+
+/// First read buffer of a connection: holds nearly every head, and 10,000 idle clients cost 40 MiB at worst.
+pub const READ_BUFFER_BYTES: usize = 4 << 10;
+/// Read buffers larger than this shrink when they are empty.
+pub const READ_BUFFER_KEPT_BYTES: usize = 16 << 10;
+/// Hyper's buffer must take any head that passed the check, and a little body.
+pub const HYPER_BUFFER_BYTES: usize = 2 * HEAD_BYTES_MAX;
+
+/// Open client connections. Beyond it newcomers are told to come again: memory is bounded, the others go on.
+pub const CONNECTIONS_MAX: u64 = 20_000;
+
+/// From a head's first byte to its last. A person on a bad line needs 2 s; slower is an attack.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+/// A kept-alive connection without a request. Browsers give up sooner.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// A request's body without a byte.
+pub const BODY_IDLE: Duration = Duration::from_secs(30);
+/// A client that takes nothing of its answer.
+pub const WRITE_IDLE: Duration = Duration::from_secs(30);
+/// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
+pub const LINGER: Duration = Duration::from_secs(1);
+
+/// Connect to a clone. It is in the same machine room: 1 s is a lost SYN, and another clone may be tried.
+pub const CONNECT_TIME: Duration = Duration::from_secs(1);
+/// From the request to a clone until the head of its answer.
+pub const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// An answer's body without a byte. Event streams send a comment now and then.
+pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
+/// An upgraded connection (WebSocket) without a byte in either direction.
+pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
+/// How long a request waits for a clone to serve it, when there is none: a restart of a quick clone fits in.
+pub const CLONE_WAIT: Duration = Duration::from_secs(1);
+/// While waiting, clones that were tried are tried again this often.
+pub const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// How often one request is given to a clone that then fails it. More would turn one poisonous request into many deaths.
+pub const SENDS_MAX: u32 = 3;
+
+/// A clone that failed is avoided this long if there is another. Its death is in the routes within milliseconds.
+pub const AVOID: Duration = Duration::from_secs(1);
+/// Idle connections kept to one clone.
+pub const IDLE_MAX: usize = 256;
+/// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.
+pub const IDLE_TIME: Duration = Duration::from_secs(4);
+/// Requests at a local clone from which on it counts as loaded, and a tunnel to another node may be better.
+pub const LOCAL_LOADED: u32 = 64;
+/// Reported load (of 1000) from which on a node counts as loaded.
+pub const NODE_LOADED: u16 = 900;
+
+const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);
+const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a long target is told from a long head");
+const _: () =
+    assert!(CONNECT_TIME.as_millis() <= CLONE_WAIT.as_millis(), "one lost connect may use up the wait, not more");

@@ -1,0 +1,143 @@
+//! The HTTP/1.1 door: a reverse proxy in front of the clones of all services, on any node.
+//!
+//! A connection has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
+//! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, which picks a clone
+//! from the pool and sends the request down a `line`, an idle or new connection on which hyper is a client. Bodies
+//! stream both ways. The line is driven by the same task, so a request crosses no thread.
+//!
+//! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
+
+mod body;
+mod check;
+mod guard;
+mod headers;
+pub mod limits;
+pub(crate) mod line;
+mod proxy;
+mod refusal;
+pub(crate) mod upgrade;
+mod wait;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use node::View;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::meter::Meter;
+use crate::pool::{Dial, Pool};
+use guard::{Flags, Guard};
+use proxy::{Client, Edge};
+
+/// What an operator may set about this door.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Largest request body, bytes; more gets 413.
+    pub body_bytes_max: u64,
+    /// Whether what clients say in X-Forwarded-* and Forwarded is kept: only behind a proxy that sets them.
+    pub trust_forwarded: bool,
+    /// Open client connections; more get 503.
+    pub connections_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: limits::BODY_BYTES_MAX,
+            trust_forwarded: false,
+            connections_max: limits::CONNECTIONS_MAX,
+        }
+    }
+}
+
+/// Serves HTTP on a listener, for ever. Runs on a multi-thread runtime; drop the future to stop accepting.
+///
+/// # Errors
+/// The listener could not be used at all. What goes wrong with one client ends that client's connection alone.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    view: watch::Receiver<Arc<View>>,
+    dial: Arc<dyn Dial>,
+    meter: Arc<Meter>,
+) -> io::Result<()> {
+    serve_with(listener, view, dial, meter, Config::default()).await
+}
+
+/// [`serve`] with other than default limits.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    listener: std::net::TcpListener,
+    view: watch::Receiver<Arc<View>>,
+    dial: Arc<dyn Dial>,
+    meter: Arc<Meter>,
+    config: Config,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config });
+    loop {
+        let (stream, peer) = accept(&listener).await;
+        if edge.door.connections() >= edge.config.connections_max {
+            tokio::spawn(turn_away(stream));
+            continue;
+        }
+        tokio::spawn(talk(Arc::clone(&edge), stream, peer));
+    }
+}
+
+/// The next connection. A failure to accept (too many open files, mostly) passes; until then the others go on.
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    /// Long enough not to burn a core, short enough not to be felt.
+    const REST: Duration = Duration::from_millis(50);
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            // The client was gone before we took it.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+async fn turn_away(mut stream: TcpStream) {
+    const FULL: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 37\r\n\
+        Content-Type: text/plain\r\n\r\ntoo many connections here; try again\n";
+    // A small answer fits into the socket's buffer; a client that does not take it has only itself to blame.
+    let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
+}
+
+async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr) {
+    let _open = edge.door.opened();
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, %peer, "client was gone at once");
+        return;
+    }
+    let flags = Arc::new(Flags::default());
+    let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
+    let client = Arc::new(Client { peer: headers::Peer::new(peer.ip()), flags });
+    let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
+    let served = http1::Builder::new()
+        .max_buf_size(limits::HYPER_BUFFER_BYTES)
+        // The guard hands on whole heads only and has its own timeouts.
+        .header_read_timeout(None)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(guard), service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, %peer, "client's connection ended");
+    }
+}

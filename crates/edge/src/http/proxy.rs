@@ -1,0 +1,333 @@
+//! One request on its way: which clone, what is sent, what happens when a clone fails. A request that no clone has seen
+//! goes to another one, whatever it is. One that a clone may have seen goes again only if it may be repeated (RFC 9110
+//! 9.2.2, or the client says so by Idempotency-Key) and we still have it; else the client hears that the end is unknown.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use base::Rng;
+use bytes::Bytes;
+use futures_util::future::poll_fn;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use super::body::{Busy, DownBody, FromClone, UpBody};
+use super::check::Violation;
+use super::guard::{Flags, REFUSED_METHOD};
+use super::headers::{Peer, set_forwarded, strip_one_hop, wanted_upgrade};
+use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
+use super::line::{Failed, Line};
+use super::refusal::Refusal;
+use super::{Config, upgrade};
+use crate::meter::Door;
+use crate::pool::{InFlight, Pool, Upstream};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What all requests of this door share.
+pub struct Edge {
+    pub pool: Arc<Pool>,
+    pub door: Arc<Door>,
+    pub config: Config,
+}
+
+/// What all requests of one connection share.
+pub struct Client {
+    pub peer: Peer,
+    pub flags: Arc<Flags>,
+}
+
+/// A request without its body, as clones get it.
+#[derive(Clone)]
+struct Head {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+/// A request that may be sent again, and its body.
+struct Again {
+    head: Head,
+    body: Bytes,
+}
+
+/// A request on its way to some clone.
+struct Errand {
+    host: HeaderValue,
+    path: Uri,
+    /// None only while a clone has it.
+    request: Option<Request<UpBody>>,
+    again: Option<Again>,
+    sends: u32,
+    tried: Vec<Arc<Upstream>>,
+    /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
+    want_fresh: bool,
+    give_up_at: Option<Instant>,
+}
+
+/// A clone's answer, and the line it comes by.
+struct Answer {
+    response: Response<Incoming>,
+    /// The first part of its body, if that was waited for.
+    first: Option<Frame<Bytes>>,
+    line: Box<Line>,
+    upstream: Arc<Upstream>,
+    in_flight: InFlight,
+}
+
+/// Answers one request; never fails, as hyper's only answer to that would be to hang up.
+pub async fn answer(
+    edge: Arc<Edge>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<DownBody>, Infallible> {
+    let began = Instant::now();
+    let busy = Busy::new(&client.flags);
+    let outcome = carry(&edge, &client, request).await;
+    let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
+    edge.door.done(began.elapsed(), failed);
+    Ok(match outcome {
+        Ok((response, None)) => response.map(|()| DownBody::text(Bytes::new(), busy)),
+        Ok((response, Some(from))) => response.map(|()| DownBody::from_clone(from, busy)),
+        Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
+    })
+}
+
+async fn carry(
+    edge: &Edge,
+    client: &Client,
+    mut request: Request<Incoming>,
+) -> Result<(Response<()>, Option<FromClone>), Refusal> {
+    if request.method().as_str() == REFUSED_METHOD {
+        let unnamed = Violation { status: 400, why: "this method is not for clients" };
+        return Err(Refusal::Violation(client.flags.violation().unwrap_or(unnamed)));
+    }
+    if let Some(expect) = request.headers_mut().remove(header::EXPECT)
+        && !expect.as_bytes().eq_ignore_ascii_case(b"100-continue")
+    {
+        return Err(Refusal::Expectation);
+    }
+    let upgrade = (request.version() == Version::HTTP_11 && request.body().is_end_stream())
+        .then(|| wanted_upgrade(request.headers()))
+        .flatten()
+        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+
+    let (mut parts, incoming) = request.into_parts();
+    let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
+    let path = parts.uri.clone();
+    strip_one_hop(&mut parts.headers);
+    set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
+    if let Some((protocol, _)) = &upgrade {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        parts.headers.insert(header::UPGRADE, protocol.clone());
+    }
+    let head = Head { method: parts.method, uri: origin_form(parts.uri), headers: parts.headers };
+
+    let mut errand = Errand::new(head, host, path, incoming).await.map_err(|_| body_broken(client))?;
+    let answer = errand.run(edge, client).await?;
+    pass_on(client, answer, upgrade.map(|(_, client)| client))
+}
+
+/// The part of a target that a clone gets.
+fn origin_form(uri: Uri) -> Uri {
+    if uri.scheme().is_none() {
+        return uri;
+    }
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = uri.into_parts().path_and_query;
+    Uri::from_parts(parts).expect("a path alone is a target")
+}
+
+/// The client's body did not come whole, and the guard knows why unless the client just left.
+fn body_broken(client: &Client) -> Refusal {
+    let left = Violation { status: 400, why: "the request's body ended early" };
+    Refusal::Violation(client.flags.violation().unwrap_or(left))
+}
+
+/// Requests that have the same effect once or twice.
+fn may_repeat(head: &Head) -> bool {
+    let is_idempotent = matches!(
+        head.method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    );
+    is_idempotent || head.headers.contains_key(IDEMPOTENCY_KEY)
+}
+
+impl Errand {
+    async fn new(head: Head, host: HeaderValue, path: Uri, incoming: Incoming) -> hyper::Result<Self> {
+        let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
+        let is_small = bytes.is_some_and(|bytes| bytes <= REPLAY_BYTES_MAX);
+        let again = if is_small && may_repeat(&head) {
+            let body = if bytes == Some(0) { Bytes::new() } else { incoming.collect().await?.to_bytes() };
+            Some((Again { head: head.clone(), body: body.clone() }, UpBody::Whole(body)))
+        } else {
+            return Ok(Self::with(head.request(stream(incoming)), host, path, None));
+        };
+        let (again, body) = again.expect("set just above");
+        Ok(Self::with(head.request(body), host, path, Some(again)))
+    }
+
+    fn with(request: Request<UpBody>, host: HeaderValue, path: Uri, again: Option<Again>) -> Self {
+        let tried = Vec::new();
+        Self { host, path, request: Some(request), again, sends: 0, tried, want_fresh: false, give_up_at: None }
+    }
+
+    async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
+        loop {
+            let upstream = self.choose(&edge.pool).await?;
+            let in_flight = upstream.begin();
+            let Some((mut line, is_fresh)) = self.line_to(&edge.pool, &upstream).await else { continue };
+            let mut request = self.request.take().expect("put back after each failure that goes on");
+            request.headers_mut().entry(header::HOST).or_insert_with(|| {
+                HeaderValue::from_str(&upstream.addr.to_string()).expect("an address is plain ASCII")
+            });
+            match line.send(request).await {
+                Ok(mut response) => match self.first_part(&mut response, &mut line).await {
+                    Ok(first) => return Ok(Answer { response, first, line, upstream, in_flight }),
+                    Err(error) => {
+                        tracing::debug!(clone = %upstream.name, %error, "clone ended while it answered");
+                        self.ready_again(Refusal::CloneEnded)?;
+                    }
+                },
+                Err(Failed::Unsent(request)) => self.request = Some(*request),
+                Err(Failed::TimedOut) => return Err(Refusal::CloneSilent),
+                Err(Failed::Sent(error)) => self.sent_in_vain(client, &upstream, &error)?,
+            }
+            if is_fresh {
+                edge.pool.failed(&upstream);
+                self.tried.push(upstream);
+            } else {
+                self.want_fresh = true;
+            }
+        }
+    }
+
+    /// The clone for the next try, waiting a little if there is none.
+    async fn choose(&mut self, pool: &Pool) -> Result<Arc<Upstream>, Refusal> {
+        loop {
+            let refusal;
+            {
+                let table = pool.table();
+                let host = self.host.to_str().unwrap_or("");
+                match table.of_http(host, self.path.path()) {
+                    Some(clones) => {
+                        if let Some(upstream) = pool.choose(clones, &self.tried) {
+                            return Ok(upstream);
+                        }
+                        refusal = Refusal::NoClone;
+                    }
+                    // A node that has just started may not know of any service yet.
+                    None if table.routes.services.is_empty() => refusal = Refusal::NoService,
+                    None => return Err(Refusal::NoService),
+                }
+            }
+            let give_up_at = *self.give_up_at.get_or_insert_with(|| Instant::now() + CLONE_WAIT);
+            if Instant::now() >= give_up_at {
+                return Err(refusal);
+            }
+            pool.wait_for_change(TRY_AGAIN).await;
+            self.tried.clear();
+        }
+    }
+
+    /// An idle line or a new one; whether it is new.
+    async fn line_to(&mut self, pool: &Pool, upstream: &Arc<Upstream>) -> Option<(Box<Line>, bool)> {
+        let surely = self.again.is_none();
+        if !std::mem::take(&mut self.want_fresh)
+            && let Some(line) = upstream.idle.take(surely)
+        {
+            return Some((line, false));
+        }
+        let opened = async { Line::open(pool.connect(upstream).await?).await };
+        match opened.await {
+            Ok(line) => Some((Box::new(line), true)),
+            Err(error) => {
+                tracing::debug!(clone = %upstream.name, %error, "clone not reached");
+                pool.failed(upstream);
+                self.tried.push(Arc::clone(upstream));
+                None
+            }
+        }
+    }
+
+    /// A clone may have seen the request. Readies it for another one, if that is right.
+    fn sent_in_vain(&mut self, client: &Client, upstream: &Upstream, error: &hyper::Error) -> Result<(), Refusal> {
+        tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
+        if error.is_user() {
+            return Err(body_broken(client));
+        }
+        self.ready_again(if error.is_parse() { Refusal::BadAnswer } else { Refusal::CloneEnded })
+    }
+
+    /// Makes the request ready to be sent once more if it may be; else that is its end.
+    fn ready_again(&mut self, end: Refusal) -> Result<(), Refusal> {
+        self.sends += 1;
+        match &self.again {
+            Some(again) if self.sends < SENDS_MAX => {
+                self.request = Some(again.head.clone().request(UpBody::Whole(again.body.clone())));
+                Ok(())
+            }
+            _ => Err(end),
+        }
+    }
+
+    /// Many programs send the head of an answer and then its body, and may die in between. As long as the client has
+    /// seen nothing, a request that may be repeated can be; so with a short body the head waits for its first part.
+    async fn first_part(&self, response: &mut Response<Incoming>, line: &mut Line) -> io::Result<Option<Frame<Bytes>>> {
+        let is_short = response.body().size_hint().exact().is_some_and(|n| n > 0 && n <= REPLAY_BYTES_MAX);
+        if !is_short || self.again.is_none() {
+            return Ok(None);
+        }
+        poll_fn(|cx| line.poll_frame(response.body_mut(), cx)).await.transpose()
+    }
+}
+
+fn stream(incoming: Incoming) -> UpBody {
+    if incoming.is_end_stream() { UpBody::Empty } else { UpBody::Stream(incoming) }
+}
+
+impl Head {
+    fn request(self, body: UpBody) -> Request<UpBody> {
+        let mut request = Request::new(body);
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, self.uri, self.headers);
+        request
+    }
+}
+
+/// Makes the client's answer of the clone's.
+fn pass_on(
+    client: &Client,
+    answer: Answer,
+    upgrade: Option<OnUpgrade>,
+) -> Result<(Response<()>, Option<FromClone>), Refusal> {
+    let Answer { mut response, first, line, upstream, in_flight } = answer;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(of_client) = upgrade else { return Err(Refusal::BadAnswer) };
+        client.flags.upgraded.store(true, Relaxed);
+        tokio::spawn(upgrade::splice(*line, of_client, in_flight));
+        let protocol = response.headers_mut().remove(header::UPGRADE);
+        strip_one_hop(response.headers_mut());
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        if let Some(protocol) = protocol {
+            response.headers_mut().insert(header::UPGRADE, protocol);
+        }
+        return Ok((response.map(|_| ()), None));
+    }
+    let headers = response.headers_mut();
+    strip_one_hop(headers);
+    if headers.remove(header::TRANSFER_ENCODING).is_some() {
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    let (mut parts, incoming) = response.into_parts();
+    // What the clone spoke does not matter to the client; hyper answers in the client's version.
+    parts.version = Version::HTTP_11;
+    let from = FromClone { line: Some(line), first, incoming, ended: false, upstream, _in_flight: in_flight };
+    Ok((Response::from_parts(parts, ()), Some(from)))
+}

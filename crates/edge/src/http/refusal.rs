@@ -1,0 +1,77 @@
+//! Answers of our own: short text that says what happened, whether the request may have been carried out, and what to do.
+
+use base::Rng;
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::body::{Busy, DownBody};
+use super::check::Violation;
+
+/// Why a request gets no answer from a clone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The request itself is wrong. The connection ends, as where the next one begins is in doubt.
+    Violation(Violation),
+    Expectation,
+    NoService,
+    /// No clone serves it now. It did not happen.
+    NoClone,
+    /// A clone took it and ended. It may have happened.
+    CloneEnded,
+    CloneSilent,
+    /// The clone's answer is not HTTP that we can pass on. It may have happened.
+    BadAnswer,
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Violation(violation) => {
+                StatusCode::from_u16(violation.status).expect("violations carry statuses from a fixed list")
+            }
+            Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
+            Refusal::NoService => StatusCode::NOT_FOUND,
+            Refusal::NoClone => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::CloneEnded | Refusal::BadAnswer => StatusCode::BAD_GATEWAY,
+            Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    fn text(&self) -> &'static str {
+        match self {
+            Refusal::Violation(violation) => violation.why,
+            Refusal::Expectation => "the only expectation taken here is 100-continue",
+            Refusal::NoService => "no service is routed here; see `coppice status`",
+            Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
+            Refusal::CloneEnded => {
+                "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
+            }
+            Refusal::CloneSilent => {
+                "the clone did not answer within 60 s; whether the request was or will be carried out is unknown"
+            }
+            Refusal::BadAnswer => {
+                "the clone's answer was not sound HTTP; whether the request was carried out is unknown, look before you repeat it"
+            }
+        }
+    }
+
+    /// Whether it counts as an error of ours.
+    pub fn is_ours(&self) -> bool {
+        self.status().is_server_error() && !matches!(self, Refusal::Violation(_))
+    }
+
+    pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
+        let mut response = Response::new(DownBody::text(format!("{}\n", self.text()), busy));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        match self {
+            Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+            // Not all at once: those who were refused together shall not come back together.
+            Refusal::NoClone => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3)))),
+            _ => (),
+        }
+        response
+    }
+}

@@ -1,0 +1,14 @@
+//! How the outside gets in: HTTP and TCP to the clones of services, the Redis protocol to namespaces, the JSON API to
+//! people and scripts. Doors route by the node's published view; they decide nothing about the cluster, and they reach
+//! state only by asking the node.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod api;
+pub mod http;
+pub mod meter;
+pub mod pool;
+pub mod resp;
+pub mod tcp;
+
+pub use meter::Meter;
+pub use pool::Dial;

@@ -1,0 +1,148 @@
+//! One client as its commands see it: who it is, what it calls itself, which dialect it speaks. Also who may become who:
+//! the user name is the namespace, the password its token.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use node::View;
+
+use super::encode::Protocol;
+use super::parse::Bounds;
+
+#[derive(Debug)]
+pub struct Client {
+    pub id: u64,
+    pub addr: SocketAddr,
+    pub local: SocketAddr,
+    pub since: Instant,
+    pub name: String,
+    pub lib_name: String,
+    pub lib_version: String,
+    pub protocol: Protocol,
+    pub wrong_passwords: u32,
+    pub known: Option<Known>,
+}
+
+/// An authenticated client: its namespace, and the token that opened it.
+#[derive(Debug)]
+pub struct Known {
+    pub namespace: Arc<str>,
+    token: String,
+    /// All tokens when it was last looked: the same ones need no second look.
+    seen: Arc<BTreeMap<String, String>>,
+}
+
+impl Client {
+    pub fn new(id: u64, addr: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            id,
+            addr,
+            local,
+            since: Instant::now(),
+            name: String::new(),
+            lib_name: String::new(),
+            lib_version: String::new(),
+            protocol: Protocol::default(),
+            wrong_passwords: 0,
+            known: None,
+        }
+    }
+
+    /// What it may send now.
+    pub fn bounds(&self) -> &'static Bounds {
+        if self.known.is_some() { &Bounds::KNOWN } else { &Bounds::STRANGER }
+    }
+
+    /// A token that was changed or taken away opens nothing any more, also for those who are in.
+    pub fn still_known(&mut self, view: &View) {
+        let Some(known) = &mut self.known else { return };
+        if Arc::ptr_eq(&known.seen, &view.tokens) {
+            return;
+        }
+        known.seen = Arc::clone(&view.tokens);
+        let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()));
+        if !same {
+            self.known = None;
+        }
+    }
+
+    /// True, and the namespace is open, if the token is right. `user` is the namespace; without one (or with Redis'
+    /// `default`) the token alone must say which.
+    pub fn authenticate(&mut self, view: &View, user: Option<&[u8]>, token: &[u8]) -> bool {
+        let user = user.filter(|user| *user != b"default" || view.tokens.contains_key("default"));
+        // Each token is compared, so that the time says nothing about which namespaces exist.
+        let mut fits = view.tokens.iter().filter(|(namespace, expect)| {
+            let named = user.is_none_or(|user| namespace.as_bytes() == user);
+            same_secret(expect, token) & named
+        });
+        match (fits.next(), fits.next()) {
+            (Some((namespace, token)), None) => {
+                self.known = Some(Known {
+                    namespace: namespace.as_str().into(),
+                    token: token.clone(),
+                    seen: Arc::clone(&view.tokens),
+                });
+                self.wrong_passwords = 0;
+                true
+            }
+            _ => {
+                self.wrong_passwords += 1;
+                false
+            }
+        }
+    }
+}
+
+/// Compares without telling by its time where they differ. An empty secret is no secret: it never fits.
+pub fn same_secret(expect: &str, given: &[u8]) -> bool {
+    let expect = expect.as_bytes();
+    if expect.is_empty() || expect.len() != given.len() {
+        return false;
+    }
+    let differ = expect.iter().zip(given).fold(0u8, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
+    differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(tokens: &[(&str, &str)]) -> View {
+        let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+        View { tokens: Arc::new(tokens), ..View::default() }
+    }
+
+    fn check(tokens: &[(&str, &str)], user: Option<&str>, token: &str, expect: Option<&str>) {
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let mut client = Client::new(1, addr, addr);
+        let done = client.authenticate(&view(tokens), user.map(str::as_bytes), token.as_bytes());
+        assert_eq!((done, client.known.map(|k| k.namespace.to_string()).as_deref()), (expect.is_some(), expect));
+    }
+
+    #[test]
+    fn a_token_opens_its_own_namespace() {
+        let tokens = [("carts", "aaaa"), ("webs", "bbbb"), ("twin", "bbbb"), ("open", "")];
+        check(&tokens, Some("carts"), "aaaa", Some("carts"));
+        check(&tokens, Some("carts"), "bbbb", None);
+        check(&tokens, Some("carts"), "aaa", None);
+        check(&tokens, Some("nosuch"), "aaaa", None);
+        check(&tokens, None, "aaaa", Some("carts"));
+        check(&tokens, Some("default"), "aaaa", Some("carts"));
+        check(&tokens, None, "bbbb", None);
+        check(&tokens, Some("twin"), "bbbb", Some("twin"));
+        check(&tokens, Some("open"), "", None);
+    }
+
+    #[test]
+    fn a_changed_token_shuts_out_those_who_are_in() {
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let mut client = Client::new(1, addr, addr);
+        assert!(client.authenticate(&view(&[("carts", "aaaa")]), Some(b"carts"), b"aaaa"));
+        client.still_known(&view(&[("carts", "aaaa"), ("more", "cccc")]));
+        assert!(client.known.is_some());
+        client.still_known(&view(&[("carts", "aaab")]));
+        assert!(client.known.is_none());
+    }
+}

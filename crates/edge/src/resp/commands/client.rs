@@ -1,0 +1,84 @@
+//! CLIENT: what a client calls itself. Libraries send this on connecting; nothing depends on it.
+
+use super::*;
+use crate::resp::encode::Protocol;
+use crate::resp::limits::*;
+
+pub static CLIENT: Spec = Spec {
+    name: "CLIENT",
+    arity: -2,
+    keys: Keys::None,
+    does: Does::Ask,
+    syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF",
+    summary: "names this connection, and tells about it",
+    note: "about this connection alone",
+    run,
+};
+
+const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, NO-EVICT, NO-TOUCH";
+
+fn run(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let args = command.len();
+    let sub = command.arg(1).to_ascii_uppercase();
+    let reply = match (&sub[..], args) {
+        (b"ID", 2) => Reply::Int(call.client.id as i64),
+        (b"GETNAME", 2) if call.client.name.is_empty() => Reply::Nil,
+        (b"GETNAME", 2) => Reply::text(call.client.name.clone()),
+        (b"SETNAME", 3) => match checked_name(command.arg(2)) {
+            Ok(name) => {
+                call.client.name = name;
+                Reply::OK
+            }
+            Err(error) => error,
+        },
+        (b"SETINFO", 4) => match checked_name(command.arg(3)) {
+            Ok(text) if is(command.arg(2), "LIB-NAME") => {
+                call.client.lib_name = text;
+                Reply::OK
+            }
+            Ok(text) if is(command.arg(2), "LIB-VER") => {
+                call.client.lib_version = text;
+                Reply::OK
+            }
+            Ok(_) => Reply::error("ERR Unrecognized option: LIB-NAME and LIB-VER are offered"),
+            Err(error) => error,
+        },
+        // Nothing is evicted before its lease ends, and reading changes no order: both hold already.
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if is(command.arg(2), "ON") || is(command.arg(2), "OFF") => Reply::OK,
+        (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::error("ERR syntax error"),
+        (b"INFO", 2) => Reply::Text(about(call)),
+        (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _) => {
+            wrong_arity(&format!("client|{}", String::from_utf8_lossy(&sub)))
+        }
+        _ => return unknown_subcommand(command, OFFERED),
+    };
+    Act::Now(reply)
+}
+
+fn about(call: &Call<'_>) -> String {
+    let client = &call.client;
+    let user = client.known.as_ref().map_or("", |known| &*known.namespace);
+    let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    format!(
+        "id={} addr={} laddr={} name={} age={} db=0 cmd=client|info user={user} resp={protocol} lib-name={} lib-ver={}\n",
+        client.id,
+        client.addr,
+        client.local,
+        client.name,
+        client.since.elapsed().as_secs(),
+        client.lib_name,
+        client.lib_version,
+    )
+}
+
+/// A name as Redis allows it: printable, no spaces, not too long.
+pub fn checked_name(name: &[u8]) -> Result<String, Reply> {
+    if name.len() > CLIENT_NAME_BYTES_MAX {
+        return Err(Reply::Error(format!("ERR a client's name may have {CLIENT_NAME_BYTES_MAX} bytes")));
+    }
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err(Reply::error("ERR Client names cannot contain spaces, newlines or special characters."));
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}

@@ -1,0 +1,90 @@
+//! COMMAND: the list, for clients that ask (redis-cli completes by it, cluster clients find keys by it).
+
+use super::*;
+
+pub static COMMAND: Spec = Spec {
+    name: "COMMAND",
+    arity: -1,
+    keys: Keys::None,
+    does: Does::Ask,
+    syntax: "[COUNT | LIST | INFO [name ...] | DOCS [name ...] | GETKEYS command [arg ...]]",
+    summary: "tells which commands there are",
+    note: "",
+    run,
+};
+
+fn run(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let named = || (2..command.len()).map(|i| command.arg(i));
+    let sub = command.arg(1).to_ascii_uppercase();
+    Act::Now(match (&sub[..], command.len()) {
+        (_, 1) | (b"INFO", 2) => Reply::List(ALL.iter().map(|spec| info(spec)).collect()),
+        (b"COUNT", 2) => Reply::Int(ALL.len() as i64),
+        (b"LIST", 2) => Reply::List(ALL.iter().map(|spec| lower(spec)).collect()),
+        (b"INFO", _) => Reply::List(named().map(|name| find(name).map_or(Reply::Nil, info)).collect()),
+        (b"DOCS", 2) => Reply::Map(ALL.iter().map(|spec| (lower(spec), docs(spec))).collect()),
+        (b"DOCS", _) => Reply::Map(named().filter_map(find).map(|spec| (lower(spec), docs(spec))).collect()),
+        (b"GETKEYS", 3..) => keys(command),
+        _ => return unknown_subcommand(command, "COUNT, LIST, INFO, DOCS, GETKEYS"),
+    })
+}
+
+fn lower(spec: &Spec) -> Reply {
+    Reply::text(spec.name.to_lowercase())
+}
+
+fn keys(command: &Command) -> Reply {
+    let args = command.len() - 2;
+    match find(command.arg(2)) {
+        None => Reply::error("ERR Invalid command specified"),
+        Some(spec) if !spec.is_arity_right(args) => {
+            Reply::error("ERR Invalid number of arguments specified for command")
+        }
+        Some(spec) if spec.keys == Keys::None => Reply::error("ERR The command has no key arguments"),
+        Some(spec) => Reply::List(spec.key_positions(args).map(|i| Reply::Bulk(command.value(2 + i))).collect()),
+    }
+}
+
+/// Name, arity, flags, first key, last key, step; then what newer versions add, empty.
+fn info(spec: &Spec) -> Reply {
+    let flags = match spec.does {
+        Does::Connect => vec![Reply::Simple("fast"), Reply::Simple("no_auth")],
+        Does::Ask => vec![Reply::Simple("fast")],
+        Does::Read | Does::ReadAll => vec![Reply::Simple("readonly")],
+        Does::Write => vec![Reply::Simple("write"), Reply::Simple("denyoom")],
+    };
+    let (first, last, step) = match spec.keys {
+        Keys::None => (0, 0, 0),
+        Keys::One => (1, 1, 1),
+        Keys::All => (1, -1, 1),
+        Keys::Pairs => (1, -1, 2),
+    };
+    let empty = || Reply::List(vec![]);
+    Reply::List(vec![
+        lower(spec),
+        Reply::Int(spec.arity.into()),
+        Reply::Set(flags),
+        Reply::Int(first),
+        Reply::Int(last),
+        Reply::Int(step),
+        Reply::Set(vec![]),
+        empty(),
+        empty(),
+        empty(),
+    ])
+}
+
+fn docs(spec: &Spec) -> Reply {
+    let group = match spec.does {
+        Does::Connect | Does::Ask => "connection",
+        Does::Read | Does::Write => "string",
+        Does::ReadAll => "generic",
+    };
+    let summary = if spec.note.is_empty() { spec.summary.into() } else { format!("{} ({})", spec.summary, spec.note) };
+    Reply::Map(vec![
+        (Reply::word("summary"), Reply::text(summary)),
+        (Reply::word("since"), Reply::word("0.1.0")),
+        (Reply::word("group"), Reply::word(group)),
+        (Reply::word("complexity"), Reply::word(if spec.does == Does::ReadAll { "O(N)" } else { "O(1) a key" })),
+    ])
+}

@@ -1,0 +1,257 @@
+//! The commands: one list, which the dispatcher, COMMAND and the table in docs/resp.md are made from. To add one, write
+//! its `Spec` in a file here and put it into `ALL`. A command that the class cannot keep the meaning of is not offered: it
+//! gets an error that says what would work (`refused.rs`).
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use futures_util::future::LocalBoxFuture;
+use state::session::Op;
+
+use super::client::Client;
+use super::encode::Reply;
+use super::ops::Space;
+use super::parse::{Command, integer};
+use super::{Node, ops};
+
+mod client;
+mod command;
+mod connection;
+mod info;
+mod lease;
+mod many;
+mod read;
+mod refused;
+mod scan;
+mod write;
+
+/// Everything that is offered, by kind.
+pub static ALL: &[&Spec] = &[
+    &connection::HELLO,
+    &connection::AUTH,
+    &connection::PING,
+    &connection::ECHO,
+    &connection::SELECT,
+    &connection::QUIT,
+    &client::CLIENT,
+    &command::COMMAND,
+    &info::INFO,
+    &read::GET,
+    &read::STRLEN,
+    &read::TYPE,
+    &read::TTL,
+    &read::PTTL,
+    &many::MGET,
+    &many::EXISTS,
+    &write::SET,
+    &write::SETEX,
+    &write::PSETEX,
+    &write::SETNX,
+    &many::MSET,
+    &many::DEL,
+    &many::UNLINK,
+    &lease::GETEX,
+    &lease::GETDEL,
+    &lease::EXPIRE,
+    &lease::PEXPIRE,
+    &lease::EXPIREAT,
+    &lease::PEXPIREAT,
+    &scan::DBSIZE,
+    &scan::SCAN,
+];
+
+/// One command.
+pub struct Spec {
+    /// In capitals.
+    pub name: &'static str,
+    /// Arguments with the name; negative: at least so many (Redis' convention).
+    pub arity: i32,
+    pub keys: Keys,
+    pub does: Does,
+    /// Arguments, as Redis writes them.
+    pub syntax: &'static str,
+    /// One line for COMMAND DOCS and the table.
+    pub summary: &'static str,
+    /// Where it differs from Redis, if it does.
+    pub note: &'static str,
+    pub run: fn(&mut Call<'_>) -> Act,
+}
+
+/// Which arguments are keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keys {
+    None,
+    /// The first.
+    One,
+    /// All of them.
+    All,
+    /// Every second one, from the first.
+    Pairs,
+}
+
+/// What a command does; decides who may call it, and what it waits for in a pipeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Does {
+    /// With the connection: also a stranger may.
+    Connect,
+    /// With the door, not with values: needs AUTH.
+    Ask,
+    Read,
+    Write,
+    /// Concerns every key: runs when all before it are done.
+    ReadAll,
+}
+
+/// A command at work.
+pub struct Call<'a> {
+    pub command: &'a Command,
+    pub client: &'a mut Client,
+    pub node: &'a Node,
+}
+
+/// How a command goes on.
+pub enum Act {
+    Now(Reply),
+    /// One operation; its outcome becomes the reply.
+    Op(Op, fn(base::Outcome<state::session::Reply>) -> Reply),
+    Later(LocalBoxFuture<'static, Reply>),
+    /// Say this, then close the connection.
+    Close(Reply),
+}
+
+impl Call<'_> {
+    /// The client's namespace. Commands that need AUTH are not run without it.
+    pub fn space(&self) -> Space {
+        let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
+        Space { name: known.namespace.clone(), node: self.node.backend.clone() }
+    }
+
+    pub fn later(future: impl Future<Output = Reply> + 'static) -> Act {
+        Act::Later(Box::pin(future))
+    }
+}
+
+impl Spec {
+    pub fn is_arity_right(&self, args: usize) -> bool {
+        let args = args as i64;
+        let arity = i64::from(self.arity);
+        if arity < 0 { args >= -arity } else { args == arity }
+    }
+
+    /// Positions of the keys in a command of so many arguments.
+    pub fn key_positions(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
+        let (end, step) = match self.keys {
+            Keys::None => (1, 1),
+            Keys::One => (2.min(args), 1),
+            Keys::All => (args, 1),
+            Keys::Pairs => (args, 2),
+        };
+        (1..end).step_by(step)
+    }
+}
+
+/// The command of this name, in any case.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Spec>> =
+        LazyLock::new(|| ALL.iter().map(|spec| (spec.name.as_bytes(), *spec)).collect());
+    let mut upper = [0u8; NAME_BYTES_MAX];
+    let upper = upper.get_mut(..name.len())?;
+    upper.copy_from_slice(name);
+    upper.make_ascii_uppercase();
+    BY_NAME.get(&*upper).copied()
+}
+
+/// The error for a command that is not in the list.
+pub fn not_offered(command: &Command) -> Reply {
+    let name = String::from_utf8_lossy(&command.arg(0)[..command.arg(0).len().min(64)]).to_uppercase();
+    let instead = refused::instead_of(&name);
+    Reply::Error(format!("ERR '{name}' is not offered by class session: {instead}"))
+}
+
+/// Longer than any name.
+const NAME_BYTES_MAX: usize = 16;
+
+// What several commands need.
+
+fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+fn syntax_error() -> Act {
+    Act::Now(Reply::error("ERR syntax error"))
+}
+
+fn not_an_integer() -> Reply {
+    Reply::error("ERR value is not an integer or out of range")
+}
+
+pub fn wrong_arity(name: &str) -> Reply {
+    let syntax = find(name.as_bytes()).map_or(String::new(), |spec| format!(": it is {} {}", spec.name, spec.syntax));
+    Reply::Error(format!("ERR wrong number of arguments for '{}' command{syntax}", name.to_lowercase()))
+}
+
+/// Subcommands: their reply, or the error that names them.
+fn unknown_subcommand(command: &Command, offered: &str) -> Act {
+    let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]).to_uppercase();
+    let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
+    Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class session: offered are {offered}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/resp.md is made from the list. `UPDATE_DOCS=1 cargo test -p edge` writes it.
+    #[test]
+    fn the_table_in_the_docs_is_the_list() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/resp.md");
+        let text = table();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "docs/resp.md is not what the list says; UPDATE_DOCS=1 cargo test -p edge writes it");
+    }
+
+    fn table() -> String {
+        let mut text = String::from(include_str!("intro.md"));
+        text.push_str(
+            "\n## Commands\n\n| command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
+        );
+        let cell = |text: &str| text.replace('|', "\\|");
+        for spec in ALL {
+            let (syntax, summary, note) = (cell(spec.syntax), cell(spec.summary), cell(spec.note));
+            let syntax = if syntax.is_empty() { String::new() } else { format!("`{syntax}`") };
+            text.push_str(&format!("| `{}` | {syntax} | {summary} | {note} |\n", spec.name));
+        }
+        text.push_str("\n## Not offered, and what works instead\n\n| commands | instead |\n| --- | --- |\n");
+        for (names, instead) in refused::INSTEAD {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            text.push_str(&format!("| {} | {} |\n", names.join(" "), cell(instead)));
+        }
+        text
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_stand_once() {
+        assert_eq!(find(b"gEt").unwrap().name, "GET");
+        assert!(find(b"GETT").is_none() && find(b"").is_none() && find(&[b'A'; 100]).is_none());
+        let mut names: Vec<_> = ALL.iter().map(|spec| spec.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        for (refused, _) in refused::INSTEAD {
+            assert!(refused.iter().all(|name| find(name.as_bytes()).is_none()), "{refused:?} is offered and refused");
+        }
+    }
+
+    #[test]
+    fn keys_are_where_the_list_says() {
+        let keys = |name: &str, args| find(name.as_bytes()).unwrap().key_positions(args).collect::<Vec<_>>();
+        assert_eq!(keys("GET", 2), [1]);
+        assert_eq!(keys("MGET", 4), [1, 2, 3]);
+        assert_eq!(keys("MSET", 5), [1, 3]);
+        assert_eq!(keys("PING", 2), [0; 0]);
+        assert_eq!(keys("SET", 5), [1]);
+    }
+}

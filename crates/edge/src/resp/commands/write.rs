@@ -1,0 +1,192 @@
+//! Writing one key.
+
+use base::{Outcome, Span};
+use state::session::{Lease, Reply as Found, When};
+
+use super::*;
+
+pub static SET: Spec = Spec {
+    name: "SET",
+    arity: -3,
+    keys: Keys::One,
+    does: Does::Write,
+    syntax: "key value [NX | XX] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
+    summary: "stores a value, with the namespace's default lease or the one that is given",
+    note: "without EX and the like the lease is the namespace's default; a moment in the past ends the value at once",
+    run: set,
+};
+
+pub static SETEX: Spec = Spec {
+    name: "SETEX",
+    arity: 4,
+    keys: Keys::One,
+    does: Does::Write,
+    syntax: "key seconds value",
+    summary: "SET with EX",
+    note: "",
+    run: |call| set_for(call, Unit::Seconds),
+};
+
+pub static PSETEX: Spec = Spec {
+    name: "PSETEX",
+    arity: 4,
+    keys: Keys::One,
+    does: Does::Write,
+    syntax: "key ms value",
+    summary: "SET with PX",
+    note: "",
+    run: |call| set_for(call, Unit::Millis),
+};
+
+pub static SETNX: Spec = Spec {
+    name: "SETNX",
+    arity: 3,
+    keys: Keys::One,
+    does: Does::Write,
+    syntax: "key value",
+    summary: "SET with NX: 1 if the value was stored, 0 if there was one",
+    note: "",
+    run: |call| {
+        let value = call.command.value(2);
+        let op = call.space().put(call.command.key(1), value, Lease::Default, When::Absent, false);
+        Act::Op(op, |outcome| match ops::done(outcome) {
+            Ok(Found::Stored { .. }) => Reply::Int(1),
+            Ok(Found::NotStored { .. }) => Reply::Int(0),
+            Ok(other) => ops::odd(&other),
+            Err(error) => error,
+        })
+    },
+};
+
+/// What a number of a lease counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Millis,
+    UnixSeconds,
+    UnixMillis,
+}
+
+impl Unit {
+    fn of(option: &[u8]) -> Option<Unit> {
+        let options =
+            [("EX", Unit::Seconds), ("PX", Unit::Millis), ("EXAT", Unit::UnixSeconds), ("PXAT", Unit::UnixMillis)];
+        options.into_iter().find(|(word, _)| is(option, word)).map(|(_, unit)| unit)
+    }
+
+    /// How long from now, for a number that must be positive; in the past is the shortest lease there is.
+    fn span(self, number: &[u8], name: &str) -> Result<Span, Reply> {
+        let number = integer(number).ok_or_else(not_an_integer)?;
+        let wrong = || Reply::Error(format!("ERR invalid expire time in '{name}' command"));
+        if number <= 0 {
+            return Err(wrong());
+        }
+        Ok(self.left_until(number).ok_or_else(wrong)?.unwrap_or(LEASE_MIN))
+    }
+
+    /// How long from now, of any number: `None` if it is too large for a time, `Some(None)` if it has passed.
+    pub fn left_until(self, number: i64) -> Option<Option<Span>> {
+        let millis = match self {
+            Unit::Seconds | Unit::UnixSeconds => number.checked_mul(1000)?,
+            Unit::Millis | Unit::UnixMillis => number,
+        };
+        let millis = match self {
+            Unit::Seconds | Unit::Millis => millis,
+            Unit::UnixSeconds | Unit::UnixMillis => millis.saturating_sub(unix_millis()),
+        };
+        // Micros must fit as well.
+        millis.checked_mul(1000)?;
+        Some(u64::try_from(millis).ok().filter(|&ms| ms > 0).map(Span::millis))
+    }
+}
+
+/// The shortest lease that ends by itself.
+const LEASE_MIN: Span = Span::millis(1);
+
+fn unix_millis() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| d.as_millis() as i64)
+}
+
+/// Options after the key (and value) of SET and GETEX.
+#[derive(Default)]
+pub struct Options {
+    pub lease: Option<Lease>,
+    pub when: Option<When>,
+    pub get: bool,
+    pub persist: bool,
+}
+
+impl Options {
+    /// Reads options from argument `at` on. `name` is for errors, in small letters.
+    pub fn read(command: &Command, mut at: usize, name: &str) -> Result<Self, Reply> {
+        let mut options = Options::default();
+        let syntax = || Reply::error("ERR syntax error");
+        while at < command.len() {
+            let option = command.arg(at);
+            if let Some(unit) = Unit::of(option) {
+                if at + 1 >= command.len() || options.lease.is_some() {
+                    return Err(syntax());
+                }
+                options.lease = Some(Lease::For(unit.span(command.arg(at + 1), name)?));
+                at += 1;
+            } else if is(option, "KEEPTTL") && options.lease.is_none() {
+                options.lease = Some(Lease::Keep);
+            } else if is(option, "NX") && options.when.is_none() {
+                options.when = Some(When::Absent);
+            } else if is(option, "XX") && options.when.is_none() {
+                options.when = Some(When::Present);
+            } else if is(option, "GET") {
+                options.get = true;
+            } else if is(option, "PERSIST") && options.lease.is_none() {
+                options.persist = true;
+            } else {
+                return Err(syntax());
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+fn set(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let options = match Options::read(command, 3, "set") {
+        Ok(options) if options.persist => return syntax_error(),
+        Ok(options) => options,
+        Err(error) => return Act::Now(error),
+    };
+    let (lease, when) = (options.lease.unwrap_or(Lease::Default), options.when.unwrap_or(When::Always));
+    let then = if options.get { stored_old } else { stored };
+    Act::Op(call.space().put(command.key(1), command.value(2), lease, when, options.get), then)
+}
+
+fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {
+    let name = if unit == Unit::Seconds { "setex" } else { "psetex" };
+    match unit.span(call.command.arg(2), name) {
+        Err(error) => Act::Now(error),
+        Ok(span) => {
+            let (key, value) = (call.command.key(1), call.command.value(3));
+            Act::Op(call.space().put(key, value, Lease::For(span), When::Always, false), stored)
+        }
+    }
+}
+
+/// `OK`, or nil if the condition did not hold.
+fn stored(outcome: Outcome<Found>) -> Reply {
+    match ops::done(outcome) {
+        Ok(Found::Stored { .. }) => Reply::OK,
+        Ok(Found::NotStored { .. }) => Reply::Nil,
+        Ok(other) => ops::odd(&other),
+        Err(error) => error,
+    }
+}
+
+/// The value that was there, or nil, whether another was stored or not.
+fn stored_old(outcome: Outcome<Found>) -> Reply {
+    match ops::done(outcome) {
+        Ok(Found::Stored { old, .. } | Found::NotStored { old, .. }) => old.map_or(Reply::Nil, Reply::Bulk),
+        Ok(other) => ops::odd(&other),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,478 @@
+//! One connection. Everything happens in one `poll`, so that a wake-up costs at most one read and one write:
+//! take what was answered, start what has come, write, read.
+//!
+//! All commands that have come are started at once and answered in order. Only commands that touch the same key (one of
+//! them writing it) wait for each other. What a client may have under way, unread or half sent is bounded; past the
+//! bounds nothing more is read from it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use base::Outcome;
+use bytes::BytesMut;
+use futures_util::future::LocalBoxFuture;
+use state::session::Reply as Found;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+use super::client::Client;
+use super::commands::{self, Act, Call, Does, Keys, Spec};
+use super::encode::{Out, Protocol, Reply};
+use super::limits::*;
+use super::parse::{Command, Parsed, Parser};
+use super::{Node, ops};
+
+/// Serves one client until either side closes.
+pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
+    let _open = node.meter.resp.opened();
+    let mut conn = Conn {
+        stream,
+        client,
+        input: Input {
+            node: Rc::clone(&node),
+            buffer: BytesMut::new(),
+            allocated: 0,
+            charged: 0,
+            hint: READ_BYTES_MIN,
+        },
+        node,
+        parser: Parser::default(),
+        missing: 1,
+        parked: None,
+        slots: VecDeque::new(),
+        keys: VecDeque::new(),
+        out: Out::default(),
+        state: State::Open,
+        patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
+        stall: None,
+    };
+    let said_all = poll_fn(|cx| conn.poll(cx)).await;
+    if said_all {
+        // Closing with unread bytes would reset the connection, and the client might never read what was said.
+        linger(conn.stream).await;
+    }
+}
+
+/// Ends our side, and waits a moment for the client to end its own.
+async fn linger(mut stream: TcpStream) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut sink = [0u8; 4096];
+        let mut seen = 0;
+        while seen < LINGER_BYTES_MAX {
+            match stream.read(&mut sink).await? {
+                0 => break,
+                n => seen += n,
+            }
+        }
+        io::Result::Ok(())
+    };
+    // Whatever goes wrong here, the connection is over.
+    let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
+}
+
+/// After our last word, so much is still read and thrown away, for so long.
+const LINGER_BYTES_MAX: usize = 256 << 10;
+const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
+
+struct Conn {
+    stream: TcpStream,
+    client: Client,
+    node: Rc<Node>,
+    input: Input,
+    parser: Parser,
+    /// At least so many bytes are missing in the buffer's last command.
+    missing: usize,
+    /// The next command, which waits for earlier ones on its keys.
+    parked: Option<(Command, &'static Spec)>,
+    /// Commands under way, in order.
+    slots: VecDeque<Slot>,
+    /// Keys of all slots, in order: hash, and whether it is written.
+    keys: VecDeque<(u64, bool)>,
+    out: Out,
+    state: State,
+    /// Runs while the client has not said who it is.
+    patience: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client takes nothing of what is there for it.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing more is read; what is under way is answered.
+    Closing,
+}
+
+/// A command under way.
+struct Slot {
+    work: Work,
+    /// As it was when the command came: HELLO may change it for those after.
+    protocol: Protocol,
+    began: Instant,
+    /// How many of [`Conn::keys`] are its.
+    keys: usize,
+    /// Nothing may run beside it.
+    alone: bool,
+}
+
+enum Work {
+    Ready(Reply),
+    Op(ops::Waiting, fn(Outcome<Found>) -> Reply),
+    Later(LocalBoxFuture<'static, Reply>),
+}
+
+impl Conn {
+    /// Ready when the connection is over: true if the client has been told all there was to say.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.is_out_of_patience(cx) {
+            return Poll::Ready(false);
+        }
+        loop {
+            while self.collect(cx) | self.start(cx) {}
+            let was_full = self.out.len() >= OUT_BYTES_MAX;
+            if self.write(cx).is_err() {
+                return Poll::Ready(false);
+            }
+            if was_full && self.out.len() < OUT_BYTES_MAX {
+                // What stood still for lack of room may go on.
+                continue;
+            }
+            if self.state == State::Closing && self.slots.is_empty() && self.out.is_empty() {
+                return Poll::Ready(true);
+            }
+            if !self.wants_more() {
+                return Poll::Pending;
+            }
+            match self.read(cx) {
+                Poll::Pending => {
+                    self.input.rest();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(1..)) => (),
+                Poll::Ready(Ok(0)) => self.state = State::Closing,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.slots.len() < IN_FLIGHT_MAX && self.out.len() < OUT_BYTES_MAX
+    }
+
+    fn wants_more(&self) -> bool {
+        self.state == State::Open && self.parked.is_none() && self.has_room()
+    }
+
+    fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.client.known.is_some() {
+            self.patience = None;
+        }
+        let mut over = |timer: &mut Option<Pin<Box<Sleep>>>| {
+            timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+        };
+        over(&mut self.patience) | over(&mut self.stall)
+    }
+
+    /// Moves answers, in order, to the output. True if there were any.
+    fn collect(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Some(slot) = self.slots.front_mut()
+            && self.out.len() < OUT_BYTES_MAX
+            && let Poll::Ready(reply) = slot.work.poll(cx)
+        {
+            any = true;
+            let slot = self.slots.pop_front().expect("its front was just looked at");
+            self.keys.drain(..slot.keys);
+            self.tell(reply, slot.protocol, slot.began);
+        }
+        // Work of several steps goes on while others are before it.
+        for slot in self.slots.iter_mut().skip(1) {
+            slot.work.go_on(cx);
+        }
+        any
+    }
+
+    fn tell(&mut self, reply: Reply, protocol: Protocol, began: Instant) {
+        self.node.meter.resp.done(began.elapsed(), ops::is_ours(&reply));
+        self.out.push(reply, protocol);
+    }
+
+    /// Starts commands that have come. True if any was.
+    fn start(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.state == State::Closing && self.parked.is_none() || !self.has_room() {
+            return false;
+        }
+        let mut any = false;
+        if self.parked.is_some() || !self.input.buffer.is_empty() {
+            self.client.still_known(&self.node.backend.view());
+        }
+        while self.has_room() {
+            let (command, spec) = match self.parked.take() {
+                Some(parked) => parked,
+                None if self.state == State::Closing => break,
+                None => match self.parser.next(&mut self.input.buffer, self.input.allocated, self.client.bounds()) {
+                    Ok(Parsed::Need(missing)) => {
+                        self.missing = missing;
+                        break;
+                    }
+                    Ok(Parsed::Command(command)) => match self.admit(&command) {
+                        Ok(spec) => (command, spec),
+                        Err(error) => {
+                            any = true;
+                            self.put(Work::Ready(error), Touches::None);
+                            continue;
+                        }
+                    },
+                    Err(broken) => {
+                        any = true;
+                        self.put(Work::Ready(Reply::Error(format!("ERR {broken}"))), Touches::None);
+                        self.state = State::Closing;
+                        break;
+                    }
+                },
+            };
+            let touches = Touches::of(&command, spec);
+            if self.must_wait(&touches) {
+                self.parked = Some((command, spec));
+                break;
+            }
+            any = true;
+            let act = (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node });
+            let (work, closes) = match act {
+                Act::Now(reply) => (Work::Ready(reply), false),
+                Act::Close(reply) => (Work::Ready(reply), true),
+                Act::Op(op, then) => {
+                    let waiting = self.node.backend.ask(node::Ask::Session(op), OP_BUDGET);
+                    (Work::Op(waiting, then), false)
+                }
+                Act::Later(future) => (Work::Later(future), false),
+            };
+            self.put(work, touches);
+            if let Some(last) = self.slots.back_mut() {
+                last.work.go_on(cx);
+            }
+            if closes {
+                self.state = State::Closing;
+            }
+        }
+        any
+    }
+
+    fn put(&mut self, work: Work, touches: Touches) {
+        let (protocol, began) = (self.client.protocol, Instant::now());
+        match work {
+            // Nothing is before it: no need to queue.
+            Work::Ready(reply) if self.slots.is_empty() => self.tell(reply, protocol, began),
+            work => {
+                self.keys.extend(touches.keys());
+                let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
+                self.slots.push_back(Slot { work, protocol, began, keys, alone });
+            }
+        }
+    }
+
+    /// The command's place in the list, or why it is not run.
+    fn admit(&self, command: &Command) -> Result<&'static Spec, Reply> {
+        let spec = commands::find(command.arg(0));
+        if self.client.known.is_none() && spec.is_none_or(|spec| spec.does != Does::Connect) {
+            return Err(Reply::error("NOAUTH Authentication required: AUTH <namespace> <token>"));
+        }
+        let spec = spec.ok_or_else(|| commands::not_offered(command))?;
+        if !spec.is_arity_right(command.len()) {
+            return Err(commands::wrong_arity(spec.name));
+        }
+        Ok(spec)
+    }
+
+    /// Must a command wait for one under way?
+    fn must_wait(&self, touches: &Touches) -> bool {
+        let Some(last) = self.slots.back() else { return false };
+        let meets = |key: &(u64, bool)| self.keys.iter().any(|other| other.0 == key.0 && (other.1 || key.1));
+        last.alone || matches!(touches, Touches::All) || touches.keys().iter().any(meets)
+    }
+
+    /// Writes what the socket takes.
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); OUT_SEGMENTS_MAX];
+            let count = self.out.segments(&mut slices);
+            match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => {
+                    self.out.advance(n);
+                    self.stall = None;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    if self.stall.is_none() {
+                        let mut timer = Box::pin(sleep(STALL_TIME_MAX));
+                        if timer.as_mut().poll(cx).is_ready() {
+                            return Err(io::ErrorKind::TimedOut.into());
+                        }
+                        self.stall = Some(timer);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // Asked first, so that a connection without news needs no buffer.
+        ready!(self.stream.poll_read_ready(cx))?;
+        if !self.input.make_room(self.missing) {
+            let full = Reply::error("BUSY too many large commands at once, retry in 100 ms");
+            self.put(Work::Ready(full), Touches::None);
+            self.state = State::Closing;
+            // Something to say is progress, as bytes would be.
+            return Poll::Ready(Ok(1));
+        }
+        let n = {
+            let read = std::pin::pin!(self.stream.read_buf(&mut self.input.buffer));
+            ready!(read.poll(cx))?
+        };
+        self.input.came(n);
+        Poll::Ready(Ok(n))
+    }
+}
+
+impl Work {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        match self {
+            Work::Ready(reply) => Poll::Ready(std::mem::replace(reply, Reply::Nil)),
+            Work::Op(waiting, then) => {
+                let answer = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(then(ops::outcome(answer)))
+            }
+            Work::Later(future) => future.as_mut().poll(cx),
+        }
+    }
+
+    /// Lets work of several steps take its next one. A single operation needs no pushing.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if let Work::Later(future) = self
+            && let Poll::Ready(reply) = future.as_mut().poll(cx)
+        {
+            *self = Work::Ready(reply);
+        }
+    }
+}
+
+/// What a command has to do with others: hashes of its keys, each with whether it is written.
+enum Touches {
+    None,
+    One([(u64, bool); 1]),
+    Some(Vec<(u64, bool)>),
+    /// Every key, or too many to tell apart.
+    All,
+}
+
+impl Touches {
+    fn of(command: &Command, spec: &Spec) -> Self {
+        let key = |at| (base::checksum::place_hash(command.arg(at)), spec.does == Does::Write);
+        let mut positions = spec.key_positions(command.len());
+        match (spec.keys, spec.does) {
+            (_, Does::ReadAll) => Self::All,
+            (Keys::None, _) => Self::None,
+            (Keys::One, _) => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
+            (Keys::All | Keys::Pairs, _) => {
+                let keys: Vec<_> = positions.take(KEYS_TRACKED_MAX + 1).map(key).collect();
+                if keys.len() > KEYS_TRACKED_MAX { Self::All } else { Self::Some(keys) }
+            }
+        }
+    }
+
+    fn keys(&self) -> &[(u64, bool)] {
+        match self {
+            Self::One(key) => key,
+            Self::Some(keys) => keys,
+            Self::None | Self::All => &[],
+        }
+    }
+}
+
+/// The read buffer. It is as large as what came lately, so that one read takes all that is there and a kept value
+/// holds on to little more than itself; and it is gone while nothing comes.
+struct Input {
+    node: Rc<Node>,
+    buffer: BytesMut,
+    /// Size of the memory that `buffer` is a part of.
+    allocated: usize,
+    /// What of it counts in [`Node::read_bytes`].
+    charged: usize,
+    /// What a read is expected to bring, bytes.
+    hint: usize,
+}
+
+impl Input {
+    /// Makes room for what is missing at least. False if all connections together hold too much.
+    fn make_room(&mut self, missing: usize) -> bool {
+        // An unfinished command may be moved to a new buffer rather than be read in small pieces at the end of its own.
+        let wanted = if self.buffer.is_empty() { self.hint } else { missing.clamp(self.hint / 2, READ_STEP_BYTES_MAX) };
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if spare >= wanted {
+            return true;
+        }
+        if self.buffer.is_empty() && self.buffer.try_reclaim(wanted) {
+            return true;
+        }
+        // Never less than doubled, so that a large command is moved a few times only.
+        let size = (self.buffer.len() + wanted + READ_SLACK_BYTES).max(self.hint).max(self.doubled());
+        let charge = if size > READ_BYTES_MAX { size } else { 0 };
+        let all = self.node.read_bytes.get() - self.charged + charge;
+        if charge > 0 && all > READ_BYTES_ALL_MAX {
+            return false;
+        }
+        self.node.read_bytes.set(all);
+        self.charged = charge;
+        let mut buffer = BytesMut::with_capacity(size);
+        buffer.extend_from_slice(&self.buffer);
+        self.allocated = buffer.capacity();
+        self.buffer = buffer;
+        true
+    }
+
+    /// Twice what an unfinished large command has so far.
+    fn doubled(&self) -> usize {
+        if self.buffer.len() >= READ_STEP_BYTES_MAX { self.buffer.len() * 2 } else { 0 }
+    }
+
+    /// A read brought `n` bytes: the next is expected to be like it, or like a larger one a while ago.
+    fn came(&mut self, n: usize) {
+        let full = self.buffer.len() == self.buffer.capacity();
+        let like = if full { n * 2 } else { n + n / 16 };
+        let like = (like + READ_SLACK_BYTES).next_multiple_of(512).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        self.hint = if like > self.hint { like } else { self.hint - (self.hint - like) / 16 };
+    }
+
+    /// Nothing comes: gives back memory that holds nothing.
+    fn rest(&mut self) {
+        if self.buffer.is_empty() && self.allocated > 0 {
+            self.buffer = BytesMut::new();
+            self.allocated = 0;
+            self.uncharge();
+        }
+    }
+
+    fn uncharge(&mut self) {
+        self.node.read_bytes.set(self.node.read_bytes.get() - self.charged);
+        self.charged = 0;
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        self.uncharge();
+    }
+}
+
+/// Room past what is expected, so that a read is not full by chance: a full one has to be repeated.
+const READ_SLACK_BYTES: usize = 64;

@@ -1,0 +1,291 @@
+//! Replies to bytes, in RESP2 or RESP3, and the bytes' way out: small ones are gathered, values are written from where
+//! they lie. Knows nothing of commands.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::limits::*;
+
+/// Which dialect a client speaks. RESP2 until it says HELLO 3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// `+OK`, `+PONG`.
+    Simple(&'static str),
+    /// Starts with its code: `ERR ...`, `BUSY ...`.
+    Error(String),
+    Int(i64),
+    Bulk(Bytes),
+    /// No such value.
+    Nil,
+    List(Vec<Reply>),
+    /// A map in RESP3, a flat list of keys and values in RESP2.
+    Map(Vec<(Reply, Reply)>),
+    /// A set in RESP3, a list in RESP2.
+    Set(Vec<Reply>),
+    /// Text for people: verbatim in RESP3, bulk in RESP2.
+    Text(String),
+}
+
+impl Reply {
+    pub const OK: Reply = Reply::Simple("OK");
+
+    pub fn word(word: &'static str) -> Self {
+        Self::Bulk(Bytes::from_static(word.as_bytes()))
+    }
+
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Bulk(Bytes::from(text.into()))
+    }
+
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::Error(text.into())
+    }
+
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+}
+
+/// What a connection has still to write.
+#[derive(Default, Debug)]
+pub struct Out {
+    /// Small bytes, in order; those before `text_done` are written.
+    text: Vec<u8>,
+    text_done: usize,
+    /// Values that lie elsewhere, each after the text up to its position.
+    values: VecDeque<(usize, Bytes)>,
+    bytes: usize,
+}
+
+impl Out {
+    /// Bytes still to be written.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub fn push(&mut self, reply: Reply, protocol: Protocol) {
+        match reply {
+            Reply::Simple(word) => {
+                self.put(b"+");
+                self.put(word.as_bytes());
+                self.put(b"\r\n");
+            }
+            Reply::Error(text) => {
+                self.put(b"-");
+                // A line end in it would be read as the start of the next reply.
+                self.put(text.replace(['\r', '\n'], " ").as_bytes());
+                self.put(b"\r\n");
+            }
+            Reply::Int(n) => self.line(b':', n),
+            Reply::Bulk(value) => {
+                self.line(b'$', value.len() as i64);
+                if value.len() >= OUT_SHARED_BYTES_MIN {
+                    self.bytes += value.len();
+                    self.values.push_back((self.text.len(), value));
+                } else {
+                    self.put(&value);
+                }
+                self.put(b"\r\n");
+            }
+            Reply::Text(text) if protocol == Protocol::Resp3 => {
+                self.line(b'=', text.len() as i64 + 4);
+                self.put(b"txt:");
+                self.put(text.as_bytes());
+                self.put(b"\r\n");
+            }
+            Reply::Text(text) => self.push(Reply::text(text), protocol),
+            Reply::Nil if protocol == Protocol::Resp3 => self.put(b"_\r\n"),
+            Reply::Nil => self.put(b"$-1\r\n"),
+            Reply::List(items) => self.items(b'*', items, protocol),
+            Reply::Set(items) if protocol == Protocol::Resp3 => self.items(b'~', items, protocol),
+            Reply::Set(items) => self.items(b'*', items, protocol),
+            Reply::Map(pairs) => {
+                match protocol {
+                    Protocol::Resp3 => self.line(b'%', pairs.len() as i64),
+                    Protocol::Resp2 => self.line(b'*', pairs.len() as i64 * 2),
+                }
+                for (key, value) in pairs {
+                    self.push(key, protocol);
+                    self.push(value, protocol);
+                }
+            }
+        }
+    }
+
+    /// The next segments to write, into `into`; how many there are.
+    pub fn segments<'a>(&'a self, into: &mut [IoSlice<'a>; OUT_SEGMENTS_MAX]) -> usize {
+        let (mut count, mut from) = (0, self.text_done);
+        for (at, value) in &self.values {
+            for part in [&self.text[from..*at], &value[..]] {
+                if !part.is_empty() {
+                    into[count] = IoSlice::new(part);
+                    count += 1;
+                    if count == OUT_SEGMENTS_MAX {
+                        return count;
+                    }
+                }
+            }
+            from = *at;
+        }
+        if from < self.text.len() {
+            into[count] = IoSlice::new(&self.text[from..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// `n` bytes have been written.
+    pub fn advance(&mut self, mut n: usize) {
+        assert!(n <= self.bytes, "{n} bytes written of {}", self.bytes);
+        self.bytes -= n;
+        while n > 0 {
+            let end = self.values.front().map_or(self.text.len(), |(at, _)| *at);
+            let text = n.min(end - self.text_done);
+            self.text_done += text;
+            n -= text;
+            if n == 0 {
+                break;
+            }
+            let (_, value) = self.values.front_mut().expect("what is left to count off lies in a value");
+            if n < value.len() {
+                bytes::Buf::advance(value, n);
+                break;
+            }
+            n -= value.len();
+            self.values.pop_front();
+        }
+        if self.bytes == 0 {
+            self.text_done = 0;
+            self.text.clear();
+            // Idle clients keep little.
+            self.text.shrink_to(READ_BYTES_MIN);
+            if self.values.capacity() > OUT_SEGMENTS_MAX {
+                self.values = VecDeque::new();
+            }
+        }
+    }
+
+    fn items(&mut self, kind: u8, items: Vec<Reply>, protocol: Protocol) {
+        self.line(kind, items.len() as i64);
+        for item in items {
+            self.push(item, protocol);
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// `<kind><n>\r\n`.
+    fn line(&mut self, kind: u8, n: i64) {
+        let mut digits = [0u8; 24];
+        let mut at = digits.len() - 2;
+        digits[at..].copy_from_slice(b"\r\n");
+        let mut rest = n.unsigned_abs();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if n < 0 {
+            at -= 1;
+            digits[at] = b'-';
+        }
+        at -= 1;
+        digits[at] = kind;
+        self.put(&digits[at..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn drain(out: &mut Out, step: usize) -> Vec<u8> {
+        let mut all = vec![];
+        while !out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); OUT_SEGMENTS_MAX];
+            let count = out.segments(&mut slices);
+            let bytes: Vec<u8> = slices[..count].iter().flat_map(|s| s.to_vec()).take(step).collect();
+            all.extend_from_slice(&bytes);
+            out.advance(bytes.len());
+        }
+        all
+    }
+
+    fn check(reply: Reply, resp2: &str, resp3: &str) {
+        for (protocol, expect) in [(Protocol::Resp2, resp2), (Protocol::Resp3, resp3)] {
+            let mut out = Out::default();
+            out.push(reply.clone(), protocol);
+            assert_eq!(String::from_utf8(drain(&mut out, usize::MAX)).unwrap(), expect, "{protocol:?}");
+        }
+    }
+
+    #[test]
+    fn replies_have_these_bytes() {
+        check(Reply::OK, "+OK\r\n", "+OK\r\n");
+        check(Reply::error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
+        check(Reply::Int(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n");
+        check(Reply::Int(0), ":0\r\n", ":0\r\n");
+        check(Reply::Nil, "$-1\r\n", "_\r\n");
+        check(Reply::word(""), "$0\r\n\r\n", "$0\r\n\r\n");
+        check(Reply::Text("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
+        let list = vec![Reply::word("a"), Reply::Nil];
+        check(Reply::List(list.clone()), "*2\r\n$1\r\na\r\n$-1\r\n", "*2\r\n$1\r\na\r\n_\r\n");
+        check(Reply::Set(list), "*2\r\n$1\r\na\r\n$-1\r\n", "~2\r\n$1\r\na\r\n_\r\n");
+        check(
+            Reply::Map(vec![(Reply::word("a"), Reply::Int(1))]),
+            "*2\r\n$1\r\na\r\n:1\r\n",
+            "%1\r\n$1\r\na\r\n:1\r\n",
+        );
+    }
+
+    #[test]
+    fn big_values_are_not_copied() {
+        let value = Bytes::from(vec![7u8; OUT_SHARED_BYTES_MIN]);
+        let mut out = Out::default();
+        out.push(Reply::Bulk(value.clone()), Protocol::Resp2);
+        let mut slices = [IoSlice::new(&[]); OUT_SEGMENTS_MAX];
+        assert_eq!(out.segments(&mut slices), 3);
+        assert_eq!(slices[1].as_ptr(), value.as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_in_order_however_little_the_socket_takes(
+            sizes in prop::collection::vec(prop_oneof![0..20usize, 2000..3000usize], 1..90), step in 1..5000usize
+        ) {
+            let mut out = Out::default();
+            let mut expect = vec![];
+            for (i, &size) in sizes.iter().enumerate() {
+                let value = vec![i as u8; size];
+                expect.extend_from_slice(format!("${size}\r\n").as_bytes());
+                expect.extend_from_slice(&value);
+                expect.extend_from_slice(b"\r\n");
+                out.push(Reply::Bulk(value.into()), Protocol::Resp2);
+            }
+            prop_assert_eq!(out.len(), expect.len());
+            prop_assert_eq!(drain(&mut out, step), expect);
+            prop_assert!(out.text.is_empty() && out.values.is_empty());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Numbers of the RESP front door, with units and reasons.
+
+use std::time::Duration;
+
+use base::Span;
+use base::limits::SESSION_VALUE_BYTES_MAX;
+
+/// Arguments of one command: an MSET of 8191 pairs. A count is believed only up to here, before anything is reserved.
+pub const ARGS_MAX: usize = 16 << 10;
+/// Longest argument after AUTH: the largest value of any class. What the namespace's class refuses, it refuses itself.
+pub const ARG_BYTES_MAX: usize = 16 << 20;
+/// One whole command after AUTH. It must be in memory at once, so it is not much more than its largest argument.
+pub const COMMAND_BYTES_MAX: usize = 32 << 20;
+/// Longest argument, and longest command, of someone who has not said who they are.
+pub const STRANGER_BYTES_MAX: usize = 64 << 10;
+/// Arguments of a stranger's command: HELLO with AUTH and SETNAME has 7.
+pub const STRANGER_ARGS_MAX: usize = 16;
+/// Longest inline command (typed by hand into telnet). Browsers send longer lines, and get no further than this.
+pub const INLINE_BYTES_MAX: usize = 256;
+/// Longest `*N` or `$N` line: 20 digits, sign, type and line end.
+pub const COUNT_LINE_BYTES_MAX: usize = 32;
+
+/// First read of a connection, bytes. Most commands are small.
+pub const READ_BYTES_MIN: usize = 1 << 10;
+/// Largest buffer for pipelined reads. A value shares it if it is at least a [`PIN_SHARE`]th of it, so this also bounds
+/// what a kept value may hold on to: 8 KiB values are not copied, and hold at most 32 KiB.
+pub const READ_BYTES_MAX: usize = 32 << 10;
+/// A value smaller than this share of its read buffer is copied out, so that it does not keep the whole buffer alive.
+pub const PIN_SHARE: usize = 4;
+/// A big argument's room is reserved in steps of at most this, as its bytes come: an announced length costs nothing.
+pub const READ_STEP_BYTES_MAX: usize = 1 << 20;
+/// Bytes of unfinished commands of all connections of a node. Past it, a connection whose command needs more than
+/// [`READ_BYTES_MAX`] is refused and closed.
+pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
+
+/// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
+/// may hold. Clients that pipeline more just wait.
+pub const IN_FLIGHT_MAX: usize = 256;
+/// Keys of one command that are tracked one by one; a command with more runs alone.
+pub const KEYS_TRACKED_MAX: usize = 32;
+/// Operations that one command (MGET, DEL) runs at once.
+pub const FAN_OUT_MAX: usize = 64;
+/// Answer of one command. An MGET past it is an error that says to ask for fewer keys.
+pub const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// With more than this unread by the client, no further command of it is started.
+pub const OUT_BYTES_MAX: usize = 1 << 20;
+/// Values from this size on are written from where they lie; smaller ones are copied, which costs less than a segment.
+pub const OUT_SHARED_BYTES_MIN: usize = 2 << 10;
+/// Segments of one `writev`.
+pub const OUT_SEGMENTS_MAX: usize = 64;
+
+/// Connections of one node. Each idle one costs a few hundred bytes and a file descriptor.
+pub const CONNECTIONS_MAX: usize = 16 << 10;
+/// A connection that has not authenticated by then is closed: pools connect early, but they say who they are.
+pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(30);
+/// Wrong passwords on one connection, then it is closed.
+pub const WRONG_PASSWORDS_MAX: u32 = 8;
+/// A client that takes nothing of its answers for so long is gone.
+pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+/// The kernel asks an idle client whether it is there, after so long.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
+/// Pause after `accept` failed (no descriptors left): the next attempt would fail the same way.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Time for one operation on a namespace. A brick is given 60 ms, so this allows for several attempts; clients wait longer.
+pub const OP_BUDGET: Span = Span::millis(1000);
+/// COUNT of SCAN: at least, at most.
+pub const SCAN_COUNT_MAX: u32 = 1000;
+/// Longest name a client may give itself.
+pub const CLIENT_NAME_BYTES_MAX: usize = 64;
+/// Longest MATCH pattern.
+pub const PATTERN_BYTES_MAX: usize = 512;
+
+const _: () = assert!(SESSION_VALUE_BYTES_MAX <= ARG_BYTES_MAX, "a value that may be stored must be able to come in");
+const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument must fit into a command");
+const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
+const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");

@@ -1,0 +1,87 @@
+//! The Redis protocol door: any Redis client works, the user name is the namespace and the password its token.
+//!
+//! ```text
+//! socket ──► parse ──► commands (one list) ──► ops ──► the node (Ask::Session)
+//!    ▲                                                     │
+//!    └── writev ◄── encode ◄── replies in order ◄──────────┘
+//! ```
+//! - `parse.rs`, `encode.rs`: bytes to commands, replies to bytes. Values are not copied either way.
+//! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when.
+//! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
+//! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node.
+//!
+//! It runs on the node's own thread, so that an operation is a call into the machine and not a message to it. How
+//! the node is asked is the wiring's to say ([`Backend`]).
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::Span;
+use node::{Answer, Ask, View};
+use tokio::sync::oneshot;
+
+use crate::Meter;
+
+pub mod client;
+mod commands;
+mod conn;
+pub mod encode;
+mod glob;
+pub mod limits;
+mod ops;
+pub mod parse;
+
+pub use client::same_secret;
+
+/// How the node is asked, on its own thread.
+pub trait Backend: 'static {
+    /// Starts a question at once. The answer comes within the budget, or the sender is dropped if the node stops.
+    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer>;
+    /// What the node shows at this moment.
+    fn view(&self) -> Arc<View>;
+}
+
+/// What all connections of this door share.
+pub struct Node {
+    backend: Rc<dyn Backend>,
+    meter: Arc<Meter>,
+    since: Instant,
+    last_id: Cell<u64>,
+    /// Bytes of large read buffers, all connections together.
+    read_bytes: Cell<usize>,
+}
+
+/// Serves for ever; ends only if the listener cannot be used at all. Runs in a `LocalSet`, on the node's thread.
+pub async fn serve(listener: std::net::TcpListener, backend: Rc<dyn Backend>, meter: Arc<Meter>) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let node = Rc::new(Node { backend, meter, since: Instant::now(), last_id: Cell::new(0), read_bytes: Cell::new(0) });
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if node.meter.resp.connections() >= limits::CONNECTIONS_MAX as u64 => {
+                // One try is enough for a line this short; a client that does not get it sees the connection closed.
+                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            }
+            Ok((stream, addr)) => {
+                node.last_id.set(node.last_id.get() + 1);
+                // Not being able to set these costs speed and notices of dead clients, nothing else.
+                let _ = stream.set_nodelay(true);
+                let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+                let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, limits::KEEPALIVE_IDLE);
+                let Ok(local) = stream.local_addr() else { continue };
+                let client = client::Client::new(node.last_id.get(), addr, local);
+                tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node)));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "resp: a connection could not be accepted");
+                tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! What commands ask of the node, and its outcomes in the words of the Redis protocol. The only file of this door that
+//! knows how the `session` class's operations are built.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{Outcome, Span};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use node::{Answer, Ask};
+use state::session::{Action, Lease, Op, Reply as Found, When};
+use tokio::sync::oneshot;
+
+use super::Backend;
+use super::encode::Reply;
+use super::limits::*;
+
+/// A namespace as one client sees it, after AUTH.
+#[derive(Clone)]
+pub struct Space {
+    pub name: Arc<str>,
+    pub node: Rc<dyn Backend>,
+}
+
+/// A question on its way.
+pub type Waiting = oneshot::Receiver<Answer>;
+
+impl Space {
+    pub fn op(&self, key: Bytes, action: Action) -> Op {
+        Op::keyed(Arc::clone(&self.name), key, action)
+    }
+
+    pub fn get(&self, key: Bytes) -> Op {
+        self.op(key, Action::Get)
+    }
+
+    pub fn put(&self, key: Bytes, value: Bytes, lease: Lease, when: When, want_old: bool) -> Op {
+        self.op(key, Action::Put { value, lease, when, want_old })
+    }
+
+    pub fn start(&self, op: Op) -> Waiting {
+        self.node.ask(Ask::Session(op), OP_BUDGET)
+    }
+
+    pub async fn ask(&self, op: Op) -> Outcome<Found> {
+        outcome(self.start(op).await)
+    }
+
+    /// Outcomes of several operations, in their order; a few run at once.
+    pub async fn ask_each(&self, ops: Vec<Op>) -> Vec<Outcome<Found>> {
+        futures_util::stream::iter(ops).map(|op| self.ask(op)).buffered(FAN_OUT_MAX).collect().await
+    }
+}
+
+/// What a node's answer says of a session operation.
+pub fn outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<Found> {
+    match answer {
+        Ok(Answer::Session(outcome)) => outcome,
+        Ok(other) => unreachable!("a session operation was answered by {other:?}"),
+        Err(_) => Outcome::Unknown(base::Unknown { why: "the node stopped before it answered".into() }),
+    }
+}
+
+/// What happened, or the error reply that says why it did not or may not have.
+pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
+    match outcome {
+        Outcome::Done(found) => Ok(found),
+        Outcome::Refused(refused) => Err(match refused.retry_after {
+            Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
+            None => Reply::Error(format!("ERR {refused}")),
+        }),
+        Outcome::Unknown(unknown) => Err(Reply::Error(format!("UNKNOWN {unknown}"))),
+    }
+}
+
+/// Did this door fail at its work (so that it counts as an error of ours)?
+pub fn is_ours(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("BUSY") || text.starts_with("UNKNOWN"))
+}
+
+/// A reply of a kind that its operation cannot have.
+pub fn odd(found: &Found) -> ! {
+    unreachable!("the node answered an operation with {found:?}")
+}
+
+/// The value, if there is one. *Lost* (its bricks are gone) is no value either: Redis has no word for it, and a client
+/// must go on as if the session had ended. The node counts losses (`session.lost`).
+pub fn value_of(found: Found) -> Option<(Bytes, Span)> {
+    match found {
+        Found::Value { value, lease_left, .. } => Some((value, lease_left)),
+        Found::Absent | Found::Lost => None,
+        other => odd(&other),
+    }
+}

@@ -1,0 +1,455 @@
+//! Runs one machine on a thread of its own: events in, effects out, in real time. The thread has a single-threaded
+//! runtime, so links, timers and front doors that live on it reach the machine by a direct call, without a lock. Effects
+//! are carried out right after each event and never call back into the machine; what they cause comes as a later event.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base::{AskId, Boot, Effect, Event, Frame, Machine, NodeId, Note, NoteLevel, Now, Span, Time};
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+use crate::disk::Disk;
+use crate::limits::ASKS_WAITING_MAX;
+use crate::net::{Desks, Net};
+use crate::process::Procs;
+use crate::tls::Tls;
+use crate::vitals::Vitals;
+use crate::{Error, Identity, JoinDesk, TunnelDesk};
+
+/// What a host needs to run a machine.
+pub struct HostConfig {
+    /// The node's folder (`DataDir::path`): `root.log` and `logs/` go there. The caller holds its lock.
+    pub dir: PathBuf,
+    /// Listens for peers, newcomers and tunnels; from [`crate::ports::listen`].
+    pub peer: TcpListener,
+    /// The address that children serve on, given to them as `HOST`.
+    pub proc_host: IpAddr,
+    pub identity: Identity,
+    pub boot: Boot,
+    /// What this node says of itself on each link; the host does not look into it.
+    pub card: Bytes,
+    /// Relative working folders of children are below this one.
+    pub services_dir: PathBuf,
+    /// The program that understands `keep` and `reap` (see `process`); normally `/proc/self/exe`.
+    pub keeper: PathBuf,
+    pub join: Option<Arc<dyn JoinDesk>>,
+    pub tunnels: Option<Arc<dyn TunnelDesk>>,
+    /// Runtime for joins and tunnels, so that they do not take time from the machine's thread.
+    pub io: tokio::runtime::Handle,
+}
+
+/// The node is gone: its thread has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the node has stopped")]
+pub struct Gone;
+
+/// Asks the machine from any thread.
+pub struct Port<M: Machine> {
+    asks: mpsc::Sender<PortAsk<M>>,
+    view: watch::Receiver<Arc<M::View>>,
+}
+
+type PortAsk<M> = (<M as Machine>::Ask, Span, oneshot::Sender<<M as Machine>::Answer>);
+
+/// Asks the machine on its own thread: one call, no channel in between.
+pub struct LocalPort<M: Machine> {
+    core: Rc<Core<M>>,
+}
+
+/// A running machine. Dropping it ends its thread, links and children.
+pub struct Running<M: Machine> {
+    port: Port<M>,
+    peer_addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts a machine. `make` builds it on its thread; `front` runs there too, for doors that want the direct call;
+/// `gauges` is read once a second and handed to the machine with its vitals.
+///
+/// Errors are what keeps a node from starting: its log, its identity. A panic on the machine's thread later on ends the
+/// whole process: half a node is worse than none.
+pub fn start<M>(
+    config: HostConfig,
+    make: impl FnOnce() -> M + Send + 'static,
+    front: impl FnOnce(LocalPort<M>) -> LocalBoxFuture<'static, ()> + Send + 'static,
+    gauges: impl Fn() -> BTreeMap<String, u64> + Send + 'static,
+) -> Result<Running<M>, Error>
+where
+    M: Machine + 'static,
+    M::Ask: Send + 'static,
+    M::Answer: Send + 'static,
+    M::View: Default + Send + Sync + 'static,
+{
+    let (disk, log, appended) = Disk::open(&config.dir)?;
+    let tls = Tls::new(&config.identity)?;
+    let prepared = Procs::prepare(&config)?;
+    let peer_addr = config.peer.local_addr().map_err(Error::io("peer listener"))?;
+    config.peer.set_nonblocking(true).map_err(Error::io("peer listener"))?;
+    let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
+    let (view_tx, view) = watch::channel(Arc::new(M::View::default()));
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::io("cannot start the machine's runtime"))?;
+
+    let body = move || {
+        let _guard = AbortOnPanic;
+        let local = LocalSet::new();
+        let name = config.identity.name.clone();
+        local.block_on(&runtime, async move {
+            let core = Rc::new_cyclic(|weak: &std::rc::Weak<Core<M>>| Core {
+                machine: RefCell::new(make()),
+                effects: RefCell::new(Vec::new()),
+                asks: RefCell::new(Asks { slots: Vec::new(), free: Vec::new() }),
+                view: view_tx,
+                clock: Clock { start: Instant::now() },
+                armed: Cell::new(Time::NEVER),
+                rearm: Notify::new(),
+                net: Net::new(&config, tls, peer_addr, weak.clone()),
+                procs: Procs::new(&config, prepared, weak.clone()),
+                disk,
+            });
+            let listener = tokio::net::TcpListener::from_std(config.peer).expect("a listening socket");
+            let desks = Desks { join: config.join, tunnels: config.tunnels, io: config.io };
+            core.procs.start();
+            core.event(Event::Start { log });
+            spawn(core.net.clone().listen(listener, desks));
+            spawn(timers(core.clone()));
+            spawn(appends(core.clone(), appended));
+            spawn(vitals(core.clone(), gauges));
+            spawn(questions(core.clone(), asked));
+            spawn(front(LocalPort { core: core.clone() }));
+            let _ = stopped.await;
+            core.procs.kill_all();
+        });
+        tracing::debug!(node = name, "the machine's thread ends");
+    };
+    let thread =
+        std::thread::Builder::new().name("coppice-core".into()).spawn(body).map_err(Error::io("machine's thread"))?;
+    Ok(Running { port: Port { asks, view }, peer_addr, stop: Some(stop), thread: Some(thread) })
+}
+
+impl<M: Machine> Running<M> {
+    pub fn port(&self) -> Port<M> {
+        self.port.clone()
+    }
+
+    /// Where peers reach this node.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr
+    }
+}
+
+impl<M: Machine> Drop for Running<M> {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has ended the process already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<M: Machine> Clone for Port<M> {
+    fn clone(&self) -> Self {
+        Self { asks: self.asks.clone(), view: self.view.clone() }
+    }
+}
+
+impl<M: Machine> Port<M> {
+    /// Waits for the machine's answer, which comes within about `budget`.
+    pub async fn ask(&self, ask: M::Ask, budget: Span) -> Result<M::Answer, Gone> {
+        let (tx, rx) = oneshot::channel();
+        self.asks.send((ask, budget, tx)).await.map_err(|_| Gone)?;
+        rx.await.map_err(|_| Gone)
+    }
+
+    /// What the machine last published; before that, the default.
+    pub fn view(&self) -> Arc<M::View> {
+        self.view.borrow().clone()
+    }
+
+    pub fn watch(&self) -> watch::Receiver<Arc<M::View>> {
+        self.view.clone()
+    }
+}
+
+impl<M: Machine> Clone for LocalPort<M> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<M: Machine + 'static> LocalPort<M> {
+    /// Asks at once; the machine has seen the question when this returns. An error from the receiver means that the
+    /// machine dropped the question.
+    pub fn ask(&self, ask: M::Ask, budget: Span) -> oneshot::Receiver<M::Answer> {
+        let (tx, rx) = oneshot::channel();
+        self.core.ask(ask, budget, tx);
+        rx
+    }
+
+    pub fn view(&self) -> Arc<M::View> {
+        self.core.view.borrow().clone()
+    }
+
+    pub fn watch(&self) -> watch::Receiver<Arc<M::View>> {
+        self.core.view.subscribe()
+    }
+}
+
+/// What the parts of a host tell the machine.
+pub(crate) trait Sink {
+    fn happened(&self, event: Event<Infallible>);
+    /// Frames of one peer, in the order they came. Leaves `frames` empty.
+    fn frames(&self, from: NodeId, frames: &mut Vec<Frame>);
+}
+
+struct Core<M: Machine> {
+    machine: RefCell<M>,
+    /// Empty between events; kept for its memory.
+    effects: RefCell<Vec<Effect<M::Answer, M::View>>>,
+    asks: RefCell<Asks<M::Answer>>,
+    view: watch::Sender<Arc<M::View>>,
+    clock: Clock,
+    /// When the timer task will wake by itself; the machine may want to be woken later than that, never earlier.
+    armed: Cell<Time>,
+    rearm: Notify,
+    net: Rc<Net>,
+    procs: Rc<Procs>,
+    disk: Disk,
+}
+
+impl<M: Machine + 'static> Core<M> {
+    fn event(&self, event: Event<M::Ask>) {
+        self.handle(self.clock.now(), event);
+        self.arm();
+    }
+
+    fn handle(&self, now: Now, event: Event<M::Ask>) {
+        let mut effects = self.effects.borrow_mut();
+        self.machine.borrow_mut().handle(now, event, &mut effects);
+        for effect in effects.drain(..) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn arm(&self) {
+        let wanted = self.machine.borrow().wake_at().unwrap_or(Time::NEVER);
+        if wanted < self.armed.get() {
+            self.armed.set(wanted);
+            self.rearm.notify_one();
+        }
+    }
+
+    fn ask(&self, ask: M::Ask, budget: Span, answer: oneshot::Sender<M::Answer>) {
+        let id = self.asks.borrow_mut().insert(answer);
+        self.event(Event::Ask { id, budget, ask });
+    }
+
+    fn carry_out(&self, effect: Effect<M::Answer, M::View>) {
+        match effect {
+            Effect::Dial { addr, peer } => self.net.dial(addr, peer),
+            Effect::Hangup { peer } => self.net.hangup(peer),
+            Effect::Send { to, frame } => self.net.send(to, frame),
+            Effect::Answer { id, answer } => {
+                if let Some(asker) = self.asks.borrow_mut().take(id) {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(answer);
+                }
+            }
+            Effect::Append { records, ticket } => self.disk.append(records, ticket),
+            Effect::Rewrite { records, ticket } => self.disk.rewrite(records, ticket),
+            Effect::Spawn { proc, spec } => self.procs.spawn(proc, spec),
+            Effect::Signal { proc, signal } => self.procs.signal(proc, signal),
+            Effect::Probe { proc, probe } => self.procs.probe(proc, probe),
+            Effect::Publish(view) => drop(self.view.send_replace(Arc::new(view))),
+            Effect::Note(note) => log(&note),
+        }
+    }
+}
+
+impl<M: Machine + 'static> Sink for Core<M> {
+    fn happened(&self, event: Event<Infallible>) {
+        self.event(match event {
+            Event::Start { log } => Event::Start { log },
+            Event::Wake => Event::Wake,
+            Event::Linked { peer, boot, card } => Event::Linked { peer, boot, card },
+            Event::Unlinked { peer, addr, why } => Event::Unlinked { peer, addr, why },
+            Event::Frame { from, frame } => Event::Frame { from, frame },
+            Event::Ask { ask, .. } => match ask {},
+            Event::Appended { ticket } => Event::Appended { ticket },
+            Event::Spawned { proc, pid, port } => Event::Spawned { proc, pid, port },
+            Event::Output { proc, line } => Event::Output { proc, line },
+            Event::Exited { proc, exit } => Event::Exited { proc, exit },
+            Event::Probed { proc, result } => Event::Probed { proc, result },
+            Event::Vitals { cpu_millis, resident_bytes, gauges } => {
+                Event::Vitals { cpu_millis, resident_bytes, gauges }
+            }
+        });
+    }
+
+    fn frames(&self, from: NodeId, frames: &mut Vec<Frame>) {
+        // One look at the clock for all frames of one read: they came together.
+        let now = self.clock.now();
+        for frame in frames.drain(..) {
+            self.handle(now, Event::Frame { from, frame });
+        }
+        self.arm();
+    }
+}
+
+fn log(note: &Note) {
+    match note.level {
+        NoteLevel::Info => tracing::info!("{}", note.text),
+        NoteLevel::Warn => tracing::warn!("{}", note.text),
+        NoteLevel::Error => tracing::error!("{}", note.text),
+    }
+}
+
+/// Questions without an answer yet. An id is a slot and how often it was used, so that a late answer finds nobody.
+struct Asks<A> {
+    slots: Vec<(u32, Option<oneshot::Sender<A>>)>,
+    free: Vec<u32>,
+}
+
+impl<A> Asks<A> {
+    fn insert(&mut self, asker: oneshot::Sender<A>) -> AskId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            u32::try_from(self.slots.len() - 1).expect("memory ends before four billion questions wait")
+        });
+        let (uses, place) = &mut self.slots[slot as usize];
+        *uses = uses.wrapping_add(1);
+        *place = Some(asker);
+        AskId(u64::from(*uses) << 32 | u64::from(slot))
+    }
+
+    fn take(&mut self, id: AskId) -> Option<oneshot::Sender<A>> {
+        let slot = id.0 as u32;
+        let (uses, place) = self.slots.get_mut(slot as usize)?;
+        if u64::from(*uses) != id.0 >> 32 {
+            return None;
+        }
+        let asker = place.take()?;
+        self.free.push(slot);
+        Some(asker)
+    }
+}
+
+struct Clock {
+    start: Instant,
+}
+
+/// Monotonic time starts here, so that "a moment ago" is never before zero.
+const CLOCK_START: Duration = Duration::from_secs(3600);
+
+impl Clock {
+    fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            mono: Time(Span::from(self.start.elapsed() + CLOCK_START).0),
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// `None` for a moment so far away that it has no `Instant`.
+    fn instant(&self, at: Time) -> Option<Instant> {
+        self.start.checked_add(Duration::from_micros(at.0).saturating_sub(CLOCK_START))
+    }
+}
+
+async fn timers<M: Machine + 'static>(core: Rc<Core<M>>) {
+    loop {
+        match core.clock.instant(core.armed.get()).filter(|_| core.armed.get() != Time::NEVER) {
+            None => core.rearm.notified().await,
+            Some(at) => tokio::select! {
+                () = tokio::time::sleep_until(at.into()) => {
+                    core.armed.set(Time::NEVER);
+                    let due = core.machine.borrow().wake_at().is_some_and(|at| at <= core.clock.now().mono);
+                    if due { core.event(Event::Wake) } else { core.arm() }
+                }
+                () = core.rearm.notified() => (),
+            },
+        }
+    }
+}
+
+async fn appends<M: Machine + 'static>(core: Rc<Core<M>>, mut appended: mpsc::UnboundedReceiver<base::Ticket>) {
+    while let Some(ticket) = appended.recv().await {
+        core.event(Event::Appended { ticket });
+    }
+}
+
+async fn questions<M: Machine + 'static>(core: Rc<Core<M>>, mut asked: mpsc::Receiver<PortAsk<M>>) {
+    while let Some((ask, budget, answer)) = asked.recv().await {
+        core.ask(ask, budget, answer);
+    }
+}
+
+async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BTreeMap<String, u64>) {
+    let mut vitals = Vitals::new();
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    tick.tick().await;
+    loop {
+        tick.tick().await;
+        let (cpu_millis, resident_bytes) = vitals.read();
+        let mut gauges = gauges();
+        core.net.gauges(&mut gauges);
+        core.event(Event::Vitals { cpu_millis, resident_bytes, gauges });
+    }
+}
+
+/// Runs a task on the machine's thread, called from there. Its panic ends the process instead of vanishing in a
+/// handle that nobody reads.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    tokio::task::spawn_local(async move {
+        let _guard = AbortOnPanic;
+        task.await;
+    });
+}
+
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("coppice: the node's core has panicked; the process ends, its peers take over");
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_finds_its_asker_once_and_no_later_user_of_the_slot() {
+        let mut asks = Asks { slots: Vec::new(), free: Vec::new() };
+        let (tx, mut rx) = oneshot::channel();
+        let first = asks.insert(tx);
+        asks.take(first).unwrap().send(7).unwrap();
+        assert_eq!(rx.try_recv(), Ok(7));
+        assert!(asks.take(first).is_none());
+        let (tx, _rx) = oneshot::channel();
+        let second = asks.insert(tx);
+        assert_eq!(first.0 as u32, second.0 as u32, "the slot is used again");
+        assert!(asks.take(first).is_none(), "a late answer reached a stranger");
+        assert!(asks.take(second).is_some());
+        assert!(asks.take(AskId(u64::MAX)).is_none());
+    }
+}

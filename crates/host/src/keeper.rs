@@ -1,0 +1,108 @@
+//! The two small programs that see to it that children never outlive their node, however it ends. Both are the node's
+//! own binary under another first argument, so nothing has to be installed.
+//!
+//! `keep` runs between node and child: it asks the kernel to kill it when the node's thread ends, makes itself a session
+//! (so that the child and its children are one group), and becomes the child. `reap` runs beside the node for what a
+//! child left behind: when its standard input ends, the node is gone, and it kills every process of the groups it was
+//! told of, and every process that carries this life's mark in its environment.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::BufRead;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setsid};
+
+/// Children carry it in their environment; its value is different in each life of each node.
+pub(crate) const LIFE_MARK: &str = "COPPICE_LIFE";
+/// A line that begins so, on standard error, says why the child could not be started.
+pub(crate) const NOT_STARTED: &str = "\u{1}coppice keep: ";
+
+/// Becomes the program that `args` name: the node's process id, `--`, program, arguments. The caller's `main` calls this
+/// when its first argument is `keep`.
+pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
+    let args: Vec<OsString> = args.collect();
+    let [parent, dashes, program, rest @ ..] = &args[..] else { fail("usage: keep PARENT -- PROGRAM ARGUMENT...") };
+    let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+    if dashes != "--" || parent.is_none() {
+        fail("usage: keep PARENT -- PROGRAM ARGUMENT...");
+    }
+    if let Err(e) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        fail(&format!("cannot bind the child's life to the node's: {e}"));
+    }
+    // The node may have died before the line above; then nobody will tell us.
+    if getppid() != parent {
+        exit(0);
+    }
+    if let Err(e) = setsid() {
+        fail(&format!("cannot make a session: {e}"));
+    }
+    let error = Command::new(program).args(rest).exec();
+    fail(&format!("cannot run {}: {error}", program.display()))
+}
+
+fn fail(why: &str) -> ! {
+    eprintln!("{NOT_STARTED}{why}");
+    exit(127)
+}
+
+/// Waits for the node's end and kills what it left. `args` is the mark of the node's life; standard input brings
+/// `+group` and `-group` lines. The caller's `main` calls this when its first argument is `reap`.
+pub fn reap_main(mut args: impl Iterator<Item = OsString>) -> ! {
+    let Some(life) = args.next().and_then(|life| life.into_string().ok()).filter(|life| !life.is_empty()) else {
+        fail("usage: reap MARK")
+    };
+    // Signals from the terminal are for the node; this one still has work to do after them.
+    let _ = setsid();
+    let mut groups = BTreeSet::new();
+    for line in std::io::stdin().lock().lines() {
+        // An error is an end, too: the node cannot reach us any more.
+        let Ok(line) = line else { break };
+        match line.split_at_checked(1).map(|(sign, group)| (sign, group.parse::<i32>())) {
+            Some(("+", Ok(group))) => drop(groups.insert(group)),
+            Some(("-", Ok(group))) => drop(groups.remove(&group)),
+            _ => (),
+        }
+    }
+    let mark = format!("{LIFE_MARK}={life}");
+    // Whoever forks while we look is found the next time; three quiet looks are the end.
+    let mut quiet = 0;
+    while quiet < 3 {
+        let left = left_behind(&groups, &mark);
+        quiet = if left.is_empty() { quiet + 1 } else { 0 };
+        for pid in left {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    exit(0)
+}
+
+/// Living processes of these sessions, or with this mark. A session's number is not given again while one of its
+/// processes lives, so none of these is a stranger.
+fn left_behind(groups: &BTreeSet<i32>, mark: &str) -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let me = std::process::id();
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|&pid| pid != me && session(pid).is_some_and(|s| groups.contains(&s) || is_marked(pid, mark)))
+        .filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+        .collect()
+}
+
+/// The session of a process that is not a zombie.
+fn session(pid: u32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let session = fields.nth(2)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(session)
+}
+
+fn is_marked(pid: u32, mark: &str) -> bool {
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environ| environ.split(|&b| b == 0).any(|entry| entry == mark.as_bytes()))
+}

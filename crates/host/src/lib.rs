@@ -1,0 +1,33 @@
+//! The real world: what carries a machine's effects out and brings its events in.
+//!
+//! `driver` runs one `base::Machine` on a thread of its own; `net` and `link` are its connections to peers over mutual
+//! TLS (`tls`, `identity`), `disk` its one log, `process` its children, `join` how a newcomer gets a certificate,
+//! `tunnel` how an edge reaches a clone on another node. The host knows effects, never a protocol: it cannot tell a
+//! beacon from a session. Anything that decides lives below, in a machine.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod disk;
+pub mod driver;
+pub mod error;
+mod hello;
+pub mod identity;
+pub mod join;
+mod keeper;
+pub mod limits;
+mod link;
+mod net;
+mod outbox;
+mod output;
+pub mod ports;
+mod probe;
+pub mod process;
+pub mod tls;
+pub mod tunnel;
+mod vitals;
+
+pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
+pub use error::Error;
+pub use identity::{Authority, DataDir, Identity};
+pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
+pub use process::{keep_main, reap_main};
+pub use tunnel::{Dialer, TunnelDesk, TunnelStream};

@@ -1,0 +1,87 @@
+//! The host's numbers, each with its reason.
+
+use std::time::Duration;
+
+use base::limits::FRAME_BYTES_MAX;
+
+// --- links ---
+
+/// A peer's kernel answers a connection within a round trip; one that does not is no use to a cluster.
+pub const CONNECT_WAIT: Duration = Duration::from_millis(300);
+/// TLS and the hello: some milliseconds of computing on both sides, more when both cores are busy.
+pub const HELLO_WAIT: Duration = Duration::from_secs(1);
+/// Card and all of a hello. Cards are a few hundred bytes.
+pub const HELLO_BYTES_MAX: usize = 64 << 10;
+/// Read from a socket at once: 32 values of 8 KiB for one system call. One buffer for all links of a node.
+pub const READ_BYTES: usize = 256 << 10;
+/// Encrypted and written at once. More would make a control frame wait longer behind data; less costs system calls.
+pub const WRITE_BYTES: usize = 256 << 10;
+/// Bodies up to this size are copied next to their head: a copy is cheaper than another slice.
+pub const COPY_BODY_BYTES: usize = 1024;
+/// Data that waits for one peer. A peer that is this far behind is not served by more queue.
+pub const DATA_QUEUE_BYTES_MAX: usize = 16 << 20;
+/// Control frames that wait for one peer: data can never take this room.
+pub const CONTROL_QUEUE_BYTES_MAX: usize = 16 << 20;
+/// Two dials within this time crossed each other; a later one means that the other side has lost the older link.
+pub const CROSSED_DIALS: Duration = Duration::from_secs(3);
+/// How long the link that lost stays open, so that the other side has seen the winner before this one ends.
+pub const LOSER_LINGERS: Duration = Duration::from_millis(500);
+/// And how long its reader waits for the other side to close it.
+pub const LOSER_READS: Duration = Duration::from_secs(10);
+/// Unacknowledged bytes for this long end a link (TCP_USER_TIMEOUT). Membership is much faster; this frees the socket.
+pub const USER_TIMEOUT_MS: u32 = 10_000;
+/// Strangers and newcomers in their handshake at one time. Each costs a socket and some milliseconds of computing.
+pub const HANDSHAKES_MAX: usize = 64;
+/// The five bytes that say what a connection is for come with the first packet.
+pub const PREFACE_WAIT: Duration = Duration::from_secs(1);
+/// At most one line about strangers in this time: whoever knocks does not fill the log.
+pub const STRANGER_LINES: Duration = Duration::from_secs(1);
+
+// --- front doors ---
+
+/// Questions from other threads that wait for the core.
+pub const ASKS_WAITING_MAX: usize = 1024;
+
+// --- joining and tunnels ---
+
+/// A whole join: connection, TLS, a change in the root group and its signature.
+pub const JOIN_WAIT: Duration = Duration::from_secs(10);
+/// A certificate request, or a grant: a few kilobytes of PEM.
+pub const JOIN_BYTES_MAX: usize = 64 << 10;
+/// Open tunnels into one node: as many connections as an edge is allowed to hold.
+pub const TUNNELS_MAX: usize = 16_384;
+/// Name of a tunnel's target.
+pub const TARGET_BYTES_MAX: usize = 255;
+/// A clone on this node's own address answers at once, or its queue is full.
+pub const TARGET_CONNECT_WAIT: Duration = Duration::from_secs(1);
+/// Plaintext and sealed bytes are read into a buffer of this size per tunnel and direction.
+pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
+
+// --- disk ---
+
+/// Bytes that wait to be written. A disk this far behind is broken, and crash-only says what to do then.
+pub const DISK_QUEUE_BYTES_MAX: usize = 256 << 20;
+/// Largest batch in the log. A batch is what was waiting when the disk became free.
+pub const BATCH_BYTES_MAX: usize = 64 << 20;
+
+// --- processes ---
+
+/// A line of output; what is longer is cut.
+pub const LINE_BYTES_MAX: usize = 4 << 10;
+/// Lines a second that reach the machine, per child; all of them reach the log file.
+pub const LINES_PER_SECOND_MAX: u32 = 100;
+/// Log file of a child; when full it becomes `.1`, and the former `.1` goes.
+pub const LOG_FILE_BYTES_MAX: u64 = 4 << 20;
+/// Lines that wait for the log thread; more are dropped and counted.
+pub const LOG_LINES_WAITING_MAX: usize = 4096;
+/// Output may be read for this long after a child has ended; whoever still holds its pipe is not the child.
+pub const OUTPUT_LINGERS: Duration = Duration::from_millis(200);
+/// Answer to a health probe: only its status line is read.
+pub const PROBE_ANSWER_BYTES_MAX: usize = 256;
+/// First port given to children; the last is below those the kernel gives to outgoing connections.
+pub const CHILD_PORT_FIRST: u16 = 10_240;
+/// Tries before any free port will do.
+pub const CHILD_PORT_TRIES: u32 = 64;
+
+const _: () = assert!(FRAME_BYTES_MAX < 2 * DATA_QUEUE_BYTES_MAX, "a frame must fit into an empty queue");
+const _: () = assert!(HELLO_BYTES_MAX < FRAME_BYTES_MAX, "a hello is a frame");

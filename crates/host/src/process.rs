@@ -1,0 +1,266 @@
+//! Children of a node: started through `keep`, listened to, signalled as a group, and reported when they end. A child
+//! gets `HOST` and `PORT` in its environment. Whatever happens to the node, `keep` and `reap` (see `keeper`) end its
+//! children with it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use base::process::Probe;
+use base::{Event, Exit, ProcId, ProcSpec, Rng, Signal};
+use rustix::process::{Pid, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::driver::{HostConfig, Sink, spawn};
+use crate::identity::random_u64;
+use crate::keeper::{LIFE_MARK, NOT_STARTED};
+pub use crate::keeper::{keep_main, reap_main};
+use crate::limits::OUTPUT_LINGERS;
+use crate::output::{Gate, Lines, LogFiles};
+use crate::ports::free_port;
+use crate::{Error, probe};
+
+pub(crate) struct Procs {
+    host: IpAddr,
+    services_dir: PathBuf,
+    keeper: PathBuf,
+    /// Marks everything that this life of this node starts.
+    life: String,
+    logs: LogFiles,
+    sink: Weak<dyn Sink>,
+    rng: RefCell<Rng>,
+    running: RefCell<BTreeMap<ProcId, Running>>,
+    reaper: mpsc::UnboundedSender<String>,
+    /// Taken by the reaper's task.
+    reaper_lines: RefCell<Option<mpsc::UnboundedReceiver<String>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Running {
+    /// Also the number of its group and session.
+    pid: Pid,
+    port: u16,
+}
+
+/// What a child said about why it never ran.
+type NotStarted = Rc<RefCell<Option<String>>>;
+
+impl Procs {
+    pub fn prepare(config: &HostConfig) -> Result<(LogFiles, u64), Error> {
+        Ok((LogFiles::start(config.dir.join("logs"))?, random_u64()?))
+    }
+
+    pub fn new(config: &HostConfig, (logs, random): (LogFiles, u64), sink: Weak<dyn Sink>) -> Rc<Procs> {
+        let (reaper, lines) = mpsc::unbounded_channel();
+        Rc::new(Procs {
+            host: config.proc_host,
+            services_dir: config.services_dir.clone(),
+            keeper: config.keeper.clone(),
+            life: format!("{:x}-{}-{random:016x}", config.identity.node.0, config.boot.0),
+            logs,
+            sink,
+            rng: RefCell::new(Rng::new(random)),
+            running: RefCell::default(),
+            reaper,
+            reaper_lines: RefCell::new(Some(lines)),
+        })
+    }
+
+    /// Starts the reaper, and again whenever it ends.
+    pub fn start(self: &Rc<Self>) {
+        let mut lines = self.reaper_lines.borrow_mut().take().expect("started once");
+        let procs = self.clone();
+        spawn(async move {
+            loop {
+                if let Err(e) = procs.reaper(&mut lines).await {
+                    tracing::warn!("the reaper has ended, another one follows: {e}");
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        });
+    }
+
+    async fn reaper(&self, lines: &mut mpsc::UnboundedReceiver<String>) -> std::io::Result<()> {
+        let mut reaper = Command::new(&self.keeper)
+            .args(["reap", &self.life])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .env_remove(LIFE_MARK)
+            .spawn()?;
+        let mut input = reaper.stdin.take().expect("it was asked for");
+        let known: String = self.running.borrow().values().map(|run| format!("+{}\n", run.pid)).collect();
+        input.write_all(known.as_bytes()).await?;
+        loop {
+            tokio::select! {
+                status = reaper.wait() => return Err(std::io::Error::other(status?.to_string())),
+                line = lines.recv() => {
+                    // The sender is in `self`.
+                    let line = line.expect("the channel is open while we are");
+                    input.write_all(line.as_bytes()).await?;
+                }
+            }
+        }
+    }
+
+    /// Starts a child; `Spawned` and `Exited` follow, or `Exited` alone.
+    pub fn spawn(self: &Rc<Self>, proc: ProcId, spec: ProcSpec) {
+        let started = self.start_child(&spec);
+        let procs = self.clone();
+        match started {
+            Ok((child, run)) => {
+                self.running.borrow_mut().insert(proc, run);
+                let _ = self.reaper.send(format!("+{}\n", run.pid));
+                spawn(async move { procs.live(proc, spec.name, child, run).await });
+            }
+            Err(why) => spawn(async move { procs.tell(Event::Exited { proc, exit: Exit::NotStarted(why) }) }),
+        }
+    }
+
+    fn start_child(&self, spec: &ProcSpec) -> Result<(Child, Running), String> {
+        if spec.run.is_empty() {
+            return Err("there is no program to run".into());
+        }
+        let dir = self.services_dir.join(spec.dir.as_deref().unwrap_or("."));
+        if !dir.is_dir() {
+            return Err(format!("there is no folder {}", dir.display()));
+        }
+        let given: BTreeSet<u16> = self.running.borrow().values().map(|run| run.port).collect();
+        let port = free_port(self.host, &mut self.rng.borrow_mut(), &given).map_err(|e| format!("no port: {e}"))?;
+        let child = Command::new(&self.keeper)
+            .args(["keep", &std::process::id().to_string(), "--"])
+            .args(&spec.run)
+            .current_dir(&dir)
+            .envs(&spec.env)
+            .env("HOST", self.host.to_string())
+            .env("PORT", port.to_string())
+            .env(LIFE_MARK, &self.life)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|e| format!("{} in {}: {e}", self.keeper.display(), dir.display()))?;
+        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }))
+    }
+
+    async fn live(self: Rc<Self>, proc: ProcId, name: String, mut child: Child, run: Running) {
+        self.tell(Event::Spawned { proc, pid: run.pid.as_raw_nonzero().get().unsigned_abs(), port: run.port });
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let not_started = NotStarted::default();
+        let gate = RefCell::new(Gate::new(Instant::now()));
+        let listen = async {
+            let out = self.listen(proc, &name, stdout, &gate, &not_started);
+            let err = self.listen(proc, &name, stderr, &gate, &not_started);
+            tokio::join!(out, err);
+        };
+        tokio::pin!(listen);
+        let mut silent = false;
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status,
+                () = &mut listen, if !silent => silent = true,
+            }
+        };
+        // Whatever of its group is left belongs to nobody now.
+        let _ = kill_process_group(run.pid, rustix::process::Signal::KILL);
+        let _ = self.reaper.send(format!("-{}\n", run.pid));
+        if !silent {
+            // Its last lines are what people want to see; a grandchild that left the group may hold the pipe for ever.
+            let _ = timeout(OUTPUT_LINGERS, listen).await;
+        }
+        self.running.borrow_mut().remove(&proc);
+        let exit = match (not_started.take(), status) {
+            (Some(why), _) => Exit::NotStarted(why),
+            (None, Ok(status)) => exit_of(status),
+            (None, Err(e)) => Exit::NotStarted(e.to_string()),
+        };
+        self.tell(Event::Exited { proc, exit });
+    }
+
+    async fn listen(
+        &self,
+        proc: ProcId,
+        name: &str,
+        pipe: Option<impl AsyncRead + Unpin>,
+        gate: &RefCell<Gate>,
+        not_started: &NotStarted,
+    ) {
+        let Some(mut pipe) = pipe else { return };
+        let (mut lines, mut piece) = (Lines::default(), vec![0; 8 << 10]);
+        let each = |line: String| {
+            if let Some(why) = line.strip_prefix(NOT_STARTED) {
+                *not_started.borrow_mut() = Some(why.into());
+                return;
+            }
+            self.logs.write(name, &line);
+            match gate.borrow_mut().pass(Instant::now()) {
+                Some(0) => (),
+                Some(held) => self.tell(Event::Output { proc, line: format!("({held} lines more, see the log)") }),
+                None => return,
+            }
+            self.tell(Event::Output { proc, line });
+        };
+        while let Ok(n @ 1..) = pipe.read(&mut piece).await {
+            lines.push(&piece[..n], each);
+        }
+        lines.finish().into_iter().for_each(each);
+    }
+
+    /// Signals a child and its group; one that has ended is left alone.
+    pub fn signal(&self, proc: ProcId, signal: Signal) {
+        use rustix::process::Signal as Real;
+        let Some(run) = self.running.borrow().get(&proc).copied() else { return };
+        let signal = match signal {
+            Signal::Term => Real::TERM,
+            Signal::Int => Real::INT,
+            Signal::Hup => Real::HUP,
+            Signal::Quit => Real::QUIT,
+            Signal::Usr1 => Real::USR1,
+            Signal::Usr2 => Real::USR2,
+            Signal::Kill => Real::KILL,
+        };
+        // In its first moments the child is still `keep`, alone and without a group of its own.
+        if kill_process_group(run.pid, signal).is_err() {
+            let _ = rustix::process::kill_process(run.pid, signal);
+        }
+    }
+
+    pub fn probe(self: &Rc<Self>, proc: ProcId, probe: Probe) {
+        let procs = self.clone();
+        spawn(async move {
+            let addr = (procs.host, probe.port).into();
+            let result = probe::probe(addr, probe.path.as_deref(), probe.timeout.into()).await;
+            procs.tell(Event::Probed { proc, result });
+        });
+    }
+
+    /// The end of this node's life within a process that goes on (tests).
+    pub fn kill_all(&self) {
+        for proc in self.running.borrow().keys().copied().collect::<Vec<_>>() {
+            self.signal(proc, Signal::Kill);
+        }
+    }
+
+    fn tell(&self, event: Event<std::convert::Infallible>) {
+        if let Some(sink) = self.sink.upgrade() {
+            sink.happened(event);
+        }
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::NotStarted(status.to_string()),
+    }
+}

@@ -1,0 +1,223 @@
+//! TLS 1.3 between nodes: both sides show a certificate of the cluster's authority, and nothing else is spoken.
+//! Which node it is comes from the certificate, so that nobody can claim another's id. No session tickets, no
+//! resumption: links live long, and a full handshake is what checks who is there.
+
+use std::io;
+use std::sync::Arc;
+
+use base::{ClusterId, NodeId};
+use ring::digest;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::ring as provider;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::identity::{cluster_host, node_host, parse_node_host};
+use crate::{Error, Identity};
+
+/// All TLS settings of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Tls {
+    cluster: ClusterId,
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) client: Arc<ClientConfig>,
+    /// For newcomers, who have no certificate yet.
+    pub(crate) join_server: Arc<ServerConfig>,
+}
+
+impl Tls {
+    pub fn new(identity: &Identity) -> Result<Tls, Error> {
+        let ca = cert(&identity.ca_pem, "ca.pem")?;
+        let own = cert(&identity.cert_pem, "node.pem")?;
+        if peer_of(&own) != Some((identity.node, identity.cluster)) {
+            return Err(Error::Identity(format!("node.pem is not the certificate of {}", identity.node)));
+        }
+        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
+            .map_err(|e| Error::Identity(format!("node.key: {e}")))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.clone()).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
+        let (roots, provider) = (Arc::new(roots), crypto());
+        let chain = vec![own, ca];
+        let bad = |e: rustls::Error| Error::Identity(e.to_string());
+        let built = |e: rustls::server::VerifierBuilderError| Error::Identity(e.to_string());
+
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build().map_err(built)?;
+        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build().map_err(built)?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(bad)?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(bad)?;
+        server.send_tls13_tickets = 0;
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(bad)?
+            .with_webpki_verifier(servers)
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(bad)?;
+        client.resumption = Resumption::disabled();
+        let mut join_server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(bad)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(bad)?;
+        join_server.send_tls13_tickets = 0;
+        Ok(Tls {
+            cluster: identity.cluster,
+            server: Arc::new(server),
+            client: Arc::new(client),
+            join_server: Arc::new(join_server),
+        })
+    }
+
+    /// The name to ask for: this node's if it is known, else any of the cluster.
+    pub(crate) fn name_of(&self, peer: Option<NodeId>) -> ServerName<'static> {
+        let host = peer.map_or_else(|| cluster_host(self.cluster), |node| node_host(node, self.cluster));
+        ServerName::try_from(host).expect("our names are DNS names")
+    }
+}
+
+fn cert(pem: &str, file: &str) -> Result<CertificateDer<'static>, Error> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| Error::Identity(format!("{file}: {e}")))
+}
+
+/// AES-128 first: it is the fastest on machines that have it in hardware, and 128 bits are plenty.
+fn crypto() -> Arc<CryptoProvider> {
+    use provider::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
+    let mut crypto = provider::default_provider();
+    crypto.cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
+    Arc::new(crypto)
+}
+
+/// The node that a verified certificate belongs to.
+pub(crate) fn peer_of(cert: &CertificateDer<'_>) -> Option<(NodeId, ClusterId)> {
+    let (_, cert) = X509Certificate::from_der(cert).ok()?;
+    let names = cert.subject_alternative_name().ok()??;
+    names.value.general_names.iter().find_map(|name| match name {
+        GeneralName::DNSName(host) => parse_node_host(host),
+        _ => None,
+    })
+}
+
+/// SHA-256 of a certificate, by which a join token knows the authority.
+pub fn fingerprint(ca_pem: &str) -> Result<[u8; 32], Error> {
+    Ok(sha256(&cert(ca_pem, "certificate of the authority")?))
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// What went wrong in a handshake, for a person; and whether the other side is simply not for us.
+pub(crate) fn explain(e: &io::Error) -> (bool, String) {
+    use rustls::{AlertDescription, Error as Tls};
+    let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) else { return (false, e.to_string()) };
+    let why = match tls {
+        Tls::InvalidCertificate(CertificateError::UnknownIssuer) => "its certificate is of another cluster".into(),
+        Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "its certificate has expired".into()
+        }
+        Tls::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "it is another node than the one expected there".into(),
+        Tls::NoCertificatesPresented => "it came without a certificate".into(),
+        Tls::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            "it refused our certificate: it belongs to another cluster".into()
+        }
+        Tls::AlertReceived(AlertDescription::CertificateExpired) => "it refused our certificate: it has expired".into(),
+        Tls::AlertReceived(AlertDescription::CertificateRequired) => "it wants a certificate from us".into(),
+        Tls::AlertReceived(alert) => format!("it refused us: {alert:?}"),
+        other => other.to_string(),
+    };
+    (true, why)
+}
+
+/// Trusts whoever is certified by the one authority with this fingerprint: all a newcomer knows.
+#[derive(Debug)]
+struct PinnedAuthority {
+    fingerprint: [u8; 32],
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// A newcomer's TLS: no certificate of its own, and trust in one authority.
+pub(crate) fn join_client(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
+    let provider = crypto();
+    let algorithms = provider.signature_verification_algorithms;
+    let mut client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|e| Error::Identity(e.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedAuthority { fingerprint, algorithms }))
+        .with_no_client_auth();
+    client.resumption = Resumption::disabled();
+    Ok(Arc::new(client))
+}
+
+impl ServerCertVerifier for PinnedAuthority {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(ca) = intermediates.iter().find(|cert| sha256(cert) == self.fingerprint) else {
+            return Err(CertificateError::UnknownIssuer.into());
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.clone().into_owned())?;
+        let cert = ParsedCertificate::try_from(end_entity)?;
+        verify_server_cert_signed_by_trust_anchor(&cert, &roots, &[], now, self.algorithms.all)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not spoken here".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// A folder for one test, gone at its end.
+#[cfg(test)]
+pub(crate) struct TempDir(pub std::path::PathBuf);
+
+#[cfg(test)]
+pub(crate) fn temp_dir(name: &str) -> TempDir {
+    let unique = crate::identity::random_u64().unwrap();
+    let path = std::env::temp_dir().join(format!("coppice-host-{name}-{unique:016x}"));
+    std::fs::create_dir_all(&path).unwrap();
+    TempDir(path)
+}
+
+#[cfg(test)]
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,452 @@
+//! Real hosts on loopback: links come up, carry frames, lose no race, and tell apart who may not be there.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use base::{Boot, Effect, Event, Frame, LinkEnd, NodeId, Span, Ticket, kind};
+use common::{Act, Node, TempDir, cluster, config, listener, member, run, temp_dir};
+use futures_util::future::BoxFuture;
+use host::{Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, TunnelDesk};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Where the nodes of one test live.
+struct Field {
+    io: tokio::runtime::Runtime,
+    dirs: Vec<TempDir>,
+}
+
+impl Field {
+    fn new() -> Field {
+        let io = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Field { io, dirs: Vec::new() }
+    }
+
+    fn node(&mut self, identity: &Identity, ip: &str) -> Node {
+        self.node_at(identity, listener(ip), |_| ())
+    }
+
+    fn node_at(&mut self, id: &Identity, at: TcpListener, change: impl FnOnce(&mut host::HostConfig)) -> Node {
+        self.dirs.push(temp_dir("links"));
+        let mut config = config(id, self.dirs.last().unwrap(), at, self.io.handle());
+        change(&mut config);
+        run(config)
+    }
+
+    /// Two nodes of one cluster; the first has the lower id.
+    fn pair(&mut self) -> (Node, Node) {
+        let (ids, _) = cluster(&["a", "b"]);
+        (self.node(&ids[0], "127.0.0.1"), self.node(&ids[1], "127.0.0.2"))
+    }
+
+    fn linked_pair(&mut self) -> (Node, Node) {
+        let (a, b) = self.pair();
+        a.act(vec![dial(b.addr, Some(b.id))]);
+        a.wait_linked(b.id);
+        b.wait_linked(a.id);
+        (a, b)
+    }
+}
+
+fn dial(addr: SocketAddr, peer: Option<NodeId>) -> Act {
+    Effect::Dial { addr, peer }
+}
+
+fn send(to: NodeId, head: impl Into<bytes::Bytes>, body: Vec<u8>) -> Act {
+    let frame = Frame { body: body.into(), budget_ms: 60, load: 321, ..Frame::new(kind::SESSION, head) };
+    Effect::Send { to, frame }
+}
+
+#[test]
+fn a_link_comes_up_and_carries_frames_both_ways() {
+    let mut field = Field::new();
+    let (a, b) = field.pair();
+    a.act(vec![dial(b.addr, None)]);
+    let (boot, card) = a.wait_linked(b.id);
+    assert_eq!(boot, Boot(1));
+    assert!(card.starts_with(b"card of "));
+    b.wait_linked(a.id);
+    a.act(vec![send(b.id, "question", vec![1; 8192])]);
+    let (from, frame) = b.wait_frame();
+    assert_eq!((from, frame.body.len(), frame.budget_ms, frame.load), (a.id, 8192, 60, 321));
+    assert_eq!(&frame.head[..], b"question");
+    b.act(vec![send(a.id, "answer", vec![])]);
+    assert_eq!(&a.wait_frame().1.head[..], b"answer");
+}
+
+#[test]
+fn many_frames_of_all_sizes_arrive_whole_and_in_order() {
+    let mut field = Field::new();
+    let (a, b) = field.linked_pair();
+    let sizes = [0usize, 1, 1000, 1024, 1025, 8192, 16_384, 100_000, 1 << 20];
+    for round in 0..20u8 {
+        a.act(sizes.iter().map(|&size| send(b.id, vec![round], vec![round; size])).collect());
+        for size in sizes {
+            let (_, frame) = b.wait_frame();
+            assert_eq!((frame.head[0], frame.body.len()), (round, size));
+            assert!(frame.body.iter().all(|&byte| byte == round));
+        }
+    }
+}
+
+#[test]
+fn two_who_dial_each_other_at_once_end_with_one_working_link() {
+    let mut field = Field::new();
+    let mut pairs = Vec::new();
+    for _ in 0..10 {
+        let (a, b) = field.pair();
+        let (to_a, to_b) = (a.running.port(), b.running.port());
+        field.io.block_on(async {
+            let dial_b = to_a.ask(vec![dial(b.addr, Some(b.id))], Span::ZERO);
+            let dial_a = to_b.ask(vec![dial(a.addr, Some(a.id))], Span::ZERO);
+            let (asked_a, asked_b) = tokio::join!(dial_b, dial_a);
+            assert_eq!((asked_a, asked_b), (Ok(1), Ok(1)));
+        });
+        a.wait_linked(b.id);
+        b.wait_linked(a.id);
+        for i in 0..200u8 {
+            a.act(vec![send(b.id, vec![i], vec![])]);
+            b.act(vec![send(a.id, vec![i], vec![])]);
+        }
+        for node in [&a, &b] {
+            let mut got: Vec<u8> = (0..200)
+                .map(|_| {
+                    node.wait("frame, and no end of the link", |event| match event {
+                        Event::Frame { frame, .. } => Some(frame.head[0]),
+                        Event::Unlinked { why, .. } => panic!("a crossed dial was told as an end: {why:?}"),
+                        _ => None,
+                    })
+                })
+                .collect();
+            got.sort_unstable();
+            assert!(got.iter().copied().eq(0..200), "{got:?}");
+        }
+        pairs.push((a, b));
+    }
+    // The losing links have been closed by now, and nobody has taken that for the end of a peer.
+    for (a, b) in &pairs {
+        for node in [a, b] {
+            let mut seconds = 0;
+            node.wait("second second", |event| match event {
+                Event::Unlinked { why, .. } => panic!("a crossed dial was told as an end: {why:?}"),
+                Event::Vitals { gauges, .. } => {
+                    assert_eq!(gauges["net.links"], 1);
+                    seconds += 1;
+                    (seconds == 2).then_some(())
+                }
+                _ => None,
+            });
+        }
+    }
+}
+
+#[test]
+fn a_node_that_dies_is_told_at_once_and_a_dial_to_it_is_refused() {
+    let mut field = Field::new();
+    let (a, b) = field.linked_pair();
+    let (b_id, b_addr) = (b.id, b.addr);
+    drop(b);
+    assert_eq!(a.wait_unlinked(), (Some(b_id), LinkEnd::Closed));
+    a.act(vec![dial(b_addr, Some(b_id))]);
+    assert_eq!(a.wait_unlinked(), (Some(b_id), LinkEnd::Refused));
+}
+
+#[test]
+fn a_hangup_ends_the_link_on_both_sides_each_with_its_reason() {
+    let mut field = Field::new();
+    let (a, b) = field.linked_pair();
+    a.act(vec![Effect::Hangup { peer: b.id }]);
+    assert_eq!(a.wait_unlinked(), (Some(b.id), LinkEnd::Ours));
+    assert_eq!(b.wait_unlinked(), (Some(a.id), LinkEnd::Closed));
+    b.act(vec![dial(a.addr, Some(a.id))]);
+    a.wait_linked(b.id);
+}
+
+#[test]
+fn a_restarted_peer_replaces_its_former_life() {
+    let mut field = Field::new();
+    let (ids, _) = cluster(&["a", "b"]);
+    let (a, b) = (field.node(&ids[0], "127.0.0.1"), field.node(&ids[1], "127.0.0.2"));
+    b.act(vec![dial(a.addr, None)]);
+    a.wait_linked(b.id);
+    // The former life still holds its link: to `a` it looks alive.
+    let again = field.node_at(&ids[1], listener("127.0.0.2"), |config| config.boot = Boot(2));
+    again.act(vec![dial(a.addr, None)]);
+    assert_eq!(a.wait_linked(b.id).0, Boot(2));
+    assert_eq!(b.wait_unlinked().0, Some(a.id));
+    again.wait_linked(a.id);
+    a.act(vec![send(b.id, "to the new life", vec![])]);
+    assert_eq!(&again.wait_frame().1.head[..], b"to the new life");
+    // And a straggler of the former life does not come back.
+    b.act(vec![dial(a.addr, None)]);
+    assert_eq!(b.wait_unlinked().1, LinkEnd::Closed);
+    a.act(vec![send(b.id, "still there", vec![])]);
+    assert_eq!(&again.wait_frame().1.head[..], b"still there");
+}
+
+#[test]
+fn nobody_of_another_cluster_and_nobody_but_the_expected_node_gets_a_link() {
+    let mut field = Field::new();
+    let (ids, _) = cluster(&["a", "b"]);
+    let (strangers, _) = cluster(&["x"]);
+    let (a, b) = (field.node(&ids[0], "127.0.0.1"), field.node(&ids[1], "127.0.0.2"));
+    let x = field.node(&strangers[0], "127.0.0.3");
+    x.act(vec![dial(a.addr, None)]);
+    assert_eq!(x.wait_unlinked(), (None, LinkEnd::Rejected));
+    a.act(vec![dial(x.addr, None)]);
+    assert_eq!(a.wait_unlinked(), (None, LinkEnd::Rejected));
+    // Right cluster, wrong node.
+    a.act(vec![dial(b.addr, Some(NodeId(1)))]);
+    assert_eq!(a.wait_unlinked(), (Some(NodeId(1)), LinkEnd::Rejected));
+    // Itself.
+    a.act(vec![dial(a.addr, None)]);
+    assert_eq!(a.wait_unlinked(), (None, LinkEnd::Rejected));
+    assert!(a.events().iter().all(|event| !matches!(event, Event::Linked { .. })));
+}
+
+#[test]
+fn strangers_who_speak_something_else_are_closed_and_the_node_goes_on() {
+    let mut field = Field::new();
+    let (a, b) = field.pair();
+    for first in ["GET / HTTP/1.1\r\n\r\n", "COP1L plain text instead of TLS, and more of it", "COP1J\0\0\0\0", "COP9L"]
+    {
+        let mut tcp = TcpStream::connect(a.addr).unwrap();
+        tcp.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        tcp.write_all(first.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // An alert may come first; what counts is the end.
+        let end = tcp.read_to_end(&mut answer);
+        assert!(!matches!(&end, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock), "{first:?} was not closed");
+    }
+    b.act(vec![dial(a.addr, None)]);
+    a.wait_linked(b.id);
+}
+
+#[test]
+fn wake_ups_appends_and_views_come_as_asked() {
+    let mut field = Field::new();
+    let (ids, _) = cluster(&["a"]);
+    field.dirs.push(temp_dir("disk"));
+    let dir = temp_dir("kept");
+    let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.dir = dir.0.clone());
+    let log = a.wait("start", |event| match event {
+        Event::Start { log } => Some(log),
+        _ => None,
+    });
+    assert!(log.is_empty());
+    a.act(vec![Effect::Append { records: vec!["one".into(), "two".into()], ticket: Ticket(5) }]);
+    a.wait("append", |event| matches!(event, Event::Appended { ticket: Ticket(5) }).then_some(()));
+    assert_eq!(*a.running.port().view(), 1);
+    field.io.block_on(a.running.port().ask(vec![], Span::millis(30))).unwrap();
+    a.wait("wake-up", |event| matches!(event, Event::Wake).then_some(()));
+    a.wait("vitals", |event| match event {
+        Event::Vitals { resident_bytes, gauges, .. } => {
+            assert!(resident_bytes > 0);
+            assert_eq!(gauges.get("toy"), Some(&7));
+            Some(())
+        }
+        _ => None,
+    });
+    let port = a.running.port();
+    drop(a);
+    assert_eq!(field.io.block_on(port.ask(vec![], Span::ZERO)), Err(host::Gone));
+    let again = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.dir = dir.0.clone());
+    again.wait("its log", |event| match event {
+        Event::Start { log } => {
+            assert_eq!(log, ["one", "two"]);
+            Some(())
+        }
+        _ => None,
+    });
+}
+
+struct Desk {
+    authority: Authority,
+    of: Identity,
+    good: [u8; 32],
+}
+
+impl JoinDesk for Desk {
+    fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>> {
+        let answer = if wish.secret_hash == self.good {
+            let cert = self.authority.sign(&wish.request, wish.node, self.of.cluster, &wish.name);
+            cert.map_err(|e| e.to_string()).map(|cert_pem| JoinGrant {
+                node: wish.node,
+                cluster: self.of.cluster,
+                cluster_name: self.of.cluster_name.clone(),
+                cert_pem,
+                ca_pem: self.of.ca_pem.clone(),
+            })
+        } else {
+            Err("this token has expired".to_string())
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+#[test]
+fn a_newcomer_with_a_token_becomes_a_member_and_others_learn_why_not() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let at = listener("127.0.0.1");
+    let addr = at.local_addr().unwrap();
+    let token = JoinToken::new(vec![addr], &ids[0].ca_pem).unwrap();
+    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: token.secret_hash() });
+    let a = field.node_at(&ids[0], at, |config| config.join = Some(desk));
+
+    let text = token.to_string();
+    let joined = field.io.block_on(host::join::join(&text.parse().unwrap(), "newcomer")).unwrap();
+    assert_eq!((joined.cluster, joined.name.as_str()), (ids[0].cluster, "newcomer"));
+    let newcomer = field.node(&joined, "127.0.0.2");
+    newcomer.act(vec![dial(a.addr, Some(a.id))]);
+    a.wait_linked(joined.node);
+
+    let join = |token: &JoinToken| field.io.block_on(host::join::join(token, "x")).unwrap_err();
+    let unknown = JoinToken::new(vec![addr], &ids[0].ca_pem).unwrap();
+    let error = join(&unknown);
+    assert!(matches!(&error, JoinError::Refused(why) if why.contains("expired")), "{error}");
+    let (others, _) = cluster(&["other"]);
+    let wrong = JoinToken::new(vec![addr], &others[0].ca_pem).unwrap();
+    assert!(matches!(join(&wrong), JoinError::WrongCluster(at) if at == addr));
+    let nobody = listener("127.0.0.9").local_addr().unwrap();
+    let unreachable = JoinToken::new(vec![nobody], &ids[0].ca_pem).unwrap();
+    assert!(matches!(join(&unreachable), JoinError::Unreachable(tried) if tried.len() == 1));
+}
+
+struct Targets(SocketAddr, SocketAddr);
+
+impl TunnelDesk for Targets {
+    fn target(&self, name: &str) -> Option<SocketAddr> {
+        match name {
+            "echo/0" => Some(self.0),
+            "dead/0" => Some(self.1),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_reaches_a_clone_and_every_failure_has_its_kind() {
+    use std::io::ErrorKind;
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let edge = member(&ids[0], &authority, "edge");
+    let (echo, dead) = (TcpListener::bind("127.0.0.1:0").unwrap(), listener("127.0.0.1").local_addr().unwrap());
+    let targets = Arc::new(Targets(echo.local_addr().unwrap(), dead));
+    let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.tunnels = Some(targets));
+    let echoing = std::thread::spawn(move || {
+        let (mut tcp, _) = echo.accept().unwrap();
+        let mut all = Vec::new();
+        // Answers after the other side has ended its half: both halves are separate.
+        tcp.read_to_end(&mut all).unwrap();
+        tcp.write_all(&all).unwrap();
+    });
+    let dialer = Dialer::new(&edge).unwrap();
+    field.io.block_on(async {
+        let mut stream = dialer.dial(a.addr, a.id, "echo/0").await.unwrap();
+        let sent: Vec<u8> = (0..500_000u32).map(|i| i as u8).collect();
+        stream.write_all(&sent).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await.unwrap();
+        assert!(got == sent, "{} bytes came back of {}", got.len(), sent.len());
+
+        let kind = async |addr, node, target: &str| dialer.dial(addr, node, target).await.unwrap_err().kind();
+        assert_eq!(kind(a.addr, a.id, "gone/0").await, ErrorKind::NotFound);
+        assert_eq!(kind(a.addr, a.id, "dead/0").await, ErrorKind::ConnectionRefused);
+        assert_eq!(kind(dead, a.id, "echo/0").await, ErrorKind::ConnectionRefused);
+        assert_eq!(kind(a.addr, NodeId(7), "echo/0").await, ErrorKind::PermissionDenied);
+        let (strangers, _) = cluster(&["x"]);
+        let stranger = Dialer::new(&strangers[0]).unwrap();
+        assert_eq!(stranger.dial(a.addr, a.id, "echo/0").await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    });
+    echoing.join().unwrap();
+}
+
+/// A peer by hand: connects as `identity` would, and says these bytes for a hello. Gives what it is told until the end.
+async fn hello_by_hand(identity: &Identity, addr: SocketAddr, hello: &[u8]) -> std::io::Result<Vec<u8>> {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(identity.ca_pem.as_bytes()).unwrap()).unwrap();
+    let cert = CertificateDer::from_pem_slice(identity.cert_pem.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![cert], key)
+        .unwrap();
+    let mut tcp = tokio::net::TcpStream::connect(addr).await?;
+    tcp.write_all(b"COP1L").await?;
+    let name = ServerName::try_from(format!("c-{:016x}.coppice", identity.cluster.0)).unwrap();
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, tcp).await?;
+    stream.write_all(hello).await?;
+    stream.flush().await?;
+    let mut told = vec![0; 64];
+    let n = stream.read(&mut told).await?;
+    told.truncate(n);
+    Ok(told)
+}
+
+/// A hello as the wire has it: version, the sender's cluster and boot, a card, and what this version does not know.
+fn hello_bytes(of: &Identity, [major, minor]: [u8; 2], news: &[u8]) -> Vec<u8> {
+    let mut head = vec![major, minor];
+    head.extend(of.cluster.0.to_be_bytes());
+    head.extend(1u64.to_be_bytes());
+    head.extend(*b"\0\0\0\x04card");
+    head.extend(news);
+    let mut bytes = bytes::BytesMut::new();
+    Frame::new(0, head).encode(&mut bytes);
+    bytes.to_vec()
+}
+
+#[test]
+fn a_newer_minor_version_is_understood_and_another_major_one_is_refused() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let (newer, other) = (member(&ids[0], &authority, "newer"), member(&ids[0], &authority, "other"));
+    let a = field.node(&ids[0], "127.0.0.1");
+    let said = hello_bytes(&other, [2, 0], b"");
+    field.io.block_on(hello_by_hand(&other, a.addr, &said)).unwrap();
+    let said = hello_bytes(&newer, [1, 7], b"news that this version does not know");
+    let told = field.io.block_on(hello_by_hand(&newer, a.addr, &said)).unwrap();
+    assert_eq!(told[18..20], [1, 0], "it says its own version");
+    // The refused one came first, so it would be seen first.
+    let linked = a.wait("link", |event| match event {
+        Event::Linked { peer, card, .. } => Some((peer, card)),
+        _ => None,
+    });
+    assert_eq!(linked, (newer.node, "card".into()));
+}
+
+#[test]
+fn a_certificate_that_has_expired_or_is_somebody_elses_gets_no_link() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let a = field.node(&ids[0], "127.0.0.1");
+    let key = rcgen::KeyPair::from_pem(&authority.key_pem).unwrap();
+    let issuer = rcgen::Issuer::from_ca_cert_pem(&authority.cert_pem, key).unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![format!("n-{:016x}.c-{:016x}.coppice", 9, ids[0].cluster.0)]);
+    let params = params.as_mut().unwrap();
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let mut hello = |until: i32, cluster: &Identity| {
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let cert_pem = params.signed_by(&key, &issuer).unwrap().pem();
+        let identity = Identity { cert_pem, key_pem: key.serialize_pem(), ..ids[0].clone() };
+        field.io.block_on(hello_by_hand(&identity, a.addr, &hello_bytes(cluster, [1, 0], b"")))
+    };
+    let expired = hello(2020, &ids[0]).unwrap_err().to_string();
+    assert!(expired.contains("CertificateExpired"), "{expired}");
+    // Ours by its certificate, but it says that it belongs elsewhere.
+    let (others, _) = cluster(&["x"]);
+    hello(2090, &others[0]).unwrap();
+    assert!(a.events().iter().all(|event| !matches!(event, Event::Linked { .. })));
+    // The same by hand without a fault, so that it is the faults that were refused.
+    hello(2090, &ids[0]).unwrap();
+    a.wait_linked(NodeId(9));
+}

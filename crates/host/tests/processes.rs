@@ -1,0 +1,247 @@
+//! Real children of a real host. This file is its own `keep` and `reap` program, and its own node to be killed, so it has
+//! a `main` instead of the usual test harness: without a first argument it runs the stories, each named by a sentence.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base::process::Probe;
+use base::{Effect, Event, Exit, ProcId, ProcSpec, Signal, Span};
+use common::{Act, Node, PATIENCE, TempDir, cluster, config, listener, run, temp_dir};
+
+fn main() {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(|arg| arg.to_str()) {
+        Some("keep") => host::keep_main(args),
+        Some("reap") => host::reap_main(args),
+        Some("node") => node_to_be_killed(),
+        // What the usual harness is asked by tools.
+        Some("--list") => return,
+        _ => (),
+    }
+    let stories: [(&str, fn()); 7] = [
+        ("a_child_gets_its_environment_and_its_output_and_exit_are_told", a_child_is_told_of),
+        ("a_child_that_cannot_start_says_why", a_child_that_cannot_start_says_why),
+        ("a_signal_reaches_the_whole_group", a_signal_reaches_the_whole_group),
+        ("what_a_child_leaves_behind_ends_with_it", what_a_child_leaves_behind_ends_with_it),
+        ("a_serving_child_is_found_healthy", a_serving_child_is_found_healthy),
+        ("children_and_their_children_die_with_a_killed_node", children_die_with_a_killed_node),
+        ("a_child_that_prints_without_end_is_held_back_in_the_machine_and_on_disk", a_flood_is_held_back),
+    ];
+    for (name, story) in stories {
+        println!("story {name} ...");
+        story();
+    }
+    println!("all {} stories ok", stories.len());
+}
+
+const CHILD: ProcId = ProcId(1);
+
+fn node(dir: &TempDir) -> (tokio::runtime::Runtime, Node) {
+    let io = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (ids, _) = cluster(&["a"]);
+    let node = run(config(&ids[0], dir, listener("127.0.0.1"), io.handle()));
+    (io, node)
+}
+
+fn shell(script: &str) -> Act {
+    let run = vec!["sh".into(), "-c".into(), script.into()];
+    let env = BTreeMap::from([("GREETING".to_string(), "hello".to_string())]);
+    Effect::Spawn { proc: CHILD, spec: ProcSpec { name: "shop/2".into(), run, dir: None, env } }
+}
+
+fn wait_line(node: &Node, wanted: impl Fn(&str) -> bool) -> String {
+    node.wait("line", |event| match event {
+        Event::Output { line, .. } if wanted(&line) => Some(line),
+        _ => None,
+    })
+}
+
+fn wait_exit(node: &Node) -> Exit {
+    node.wait("exit", |event| match event {
+        Event::Exited { proc: CHILD, exit } => Some(exit),
+        _ => None,
+    })
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+fn wait_dead(pid: u32) {
+    let end = Instant::now() + PATIENCE;
+    while is_alive(pid) {
+        assert!(Instant::now() < end, "process {pid} lives on");
+        std::thread::yield_now();
+    }
+}
+
+fn a_child_is_told_of() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    node.act(vec![shell("echo $GREETING $HOST $PORT; echo second >&2; printf unfinished; exit 7")]);
+    let port = node.wait("spawn", |event| match event {
+        Event::Spawned { proc: CHILD, pid, port } if pid > 0 => Some(port),
+        _ => None,
+    });
+    let mut lines = Vec::new();
+    let exit = node.wait("exit", |event| match event {
+        Event::Output { line, .. } => {
+            lines.push(line);
+            None
+        }
+        Event::Exited { exit, .. } => Some(exit),
+        _ => None,
+    });
+    lines.sort();
+    assert_eq!(lines, [format!("hello 127.0.0.1 {port}"), "second".into(), "unfinished".into()]);
+    assert_eq!(exit, Exit::Code(7));
+    let log = dir.0.join("logs/shop-2.log");
+    let end = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("unfinished\n")) {
+        assert!(Instant::now() < end, "the log file lacks a line");
+        std::thread::yield_now();
+    }
+}
+
+fn a_child_that_cannot_start_says_why() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    let cases = [
+        (vec!["no-such-program".to_string()], None, "no-such-program"),
+        (vec!["true".to_string()], Some("no-such-folder".to_string()), "no-such-folder"),
+        (vec![], None, "no program"),
+    ];
+    for (run, folder, why) in cases {
+        let spec = ProcSpec { name: "x/0".into(), run, dir: folder, env: BTreeMap::new() };
+        node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
+        let exit = wait_exit(&node);
+        assert!(matches!(&exit, Exit::NotStarted(text) if text.contains(why)), "{exit:?}");
+    }
+}
+
+fn a_signal_reaches_the_whole_group() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    // The shell waits; its child must get the signal, too, or the line never comes.
+    node.act(vec![shell("(trap 'echo child has it; exit 0' TERM; echo ready; while :; do sleep 0.05; done) & trap 'wait; exit 3' TERM; wait")]);
+    wait_line(&node, |line| line == "ready");
+    node.act(vec![Effect::Signal { proc: CHILD, signal: Signal::Term }]);
+    wait_line(&node, |line| line == "child has it");
+    assert_eq!(wait_exit(&node), Exit::Code(3));
+    node.act(vec![shell("echo ready; sleep 1000")]);
+    wait_line(&node, |line| line == "ready");
+    node.act(vec![Effect::Signal { proc: CHILD, signal: Signal::Kill }]);
+    assert_eq!(wait_exit(&node), Exit::Signal(9));
+}
+
+fn what_a_child_leaves_behind_ends_with_it() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    node.act(vec![shell("sleep 1000 & echo left $!; exit 0")]);
+    let line = wait_line(&node, |line| line.starts_with("left "));
+    assert_eq!(wait_exit(&node), Exit::Code(0));
+    wait_dead(line["left ".len()..].parse().unwrap());
+}
+
+fn a_serving_child_is_found_healthy() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    let run = ["python3", "-u", "-c", SERVER].map(String::from).to_vec();
+    let spec = ProcSpec { name: "web/0".into(), run, dir: None, env: BTreeMap::new() };
+    node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
+    let port = node.wait("spawn", |event| match event {
+        Event::Spawned { port, .. } => Some(port),
+        _ => None,
+    });
+    wait_line(&node, |line| line == "serving");
+    let probe = |path: Option<&str>| {
+        let probe = Probe { port, path: path.map(String::from), timeout: Span::secs(10) };
+        node.act(vec![Effect::Probe { proc: CHILD, probe }]);
+        node.wait("probe", |event| match event {
+            Event::Probed { result, .. } => Some(result),
+            _ => None,
+        })
+    };
+    assert_eq!(probe(None), Ok(()));
+    assert_eq!(probe(Some("/")), Ok(()));
+    assert_eq!(probe(Some("/nowhere")).unwrap_err(), "GET /nowhere answered 404");
+    node.act(vec![Effect::Signal { proc: CHILD, signal: Signal::Kill }]);
+    wait_exit(&node);
+    assert!(probe(None).is_err());
+}
+
+const SERVER: &str = r#"
+import http.server, os
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/" else 404); self.end_headers()
+s = http.server.HTTPServer((os.environ["HOST"], int(os.environ["PORT"])), H)
+print("serving"); s.serve_forever()
+"#;
+
+/// Runs as a process of its own, prints who its children are, and waits for its end.
+fn node_to_be_killed() -> ! {
+    let dir = temp_dir("killed");
+    let (_io, node) = node(&dir);
+    // A grandchild in the group, and one that has left it for a session of its own.
+    node.act(vec![shell("sleep 1000 & echo pid $!; setsid sleep 1000 & echo pid $!; echo pid $$; wait")]);
+    for _ in 0..3 {
+        println!("{}", wait_line(&node, |line| line.starts_with("pid ")));
+    }
+    // The temporary folder is the parent's to remove: we are killed.
+    println!("dir {}", dir.0.display());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn children_die_with_a_killed_node() {
+    let mut node = Command::new("/proc/self/exe").arg("node").stdout(Stdio::piped()).spawn().unwrap();
+    let (mut pids, mut lines) = (Vec::new(), BufReader::new(node.stdout.take().unwrap()).lines());
+    let folder = loop {
+        let line = lines.next().unwrap().unwrap();
+        match line.split_once(' ') {
+            Some(("pid", pid)) => pids.push(pid.parse::<u32>().unwrap()),
+            Some(("dir", dir)) => break dir.to_string(),
+            _ => panic!("{line:?}"),
+        }
+    };
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|&pid| is_alive(pid)), "not all of {pids:?} live before the kill");
+    let start = Instant::now();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    pids.iter().for_each(|&pid| wait_dead(pid));
+    assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn a_flood_is_held_back() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    node.act(vec![shell(
+        "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo done >&2; exec sleep 1000",
+    )]);
+    let started = Instant::now();
+    let mut lines = 0u64;
+    node.wait("count of held lines", |event| match event {
+        Event::Output { line, .. } => {
+            lines += 1;
+            line.ends_with("see the log)").then_some(())
+        }
+        _ => {
+            // The count comes with the next line that passes.
+            (started.elapsed() > Duration::from_secs(2)).then_some(())
+        }
+    });
+    let most = (started.elapsed().as_secs() + 2) * 100;
+    assert!(lines <= most, "{lines} lines in {:?}", started.elapsed());
+    node.act(vec![Effect::Signal { proc: CHILD, signal: Signal::Kill }]);
+    assert_eq!(wait_exit(&node), Exit::Signal(9));
+}

@@ -1,0 +1,59 @@
+// Keeps the page current: parts are replaced when they changed, events are added at the top, each once. What a person
+// has opened stays open and keeps the keyboard's place. All HTML comes from our own node, which escapes every name.
+"use strict";
+
+const connection = document.getElementById("connection");
+const summary = document.getElementById("summary");
+const list = document.querySelector("ol.events");
+const most = Number(list.dataset.most);
+const shown = new Map();
+const known = new Set([...list.children].map((item) => item.dataset.key));
+
+function replace(element, html) {
+  if (shown.get(element) === html) return;
+  shown.set(element, html);
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  const place = focused && [...element.querySelectorAll("[tabindex], summary")].indexOf(focused);
+  const left = [...element.querySelectorAll(".wide")].map((box) => box.scrollLeft);
+  const open = [...element.querySelectorAll("details[open]")].map((details) => details.id);
+  element.innerHTML = html;
+  element.querySelectorAll(".wide").forEach((box, i) => { box.scrollLeft = left[i] || 0; });
+  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  if (focused) element.querySelectorAll("[tabindex], summary")[place]?.focus({ preventScroll: true });
+}
+
+function addEvents(events) {
+  for (const [key, html] of [...events].reverse()) {
+    if (known.has(key)) continue;
+    known.add(key);
+    list.insertAdjacentHTML("afterbegin", html);
+  }
+  while (list.children.length > most) {
+    list.lastElementChild.remove();
+  }
+  // The stream repeats only the newest: what is older will not come again.
+  if (known.size > 4 * most) {
+    const recent = new Set(events.map(([key]) => key));
+    for (const key of known) if (!recent.has(key)) known.delete(key);
+  }
+}
+
+const stream = new EventSource("/live");
+stream.addEventListener("parts", (message) => {
+  const frame = JSON.parse(message.data);
+  connection.textContent = "live, " + new Date(frame.at_ms).toLocaleTimeString();
+  connection.dataset.state = "live";
+  replace(summary, frame.summary);
+  for (const [id, html] of frame.parts) {
+    // Somebody marks text in it, perhaps to copy it: it waits.
+    const element = document.querySelector(`[data-part="${id}"]`);
+    const selection = document.getSelection();
+    if (selection && !selection.isCollapsed && element.contains(selection.anchorNode)) continue;
+    replace(element, html);
+  }
+  addEvents(frame.events);
+});
+stream.addEventListener("error", () => {
+  connection.textContent = "this node does not answer; trying again. Another node shows the same page.";
+  connection.dataset.state = "lost";
+});

@@ -1,0 +1,399 @@
+//! The page. Its parts are written by the same functions at the first load and later: the stream sends each part anew.
+//! Landmarks, one heading per part, header cells in tables; states are words, colour only repeats them.
+
+use maud::{DOCTYPE, Markup, html};
+
+use crate::chart::{chart, number};
+use crate::history::{History, MEASURES};
+use crate::limits::*;
+use crate::picture::{CloneOf, Event, Node, Picture, Service};
+
+/// A part of the page that changes: its id, heading, and how it is written.
+pub struct Part {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub write: fn(&Picture, &History) -> Markup,
+}
+
+/// In reading order. Events are not here: they are only ever added to.
+pub static PARTS: [Part; 5] = [
+    Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
+    Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
+    Part { id: "services", title: "Services", write: |picture, _| services(picture) },
+    Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
+    Part { id: "root", title: "Declared configuration", write: |picture, _| root(picture) },
+];
+
+/// The whole page; `problem` if the node's view could not be read.
+pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Coppice: " (picture.cluster) }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/monitor.css";
+                script src="/assets/monitor.js" defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the nodes" }
+                header {
+                    h1 { "Coppice " span.cluster { (picture.cluster) } }
+                    p #summary { (summary(picture)) }
+                    p.connection { span #connection { "as of this load" } noscript { ". " a href="/" { "Load again" } } }
+                    nav aria-label="Parts of this page" {
+                        ul {
+                            @for part in &PARTS { li { a href={ "#" (part.id) } { (part.title) } } }
+                            li { a href="#events" { "Events" } }
+                        }
+                    }
+                }
+                main #main tabindex="-1" {
+                    @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+                    @for part in &PARTS {
+                        section id=(part.id) aria-labelledby={ (part.id) "-title" } {
+                            h2 id={ (part.id) "-title" } { (part.title) }
+                            div data-part=(part.id) { ((part.write)(picture, history)) }
+                        }
+                    }
+                    section #events aria-labelledby="events-title" {
+                        h2 #events-title { "Events" }
+                        ol.events role="log" aria-live="polite" aria-relevant="additions" aria-label="Events, newest first" tabindex="0" data-most=(EVENTS_SHOWN) {
+                            @for item in picture.events.iter().rev().take(EVENTS_SHOWN) { (event(item)) }
+                        }
+                    }
+                }
+                footer {
+                    p {
+                        "Seen by node " strong { (picture.me) } ". The same for scripts: "
+                        a href="/v1/status" { "status" } ", " a href="/metrics" { "metrics" } "."
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The cluster in a sentence.
+pub fn summary(picture: &Picture) -> Markup {
+    let (live, all) = (picture.live(), picture.nodes.len());
+    let serving = |service: &Service| service.clones.iter().filter(|c| c.state == "serving").count() as u32;
+    let short: Vec<&Service> = picture.services.iter().filter(|s| serving(s) < s.wanted).collect();
+    html! {
+        @if live == all { (live) @if all == 1 { " node live" } @else { " nodes live" } } @else { strong { (live) " of " (all) " nodes live" } }
+        @if short.is_empty() { ", all clones serving" }
+        @else {
+            ", " strong { "too few clones serve " @for (i, s) in short.iter().enumerate() { @if i > 0 { ", " } (s.name) } }
+        }
+        ", " (number(picture.sum("http.requests") as f64)) " HTTP requests and "
+        (number(picture.sum("resp.commands") as f64)) " Redis commands a second"
+    }
+}
+
+fn nodes(picture: &Picture) -> Markup {
+    html! {
+        div.wide tabindex="0" role="group" aria-label="Table of nodes" {
+            table {
+                thead {
+                    tr {
+                        @for head in ["Node", "State", "Load", "CPU", "Memory", "HTTP a second", "Redis a second", "Clones", "For", "Addresses"] {
+                            th scope="col" { (head) }
+                        }
+                    }
+                }
+                tbody { @for node in &picture.nodes { (node_row(picture, node)) } }
+            }
+        }
+    }
+}
+
+fn node_row(picture: &Picture, node: &Node) -> Markup {
+    let clones = picture.services.iter().flat_map(|s| &s.clones).filter(|clone| clone.node == node.name).count();
+    let alive = node.state != "dead";
+    html! {
+        tr {
+            th scope="row" { (node.name) @if node.name == picture.me { " (this one)" } }
+            td { (state(&node.state)) }
+            @if alive {
+                td { (load(node.load)) }
+                td.n { (node.cpu_millis / 10) " %" }
+                td.n { (node.resident_bytes >> 20) " MiB" }
+                td.n { (number(node.gauge("http.requests") as f64)) }
+                td.n { (number(node.gauge("resp.commands") as f64)) }
+                td.n { (clones) }
+            } @else {
+                td colspan="6" { "pid was " (node.pid) }
+            }
+            td.n { (ago(picture.at_ms, node.since_ms)) }
+            td.addresses { "http " (node.http) ", resp " (node.resp) ", api " (node.api) }
+        }
+    }
+}
+
+fn load(load: u16) -> Markup {
+    let percent = format!("{} %", load / 10);
+    html! { meter min="0" max="1000" low="700" high="900" optimum="0" value=(load) { (percent) } " " span.n { (percent) } }
+}
+
+fn traffic(history: &History) -> Markup {
+    html! {
+        div.charts {
+            @for (i, measure) in MEASURES.iter().enumerate() {
+                (chart(measure.id, measure.title, measure.unit, &history.of(i).collect::<Vec<_>>()))
+            }
+        }
+    }
+}
+
+fn services(picture: &Picture) -> Markup {
+    html! {
+        @if picture.services.is_empty() { p { "None are declared. " code { "coppice apply -f FILE" } " declares some." } }
+        @for service in &picture.services {
+            h3 { (service.name) }
+            p {
+                (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
+                @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
+            }
+            @if !service.clones.is_empty() {
+                div.wide tabindex="0" role="group" aria-label={ "Table of clones of " (service.name) } {
+                    table {
+                        thead {
+                            tr { @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Last end"] { th scope="col" { (head) } } }
+                        }
+                        tbody { @for clone in &service.clones { (clone_row(picture, clone)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn clone_row(picture: &Picture, clone: &CloneOf) -> Markup {
+    let output = &clone.last_output[clone.last_output.len().saturating_sub(OUTPUT_LINES_SHOWN)..];
+    html! {
+        tr {
+            th scope="row" { (clone.name) }
+            td { (state(&clone.state)) }
+            td { (clone.node) }
+            td.n { (clone.pid) }
+            td.n { (clone.port) }
+            td.n { (clone.restarts) }
+            td.n { (ago(picture.at_ms, clone.since_ms)) }
+            td {
+                @if let Some(exit) = &clone.last_exit { (exit) }
+                @if !output.is_empty() {
+                    details id={ "output-" (clone.name) } {
+                        summary { "Last output" }
+                        pre { @for line in output { (line) "\n" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn namespaces(picture: &Picture) -> Markup {
+    html! {
+        @if picture.namespaces.is_empty() { p { "None are declared." } }
+        @else {
+            div.wide tabindex="0" role="group" aria-label="Table of namespaces" {
+                table {
+                    thead { tr { @for head in ["Namespace", "Class", "Lease", "Promise"] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for namespace in &picture.namespaces {
+                            tr {
+                                th scope="row" { (namespace.name) }
+                                td { (namespace.class) }
+                                td.n { (span(namespace.lease_ms)) }
+                                td { (namespace.promise) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn root(picture: &Picture) -> Markup {
+    let root = &picture.root;
+    html! {
+        dl {
+            dt { "Version" } dd { (root.version) }
+            dt { "Leader" }
+            dd { @match &root.leader { Some(name) => (name), None => strong { "none: what runs goes on, changes wait" } } }
+            dt { "Voters" } dd { @if root.voters.is_empty() { "unknown" } @else { (root.voters.join(", ")) } }
+        }
+    }
+}
+
+/// One event. Its key tells it from others, so that the page adds each once.
+pub fn event(event: &Event) -> Markup {
+    html! {
+        li data-key=(event_key(event)) {
+            time datetime=(iso(event.at_ms)) { (&iso(event.at_ms)[11..19]) } " "
+            span.kind data-kind=(event.kind) { (event.kind) } " "
+            strong { (event.who) } " " (event.text)
+        }
+    }
+}
+
+pub fn event_key(event: &Event) -> String {
+    format!("{} {} {} {}", event.at_ms, event.kind, event.who, event.text)
+}
+
+fn state(state: &str) -> Markup {
+    html! { span.state data-state=(state) { (state) } }
+}
+
+fn ago(now_ms: u64, since_ms: u64) -> String {
+    span(now_ms.saturating_sub(since_ms))
+}
+
+/// A length of time in the unit that says it.
+fn span(ms: u64) -> String {
+    match ms / 1000 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7200 => format!("{} min", s / 60),
+        s if s < 172_800 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+/// `2026-01-31T23:59:59Z`.
+fn iso(ms: u64) -> String {
+    let (days, second) = (ms / 86_400_000, ms / 1000 % 86_400);
+    // Days since 1970 to a date (Hinnant, "chrono-compatible low-level date algorithms"): years begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = (year_of_era + era * 400 + u64::from(month <= 2)) % 10_000;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture() -> Picture {
+        Picture::read(serde_json::json!({
+            "cluster": "demo", "me": "n1", "at_ms": 1_000_000,
+            "nodes": [
+                {"name": "n1", "state": "live", "load": 250, "cpu_millis": 420, "resident_bytes": 33554432, "since_ms": 940000,
+                 "gauges": {"http.requests": 1234}},
+                {"name": "n2", "state": "dead", "pid": 77},
+            ],
+            "services": [{"name": "shop", "wanted": 2, "at": ["*"], "clones": [
+                {"name": "shop/0", "node": "n1", "state": "serving"},
+                {"name": "shop/1", "node": "n1", "state": "backoff", "last_exit": "exit status 1",
+                 "last_output": ["<script>alert(1)</script>"]},
+            ]}],
+            "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept"}],
+            "root": {"leader": null, "voters": ["n1"], "version": 4},
+            "events": [{"at_ms": 0, "kind": "birth", "who": "n1", "text": "came"},
+                       {"at_ms": 951827696000u64, "kind": "death", "who": "n2\" onload=\"x", "text": "<b>gone</b>"}],
+        }))
+        .unwrap()
+    }
+
+    fn written() -> String {
+        page(&picture(), &History::default(), None).into_string()
+    }
+
+    fn count(text: &str, what: &str) -> usize {
+        text.matches(what).count()
+    }
+
+    #[test]
+    fn it_can_be_read_by_its_landmarks_and_headings() {
+        let page = written();
+        for (what, times) in [
+            ("<header>", 1),
+            ("<nav ", 1),
+            ("<main ", 1),
+            ("<footer>", 1),
+            ("<h1>", 1),
+            ("<h2 ", 6),
+            ("lang=\"en\"", 1),
+            ("aria-live=", 1),
+        ] {
+            assert_eq!(count(&page, what), times, "{what}");
+        }
+        assert!(page.contains("<a class=\"skip\" href=\"#main\">"));
+        for part in &PARTS {
+            assert!(
+                page.contains(&format!("<section id=\"{0}\" aria-labelledby=\"{0}-title\">", part.id)),
+                "{}",
+                part.id
+            );
+        }
+        // Each row and each column says what it is.
+        assert_eq!(count(&page, "<tr"), count(&page, "<thead") + count(&page, "th scope=\"row\""));
+        assert_eq!(count(&page, "<th "), count(&page, "<th scope="));
+        assert_eq!(count(&page, "<svg "), count(&page, "role=\"img\""));
+    }
+
+    #[test]
+    fn nothing_runs_in_it_but_its_own_file() {
+        let page = written();
+        assert_eq!(count(&page, "<script"), 1);
+        assert!(page.contains("<script src=\"/assets/monitor.js\" defer></script>"));
+        for inline in ["<style", " style=", " onload", "javascript:", "http://", "https://"] {
+            let found = page.find(inline).map(|at| &page[at..(at + 40).min(page.len())]);
+            let escaped = inline == " onload" && page.contains("n2&quot; onload=&quot;x");
+            assert!(found.is_none() || escaped, "{found:?}");
+        }
+        assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;b&gt;gone"));
+    }
+
+    #[test]
+    fn it_says_what_is_wrong_in_words() {
+        let page = written();
+        for words in [
+            "1 of 2 nodes live",
+            "too few clones serve shop",
+            "exit status 1",
+            "none: what runs goes on, changes wait",
+            "1234 HTTP requests",
+            "pid was 77",
+            "30 min",
+            "60 s",
+        ] {
+            assert!(page.contains(words), "{words}");
+        }
+        let broken = page_with_problem();
+        assert!(broken.contains("<p class=\"problem\" role=\"alert\">no view</p>"));
+    }
+
+    fn page_with_problem() -> String {
+        page(&Picture::default(), &History::default(), Some("no view")).into_string()
+    }
+
+    #[test]
+    fn events_stand_newest_first() {
+        let page = written();
+        let (death, birth) = (page.find("data-kind=\"death\"").unwrap(), page.find("data-kind=\"birth\"").unwrap());
+        assert!(death < birth);
+        assert!(page.contains("<time datetime=\"2000-02-29T12:34:56Z\">12:34:56</time>"));
+    }
+
+    #[test]
+    fn moments_are_written_as_iso_8601_has_them() {
+        for (ms, expect) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_709_251_199_000, "2024-02-29T23:59:59Z"),
+            (1_709_251_200_000, "2024-03-01T00:00:00Z"),
+            (4_102_444_799_999, "2099-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(iso(ms), expect);
+        }
+        assert_eq!(iso(u64::MAX).len(), 20, "whatever a node says");
+    }
+}

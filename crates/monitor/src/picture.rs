@@ -1,0 +1,142 @@
+//! What the page shows, as the node's view has it in JSON. Fields that are not there are empty, ones that are not known
+//! are skipped: a page of one version shows a node of another.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Picture {
+    pub cluster: String,
+    /// The node that shows this.
+    pub me: String,
+    /// Wall clock when it was made, milliseconds since 1970.
+    pub at_ms: u64,
+    pub nodes: Vec<Node>,
+    pub services: Vec<Service>,
+    pub namespaces: Vec<Namespace>,
+    pub root: Root,
+    /// Newest last.
+    pub events: Vec<Event>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    pub name: String,
+    /// `live`, `suspect`, `dead`.
+    pub state: String,
+    pub pid: u32,
+    pub version: String,
+    pub http: String,
+    pub resp: String,
+    pub api: String,
+    /// 0 (idle) to 1000 (full).
+    pub load: u16,
+    /// Thousandths of a core.
+    pub cpu_millis: u32,
+    pub resident_bytes: u64,
+    pub since_ms: u64,
+    pub gauges: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    pub name: String,
+    pub wanted: u32,
+    pub clones: Vec<CloneOf>,
+    pub at: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct CloneOf {
+    pub name: String,
+    pub node: String,
+    /// `starting`, `serving`, `draining`, `backoff`.
+    pub state: String,
+    pub pid: u32,
+    pub port: u16,
+    pub restarts: u32,
+    pub since_ms: u64,
+    pub last_exit: Option<String>,
+    pub last_output: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Namespace {
+    pub name: String,
+    pub class: String,
+    pub lease_ms: u64,
+    pub promise: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Root {
+    pub leader: Option<String>,
+    pub voters: Vec<String>,
+    pub version: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    pub at_ms: u64,
+    pub kind: String,
+    pub who: String,
+    pub text: String,
+}
+
+impl Picture {
+    /// Reads a view. What cannot be read is told, so that the page can say so.
+    pub fn read(view: serde_json::Value) -> Result<Self, String> {
+        serde_json::from_value(view).map_err(|error| format!("the node's view could not be read: {error}"))
+    }
+
+    pub fn live(&self) -> usize {
+        self.nodes.iter().filter(|node| node.state == "live").count()
+    }
+
+    /// A gauge of all live nodes together.
+    pub fn sum(&self, gauge: &str) -> u64 {
+        self.nodes.iter().map(|node| node.gauge(gauge)).sum()
+    }
+
+    /// A gauge of the live node that has most of it.
+    pub fn most(&self, gauge: &str) -> u64 {
+        self.nodes.iter().map(|node| node.gauge(gauge)).max().unwrap_or(0)
+    }
+}
+
+impl Node {
+    /// A gauge of this node; 0 if it is dead: what it said last is no longer so.
+    pub fn gauge(&self, name: &str) -> u64 {
+        if self.state == "dead" { 0 } else { self.gauges.get(name).copied().unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_or_older_view_is_read_as_far_as_it_is_known() {
+        let view =
+            serde_json::json!({"cluster": "demo", "new": {"a": 1}, "nodes": [{"name": "n1", "id": 7, "new": []}]});
+        let picture = Picture::read(view).unwrap();
+        assert_eq!((picture.cluster.as_str(), picture.nodes[0].name.as_str(), picture.events.len()), ("demo", "n1", 0));
+        assert!(Picture::read(serde_json::json!({"nodes": 3})).unwrap_err().contains("could not be read"));
+    }
+
+    #[test]
+    fn dead_nodes_do_no_work() {
+        let node = |state: &str, n| Node { state: state.into(), gauges: [("x".into(), n)].into(), ..Node::default() };
+        let picture =
+            Picture { nodes: vec![node("live", 3), node("suspect", 4), node("dead", 9)], ..Picture::default() };
+        assert_eq!((picture.sum("x"), picture.most("x"), picture.sum("y"), picture.live()), (7, 4, 0, 1));
+    }
+}

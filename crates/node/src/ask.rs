@@ -1,0 +1,48 @@
+//! What front doors may ask of their node, and the answers. Any node answers any question, whoever leads.
+
+use base::{NodeId, Outcome};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use state::session;
+
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// An operation of the `session` class.
+    Session(session::Op),
+    /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
+    /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
+    Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
+    /// What is declared, as TOML that `Apply` takes.
+    Export,
+    /// A new token for nodes that join, good for so long.
+    JoinToken { secret_hash: [u8; 32], expires_wall_ms: u64 },
+    /// May a node with this secret and name join? The host signs its certificate if so.
+    Admit { secret_hash: [u8; 32], name: String, wish: NodeId },
+}
+
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Session(Outcome<session::Reply>),
+    Applied(Outcome<Applied>),
+    Exported(String),
+    Done(Outcome<()>),
+    Admitted(Outcome<Admitted>),
+}
+
+/// What an apply changed, or would change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Applied {
+    /// `+ service shop`, `~ namespace carts: lease "30m" -> "1h"`, `- service old`. Empty: nothing to do.
+    pub changes: Vec<String>,
+    /// Version of the declaration after it.
+    pub version: u64,
+}
+
+/// What a newcomer needs, next to its certificate.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    pub id: NodeId,
+    /// PEM of the cluster's authority and its key, with which the host signs.
+    pub ca_cert: Bytes,
+    pub ca_key: Bytes,
+}

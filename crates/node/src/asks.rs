@@ -1,0 +1,264 @@
+//! Answers to the front doors. What changes the declaration waits for the root group, with a deadline.
+
+use base::{AskId, Effect, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use bytes::Bytes;
+use cluster::root::{self, Change, Conflict};
+use serde::{Deserialize, Serialize};
+use state::session::{self, BrickMap};
+
+use crate::declared::{self, kind};
+use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX};
+use crate::node::{Node, Out};
+use crate::{Admitted, Answer, Applied, Ask, facts};
+
+/// An ask that waits for the root group.
+pub(crate) struct Pending {
+    id: AskId,
+    deadline: Time,
+    tries: u32,
+    /// Set when the declaration changed under it: waits until this node has that version, then tries anew.
+    again_at_version: Option<u64>,
+    what: What,
+}
+
+enum What {
+    Apply {
+        file: String,
+        text: String,
+        entropy: [u8; 32],
+        lines: Vec<String>,
+    },
+    JoinToken {
+        secret_hash: [u8; 32],
+        expires_wall_ms: u64,
+    },
+    Admit {
+        secret_hash: [u8; 32],
+        name: String,
+        id: NodeId,
+    },
+    /// The leader's own: the brick map. Nobody waits for it.
+    Map,
+}
+
+/// A join token as the root group keeps it, under the hex of its secret's hash.
+#[derive(Serialize, Deserialize)]
+struct JoinRecord {
+    expires_wall_ms: u64,
+}
+
+/// The cluster's authority: signs the certificates of nodes.
+#[derive(Serialize, Deserialize)]
+pub struct Authority {
+    pub cert_pem: String,
+    pub key_pem: String,
+}
+
+impl Node {
+    pub(crate) fn ask(&mut self, now: Now, id: AskId, budget: Span, ask: Ask, out: &mut Out) {
+        let what = match ask {
+            Ask::Session(op) => return self.session_in(now, session::Input::Ask { id, budget, op }, out),
+            Ask::Export => {
+                let answer = Answer::Exported(declared::export(self.root.declared()));
+                return out.push(Effect::Answer { id, answer });
+            }
+            Ask::Apply { file, text, dry_run, entropy } => {
+                if dry_run {
+                    let answer = Answer::Applied(self.compare(&file, &text, &entropy));
+                    return out.push(Effect::Answer { id, answer });
+                }
+                What::Apply { file, text, entropy, lines: Vec::new() }
+            }
+            Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
+            Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
+        };
+        let pending = Pending { id, deadline: now.mono + budget, tries: 0, again_at_version: None, what };
+        if self.pending.len() >= PENDING_MAX {
+            let refused = Refused::busy("too many changes are under way", Span::millis(500));
+            return finish(pending, Outcome::Refused(refused), 0, None, out);
+        }
+        self.propose(now, pending, out);
+    }
+
+    /// What applying this would change.
+    fn compare(&self, file: &str, text: &str, entropy: &[u8; 32]) -> Outcome<Applied> {
+        if self.root.declared().version == 0 {
+            return Outcome::Refused(Refused::busy(
+                "this node has not heard of the declaration yet",
+                Span::millis(500),
+            ));
+        }
+        match declared::diff(self.root.declared(), file, text, entropy) {
+            Ok(diff) => Outcome::Done(Applied { changes: diff.lines, version: self.root.declared().version }),
+            Err(why) => Outcome::Refused(Refused::wrong(why)),
+        }
+    }
+
+    /// Turns an ask into a change and proposes it, or ends it.
+    fn propose(&mut self, now: Now, mut pending: Pending, out: &mut Out) {
+        match self.change_for(now, &mut pending.what) {
+            Ok(Some(change)) => {
+                self.proposals += 1;
+                let (id, budget) = (self.proposals, pending.deadline.since(now.mono));
+                pending.again_at_version = None;
+                pending.tries += 1;
+                self.pending.insert(id, pending);
+                self.root_in(now, root::Input::Propose { id, budget, change }, out);
+            }
+            Ok(None) => finish(pending, Outcome::Done(()), self.root.declared().version, None, out),
+            Err(refused) => finish(pending, Outcome::Refused(refused), 0, None, out),
+        }
+    }
+
+    /// The change that an ask needs; none if all is so already.
+    fn change_for(&self, now: Now, what: &mut What) -> Result<Option<Change>, Refused> {
+        let declared = self.root.declared();
+        if declared.version == 0 {
+            return Err(Refused::busy("this node has not heard of the declaration yet", Span::millis(500)));
+        }
+        match what {
+            What::Apply { file, text, entropy, lines } => {
+                let diff = declared::diff(declared, file, text, entropy).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
+            }
+            What::JoinToken { secret_hash, expires_wall_ms } => {
+                let mut change = Change::default();
+                let expired =
+                    |bytes: &Bytes| facts::decode::<JoinRecord>(bytes).is_none_or(|r| r.expires_wall_ms < now.wall_ms);
+                let old = declared.of_kind(kind::JOIN).filter(|(_, bytes)| expired(bytes));
+                change.removes = old.map(|(name, _)| (kind::JOIN.to_owned(), name.to_owned())).collect();
+                if declared.of_kind(kind::JOIN).count() - change.removes.len() >= JOIN_TOKENS_MAX {
+                    return Err(Refused::wrong(format!(
+                        "{JOIN_TOKENS_MAX} join tokens are live; wait until some expire"
+                    )));
+                }
+                let record = facts::encode(&JoinRecord { expires_wall_ms: *expires_wall_ms });
+                change.puts.push((kind::JOIN.into(), hex(secret_hash), record));
+                Ok(Some(change))
+            }
+            What::Admit { secret_hash, name, id } => {
+                let record =
+                    declared.get(kind::JOIN, &hex(secret_hash)).and_then(|bytes| facts::decode::<JoinRecord>(bytes));
+                match record {
+                    None => {
+                        return Err(Refused::wrong(
+                            "this cluster does not know the join token; make one with `coppice token`",
+                        ));
+                    }
+                    Some(r) if r.expires_wall_ms < now.wall_ms => {
+                        return Err(Refused::wrong("the join token has expired; make a new one with `coppice token`"));
+                    }
+                    Some(_) => (),
+                }
+                if declared.get(kind::NODE, name).is_some() {
+                    return Err(Refused::wrong(format!(
+                        "a node named {name:?} was admitted before; choose another name"
+                    )));
+                }
+                let put = (kind::NODE.to_owned(), name.clone(), facts::encode(&id));
+                Ok(Some(Change { expect: Some(declared.version), puts: vec![put], removes: Vec::new() }))
+            }
+            What::Map => Ok(None),
+        }
+    }
+
+    pub(crate) fn propose_map(&mut self, now: Now, map: &BrickMap, out: &mut Out) {
+        if self.pending.values().any(|p| matches!(p.what, What::Map)) {
+            return;
+        }
+        let put = (kind::MAP.to_owned(), "session".to_owned(), facts::encode(map));
+        let change = Change { expect: Some(self.root.declared().version), puts: vec![put], removes: Vec::new() };
+        self.proposals += 1;
+        let (id, budget) = (self.proposals, Span::secs(2));
+        let pending =
+            Pending { id: AskId(0), deadline: now.mono + budget, tries: 0, again_at_version: None, what: What::Map };
+        self.pending.insert(id, pending);
+        self.root_in(now, root::Input::Propose { id, budget, change }, out);
+    }
+
+    pub(crate) fn proposed(&mut self, now: Now, id: u64, outcome: Outcome<Result<u64, Conflict>>, out: &mut Out) {
+        let Some(mut pending) = self.pending.remove(&id) else { return };
+        match outcome {
+            Outcome::Done(Ok(version)) => {
+                if let What::Apply { file, lines, .. } = &pending.what {
+                    self.happened(now, "applied", file, lines.join("; "));
+                }
+                let authority = self.authority();
+                finish(pending, Outcome::Done(()), version, authority, out);
+            }
+            Outcome::Done(Err(conflict)) => match &pending.what {
+                // The leader looks again at its next tick.
+                What::Map => (),
+                _ if pending.tries >= APPLY_TRIES_MAX => {
+                    let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
+                    finish(pending, Outcome::Refused(refused), 0, None, out);
+                }
+                _ if self.root.declared().version >= conflict.version => self.propose(now, pending, out),
+                _ => {
+                    pending.again_at_version = Some(conflict.version);
+                    self.pending.insert(id, pending);
+                }
+            },
+            Outcome::Refused(refused) => finish(pending, Outcome::Refused(refused), 0, None, out),
+            Outcome::Unknown(unknown) => finish(pending, Outcome::Unknown(unknown), 0, None, out),
+        }
+    }
+
+    /// The declaration has changed: asks that waited for that compare anew.
+    pub(crate) fn retry_pending(&mut self, now: Now, out: &mut Out) {
+        let version = self.root.declared().version;
+        let ready = |p: &Pending| p.again_at_version.is_some_and(|v| v <= version);
+        let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| ready(p)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(pending) = self.pending.remove(&id) {
+                self.propose(now, pending, out);
+            }
+        }
+    }
+
+    /// The root group ends every proposal within its budget; what waits for a version is ended here.
+    pub(crate) fn expire_pending(&mut self, now: Now, out: &mut Out) {
+        let late = |p: &Pending| p.again_at_version.is_some() && p.deadline <= now.mono;
+        let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| late(p)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(pending) = self.pending.remove(&id) {
+                let refused = Refused::busy("the declaration kept changing until the time was over", Span::millis(500));
+                finish(pending, Outcome::Refused(refused), 0, None, out);
+            }
+        }
+    }
+
+    fn authority(&self) -> Option<Authority> {
+        facts::decode(self.root.declared().get(kind::SECRET, "ca")?)
+    }
+}
+
+/// Ends an ask with what became of its change.
+fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Option<Authority>, out: &mut Out) {
+    fn with<T>(outcome: Outcome<()>, done: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        match outcome {
+            Outcome::Done(()) => done(),
+            Outcome::Refused(refused) => Outcome::Refused(refused),
+            Outcome::Unknown(unknown) => Outcome::Unknown(unknown),
+        }
+    }
+    let answer = match pending.what {
+        What::Apply { lines, .. } => {
+            Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
+        }
+        What::JoinToken { .. } => Answer::Done(outcome),
+        What::Admit { id, .. } => Answer::Admitted(with(outcome, || match authority {
+            Some(Authority { cert_pem, key_pem }) => {
+                Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })
+            }
+            None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
+        })),
+        What::Map => return,
+    };
+    out.push(Effect::Answer { id: pending.id, answer });
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,271 @@
+//! The declared configuration: TOML that people write, records that the root group keeps, and the way between them.
+//! A declaration is compared as a whole and becomes one change: all of it or nothing.
+//!
+//! A file declares only what it names: applying it adds and changes, and removes what an earlier file of the same name
+//! declared and this one no longer does. Records keep the name of their file for that.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use clones::spec::ServiceSpec;
+use cluster::root::{Change, Declared};
+use serde::{Deserialize, Serialize};
+use state::namespace::NamespaceSpec;
+use toml::Spanned;
+
+/// Kinds of record in the root group. One list, as with frames.
+pub mod kind {
+    pub const SERVICE: &str = "service";
+    pub const NAMESPACE: &str = "namespace";
+    /// Token and cookie key of a namespace; the cluster's authority; the operator's token. Never exported.
+    pub const SECRET: &str = "secret";
+    /// Join tokens, by the hash of their secret.
+    pub const JOIN: &str = "join";
+    /// Nodes admitted, by name.
+    pub const NODE: &str = "node";
+    /// The brick map.
+    pub const MAP: &str = "map";
+}
+
+/// What a file says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    service: BTreeMap<String, Spanned<ServiceSpec>>,
+    #[serde(default)]
+    namespace: BTreeMap<String, Spanned<NamespaceSpec>>,
+}
+
+/// A record as the root group keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept<T> {
+    /// Name of the file that declared it.
+    pub file: String,
+    pub spec: T,
+}
+
+/// A namespace's secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamespaceSecret {
+    /// Never used twice: frames carry it in place of the name.
+    pub id: u32,
+    /// What programs show to reach it.
+    pub token: String,
+    /// Signs its cookies.
+    pub mac_key: [u8; 32],
+}
+
+/// What would change, in words and as a change for the root group.
+#[derive(Debug)]
+pub struct Diff {
+    pub lines: Vec<String>,
+    pub change: Change,
+}
+
+/// Reads a declaration and compares it with what is declared. `entropy` makes the secrets of new namespaces.
+///
+/// # Errors
+/// A sentence for a person, one a line: file, line, key, and what would be right.
+pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Result<Diff, String> {
+    let parsed: File = toml::from_str(text).map_err(|e| format!("{file}: {}", e.to_string().trim_end()))?;
+    let mut diff = Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } };
+    for (name, spec) in &parsed.namespace {
+        check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}"), &e))?;
+        spec.get_ref().validate().map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}.lease"), &e))?;
+        note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
+        if now.get(kind::SECRET, &secret_name(name)).is_none() {
+            let secret = new_secret(now, name, entropy, diff.change.puts.len());
+            diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
+        }
+    }
+    for (name, spec) in &parsed.service {
+        note(now, file, kind::SERVICE, name, spec.get_ref(), &mut diff);
+    }
+    for (kind, name) in dropped(now, file, &parsed) {
+        diff.lines.push(format!("- {kind} {name}"));
+        if kind == kind::NAMESPACE {
+            diff.change.removes.push((kind::SECRET.into(), secret_name(&name)));
+        }
+        diff.change.removes.push((kind.into(), name));
+    }
+    let after = after(now, &diff.change);
+    let namespaces = all::<NamespaceSpec>(&after, kind::NAMESPACE).into_keys().collect();
+    clones::spec::validate_all(&all(&after, kind::SERVICE), &namespaces).map_err(|errors| {
+        let shown = errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why));
+        shown.collect::<Vec<_>>().join("\n")
+    })?;
+    Ok(diff)
+}
+
+/// Everything declared, as TOML that `diff` reads. Secrets are left out.
+pub fn export(now: &Declared) -> String {
+    #[derive(Serialize)]
+    struct Out {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        namespace: BTreeMap<String, NamespaceSpec>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        service: BTreeMap<String, ServiceSpec>,
+    }
+    let out = Out { namespace: all(now, kind::NAMESPACE), service: all(now, kind::SERVICE) };
+    toml::to_string(&out).expect("specs are plain tables")
+}
+
+/// What can be declared. Reading the stored form skips what a newer version wrote.
+pub trait Spec: Serialize + Clone + PartialEq {
+    fn from_stored(value: serde_json::Value) -> Option<Self>;
+}
+
+impl Spec for ServiceSpec {
+    fn from_stored(value: serde_json::Value) -> Option<Self> {
+        ServiceSpec::from_stored(value.to_string().as_bytes()).ok()
+    }
+}
+
+impl Spec for NamespaceSpec {
+    fn from_stored(value: serde_json::Value) -> Option<Self> {
+        let serde_json::Value::Object(mut map) = value else { return None };
+        map.retain(|key, _| ["class", "lease"].contains(&key.as_str()));
+        serde_json::from_value(map.into()).ok()
+    }
+}
+
+/// All records of one kind, by name. A record this version cannot read is left out: a newer one wrote it.
+pub fn all<T: Spec>(now: &Declared, kind: &str) -> BTreeMap<String, T> {
+    now.of_kind(kind).filter_map(|(name, bytes)| Some((name.to_owned(), kept::<T>(bytes)?))).collect()
+}
+
+fn kept<T: Spec>(bytes: &[u8]) -> Option<T> {
+    T::from_stored(serde_json::from_slice::<Kept<serde_json::Value>>(bytes).ok()?.spec)
+}
+
+/// Secrets of all namespaces, by namespace.
+pub fn secrets(now: &Declared) -> BTreeMap<String, NamespaceSecret> {
+    now.of_kind(kind::SECRET)
+        .filter_map(|(name, bytes)| Some((name.strip_prefix("ns/")?.to_owned(), serde_json::from_slice(bytes).ok()?)))
+        .collect()
+}
+
+/// A record that is plain text; empty if it is not there.
+pub fn text(now: &Declared, kind: &str, name: &str) -> String {
+    now.get(kind, name).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
+
+fn json<T: Serialize>(value: &T) -> Bytes {
+    serde_json::to_vec(value).expect("specs are plain data").into()
+}
+
+fn secret_name(namespace: &str) -> String {
+    format!("ns/{namespace}")
+}
+
+/// Adds one declared thing to the change if it is new or different.
+fn note<T: Spec>(now: &Declared, file: &str, kind: &str, name: &str, spec: &T, diff: &mut Diff) {
+    match now.get(kind, name).and_then(|bytes| kept::<T>(bytes)) {
+        None => diff.lines.push(format!("+ {kind} {name}")),
+        Some(before) if before != *spec => diff.lines.push(format!("~ {kind} {name}: {}", differences(&before, spec))),
+        Some(_) => return,
+    }
+    let record = json(&Kept { file: file.to_owned(), spec: spec.clone() });
+    diff.change.puts.push((kind.into(), name.into(), record));
+}
+
+/// `clones 2 -> 3, health none -> "/health"`
+fn differences<T: Serialize>(before: &T, after: &T) -> String {
+    let table = |v: &T| match serde_json::to_value(v) {
+        Ok(serde_json::Value::Object(map)) => map,
+        Ok(_) | Err(_) => serde_json::Map::new(),
+    };
+    let (before, after) = (table(before), table(after));
+    let shown = |v: Option<&serde_json::Value>| v.map_or_else(|| "none".to_owned(), ToString::to_string);
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = keys.into_iter().filter(|k| before.get(*k) != after.get(*k));
+    changed.map(|k| format!("{k} {} -> {}", shown(before.get(k)), shown(after.get(k)))).collect::<Vec<_>>().join(", ")
+}
+
+/// What this file declared before and no longer does.
+fn dropped(now: &Declared, file: &str, parsed: &File) -> Vec<(&'static str, String)> {
+    let of_file =
+        |bytes: &Bytes| serde_json::from_slice::<Kept<serde_json::Value>>(bytes).is_ok_and(|kept| kept.file == file);
+    let mut gone = Vec::new();
+    for ((kind, name), bytes) in &now.records {
+        let still = match kind.as_str() {
+            kind::SERVICE => parsed.service.contains_key(name),
+            kind::NAMESPACE => parsed.namespace.contains_key(name),
+            _ => continue,
+        };
+        if !still && of_file(bytes) {
+            gone.push((if kind == kind::SERVICE { kind::SERVICE } else { kind::NAMESPACE }, name.clone()));
+        }
+    }
+    gone
+}
+
+/// The declaration as the change would leave it.
+fn after(now: &Declared, change: &Change) -> Declared {
+    let mut records = now.records.clone();
+    for (kind, name) in &change.removes {
+        records.remove(&(kind.clone(), name.clone()));
+    }
+    for (kind, name, bytes) in &change.puts {
+        records.insert((kind.clone(), name.clone()), bytes.clone());
+    }
+    Declared { version: now.version, records }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let good = !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if good && !name.starts_with('-') {
+        Ok(())
+    } else {
+        Err("a name has 1 to 63 lower-case letters, digits and hyphens, and does not begin with a hyphen".into())
+    }
+}
+
+/// `file:line: key: why`, at the line of the key (`service.shop.http.path`), else of its table. A mistake in something
+/// that this file does not declare has no line.
+fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String {
+    let mut parts = key.splitn(3, '.');
+    let (table, name, rest) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let span = match table {
+        Some("service") => parsed.service.get(name).map(Spanned::span),
+        Some("namespace") => parsed.namespace.get(name).map(Spanned::span),
+        Some(_) | None => None,
+    };
+    let Some(span) = span else { return format!("{file}: {key}: {why}") };
+    let first = text[..span.start.min(text.len())].matches('\n').count();
+    let words: Vec<&str> = rest.split('.').filter(|word| !word.is_empty()).collect();
+    let within = text.lines().enumerate().skip(first).take_while(|(i, line)| {
+        let line = line.trim_start();
+        *i == first || !line.starts_with('[') || line.starts_with(&format!("[{}.{name}.", table.unwrap_or_default()))
+    });
+    let named = |line: &str, word: &str| line.trim_start().trim_start_matches('[').contains(word);
+    let mut found = first;
+    for (i, line) in within {
+        if words.first().is_some_and(|word| named(line, word)) {
+            found = i;
+            break;
+        }
+    }
+    format!("{file}:{}: {key}: {why}", found + 1)
+}
+
+fn new_secret(now: &Declared, name: &str, entropy: &[u8; 32], nth: usize) -> NamespaceSecret {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, entropy);
+    let derive = |what: &str| -> [u8; 32] {
+        let tag = ring::hmac::sign(&key, format!("{what}/{name}").as_bytes());
+        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+    };
+    let last = secrets(now).values().map(|s| s.id).max().unwrap_or(0);
+    NamespaceSecret {
+        id: last + 1 + nth as u32,
+        token: derive("token")[..20].iter().map(|b| format!("{b:02x}")).collect(),
+        mac_key: derive("mac"),
+    }
+}
+
+#[cfg(test)]
+#[path = "declared_tests.rs"]
+mod tests;

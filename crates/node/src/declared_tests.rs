@@ -1,0 +1,118 @@
+//! What a declaration does, and what a wrong one is told.
+
+use super::*;
+
+const SHOP: &str = r#"
+[namespace.carts]
+class = "session"
+lease = "1h"
+
+[service.shop]
+run = ["python3", "cart.py"]
+clones = 3
+health = "/health"
+http = { host = "*", path = "/" }
+namespaces = ["carts"]
+"#;
+
+fn empty() -> Declared {
+    Declared { version: 1, records: BTreeMap::new() }
+}
+
+fn applied(now: &Declared, file: &str, text: &str) -> Declared {
+    let diff = diff(now, file, text, &[7; 32]).unwrap();
+    Declared { version: now.version + 1, ..after(now, &diff.change) }
+}
+
+fn lines(now: &Declared, file: &str, text: &str) -> Vec<String> {
+    diff(now, file, text, &[7; 32]).unwrap().lines
+}
+
+fn error(text: &str) -> String {
+    diff(&empty(), "shop.toml", text, &[7; 32]).unwrap_err()
+}
+
+#[test]
+fn applying_twice_changes_nothing() {
+    assert_eq!(lines(&empty(), "shop.toml", SHOP), ["+ namespace carts", "+ service shop"]);
+    let once = applied(&empty(), "shop.toml", SHOP);
+    let again = diff(&once, "shop.toml", SHOP, &[9; 32]).unwrap();
+    assert!(again.lines.is_empty() && again.change.puts.is_empty() && again.change.removes.is_empty());
+}
+
+#[test]
+fn a_change_names_the_keys_and_what_is_no_longer_declared_goes() {
+    let now = applied(&empty(), "shop.toml", SHOP);
+    let more = SHOP.replace("clones = 3", "clones = 5");
+    assert_eq!(lines(&now, "shop.toml", &more), ["~ service shop: clones 3 -> 5"]);
+    assert_eq!(lines(&now, "shop.toml", ""), ["- namespace carts", "- service shop"]);
+    assert_eq!(lines(&now, "other.toml", ""), [""; 0], "another file's things stay");
+    let gone = applied(&now, "shop.toml", "");
+    assert!(gone.records.is_empty(), "secrets go with their namespace: {:?}", gone.records.keys());
+}
+
+#[test]
+fn a_namespace_that_is_in_use_cannot_go() {
+    let now = applied(&empty(), "ns.toml", "[namespace.carts]\nclass = \"session\"\n");
+    let now = applied(&now, "shop.toml", "[service.shop]\nrun = [\"x\"]\nnamespaces = [\"carts\"]\n");
+    let why = diff(&now, "ns.toml", "", &[7; 32]).unwrap_err();
+    assert!(why.contains("carts") && why.contains("service.shop"), "{why}");
+}
+
+#[test]
+fn what_is_exported_is_what_was_applied() {
+    let now = applied(&empty(), "shop.toml", SHOP);
+    let text = export(&now);
+    assert!(!text.contains(&secrets(&now)["carts"].token), "no secret is exported");
+    assert_eq!(lines(&now, "shop.toml", &text), [""; 0], "{text}");
+}
+
+#[test]
+fn secrets_of_namespaces_differ_and_stay() {
+    let two = "[namespace.a]\nclass = \"session\"\n[namespace.b]\nclass = \"session\"\n";
+    let now = applied(&empty(), "f", two);
+    let secrets_now = secrets(&now);
+    assert_ne!(secrets_now["a"].token, secrets_now["b"].token);
+    assert_ne!(secrets_now["a"].id, secrets_now["b"].id);
+    assert_ne!(secrets_now["a"].mac_key, secrets_now["b"].mac_key);
+    let later = applied(&now, "f", &two.replace("[namespace.b]", "[namespace.c]"));
+    assert_eq!(secrets(&later)["a"], secrets_now["a"]);
+}
+
+#[test]
+fn errors_name_file_line_key_and_what_would_be_right() {
+    for (text, expected) in [
+        ("[service.shop]\nrun = [\"x\"]\nclonez = 3\n", &["shop.toml", "line 3", "clonez", "clones"][..]),
+        (
+            "[service.shop]\nrun = [\"x\"]\n\nhealth = \"health\"\n",
+            &["shop.toml:4", "service.shop.health", "begin with /"],
+        ),
+        ("[service.shop]\nrun = []\n", &["shop.toml:2", "service.shop.run", "for example"]),
+        ("[service.shop]\nrun = [\"x\"]\nnamespaces = [\"cards\"]\n", &["shop.toml:3", "cards", "declared"]),
+        ("[namespace.carts]\nclass = \"sesion\"\n", &["line 2", "sesion", "\"session\""]),
+        ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["line 3", "\"30m\""]),
+        ("[namespace.Carts]\nclass = \"session\"\n", &["shop.toml:1", "lower-case"]),
+        (
+            "[service.a]\nrun = [\"x\"]\nhttp = {}\n[service.b]\nrun = [\"x\"]\nhttp = {}\n",
+            &["shop.toml:6", "service \"a\""],
+        ),
+        ("[servise.a]\n", &["line 1", "servise", "service"]),
+        ("x = ", &["shop.toml", "line 1"]),
+    ] {
+        let why = error(text);
+        for word in expected {
+            assert!(why.contains(word), "{word:?} is not in {why:?}, for {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
+    let mut now = applied(&empty(), "shop.toml", SHOP);
+    for bytes in now.records.values_mut() {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        *bytes = text.replace("\"spec\":{", "\"spec\":{\"new_key\":1,").into();
+    }
+    assert_eq!(all::<ServiceSpec>(&now, kind::SERVICE)["shop"].clones, 3);
+    assert_eq!(all::<NamespaceSpec>(&now, kind::NAMESPACE)["carts"].lease_ms, 3_600_000);
+}

@@ -1,0 +1,41 @@
+//! What nodes tell each other by beacon, under which keys.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// [`NodeReport`]: each node, each second.
+pub const REPORT: &str = "report";
+/// [`clones::NodeClones`]: each node, at each change.
+pub const CLONES: &str = "clones";
+/// [`clones::Assignments`]: the root group's leader, at each change.
+pub const ASSIGNMENTS: &str = "assignments";
+/// [`BrickReport`]: each node, at each change.
+pub const BRICK: &str = "brick";
+
+/// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    pub load: u16,
+    pub cpu_millis: u32,
+    pub resident_bytes: u64,
+    pub gauges: BTreeMap<String, u64>,
+}
+
+/// How far a node's brick has followed the brick map.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrickReport {
+    pub seen: u64,
+    pub filled: u64,
+}
+
+pub fn encode<T: Serialize>(fact: &T) -> Bytes {
+    serde_json::to_vec(fact).expect("facts are plain data").into()
+}
+
+pub fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
+}

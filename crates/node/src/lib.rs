@@ -1,0 +1,27 @@
+//! One whole node: the machines below the waterline, wired together. It decides nothing itself.
+//!
+//! ```text
+//!             Event ──► node.rs ──► membership ─ beacons ─ root ─ session ─ group (+ manager, at the root's leader)
+//!                          ▲            │  births, deaths, facts, declarations, assignments        │
+//!             Effect ◄─────┴────────────┴──────────────────────────────────────────────────────────┘
+//! ```
+//! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
+//! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
+//! - `facts.rs` is what nodes tell each other by beacon; `picture.rs` builds the [`View`] that front doors read.
+//!
+//! The simulator runs this very struct.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod ask;
+mod asks;
+pub mod declared;
+mod facts;
+pub mod limits;
+pub mod node;
+mod picture;
+pub mod view;
+mod wires;
+
+pub use ask::{Admitted, Answer, Applied, Ask};
+pub use node::{Birth, Node};
+pub use view::View;

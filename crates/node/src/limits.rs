@@ -1,0 +1,24 @@
+//! Numbers of the wiring, with units.
+
+use base::Span;
+
+/// Between two looks of the leader at what should run where, and of every node at its own report.
+pub const TICK: Span = Span::millis(200);
+/// A view is rebuilt at most this often, unless routes changed: people and charts do not see faster.
+pub const VIEW_EVERY: Span = Span::millis(100);
+/// How often a node says how it is.
+pub const REPORT_EVERY: Span = Span::secs(1);
+/// A report that was not repeated for so long is gone: several lost ones in a row, and more than a suspicion takes.
+pub const REPORT_TTL: Span = Span::secs(10);
+/// Events kept for people to read.
+pub const EVENTS_MAX: usize = 200;
+/// How often an apply is compared anew because the declaration changed under it.
+pub const APPLY_TRIES_MAX: u32 = 8;
+/// Asks of operators under way at once; more are refused. People and scripts do not ask more than this.
+pub const PENDING_MAX: usize = 256;
+/// Nodes that died are shown for this long.
+pub const DEAD_SHOWN: Span = Span::secs(3600);
+/// Join tokens live at once; the ones that expired make room.
+pub const JOIN_TOKENS_MAX: usize = 1024;
+
+const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");

@@ -1,0 +1,273 @@
+//! The node: takes each event to the machine it is for. What the machines then want of each other is in `wires.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use base::{Effect, Event, Frame, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
+use clones::{Group, Manager, group, manager};
+use cluster::root::Change;
+use cluster::{Beacons, Card, Membership, beacon, membership, root};
+use state::session::{self, Session};
+
+use crate::asks::Pending;
+use crate::facts::{self, NodeReport};
+use crate::limits::{REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
+use crate::view::{EventView, NodeState};
+use crate::{Answer, Ask, View};
+
+/// What a node is born with.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// Name of the cluster, for people.
+    pub cluster: String,
+    pub card: Card,
+    /// Peer addresses of some other nodes; none for a lone one.
+    pub seeds: Vec<SocketAddr>,
+    /// All chance of this node comes from here.
+    pub seed: u64,
+    /// First records of a new cluster, if this node founds it and its log is empty.
+    pub found: Option<Change>,
+}
+
+pub type Out = Vec<Effect<Answer, View>>;
+
+pub struct Node {
+    pub(crate) cluster: String,
+    pub(crate) card: Card,
+    pub(crate) membership: Membership,
+    pub(crate) beacons: Beacons,
+    pub(crate) root: root::Root,
+    pub(crate) session: Session,
+    pub(crate) group: Group,
+    pub(crate) manager: Manager,
+    found: Option<Change>,
+    pub(crate) report: NodeReport,
+    report_at: Time,
+    pub(crate) started: Time,
+    tick_at: Time,
+    /// Nodes as they were last seen.
+    pub(crate) seen: BTreeMap<NodeId, Seen>,
+    pub(crate) happened: VecDeque<EventView>,
+    /// Asks of operators that wait for the root group, by the id of their proposal.
+    pub(crate) pending: BTreeMap<u64, Pending>,
+    pub(crate) proposals: u64,
+    pub(crate) tokens: Arc<BTreeMap<String, String>>,
+    pub(crate) admin_token: Arc<str>,
+    /// Something that the view shows has changed.
+    pub(crate) stale: bool,
+    /// The routes did: publish at once.
+    pub(crate) routes_stale: bool,
+    view_at: Time,
+    /// Kept from call to call, so that the hot path allocates no vector.
+    pub(crate) session_out: Vec<session::Output>,
+}
+
+/// A node as it was last seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub card: Card,
+    pub state: NodeState,
+    pub since_ms: u64,
+    pub since: Time,
+}
+
+impl Node {
+    pub fn new(birth: Birth) -> Self {
+        let Birth { cluster, card, seeds, seed, found } = birth;
+        let mut rng = Rng::new(seed);
+        let (me, boot) = (card.id, card.boot);
+        Self {
+            cluster,
+            membership: Membership::new(card.clone(), seeds, rng.fork()),
+            beacons: Beacons::new(me, boot, rng.fork()),
+            root: root::Root::new(me, boot, rng.fork()),
+            session: Session::new(me, boot, rng.fork()),
+            group: Group::new(me, card.name.clone(), rng.fork()),
+            manager: Manager::new(me),
+            found,
+            report: NodeReport::default(),
+            report_at: Time::ZERO,
+            started: Time::ZERO,
+            tick_at: Time::ZERO,
+            seen: BTreeMap::new(),
+            happened: VecDeque::new(),
+            pending: BTreeMap::new(),
+            proposals: 0,
+            tokens: Arc::default(),
+            admin_token: Arc::from(""),
+            stale: true,
+            routes_stale: true,
+            view_at: Time::ZERO,
+            session_out: Vec::new(),
+            card,
+        }
+    }
+
+    /// The address on which a node's clones listen: its own if that is a loopback address, else 127.0.0.1. Nothing of a
+    /// clone is reachable from another machine but through its node.
+    pub fn clone_host(peer: SocketAddr) -> IpAddr {
+        if peer.ip().is_loopback() { peer.ip() } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+
+    pub fn me(&self) -> NodeId {
+        self.card.id
+    }
+
+    fn start(&mut self, now: Now, log: Vec<bytes::Bytes>, out: &mut Out) {
+        self.started = now.mono;
+        let mut wants = Vec::new();
+        let found = self.found.take().filter(|_| log.is_empty());
+        if let Err(error) = self.root.start(now, log, found, &mut wants) {
+            // Without a believable log the node takes no part in the root group (rule 10); everything else runs.
+            out.push(Effect::Note(Note::error(format!("{error}; this node takes no part in the root group"))));
+        }
+        self.wire_root(now, wants, out);
+        self.declaration_changed(now, out);
+        self.seen.insert(
+            self.me(),
+            Seen { card: self.card.clone(), state: NodeState::Live, since_ms: now.wall_ms, since: now.mono },
+        );
+        self.put_fact(now, facts::CLONES, self.group.node_clones().encode(), out);
+        self.report_brick(now, out);
+        self.wake(now, out);
+    }
+
+    fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
+        self.membership.heard(now, from);
+        match frame.kind {
+            kind::SESSION => self.session_in(now, session::Input::Frame { from, frame }, out),
+            kind::MEMBERSHIP => self.membership_in(now, membership::Input::Frame { from, head: frame.head }, out),
+            kind::BEACON => self.beacons_in(now, beacon::Input::Frame { from, head: frame.head }, out),
+            kind::ROOT | kind::ROOT_CALL => {
+                self.root_in(
+                    now,
+                    root::Input::Frame { from, kind: frame.kind, head: frame.head, body: frame.body },
+                    out,
+                );
+            }
+            // A newer version's protocol: skipped (rule 8).
+            _ => (),
+        }
+    }
+
+    /// Wakes every machine whose time has come, and does the node's own chores.
+    fn wake(&mut self, now: Now, out: &mut Out) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now.mono);
+        if due(self.session.wake_at()) {
+            self.session_in(now, session::Input::Wake, out);
+        }
+        if due(self.membership.wake_at()) {
+            self.membership_in(now, membership::Input::Wake, out);
+        }
+        if due(self.beacons.wake_at()) {
+            self.beacons_in(now, beacon::Input::Wake, out);
+        }
+        if due(self.root.wake_at()) {
+            self.root_in(now, root::Input::Wake, out);
+        }
+        if due(self.group.wake_at()) {
+            self.group_in(now, group::Input::Wake, out);
+        }
+        if due(self.manager.wake_at()) {
+            self.manager_in(now, manager::Input::Wake, out);
+        }
+        if self.tick_at <= now.mono {
+            self.tick_at = now.mono + TICK;
+            self.tick(now, out);
+        }
+        if self.report_at <= now.mono {
+            self.report_at = now.mono + REPORT_EVERY;
+            self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
+        }
+    }
+
+    /// What no event announces: a brick that has filled, asks that ran out of time, nodes dead for so long that the map changes.
+    fn tick(&mut self, now: Now, out: &mut Out) {
+        self.report_brick(now, out);
+        self.expire_pending(now, out);
+        if self.root.is_leader() {
+            self.keep_map(now, out);
+        }
+        self.stale = true;
+    }
+
+    pub(crate) fn put_fact(&mut self, now: Now, key: &str, value: bytes::Bytes, out: &mut Out) {
+        self.beacons_in(now, beacon::Input::Put { key: key.to_owned(), value, ttl: REPORT_TTL }, out);
+    }
+
+    fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
+        let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges };
+        // Sent by the next wake, with everything else that is due.
+        self.report_at = self.report_at.min(now.mono);
+    }
+
+    fn publish(&mut self, now: Now, out: &mut Out) {
+        if self.routes_stale || (self.stale && self.view_at <= now.mono) {
+            (self.stale, self.routes_stale) = (false, false);
+            self.view_at = now.mono + VIEW_EVERY;
+            out.push(Effect::Publish(self.picture(now)));
+        }
+    }
+
+    pub(crate) fn happened(&mut self, now: Now, kind: &str, who: &str, text: impl Into<String>) {
+        if self.happened.len() == crate::limits::EVENTS_MAX {
+            self.happened.pop_front();
+        }
+        let (kind, who) = (kind.to_owned(), who.to_owned());
+        self.happened.push_back(EventView { at_ms: now.wall_ms, kind, who, text: text.into() });
+        self.stale = true;
+    }
+}
+
+impl Machine for Node {
+    type Ask = Ask;
+    type Answer = Answer;
+    type View = View;
+
+    fn handle(&mut self, now: Now, event: Event<Ask>, out: &mut Out) {
+        match event {
+            Event::Frame { from, frame } => self.frame(now, from, frame, out),
+            Event::Ask { id, budget, ask } => self.ask(now, id, budget, ask, out),
+            Event::Wake => self.wake(now, out),
+            Event::Start { log } => self.start(now, log, out),
+            Event::Linked { peer, boot, card } => match Card::decode(&card) {
+                Some(card) if card.id == peer && card.boot == boot => {
+                    self.membership_in(now, membership::Input::Linked { card }, out);
+                }
+                Some(_) | None => {
+                    out.push(Effect::Note(Note::warn(format!("{peer} showed a card that is not its own; hung up"))));
+                    out.push(Effect::Hangup { peer });
+                }
+            },
+            Event::Unlinked { peer, addr, why } => {
+                self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
+            }
+            Event::Appended { ticket } => self.root_in(now, root::Input::Appended { ticket }, out),
+            Event::Spawned { proc, pid, port } => self.group_in(now, group::Input::Spawned { proc, pid, port }, out),
+            Event::Output { proc, line } => self.group_in(now, group::Input::Output { proc, line }, out),
+            Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
+            Event::Probed { proc, result } => self.group_in(now, group::Input::Probed { proc, result }, out),
+            Event::Vitals { cpu_millis, resident_bytes, gauges } => {
+                self.vitals(now, cpu_millis, resident_bytes, gauges)
+            }
+        }
+        self.publish(now, out);
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        let view = if self.stale { self.view_at } else { Time::NEVER };
+        let machines = [
+            self.session.wake_at(),
+            self.membership.wake_at(),
+            self.beacons.wake_at(),
+            self.root.wake_at(),
+            self.group.wake_at(),
+            self.manager.wake_at(),
+        ];
+        machines.into_iter().flatten().chain([self.tick_at, self.report_at, view]).min()
+    }
+}
+
+const _: () = assert!(TICK.as_micros() <= Span::secs(1).as_micros(), "deadlines of operators are kept to the second");

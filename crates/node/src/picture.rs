@@ -1,0 +1,143 @@
+//! Builds the [`View`]: what this node knows of the cluster, put together for front doors, people and scripts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{NodeId, Now};
+use clones::{CloneState, CloneStatus, RouteClone, RouteService, Routes, ServiceSpec};
+use cluster::Card;
+use state::namespace::NamespaceSpec;
+
+use crate::View;
+use crate::declared::{self, kind};
+use crate::limits::DEAD_SHOWN;
+use crate::node::Node;
+use crate::view::{self, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView};
+
+impl Node {
+    pub(crate) fn picture(&mut self, now: Now) -> View {
+        let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
+        self.seen.retain(|_, seen| !gone(seen));
+        let services = declared::all::<ServiceSpec>(self.root.declared(), kind::SERVICE);
+        // Clones of live nodes only: what a dead one said last is no longer so.
+        let running: Vec<(Card, CloneStatus)> = self
+            .live_cards()
+            .flat_map(|card| {
+                self.clones_of(card.id).into_iter().flat_map(|says| says.clones).map(|c| (card.clone(), c))
+            })
+            .collect();
+        let namespaces = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
+        View {
+            cluster: self.cluster.clone(),
+            me: self.card.name.clone(),
+            at_ms: now.wall_ms,
+            nodes: self.nodes(),
+            services: services.iter().map(|(name, spec)| service_view(name, spec, &running)).collect(),
+            namespaces: namespaces.iter().map(|(name, spec)| namespace_view(name, spec)).collect(),
+            root: RootView {
+                leader: self.root.leader().map(|id| self.name_of(id)),
+                voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
+                version: self.root.declared().version,
+            },
+            events: self.happened.iter().cloned().collect(),
+            figures: self.figures(),
+            routes: Arc::new(Routes {
+                services: services.iter().map(|(name, spec)| self.route(name, spec, &running)).collect(),
+            }),
+            tokens: Arc::clone(&self.tokens),
+            admin_token: Arc::clone(&self.admin_token),
+        }
+    }
+
+    fn figures(&self) -> BTreeMap<String, u64> {
+        let mut figures: BTreeMap<String, u64> =
+            self.session.figures().into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
+        let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
+        let is_settled = map.is_some() && self.session.filled() >= self.session.map_seen();
+        // Whether this node's brick holds all it should, and how many bricks of the map are dead.
+        figures.insert("session.settled".into(), u64::from(is_settled));
+        figures.insert("session.bricks_dead".into(), dead as u64);
+        figures
+    }
+
+    fn nodes(&self) -> Vec<NodeView> {
+        let mut nodes: Vec<NodeView> = self
+            .seen
+            .values()
+            .map(|seen| {
+                let report =
+                    if seen.state == NodeState::Dead { Default::default() } else { self.report_of(seen.card.id) };
+                let Card { id, boot, name, peer, http, resp, api, pid, version } = seen.card.clone();
+                NodeView {
+                    id,
+                    name,
+                    state: seen.state,
+                    boot,
+                    pid,
+                    version,
+                    http,
+                    resp,
+                    api,
+                    peer,
+                    load: report.load,
+                    cpu_millis: report.cpu_millis,
+                    resident_bytes: report.resident_bytes,
+                    since_ms: seen.since_ms,
+                    gauges: report.gauges,
+                }
+            })
+            .collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes
+    }
+
+    fn route(&self, name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> RouteService {
+        let serving = running.iter().filter(|(_, c)| c.id.service == name && c.state == CloneState::Serving);
+        let clones = serving.map(|(card, c)| RouteClone {
+            name: c.id.to_string(),
+            node: card.id,
+            local: card.id == self.me(),
+            addr: (Node::clone_host(card.peer), c.port).into(),
+            peer: card.peer,
+            node_load: self.report_of(card.id).load,
+        });
+        RouteService {
+            name: name.into(),
+            http: spec.http.clone(),
+            tcp: spec.tcp.as_ref().map(|t| t.port),
+            clones: clones.collect(),
+        }
+    }
+}
+
+fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {
+    let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
+        name: c.id.to_string(),
+        node: card.name.clone(),
+        state: match c.state {
+            CloneState::Starting => view::CloneState::Starting,
+            CloneState::Serving => view::CloneState::Serving,
+            CloneState::Draining => view::CloneState::Draining,
+            CloneState::Backoff => view::CloneState::Backoff,
+        },
+        pid: c.pid,
+        port: c.port,
+        restarts: c.restarts,
+        since_ms: c.since_ms,
+        last_exit: c.last_exit.clone(),
+        last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
+    });
+    let mut clones: Vec<CloneView> = clones.collect();
+    clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
+    ServiceView { name: name.into(), wanted: spec.clones, clones, at: spec.reached_at() }
+}
+
+fn namespace_view(name: &str, spec: &NamespaceSpec) -> NamespaceView {
+    NamespaceView {
+        name: name.into(),
+        class: spec.class.to_string(),
+        lease_ms: spec.lease_ms,
+        promise: spec.promise().into(),
+    }
+}

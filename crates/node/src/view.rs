@@ -1,0 +1,134 @@
+//! What the front doors, the monitor and scripts may see of the cluster at any time, without asking. A view is built
+//! from soft state, so it may be a moment old; it is replaced whole. `coppice status --json` prints these fields:
+//! their names and meaning are held fast by a test, new ones may be added.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base::{Boot, NodeId};
+use clones::route::Routes;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct View {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// The node that shows this.
+    pub me: String,
+    /// Wall clock when it was built, milliseconds since 1970.
+    pub at_ms: u64,
+    pub nodes: Vec<NodeView>,
+    pub services: Vec<ServiceView>,
+    pub namespaces: Vec<NamespaceView>,
+    pub root: RootView,
+    /// Newest last, at most 200.
+    pub events: Vec<EventView>,
+    /// Figures of this node's parts, by name (`session.writes`, ...), counted since it started.
+    pub figures: BTreeMap<String, u64>,
+    #[serde(skip)]
+    pub routes: Arc<Routes>,
+    /// Namespace to its token, for the front doors alone: never shown.
+    #[serde(skip)]
+    pub tokens: Arc<BTreeMap<String, String>>,
+    /// Who may change the cluster: the operator's token. Never shown.
+    #[serde(skip)]
+    pub admin_token: Arc<str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    Live,
+    Suspect,
+    Dead,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeView {
+    pub id: NodeId,
+    pub name: String,
+    pub state: NodeState,
+    pub boot: Boot,
+    pub pid: u32,
+    pub version: String,
+    pub http: SocketAddr,
+    pub resp: SocketAddr,
+    pub api: SocketAddr,
+    pub peer: SocketAddr,
+    /// 0 (idle) to 1000 (full).
+    pub load: u16,
+    pub cpu_millis: u32,
+    pub resident_bytes: u64,
+    /// When it came to be in this state, milliseconds since 1970.
+    pub since_ms: u64,
+    /// Figures of its front doors over the last second: `http.requests`, `http.errors`, `http.p50_us`, `http.p99_us`,
+    /// `resp.commands`, `resp.p99_us`, `resp.connections`, ...
+    pub gauges: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServiceView {
+    pub name: String,
+    /// Clones wanted.
+    pub wanted: u32,
+    pub clones: Vec<CloneView>,
+    /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
+    pub at: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloneState {
+    Starting,
+    Serving,
+    Draining,
+    /// Waiting to be started again after it died.
+    Backoff,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CloneView {
+    /// `service/number`.
+    pub name: String,
+    /// Name of its node.
+    pub node: String,
+    pub state: CloneState,
+    pub pid: u32,
+    pub port: u16,
+    /// How often it was started again since its node started.
+    pub restarts: u32,
+    pub since_ms: u64,
+    /// How it last ended, if it did.
+    pub last_exit: Option<String>,
+    /// Its last lines of output, when it does not serve.
+    pub last_output: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamespaceView {
+    pub name: String,
+    pub class: String,
+    /// Default lease of a value, milliseconds.
+    pub lease_ms: u64,
+    /// What the class promises, in a sentence.
+    pub promise: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RootView {
+    pub leader: Option<String>,
+    pub voters: Vec<String>,
+    /// Version of the declared configuration: counts up with each change.
+    pub version: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventView {
+    pub at_ms: u64,
+    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `warning`.
+    pub kind: String,
+    /// Whom it concerns: a node's or a clone's name.
+    pub who: String,
+    pub text: String,
+}

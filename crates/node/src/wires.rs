@@ -1,0 +1,282 @@
+//! The wires: what one machine puts out, another takes in. Nothing is decided here.
+
+use std::collections::BTreeMap;
+
+use base::{Effect, Frame, NodeId, Now, Span, kind};
+use clones::{Assignments, NodeClones, NodeLoad, ServiceSpec, group, manager};
+use cluster::{Card, beacon, membership, root};
+use state::namespace::NamespaceSpec;
+use state::session::{self, BrickMap};
+
+use crate::Answer;
+use crate::declared::{self, kind as record};
+use crate::facts::{self, BrickReport, NodeReport};
+use crate::node::{Node, Out, Seen};
+use crate::view::NodeState;
+
+impl Node {
+    fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
+        frame.load = self.report.load;
+        out.push(Effect::Send { to, frame });
+    }
+
+    pub(crate) fn membership_in(&mut self, now: Now, input: membership::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.membership.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                membership::Output::Send { to, head } => self.send(to, Frame::new(kind::MEMBERSHIP, head), out),
+                membership::Output::Dial { addr, peer } => out.push(Effect::Dial { addr, peer }),
+                membership::Output::Birth { card } => self.birth(now, card, out),
+                membership::Output::Suspect { id } => self.doubted(now, id, true),
+                membership::Output::Trust { id } => self.doubted(now, id, false),
+                membership::Output::Death { id, .. } => self.death(now, id, out),
+            }
+        }
+    }
+
+    fn birth(&mut self, now: Now, card: Card, out: &mut Out) {
+        let (peer, boot, name) = (card.id, card.boot, card.name.clone());
+        let text = match self.seen.get(&peer) {
+            None => "joined".to_owned(),
+            Some(seen) if seen.card.boot == boot => "is back; it was only cut off".to_owned(),
+            Some(_) => format!("is back, restarted ({boot})"),
+        };
+        self.seen.insert(peer, Seen { card, state: NodeState::Live, since_ms: now.wall_ms, since: now.mono });
+        self.happened(now, "birth", &name, text);
+        self.beacons_in(now, beacon::Input::Birth { peer }, out);
+        self.root_in(now, root::Input::Birth { peer }, out);
+        self.session_in(now, session::Input::Birth { peer, boot }, out);
+        self.cluster_changed(now, out);
+    }
+
+    fn death(&mut self, now: Now, id: NodeId, out: &mut Out) {
+        if let Some(seen) = self.seen.get_mut(&id) {
+            (seen.state, seen.since_ms, seen.since) = (NodeState::Dead, now.wall_ms, now.mono);
+            let name = seen.card.name.clone();
+            self.happened(now, "death", &name, "no longer answers");
+        }
+        self.beacons_in(now, beacon::Input::Death { peer: id }, out);
+        self.root_in(now, root::Input::Death { peer: id }, out);
+        self.session_in(now, session::Input::Death { peer: id }, out);
+        self.cluster_changed(now, out);
+    }
+
+    fn doubted(&mut self, now: Now, id: NodeId, doubt: bool) {
+        let Some(seen) = self.seen.get_mut(&id) else { return };
+        let (from, to) =
+            if doubt { (NodeState::Live, NodeState::Suspect) } else { (NodeState::Suspect, NodeState::Live) };
+        if seen.state == from {
+            (seen.state, seen.since_ms, seen.since) = (to, now.wall_ms, now.mono);
+            let name = seen.card.name.clone();
+            self.happened(
+                now,
+                if doubt { "suspect" } else { "trust" },
+                &name,
+                if doubt { "is slow to answer" } else { "answers again" },
+            );
+        }
+    }
+
+    pub(crate) fn beacons_in(&mut self, now: Now, input: beacon::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.beacons.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                beacon::Output::Send { to, head } => self.send(to, Frame::new(kind::BEACON, head), out),
+                beacon::Output::Changed { origin, key } => self.fact_changed(now, origin, &key, out),
+            }
+        }
+    }
+
+    fn fact_changed(&mut self, now: Now, origin: NodeId, key: &str, out: &mut Out) {
+        self.stale = true;
+        match key {
+            facts::ASSIGNMENTS => {
+                if let Some(new) = self.beacons.get(origin, key).and_then(|bytes| Assignments::decode(bytes)) {
+                    self.manager_in(now, manager::Input::Seen(new.clone()), out);
+                    self.group_in(now, group::Input::Assigned(new), out);
+                }
+            }
+            facts::CLONES => self.cluster_changed(now, out),
+            _ => (),
+        }
+    }
+
+    pub(crate) fn root_in(&mut self, now: Now, input: root::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.root.handle(now, input, &mut wants);
+        self.wire_root(now, wants, out);
+    }
+
+    pub(crate) fn wire_root(&mut self, now: Now, wants: Vec<root::Output>, out: &mut Out) {
+        for want in wants {
+            match want {
+                root::Output::Send { to, frame } => self.send(to, frame, out),
+                root::Output::Append { records, ticket } => out.push(Effect::Append { records, ticket }),
+                root::Output::Rewrite { records, ticket } => out.push(Effect::Rewrite { records, ticket }),
+                root::Output::Changed => self.declaration_changed(now, out),
+                root::Output::Leads { leader } => self.led_by(now, leader, out),
+                root::Output::Proposed { id, outcome } => self.proposed(now, id, outcome, out),
+                root::Output::Note(note) => out.push(Effect::Note(note)),
+            }
+        }
+    }
+
+    fn led_by(&mut self, now: Now, leader: Option<NodeId>, out: &mut Out) {
+        if let Some(id) = leader {
+            let name = self.name_of(id);
+            self.happened(now, "leader", &name, "leads the root group");
+        }
+        self.manager_in(now, manager::Input::Leads(self.root.is_leader()), out);
+        self.cluster_changed(now, out);
+        self.stale = true;
+    }
+
+    /// Takes a new declaration to everyone whom it concerns.
+    pub(crate) fn declaration_changed(&mut self, now: Now, out: &mut Out) {
+        let secrets = declared::secrets(self.root.declared());
+        let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
+        let own = self.card.resp;
+        let url = |(name, s): (&String, &declared::NamespaceSecret)| {
+            (name.clone(), format!("redis://{name}:{}@{own}", s.token))
+        };
+        let urls = secrets.iter().map(url).collect();
+        self.tokens = secrets
+            .iter()
+            .map(|(name, s)| (name.clone(), s.token.clone()))
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .into();
+        self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
+        let namespaces = specs.into_iter().filter_map(|(name, spec)| {
+            let secret = secrets.get(&name)?;
+            Some((name, (secret.id, spec, secret.mac_key)))
+        });
+        let namespaces = namespaces.collect();
+        self.session_in(now, session::Input::Namespaces(namespaces), out);
+        if let Some(map) = self.map() {
+            self.session_in(now, session::Input::Map(map), out);
+        }
+        let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        self.group_in(now, group::Input::Urls(urls), out);
+        self.group_in(now, group::Input::Services(services), out);
+        self.retry_pending(now, out);
+        self.report_brick(now, out);
+        self.cluster_changed(now, out);
+    }
+
+    pub(crate) fn map(&self) -> Option<BrickMap> {
+        facts::decode(self.root.declared().get(record::MAP, "session")?)
+    }
+
+    pub(crate) fn session_in(&mut self, now: Now, input: session::Input, out: &mut Out) {
+        let mut wants = std::mem::take(&mut self.session_out);
+        self.session.handle(now, input, &mut wants);
+        for want in wants.drain(..) {
+            match want {
+                session::Output::Send { to, frame } => self.send(to, frame, out),
+                session::Output::Answer { id, outcome } => {
+                    out.push(Effect::Answer { id, answer: Answer::Session(outcome) });
+                }
+                session::Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
+                session::Output::Note(note) => out.push(Effect::Note(note)),
+            }
+        }
+        self.session_out = wants;
+    }
+
+    pub(crate) fn group_in(&mut self, now: Now, input: group::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.group.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                group::Output::Spawn { proc, spec } => out.push(Effect::Spawn { proc, spec }),
+                group::Output::Signal { proc, signal } => out.push(Effect::Signal { proc, signal }),
+                group::Output::Probe { proc, probe } => out.push(Effect::Probe { proc, probe }),
+                group::Output::Changed => {
+                    self.put_fact(now, facts::CLONES, self.group.node_clones().encode(), out);
+                }
+                group::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
+            }
+        }
+    }
+
+    pub(crate) fn manager_in(&mut self, now: Now, input: manager::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.manager.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                // Our own group hears of it as everybody does: when the fact has changed.
+                manager::Output::Assign(new) => self.put_fact(now, facts::ASSIGNMENTS, new.encode(), out),
+                manager::Output::Withdraw => {
+                    self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
+                }
+                manager::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
+            }
+        }
+    }
+
+    /// Who lives, or what somebody runs, has changed.
+    pub(crate) fn cluster_changed(&mut self, now: Now, out: &mut Out) {
+        (self.stale, self.routes_stale) = (true, true);
+        if !self.root.is_leader() {
+            return;
+        }
+        let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        self.manager_in(now, manager::Input::Cluster { services, live }, out);
+    }
+
+    fn load_of(&self, card: &Card) -> NodeLoad {
+        let says = self.clones_of(card.id);
+        NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref())
+    }
+
+    /// Live nodes, this one included.
+    pub(crate) fn live_cards(&self) -> impl Iterator<Item = &Card> {
+        self.membership.live()
+    }
+
+    pub(crate) fn clones_of(&self, id: NodeId) -> Option<NodeClones> {
+        NodeClones::decode(self.beacons.get(id, facts::CLONES)?)
+    }
+
+    pub(crate) fn report_of(&self, id: NodeId) -> NodeReport {
+        if id == self.me() {
+            return self.report.clone();
+        }
+        self.beacons.get(id, facts::REPORT).and_then(|bytes| facts::decode(bytes)).unwrap_or_default()
+    }
+
+    pub(crate) fn report_brick(&mut self, now: Now, out: &mut Out) {
+        let report = BrickReport { seen: self.session.map_seen(), filled: self.session.filled() };
+        // Putting what stands changes nothing.
+        self.put_fact(now, facts::BRICK, facts::encode(&report), out);
+    }
+
+    /// At the leader: lets the brick map follow who is here.
+    pub(crate) fn keep_map(&mut self, now: Now, out: &mut Out) {
+        let current = self.map();
+        let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let dead = self.seen.iter().filter(|(_, s)| s.state == NodeState::Dead);
+        let mut dead_for: BTreeMap<NodeId, Span> = dead.map(|(id, s)| (*id, now.mono.since(s.since))).collect();
+        // Members that this node has never seen are dead at least since it started.
+        for id in current.iter().flat_map(|map| map.everyone()).filter(|id| !self.seen.contains_key(id)) {
+            dead_for.insert(id, now.mono.since(self.started));
+        }
+        let report = |id: NodeId| facts::decode::<BrickReport>(self.beacons.get(id, facts::BRICK)?);
+        let reports: Vec<(NodeId, BrickReport)> = live.iter().filter_map(|id| Some((*id, report(*id)?))).collect();
+        let seen = reports.iter().map(|(id, r)| (*id, r.seen)).collect();
+        let filled = reports.iter().map(|(id, r)| (*id, r.filled)).collect();
+        if let Some(next) = session::next_map(current.as_ref(), &live, &dead_for, &seen, &filled) {
+            self.propose_map(now, &next, out);
+        }
+    }
+
+    pub(crate) fn name_of(&self, id: NodeId) -> String {
+        if id == self.me() {
+            return self.card.name.clone();
+        }
+        self.seen.get(&id).map_or_else(|| id.to_string(), |seen| seen.card.name.clone())
+    }
+}

@@ -1,0 +1,139 @@
+//! `cargo run --release -p sim -- --seed N --minutes M [--nodes K] [--seeds COUNT] [--history FILE]`: runs the shipped
+//! node in the fake world and says what came of it. Without a seed it picks fresh ones and prints them. A broken
+//! promise prints its seed, which gives the same run again, and ends with status 1.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use base::{Rng, Span};
+use clap::Parser;
+use sim::history::History;
+use sim::scene::{self, Plan, Report};
+
+#[derive(Parser)]
+#[command(about = "Runs whole nodes in virtual time from one seed, with faults, and checks every promise")]
+struct Args {
+    /// The seed of the (first) run; fresh ones otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Virtual minutes per seed.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// Nodes; otherwise drawn from the seed: mostly 3, sometimes 1 to 9.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// How many seeds, one after the other.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Where to keep what load asked and got, one JSON line per operation.
+    #[arg(long)]
+    history: Option<String>,
+    /// Print faults and notes as they come.
+    #[arg(long)]
+    loud: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.minutes == 0 || args.seeds == 0 || args.nodes.is_some_and(|n| !(1..=50).contains(&n)) {
+        eprintln!("minutes and seeds begin with 1, nodes are 1 to 50");
+        return ExitCode::FAILURE;
+    }
+    let mut total = Total::default();
+    for n in 0..args.seeds {
+        let seed = match args.seed {
+            Some(seed) => seed.wrapping_add(n),
+            None => match fresh_seed() {
+                Ok(seed) => seed,
+                Err(error) => {
+                    eprintln!("no entropy for a seed: {error}; name one with --seed");
+                    return ExitCode::FAILURE;
+                }
+            },
+        };
+        let history = match args.history.as_ref().map(File::create) {
+            None => History::default(),
+            Some(Ok(file)) => History::to(Box::new(BufWriter::new(file))),
+            Some(Err(error)) => {
+                eprintln!("history cannot be kept: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let nodes = args.nodes.unwrap_or_else(|| nodes_of(seed));
+        // Before the run, so that one which never ends can be told by its seed.
+        print!("seed {seed} nodes {nodes}: ");
+        let _ = std::io::stdout().flush();
+        let began = Instant::now();
+        let length = Span::secs(60 * args.minutes);
+        let report = scene::run(Plan { seed, length, nodes, bug: None, history, loud: args.loud });
+        let speed = report.ran.as_secs_f64() / began.elapsed().as_secs_f64();
+        print(&report, speed);
+        total.add(&report);
+        if report.broken.is_some() {
+            println!("again: cargo run --release -p sim -- --seed {seed} --minutes {} --nodes {nodes}", args.minutes);
+            return ExitCode::FAILURE;
+        }
+    }
+    if args.seeds > 1 {
+        total.print(args.seeds);
+    }
+    ExitCode::SUCCESS
+}
+
+fn print(report: &Report, speed: f64) {
+    println!(
+        "{:.1} simulated minutes, {} events, {speed:.0} x real time, trace {:016x}",
+        report.ran.as_secs_f64() / 60.0,
+        report.events,
+        report.hash
+    );
+    println!("  faults: {}", counts(&report.faults));
+    println!("  ops: {}", counts(&report.ops));
+    if let Some(broken) = &report.broken {
+        println!("{}", report.last);
+        println!("SEED {} {broken}", report.seed);
+    }
+}
+
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Default)]
+struct Total {
+    ran: Span,
+    faults: BTreeMap<String, u64>,
+    ops: BTreeMap<String, u64>,
+}
+
+impl Total {
+    fn add(&mut self, report: &Report) {
+        self.ran = self.ran + report.ran;
+        for (to, from) in [(&mut self.faults, &report.faults), (&mut self.ops, &report.ops)] {
+            from.iter().for_each(|(name, count)| *to.entry(name.clone()).or_default() += count);
+        }
+    }
+
+    fn print(&self, seeds: u64) {
+        println!("{seeds} seeds, {:.1} simulated minutes, no promise broken", self.ran.as_secs_f64() / 60.0);
+        println!("  faults: {}", counts(&self.faults));
+        println!("  ops: {}", counts(&self.ops));
+    }
+}
+
+/// Mostly three, as that is what people run and where the promises are tightest.
+fn nodes_of(seed: u64) -> usize {
+    let mut rng = Rng::new(seed ^ 0x006e_6f64_6573);
+    if rng.chance(0.7) { 3 } else { rng.between(1, 9) as usize }
+}
+
+/// The only chance in the simulator: everything else follows from it.
+fn fresh_seed() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    // Short enough to copy by hand.
+    Ok(u64::from_le_bytes(bytes) >> 24)
+}

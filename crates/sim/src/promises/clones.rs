@@ -1,0 +1,90 @@
+//! No clone runs twice for long: after faults have ended, each clone that is declared runs exactly once, and nothing
+//! else runs. A clone that moves may run twice for a moment; not for [`CLONES_WITHIN`].
+
+use std::collections::BTreeMap;
+
+use base::Time;
+
+use super::{Broken, CLONES_WITHIN};
+
+const PROMISE: &str = "no clone runs twice for long, and every one runs";
+
+/// `service/number`
+pub type Name = String;
+
+#[derive(Default)]
+pub struct Clones {
+    /// Since when a clone does not run as often as it should.
+    wrong_since: BTreeMap<Name, Time>,
+}
+
+impl Clones {
+    /// Faults strike: what is wrong now does not count.
+    pub fn excuse(&mut self) {
+        self.wrong_since.clear();
+    }
+
+    /// `wanted`: what is declared. `running`: every child process of every live node.
+    pub fn check(
+        &mut self,
+        at: Time,
+        wanted: impl Iterator<Item = Name>,
+        running: impl Iterator<Item = (usize, Name)>,
+    ) -> Result<(), Broken> {
+        // Wanted, and where it runs.
+        let mut all: BTreeMap<Name, (usize, Vec<usize>)> = wanted.map(|name| (name, (1, Vec::new()))).collect();
+        for (node, name) in running {
+            all.entry(name).or_default().1.push(node);
+        }
+        self.wrong_since.retain(|name, _| all.get(name).is_some_and(|(wanted, at)| *wanted != at.len()));
+        for (name, (wanted, nodes)) in all {
+            if wanted == nodes.len() {
+                continue;
+            }
+            let since = *self.wrong_since.entry(name.clone()).or_insert(at);
+            if at.since(since) >= CLONES_WITHIN {
+                let what = format!("{name} should run {wanted} times and runs on nodes {nodes:?} since {since:?}");
+                return Err(Broken { promise: PROMISE, at, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Span;
+
+    fn check(running: &[(usize, &str)]) -> Result<(), Broken> {
+        let mut clones = Clones::default();
+        for second in 0..=15 {
+            let wanted = ["shop/0", "shop/1"].into_iter().map(String::from);
+            let running = running.iter().map(|(node, name)| (*node, (*name).to_string()));
+            clones.check(Time::ZERO + Span::secs(second), wanted, running)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn twins_missing_ones_and_strangers_are_seen() {
+        assert_eq!(check(&[(0, "shop/0"), (2, "shop/1")]), Ok(()));
+        assert!(check(&[(0, "shop/0"), (2, "shop/1"), (1, "shop/1")]).is_err());
+        assert!(check(&[(0, "shop/0")]).is_err());
+        assert!(check(&[(0, "shop/0"), (2, "shop/1"), (2, "old/0")]).is_err());
+    }
+
+    #[test]
+    fn a_short_overlap_is_a_move() {
+        let mut clones = Clones::default();
+        for second in 0..60 {
+            let twice = if second % 20 < 10 {
+                vec![(0, "a/0".to_string()), (1, "a/0".into())]
+            } else {
+                vec![(1, "a/0".into())]
+            };
+            let at = Time::ZERO + Span::secs(second);
+            assert_eq!(clones.check(at, ["a/0".to_string()].into_iter(), twice.into_iter()), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! One run: a cluster of shipped nodes under load and faults, judged by every promise.
+//!
+//! Time goes in rounds: faults strike for a while, then all end, and after a calm in which the cluster must have come
+//! back by itself the next round draws other faults. Load never stops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{AskId, Boot, NodeId, Outcome, Rng, Span, Time};
+use node::view::NodeState;
+use node::{Answer, Ask, View};
+use state::session::{Op, Reply};
+
+use crate::faults::{self, Faults, May};
+use crate::history::{History, Line};
+use crate::load::{self, Drawn, Load};
+use crate::promises::answers::Answers;
+use crate::promises::clones::Clones;
+use crate::promises::declared::{self, Declared};
+use crate::promises::session::{Ended, Found, Sessions};
+use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
+use crate::shipped::{Bug, Cluster, FILE, Shipped};
+use crate::world::{Happened, World};
+
+const SERVED: &str = "any one node may be killed: no operation through a live node fails";
+const CALM: &str = "no machine wakes without end";
+
+/// A node answers clients this long after its start: it has to find the others first.
+const WARM_UP: Span = Span::secs(5);
+/// Without word of its own a restarted brick is taken as filled after such a time without faults of the network: state
+/// waits 10 s for members that are missing.
+const FILLED_AFTER: Span = Span::secs(15);
+/// Figure of a node's view that says that its brick holds all that it should, if the node has one.
+const FILLED_FIGURE: &str = "session.settled";
+/// A node whose disk went for ever stays a brick of its keys so long (60 s), and the change takes a while.
+const REPLACED_AFTER: Span = Span::secs(90);
+/// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
+const CUT_OFF_COUNTS: Span = Span::secs(8);
+/// Operators wait for so long.
+const APPLY_BUDGET: Span = Span::secs(5);
+
+const TICK: u64 = 1 << 60;
+const PHASE: u64 = 2 << 60;
+const OPERATOR: u64 = 3 << 60;
+const _: () = assert!(PHASE & faults::ALARM_BIT == 0 && OPERATOR & faults::ALARM_BIT == 0, "alarms are told apart");
+
+/// What to run.
+pub struct Plan {
+    pub seed: u64,
+    /// Virtual time.
+    pub length: Span,
+    pub nodes: usize,
+    pub bug: Option<Bug>,
+    pub history: History,
+    /// Print faults as they strike.
+    pub loud: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub seed: u64,
+    pub ran: Span,
+    pub hash: u64,
+    pub events: u64,
+    pub faults: BTreeMap<String, u64>,
+    pub ops: BTreeMap<String, u64>,
+    pub broken: Option<Broken>,
+    /// The last events, if something broke.
+    pub last: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Faults,
+    Calm,
+}
+
+/// A question under way.
+struct Flight {
+    client: u64,
+    node: usize,
+    start: Time,
+    /// Every operation had to succeed when it began.
+    must: bool,
+    what: Asked,
+}
+
+enum Asked {
+    Session(Drawn),
+    Apply(u64),
+}
+
+/// A node as its last view and its life show it.
+#[derive(Default)]
+struct Seen {
+    since: Time,
+    live: Option<BTreeSet<NodeId>>,
+    version: u64,
+    mark: Option<u64>,
+    voters: usize,
+    /// Bricks of the map that it takes for dead: one whose disk was emptied stays in the map for a while.
+    bricks_dead: u64,
+    wanted: Vec<(String, u32)>,
+    filled: Option<bool>,
+}
+
+pub struct Scene {
+    seed: u64,
+    world: World<Cluster>,
+    rng: Rng,
+    faults: Faults,
+    load: Load,
+    history: History,
+    flights: BTreeMap<AskId, Flight>,
+    seen: Vec<Seen>,
+    phase: Phase,
+    phase_since: Time,
+    quiet_since: Time,
+    /// When a machine last came back as a new node.
+    emptied: BTreeMap<usize, Time>,
+    answers: Answers,
+    sessions: Sessions,
+    clones: Clones,
+    declared: Declared,
+    ops: BTreeMap<String, u64>,
+}
+
+/// Runs a plan to its end, or until a promise breaks.
+pub fn run(plan: Plan) -> Report {
+    let (seed, length) = (plan.seed, plan.length);
+    let mut scene = Scene::new(plan);
+    let broken = scene.run(Time::ZERO + length).err();
+    let faults = scene.faults.counts().iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect();
+    scene.ops.insert("reads judged".into(), scene.sessions.judged);
+    scene.ops.insert("reads excused".into(), scene.sessions.excused);
+    Report {
+        seed,
+        ran: scene.world.now().since(Time::ZERO),
+        hash: scene.world.trace.hash(),
+        events: scene.world.trace.events(),
+        faults,
+        ops: std::mem::take(&mut scene.ops),
+        last: if broken.is_some() { scene.world.trace.last(60, 80) } else { String::new() },
+        broken,
+    }
+}
+
+impl Scene {
+    fn new(plan: Plan) -> Self {
+        let mut rng = Rng::new(plan.seed);
+        let cluster = Cluster::new(load::declaration(0, &mut rng.fork()), plan.bug);
+        let mut world = World::new(rng.u64(), plan.nodes, cluster);
+        world.trace.loud = plan.loud;
+        let seeds = (0..plan.nodes.min(3)).map(|node| world.peer_addr(node)).collect();
+        world.factory_mut().seeds = seeds;
+        let mut scene = Self {
+            seed: plan.seed,
+            faults: Faults::new(rng.fork()),
+            load: Load::new(rng.fork()),
+            seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
+            rng,
+            world,
+            history: plan.history,
+            flights: BTreeMap::new(),
+            phase: Phase::Calm,
+            phase_since: Time::ZERO,
+            quiet_since: Time::ZERO,
+            emptied: BTreeMap::new(),
+            answers: Answers::default(),
+            sessions: Sessions::of(plan.nodes),
+            clones: Clones::default(),
+            declared: Declared::default(),
+            ops: BTreeMap::new(),
+        };
+        scene.begin();
+        scene
+    }
+
+    fn begin(&mut self) {
+        (0..self.world.machines()).for_each(|node| self.world.start(node));
+        self.world.alarm(Span::secs(1), TICK);
+        self.world.alarm(Span::secs(25), PHASE);
+        self.world.alarm(Span::secs(3), OPERATOR);
+        for client in 0..self.load.clients() {
+            self.world.alarm(Span::secs(3), client as u64);
+        }
+    }
+
+    fn run(&mut self, until: Time) -> Result<(), Broken> {
+        while let Some(happened) = self.world.next(until) {
+            self.heard(happened)?;
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, happened: Happened<Shipped>) -> Result<(), Broken> {
+        let now = self.world.now();
+        match happened {
+            Happened::Answered { id, answer, .. } => {
+                self.answers.answered(id, now)?;
+                let flight = self.flights.remove(&id).expect("what was asked flies until it is answered");
+                return self.judge(flight, answer);
+            }
+            Happened::Published { node, view } => self.seen[node].take(&view),
+            Happened::Noted { .. } => (),
+            Happened::Started { node } => {
+                self.seen[node] = Seen { since: now, ..Seen::default() };
+                if self.world.boot(node) == Boot(1) && now > Time::ZERO {
+                    self.emptied.insert(node, now);
+                }
+            }
+            Happened::Resumed { node } => self.answers.resumed(node, now),
+            Happened::Died { node } => {
+                self.sessions.died(node, now);
+                for id in self.answers.died(node) {
+                    let flight = self.flights.remove(&id).expect("what was asked flies until its node dies");
+                    self.died(flight)?;
+                }
+            }
+            Happened::Spins { node, wakes } => {
+                let what = format!("node {node} asked for {wakes} wakes within a second");
+                return Err(Broken { promise: CALM, at: now, what });
+            }
+            Happened::Alarm(token) if token & faults::ALARM_BIT != 0 => {
+                let may = May { empty: self.may_empty(), kill_gently: self.all_well() };
+                self.faults.alarm(&mut self.world, token, may);
+            }
+            Happened::Alarm(TICK) => {
+                self.world.alarm(Span::secs(1), TICK);
+                return self.tick();
+            }
+            Happened::Alarm(PHASE) => self.turn(),
+            Happened::Alarm(OPERATOR) => self.operate(),
+            Happened::Alarm(client) => self.ask(client as usize),
+        }
+        Ok(())
+    }
+
+    /// From faults to calm, and back.
+    fn turn(&mut self) {
+        let (phase, length) = match self.phase {
+            Phase::Calm => (Phase::Faults, Span::millis(self.rng.between(15_000, 60_000))),
+            Phase::Faults => (Phase::Calm, Span::millis(self.rng.between(22_000, 30_000))),
+        };
+        self.world.alarm(length, PHASE);
+        (self.phase, self.phase_since) = (phase, self.world.now());
+        self.clones.excuse();
+        match phase {
+            Phase::Calm => {
+                self.world.trace.remark(self.world.now(), "all faults end".into());
+                self.faults.end_all(&mut self.world);
+            }
+            Phase::Faults => {
+                self.faults.draw();
+                let text = format!("faults: {:?}, gentle: {}", self.faults.allowed(), self.faults.is_gentle());
+                self.world.trace.remark(self.world.now(), text);
+                self.faults.begin(&mut self.world);
+            }
+        }
+    }
+
+    fn calm_for(&self) -> Option<Span> {
+        (self.phase == Phase::Calm).then(|| self.world.now().since(self.phase_since))
+    }
+
+    /// Nothing is wrong and nothing was wrong lately: one node may be killed without anybody noticing.
+    fn all_well(&self) -> bool {
+        let now = self.world.now();
+        let up = |node: usize| self.world.is_running(node) && now.since(self.seen[node].since) > FILLED_AFTER;
+        (0..self.world.machines()).all(up)
+            && self.world.machines() >= 3
+            && self.sessions.failed().is_empty()
+            && self.seen.iter().all(|seen| seen.bricks_dead == 0)
+            && now.since(self.quiet_since) > FILLED_AFTER
+    }
+
+    /// A disk may go for ever when three voters live: the other two carry on and choose a new one.
+    fn may_empty(&self) -> bool {
+        self.all_well() && self.seen.iter().all(|seen| seen.voters >= 3)
+    }
+
+    /// Whether an operation through a node that is up must succeed now: after faults have ended, and also while only
+    /// one node at a time is killed.
+    fn must_serve(&self) -> bool {
+        match self.phase {
+            Phase::Calm => self.calm_for().is_some_and(|calm| calm > SERVED_WITHIN),
+            Phase::Faults => self.faults.is_gentle() && self.world.machines() >= 3,
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), Broken> {
+        let now = self.world.now();
+        if !self.world.is_quiet() {
+            self.quiet_since = now;
+        }
+        for node in 0..self.seen.len() {
+            let seen = &self.seen[node];
+            let up = self.world.is_running(node);
+            let long = now.since(seen.since.max(self.quiet_since)) > FILLED_AFTER;
+            // The brick that it was is not back.
+            let replaced = self.emptied.get(&node).is_none_or(|at| now.since(*at) > REPLACED_AFTER);
+            if up && replaced && seen.filled.unwrap_or(long) {
+                self.sessions.filled(node);
+            }
+        }
+        self.count_cut_off();
+        self.answers.check(now, |node| self.world.is_hung(node))?;
+        let Some(calm) = self.calm_for() else { return Ok(()) };
+        if calm > MEMBERSHIP_WITHIN {
+            let alive: BTreeSet<NodeId> = (0..self.seen.len()).map(|node| self.world.id(node)).collect();
+            membership::check(now, &alive, self.seen.iter().enumerate().map(|(n, seen)| (n, seen.live.as_ref())))?;
+        }
+        if calm > SERVED_WITHIN {
+            let shown: Vec<_> = self.seen.iter().enumerate().map(|(n, seen)| (n, seen.version, seen.mark)).collect();
+            // An apply under way shows at one node before another.
+            if !self.flights.values().any(|flight| matches!(flight.what, Asked::Apply(_))) {
+                self.declared.check(now, &shown)?;
+            }
+        }
+        // From the moment when faults end; the checker itself waits.
+        let wanted: Vec<String> = self.seen[0]
+            .wanted
+            .iter()
+            .flat_map(|(name, clones)| (0..*clones).map(move |number| format!("{name}/{number}")))
+            .collect();
+        let running = (0..self.seen.len()).flat_map(|node| {
+            self.world.children(node).map(move |(_, child)| (node, child.spec.env["COPPICE_CLONE"].clone()))
+        });
+        self.clones.check(now, wanted.into_iter(), running)
+    }
+
+    /// A restarted brick waits for the fill of one that it cannot reach for a while, and then goes on without: what only
+    /// that one holds has failed with it.
+    fn count_cut_off(&mut self) {
+        let now = self.world.now();
+        let unfilled: Vec<usize> = self.sessions.failed().keys().copied().collect();
+        for empty in unfilled {
+            for node in 0..self.seen.len() {
+                let waited = self.world.is_running(empty) && now.since(self.seen[empty].since) > CUT_OFF_COUNTS;
+                if waited && self.world.cut_for(empty, node) > CUT_OFF_COUNTS {
+                    self.sessions.died(node, now);
+                }
+            }
+        }
+    }
+
+    /// One client's next operation.
+    fn ask(&mut self, client: usize) {
+        let drawn = self.load.draw(client);
+        self.send(client, drawn);
+    }
+
+    fn send(&mut self, client: usize, drawn: Drawn) {
+        let now = self.world.now();
+        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
+        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
+        if nodes.is_empty() {
+            return self.world.alarm(Span::millis(300), client as u64);
+        }
+        let node = nodes[self.load.choose(client, nodes.len())];
+        let op = Op::keyed(load::NAMESPACE.into(), drawn.key.clone().into_bytes().into(), drawn.action.clone());
+        let id = self.world.ask(node, drawn.budget, Ask::Session(op)).expect("the node was seen to run");
+        self.answers.asked(id, node, now, drawn.budget, self.world.is_hung(node));
+        if let Some((write, what)) = drawn.write {
+            self.sessions.begin(&drawn.key, write, what, now);
+        }
+        let must = self.must_serve();
+        self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
+    }
+
+    /// The operator's next apply. During a calm there is none: what runs must be what is declared by then.
+    fn operate(&mut self) {
+        let calm = self.calm_for().is_some() && self.world.now() > Time::ZERO + Span::secs(25);
+        let nodes: Vec<usize> = (0..self.world.machines()).filter(|n| self.world.is_running(*n)).collect();
+        if calm || nodes.is_empty() {
+            return self.world.alarm(Span::secs(2), OPERATOR);
+        }
+        let (text, mark, n) = self.load.declare(nodes.len());
+        let mut entropy = [0; 32];
+        entropy[..8].copy_from_slice(&self.rng.u64().to_le_bytes());
+        let ask = Ask::Apply { file: FILE.into(), text, dry_run: false, entropy };
+        let (node, now) = (nodes[n], self.world.now());
+        let id = self.world.ask(node, APPLY_BUDGET, ask).expect("the node was seen to run");
+        self.answers.asked(id, node, now, APPLY_BUDGET, self.world.is_hung(node));
+        let flight = Flight { client: OPERATOR, node, start: now, must: false, what: Asked::Apply(mark) };
+        self.flights.insert(id, flight);
+    }
+
+    /// The node that was asked died first.
+    fn died(&mut self, flight: Flight) -> Result<(), Broken> {
+        let now = self.world.now();
+        match &flight.what {
+            Asked::Session(drawn) => {
+                if let Some((id, _)) = drawn.write {
+                    self.sessions.end(&drawn.key, id, now, Ended::Unknown)?;
+                }
+            }
+            Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
+        }
+        self.ended(&flight, "died");
+        Ok(())
+    }
+
+    fn judge(&mut self, flight: Flight, answer: Answer) -> Result<(), Broken> {
+        let now = self.world.now();
+        match (&flight.what, answer) {
+            (Asked::Session(drawn), Answer::Session(outcome)) => {
+                let text = match &outcome {
+                    Outcome::Done(reply) => format!("ok {}", shown(reply)),
+                    Outcome::Refused(refused) => format!("refused {refused}"),
+                    Outcome::Unknown(unknown) => format!("unknown {unknown}"),
+                };
+                self.ended(&flight, &text);
+                if flight.must && self.must_serve() && !matches!(outcome, Outcome::Done(_)) {
+                    let what = format!(
+                        "{} {} {:?} through node {} since {:?}: {text}",
+                        drawn.name, drawn.key, drawn.write, flight.node, flight.start
+                    );
+                    return Err(Broken { promise: SERVED, at: now, what });
+                }
+                self.judge_session(&flight, drawn, outcome)
+            }
+            (Asked::Apply(mark), Answer::Applied(outcome)) => {
+                let (text, ended) = match outcome {
+                    Outcome::Done(applied) => {
+                        (format!("ok {}", applied.version), declared::Ended::Done { version: applied.version })
+                    }
+                    Outcome::Refused(refused) => (format!("refused {refused}"), declared::Ended::Refused),
+                    Outcome::Unknown(unknown) => (format!("unknown {unknown}"), declared::Ended::Unknown),
+                };
+                self.ended(&flight, &text);
+                self.declared.applied(now, *mark, ended)
+            }
+            (_, answer) => {
+                let what = format!("an answer of another kind: {answer:?}");
+                Err(Broken { promise: "an answer is to its question", at: now, what })
+            }
+        }
+    }
+
+    fn judge_session(&mut self, flight: &Flight, drawn: &Drawn, outcome: Outcome<Reply>) -> Result<(), Broken> {
+        let now = self.world.now();
+        let Some((id, _)) = drawn.write else {
+            let found = match outcome {
+                Outcome::Done(Reply::Value { value, version, .. }) => {
+                    let (id, intact) = load::written(&value);
+                    self.load.has_read(flight.client as usize, &drawn.key, version);
+                    Found::Value { id, version, intact }
+                }
+                Outcome::Done(Reply::Absent) => Found::Absent,
+                Outcome::Done(Reply::Lost) => Found::Lost,
+                Outcome::Done(other) => return Err(of_another_kind(now, &other)),
+                Outcome::Refused(_) | Outcome::Unknown(_) => return Ok(()),
+            };
+            return self.sessions.read(&drawn.key, flight.start, now, found);
+        };
+        let ended = match outcome {
+            Outcome::Done(Reply::Stored { version, .. }) => Ended::Acked { version: Some(version) },
+            Outcome::Done(Reply::Removed(true) | Reply::Touched(true)) => Ended::Acked { version: None },
+            Outcome::Done(Reply::Removed(false) | Reply::Touched(false)) => {
+                // Nothing was there, so nothing was written: as a read that found nothing.
+                self.sessions.end(&drawn.key, id, now, Ended::NotStored)?;
+                return self.sessions.read(&drawn.key, flight.start, now, Found::Absent);
+            }
+            Outcome::Done(Reply::NotStored { .. }) => Ended::NotStored,
+            Outcome::Done(other) => return Err(of_another_kind(now, &other)),
+            Outcome::Refused(_) => Ended::Refused,
+            Outcome::Unknown(_) => Ended::Unknown,
+        };
+        self.sessions.end(&drawn.key, id, now, ended)
+    }
+
+    /// Counts an operation, keeps its line, and lets its client go on.
+    fn ended(&mut self, flight: &Flight, outcome: &str) {
+        let now = self.world.now();
+        self.world.trace.mix(outcome.as_bytes());
+        let (op, key, arg) = match &flight.what {
+            Asked::Session(drawn) => {
+                (drawn.name, drawn.key.as_str(), drawn.write.map(|(id, what)| format!("{id} {what:?}")))
+            }
+            Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
+        };
+        let word = outcome.split(' ').next().unwrap_or_default();
+        *self.ops.entry(format!("{op} {word}")).or_default() += 1;
+        let (process, start, node) = (flight.client, flight.start.0, flight.node);
+        let arg = arg.unwrap_or_default();
+        self.history.keep(&Line { process, op, key, arg: &arg, outcome, start, end: now.0, node });
+        match flight.what {
+            Asked::Session(_) => {
+                let pause = self.load.pause(flight.client as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            Asked::Apply(_) => {
+                let pause = self.load.operator_pause();
+                self.world.alarm(pause, OPERATOR);
+            }
+        }
+    }
+}
+
+/// A node that panics broke everything; its seed must not be lost with it.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}SEED {} panicked at {:?}", self.world.trace.last(60, 30), self.seed, self.world.now());
+        }
+    }
+}
+
+impl Seen {
+    fn take(&mut self, view: &View) {
+        let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).map(|node| node.id);
+        self.live = Some(live.collect());
+        self.version = view.root.version;
+        self.voters = view.root.voters.len();
+        self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
+        self.mark = load::mark(view);
+        self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
+        self.filled = view.figures.get(FILLED_FIGURE).map(|filled| *filled > 0);
+    }
+}
+
+fn of_another_kind(at: Time, reply: &Reply) -> Broken {
+    Broken { promise: "an answer is to its question", at, what: format!("{reply:?}") }
+}
+
+/// A reply in a few words: values by their write.
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Value { value, version, .. } => format!("v{} {version}", load::written(value).0),
+        Reply::Stored { version, .. } => format!("stored {version}"),
+        Reply::NotStored { .. } => "not stored".into(),
+        Reply::Absent => "absent".into(),
+        Reply::Lost => "lost".into(),
+        Reply::Removed(was) => format!("removed {was}"),
+        Reply::Touched(was) => format!("touched {was}"),
+        Reply::Count(n) => format!("count {n}"),
+        Reply::Page { cursor, keys } => format!("page {cursor} {}", keys.len()),
+    }
+}

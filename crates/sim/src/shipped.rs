@@ -1,0 +1,190 @@
+//! The shipped node as the world runs it, and, for the tests of the promises, the same node with one planted bug.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use base::{AskId, Boot, Effect, Event, Machine, Now, Outcome, ProcId, Rng, Span, Time};
+use bytes::Bytes;
+use cluster::Card;
+use cluster::root::{Change, Declared};
+use node::{Answer, Applied, Ask, Node, View};
+use state::session::{Action, Reply};
+
+use crate::world::{Birth, Factory, Life};
+
+/// A bug to plant. The promise that it breaks must be reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// Some reads return the first value that was ever read for their key.
+    Stale,
+    /// Some reads find nothing.
+    Forgets,
+    /// Some questions are never answered.
+    Mute,
+    /// Nobody dials once the cluster has formed.
+    NeverDials,
+    /// Every child is started twice.
+    Twins,
+    /// Some applies are acknowledged and not done.
+    FalseApply,
+    /// Some operations are refused without need.
+    Refuses,
+    /// It wants to be woken all the time.
+    Spins,
+}
+
+/// Makes nodes of one cluster: node 0 founds it in its first life, everyone knows the first three.
+pub struct Cluster {
+    pub seeds: Vec<SocketAddr>,
+    /// The first declaration: TOML.
+    pub declaration: String,
+    pub bug: Option<Bug>,
+    pub founded: bool,
+}
+
+impl Cluster {
+    pub fn new(declaration: String, bug: Option<Bug>) -> Self {
+        Self { seeds: Vec::new(), declaration, bug, founded: false }
+    }
+
+    fn first_records(&self) -> Change {
+        let nothing = Declared::default();
+        let diff =
+            node::declared::diff(&nothing, FILE, &self.declaration, &[7; 32]).expect("the first declaration is right");
+        Change { expect: None, ..diff.change }
+    }
+}
+
+/// Name of the file that load applies.
+pub const FILE: &str = "sim.toml";
+
+impl Factory for Cluster {
+    type Machine = Shipped;
+
+    fn birth(&mut self, life: &Life, _log: &[Bytes]) -> Birth<Shipped> {
+        let at = |port| SocketAddr::new(life.peer.ip(), port);
+        let card = Card {
+            id: life.id,
+            boot: life.boot,
+            name: format!("n{}", life.index + 1),
+            peer: life.peer,
+            http: at(8080),
+            resp: at(6379),
+            api: at(7070),
+            pid: 100 + life.index as u32,
+            version: "0.1.0".into(),
+        };
+        let founds = life.index == 0 && life.boot == Boot(1) && !self.founded;
+        self.founded |= founds;
+        let node = Node::new(node::Birth {
+            cluster: "sim".into(),
+            card: card.clone(),
+            seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
+            seed: life.seed,
+            found: founds.then(|| self.first_records()),
+        });
+        let planted = self.bug.map(|bug| Planted {
+            bug,
+            rng: Rng::new(life.seed ^ 1),
+            reads: BTreeMap::new(),
+            first: BTreeMap::new(),
+            born: None,
+            now: Time::ZERO,
+        });
+        Birth { machine: Shipped { node, planted }, card: card.encode() }
+    }
+}
+
+/// The node. Without a planted bug every event and effect passes as it is.
+pub struct Shipped {
+    node: Node,
+    planted: Option<Planted>,
+}
+
+struct Planted {
+    bug: Bug,
+    rng: Rng,
+    /// Reads under way, by their key.
+    reads: BTreeMap<AskId, Bytes>,
+    first: BTreeMap<Bytes, Reply>,
+    born: Option<Time>,
+    now: Time,
+}
+
+type Out = Vec<Effect<Answer, View>>;
+
+impl Machine for Shipped {
+    type Ask = Ask;
+    type Answer = Answer;
+    type View = View;
+
+    fn handle(&mut self, now: Now, event: Event<Ask>, out: &mut Out) {
+        let Some(planted) = &mut self.planted else { return self.node.handle(now, event, out) };
+        planted.now = now.mono;
+        planted.born.get_or_insert(now.mono);
+        let Some(event) = planted.spoil_event(event, out) else { return };
+        let first = out.len();
+        self.node.handle(now, event, out);
+        let effects: Vec<_> = out.drain(first..).collect();
+        effects.into_iter().for_each(|effect| planted.spoil_effect(effect, out));
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        match &self.planted {
+            Some(Planted { bug: Bug::Spins, now, .. }) => Some(*now),
+            Some(_) | None => self.node.wake_at(),
+        }
+    }
+}
+
+impl Planted {
+    fn spoil_event(&mut self, event: Event<Ask>, out: &mut Out) -> Option<Event<Ask>> {
+        if let Event::Ask { id, ask, .. } = &event {
+            match (self.bug, ask) {
+                (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
+                    self.reads.insert(*id, op.key.clone());
+                }
+                (Bug::FalseApply, Ask::Apply { .. }) if self.rng.chance(0.5) => {
+                    let applied = Applied { changes: vec!["~ nothing".into()], version: 1_000_000 };
+                    out.push(Effect::Answer { id: *id, answer: Answer::Applied(Outcome::Done(applied)) });
+                    return None;
+                }
+                _ => (),
+            }
+        }
+        Some(event)
+    }
+
+    fn spoil_effect(&mut self, effect: Effect<Answer, View>, out: &mut Out) {
+        match (self.bug, effect) {
+            (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
+            (Bug::Refuses, Effect::Answer { id, answer: Answer::Session(_) }) if self.rng.chance(0.02) => {
+                let refused = base::Refused::busy("no reason", Span::millis(1));
+                out.push(Effect::Answer { id, answer: Answer::Session(Outcome::Refused(refused)) });
+            }
+            (Bug::NeverDials, Effect::Dial { .. })
+                if self.now.since(self.born.unwrap_or_default()) > Span::secs(10) => {}
+            (Bug::Twins, Effect::Spawn { proc, spec }) => {
+                out.push(Effect::Spawn { proc: ProcId(proc.0 | 1 << 40), spec: spec.clone() });
+                out.push(Effect::Spawn { proc, spec });
+            }
+            (Bug::Stale | Bug::Forgets, Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) }) => {
+                let reply = match self.reads.remove(&id) {
+                    Some(key) => self.spoil_read(key, reply),
+                    None => reply,
+                };
+                out.push(Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) });
+            }
+            (_, effect) => out.push(effect),
+        }
+    }
+
+    fn spoil_read(&mut self, key: Bytes, reply: Reply) -> Reply {
+        let first = self.first.entry(key).or_insert_with(|| reply.clone());
+        match self.bug {
+            _ if !self.rng.chance(0.1) => reply,
+            Bug::Stale => first.clone(),
+            _ => Reply::Absent,
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! The world: an event queue in virtual time that carries out effects and delivers events, all drawn from one seed.
+//!
+//! Each part of what a host does has its file: `net` links and frames, `disk` the log, `children` processes, `clock` the
+//! two clocks of a machine. This file owns the nodes: their lives, stops and starts, and the loop. Whoever drives the
+//! world takes what [`World::step`] reports ([`Happened`]) and acts through the other methods; faults are such acts.
+
+mod children;
+mod clock;
+mod disk;
+mod net;
+mod queue;
+mod trace;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use base::{AskId, Boot, Effect, Event, Exit, Frame, LinkEnd, Machine, NodeId, Note, Now, ProcId, Rng, Span, Time};
+use bytes::Bytes;
+
+pub use children::{Child, ChildState, Manners};
+pub use clock::Clock;
+pub use disk::Disk;
+pub use net::{Counts, Weather};
+pub use trace::Trace;
+
+use disk::Write;
+use net::Net;
+use queue::Queue;
+
+/// Makes the machine of a node, once per boot.
+pub trait Factory {
+    type Machine: Machine;
+    fn birth(&mut self, life: &Life, log: &[Bytes]) -> Birth<Self::Machine>;
+}
+
+/// One life of a node, as its host would know it at start.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Which machine of the world, from 0.
+    pub index: usize,
+    pub id: NodeId,
+    pub boot: Boot,
+    /// Where it listens for peers.
+    pub peer: SocketAddr,
+    /// Entropy for its generators.
+    pub seed: u64,
+    pub now: Now,
+}
+
+/// A machine and what its host tells peers about it.
+pub struct Birth<M> {
+    pub machine: M,
+    pub card: Bytes,
+}
+
+/// What a driver of the world hears.
+pub enum Happened<M: Machine> {
+    Answered {
+        node: usize,
+        id: AskId,
+        answer: M::Answer,
+    },
+    Published {
+        node: usize,
+        view: M::View,
+    },
+    Noted {
+        node: usize,
+        note: Note,
+    },
+    /// A process began.
+    Started {
+        node: usize,
+    },
+    /// A process is gone, and all it had in memory.
+    Died {
+        node: usize,
+    },
+    /// A stopped process goes on.
+    Resumed {
+        node: usize,
+    },
+    /// A moment asked for by [`World::alarm`].
+    Alarm(u64),
+    /// A machine asked to be woken so often within a second that a real core would be busy with nothing else.
+    Spins {
+        node: usize,
+        wakes: u32,
+    },
+}
+
+type AnswerOf<F> = <<F as Factory>::Machine as Machine>::Answer;
+type ViewOf<F> = <<F as Factory>::Machine as Machine>::View;
+type AskOf<F> = <<F as Factory>::Machine as Machine>::Ask;
+
+/// More wakes than this in one second of one node is a busy loop.
+const WAKES_PER_SECOND_MAX: u32 = 20_000;
+
+pub struct World<F: Factory> {
+    now: Time,
+    queue: Queue<Due<AskOf<F>>>,
+    rng: Rng,
+    factory: F,
+    places: Vec<Place<F::Machine>>,
+    by_id: BTreeMap<NodeId, usize>,
+    by_addr: BTreeMap<SocketAddr, usize>,
+    net: Net,
+    /// How children that are started from now on behave.
+    pub manners: Manners,
+    pub trace: Trace,
+    happened: VecDeque<Happened<F::Machine>>,
+    asks: u64,
+    lives: u64,
+    pids: u32,
+    effects: Vec<Effect<AnswerOf<F>, ViewOf<F>>>,
+}
+
+/// A machine of the world: its disk and clocks stay, processes come and go.
+struct Place<M: Machine> {
+    id: NodeId,
+    boot: Boot,
+    peer: SocketAddr,
+    clock: Clock,
+    disk: Disk,
+    powered: bool,
+    running: Option<Running<M>>,
+}
+
+/// A process of the shipped program.
+struct Running<M: Machine> {
+    machine: M,
+    life: u64,
+    card: Bytes,
+    /// Wakes that are in the queue.
+    wakes_due: BTreeSet<Time>,
+    /// Wakes since its last vitals.
+    wakes: u32,
+    children: BTreeMap<ProcId, Child>,
+    /// Stopped by SIGSTOP: what came due for it meanwhile, in order.
+    stopped: Option<Vec<Due<M::Ask>>>,
+}
+
+enum Due<Ask> {
+    /// For the machine of `node`, if it still lives that life.
+    Deliver {
+        node: usize,
+        life: u64,
+        event: Event<Ask>,
+    },
+    Arrive {
+        to: usize,
+        from: usize,
+        link: u64,
+        frame: Frame,
+    },
+    DialEnds {
+        node: usize,
+        life: u64,
+        addr: SocketAddr,
+        peer: Option<NodeId>,
+        began: Time,
+    },
+    LinkEnds {
+        node: usize,
+        peer: usize,
+        link: u64,
+        why: LinkEnd,
+    },
+    /// Frames could not get through since that moment: the kernel gives the connection up.
+    LinkStuck {
+        node: usize,
+        peer: usize,
+        link: u64,
+        since: Time,
+    },
+    Wake {
+        node: usize,
+        life: u64,
+    },
+    Vitals {
+        node: usize,
+        life: u64,
+    },
+    DiskDone {
+        node: usize,
+        life: u64,
+    },
+    ChildEnds {
+        node: usize,
+        life: u64,
+        proc: ProcId,
+        exit: Exit,
+    },
+    Alarm(u64),
+}
+
+impl<Ask> Due<Ask> {
+    /// The process it is for; no life means whichever runs there.
+    fn target(&self) -> Option<(usize, Option<u64>)> {
+        match *self {
+            Due::Deliver { node, life, .. }
+            | Due::DialEnds { node, life, .. }
+            | Due::Wake { node, life }
+            | Due::Vitals { node, life }
+            | Due::DiskDone { node, life } => Some((node, Some(life))),
+            Due::LinkEnds { node, .. } => Some((node, None)),
+            // These are the kernel's and the children's own: a stopped process does not stop them.
+            Due::Arrive { .. } | Due::LinkStuck { .. } | Due::ChildEnds { .. } | Due::Alarm(_) => None,
+        }
+    }
+}
+
+impl<F: Factory> World<F> {
+    /// A world of so many machines, none started. Machine `n` listens on `10.0.0.(n+1):7071`.
+    pub fn new(seed: u64, machines: usize, factory: F) -> Self {
+        assert!((1..=200).contains(&machines), "{machines} machines do not fit into one network of the world");
+        let mut rng = Rng::new(seed);
+        let mut places = Vec::new();
+        for n in 0..machines {
+            places.push(Place {
+                id: fresh_id(&mut rng),
+                boot: Boot(0),
+                peer: SocketAddr::from(([10, 0, 0, n as u8 + 1], 7071)),
+                clock: Clock::new(&mut rng),
+                disk: Disk::default(),
+                powered: true,
+                running: None,
+            });
+        }
+        Self {
+            now: Time::ZERO,
+            queue: Queue::new(),
+            factory,
+            by_id: places.iter().enumerate().map(|(n, place)| (place.id, n)).collect(),
+            by_addr: places.iter().enumerate().map(|(n, place)| (place.peer, n)).collect(),
+            net: Net::new(machines),
+            places,
+            rng,
+            manners: Manners::default(),
+            trace: Trace::default(),
+            happened: VecDeque::new(),
+            asks: 0,
+            lives: 0,
+            pids: 1000,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Time of the world. No node ever sees it.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    pub fn factory_mut(&mut self) -> &mut F {
+        &mut self.factory
+    }
+
+    pub fn machines(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn id(&self, node: usize) -> NodeId {
+        self.places[node].id
+    }
+
+    pub fn index(&self, id: NodeId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub fn peer_addr(&self, node: usize) -> SocketAddr {
+        self.places[node].peer
+    }
+
+    pub fn is_running(&self, node: usize) -> bool {
+        self.places[node].running.is_some()
+    }
+
+    /// Stopped by [`World::hang`] and not resumed.
+    pub fn is_hung(&self, node: usize) -> bool {
+        self.places[node].running.as_ref().is_some_and(|running| running.stopped.is_some())
+    }
+
+    pub fn boot(&self, node: usize) -> Boot {
+        self.places[node].boot
+    }
+
+    /// What its wall clock shows, milliseconds since 1970.
+    pub fn wall_ms(&self, node: usize) -> u64 {
+        self.places[node].clock.now(self.now).wall_ms
+    }
+
+    pub fn machine(&self, node: usize) -> Option<&F::Machine> {
+        self.places[node].running.as_ref().map(|running| &running.machine)
+    }
+
+    pub fn disk(&self, node: usize) -> &Disk {
+        &self.places[node].disk
+    }
+
+    /// Asks for [`Happened::Alarm`] with this token.
+    pub fn alarm(&mut self, after: Span, token: u64) {
+        self.queue.push(self.now + after, Due::Alarm(token));
+    }
+
+    /// Runs until something happened that the driver must hear, or until the given moment (then `None`).
+    pub fn next(&mut self, until: Time) -> Option<Happened<F::Machine>> {
+        loop {
+            if let Some(happened) = self.happened.pop_front() {
+                return Some(happened);
+            }
+            match self.queue.next_at() {
+                Some(at) if at <= until => {
+                    let (at, due) = self.queue.pop().expect("its head was just seen");
+                    assert!(at >= self.now, "time went back from {:?} to {at:?}", self.now);
+                    self.now = at;
+                    self.take(due);
+                }
+                _ => {
+                    self.now = until;
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, due: Due<AskOf<F>>) {
+        if let Some((node, wanted)) = due.target() {
+            let Some(running) = &mut self.places[node].running else { return };
+            if wanted.is_some_and(|life| life != running.life) {
+                return;
+            }
+            if let Some(stopped) = &mut running.stopped {
+                stopped.push(due);
+                return;
+            }
+        }
+        match due {
+            Due::Deliver { node, event, .. } => self.deliver(node, event),
+            Due::Arrive { to, from, link, frame } => self.arrive(to, from, link, frame),
+            Due::DialEnds { node, addr, peer, began, .. } => self.dial_ends(node, addr, peer, began),
+            Due::LinkEnds { node, peer, link, why } => self.link_ends(node, peer, link, why),
+            Due::LinkStuck { node, peer, link, since } => self.link_stuck(node, peer, link, since),
+            Due::Wake { node, .. } => self.wake(node),
+            Due::Vitals { node, life } => self.vitals(node, life),
+            Due::DiskDone { node, .. } => {
+                if let Some(ticket) = self.places[node].disk.complete() {
+                    self.deliver(node, Event::Appended { ticket });
+                }
+            }
+            Due::ChildEnds { node, life, proc, exit } => self.child_ends(node, life, proc, exit),
+            Due::Alarm(token) => self.happened.push_back(Happened::Alarm(token)),
+        }
+    }
+
+    /// Hands an event to the machine at once and carries out what it wants.
+    fn deliver(&mut self, node: usize, event: Event<AskOf<F>>) {
+        let place = &mut self.places[node];
+        let Some(running) = &mut place.running else { return };
+        self.trace.event(self.now, node, &event);
+        let mut effects = std::mem::take(&mut self.effects);
+        running.machine.handle(place.clock.now(self.now), event, &mut effects);
+        for effect in effects.drain(..) {
+            self.carry_out(node, effect);
+        }
+        self.effects = effects;
+        self.plan_wake(node);
+    }
+
+    /// Has an event reach the machine after a while, if this process still lives then.
+    fn deliver_after(&mut self, node: usize, after: Span, event: Event<AskOf<F>>) {
+        if let Some(running) = &self.places[node].running {
+            self.queue.push(self.now + after, Due::Deliver { node, life: running.life, event });
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, effect: Effect<AnswerOf<F>, ViewOf<F>>) {
+        match effect {
+            Effect::Dial { addr, peer } => self.dial(node, addr, peer),
+            Effect::Hangup { peer } => self.hangup(node, peer),
+            Effect::Send { to, frame } => self.send(node, to, frame),
+            Effect::Answer { id, answer } => self.happened.push_back(Happened::Answered { node, id, answer }),
+            Effect::Append { records, ticket } => self.write(node, ticket, Write::Append(records)),
+            Effect::Rewrite { records, ticket } => self.write(node, ticket, Write::Rewrite(records)),
+            Effect::Spawn { proc, spec } => self.spawn(node, proc, spec),
+            Effect::Signal { proc, signal } => self.signal(node, proc, signal),
+            Effect::Probe { proc, probe } => self.probe(node, proc, &probe),
+            Effect::Publish(view) => self.happened.push_back(Happened::Published { node, view }),
+            Effect::Note(note) => {
+                self.trace.remark(self.now, format!("node {node} notes: {:?} {}", note.level, note.text));
+                self.happened.push_back(Happened::Noted { node, note });
+            }
+        }
+    }
+
+    fn write(&mut self, node: usize, ticket: base::Ticket, write: Write) {
+        let place = &mut self.places[node];
+        let life = place.running.as_ref().expect("only a running machine writes").life;
+        let done = place.disk.submit(self.now, ticket, write, &mut self.rng);
+        self.queue.push(done, Due::DiskDone { node, life });
+    }
+
+    fn plan_wake(&mut self, node: usize) {
+        let place = &mut self.places[node];
+        let Some(running) = &mut place.running else { return };
+        let Some(wanted) = running.machine.wake_at() else { return };
+        let at = place.clock.when(wanted).max(self.now + Span(1));
+        let earliest = running.wakes_due.first().copied().unwrap_or(Time::NEVER);
+        if at < earliest {
+            running.wakes_due.insert(at);
+            self.queue.push(at, Due::Wake { node, life: running.life });
+        }
+    }
+
+    fn wake(&mut self, node: usize) {
+        let place = &mut self.places[node];
+        let running = place.running.as_mut().expect("a wake finds the process it is for");
+        // After a stop it may be late.
+        while running.wakes_due.first().is_some_and(|&at| at <= self.now) {
+            running.wakes_due.pop_first();
+        }
+        let mono = place.clock.now(self.now).mono;
+        let is_due = running.machine.wake_at().is_some_and(|at| at <= mono);
+        if !is_due {
+            return self.plan_wake(node);
+        }
+        running.wakes += 1;
+        if running.wakes == WAKES_PER_SECOND_MAX {
+            self.happened.push_back(Happened::Spins { node, wakes: WAKES_PER_SECOND_MAX });
+        }
+        self.deliver(node, Event::Wake);
+    }
+
+    fn vitals(&mut self, node: usize, life: u64) {
+        if let Some(running) = &mut self.places[node].running {
+            running.wakes = 0;
+        }
+        let cpu_millis = self.rng.between(5, 400) as u32;
+        let resident_bytes = self.rng.between(20 << 20, 40 << 20);
+        self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life });
+        self.deliver(node, Event::Vitals { cpu_millis, resident_bytes, gauges: BTreeMap::new() });
+    }
+
+    /// Puts a question of a front door to a node. `None` if no process runs there. A stopped one takes it later.
+    pub fn ask(&mut self, node: usize, budget: Span, ask: AskOf<F>) -> Option<AskId> {
+        self.places[node].running.as_ref()?;
+        self.asks += 1;
+        let id = AskId(self.asks);
+        self.deliver_after(node, Span::ZERO, Event::Ask { id, budget, ask });
+        Some(id)
+    }
+
+    /// Powers the machine on if need be and starts the program on what its disk has.
+    pub fn start(&mut self, node: usize) {
+        let place = &mut self.places[node];
+        assert!(place.running.is_none(), "machine {node} runs already");
+        place.powered = true;
+        place.boot = Boot(place.boot.0 + 1);
+        place.clock.boot(self.now, &mut self.rng);
+        self.lives += 1;
+        let life = Life {
+            index: node,
+            id: place.id,
+            boot: place.boot,
+            peer: place.peer,
+            seed: self.rng.u64(),
+            now: place.clock.now(self.now),
+        };
+        self.trace.remark(self.now, format!("node {node} ({}) starts, {}", life.id, life.boot));
+        let Birth { machine, card } = self.factory.birth(&life, place.disk.log());
+        place.running = Some(Running {
+            machine,
+            life: self.lives,
+            card,
+            wakes_due: BTreeSet::new(),
+            wakes: 0,
+            children: BTreeMap::new(),
+            stopped: None,
+        });
+        let log = place.disk.log().to_vec();
+        self.happened.push_back(Happened::Started { node });
+        self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life: self.lives });
+        self.deliver(node, Event::Start { log });
+    }
+
+    /// SIGKILL: the process and its children are gone at once, its kernel closes its connections.
+    pub fn kill(&mut self, node: usize) {
+        if self.places[node].running.take().is_none() {
+            return;
+        }
+        let lost = self.places[node].disk.crash(&mut self.rng);
+        self.trace.remark(self.now, format!("node {node} is killed, {lost} unsynced records lost"));
+        self.happened.push_back(Happened::Died { node });
+        self.close_all(node);
+    }
+
+    /// The machine loses power: nobody closes its connections, and nobody answers for it.
+    pub fn power_off(&mut self, node: usize) {
+        self.places[node].powered = false;
+        self.kill(node);
+    }
+
+    /// SIGSTOP: nothing is handled until [`World::resume`]; children run on.
+    pub fn hang(&mut self, node: usize) {
+        if let Some(running) = &mut self.places[node].running {
+            running.stopped.get_or_insert_default();
+            self.trace.remark(self.now, format!("node {node} hangs"));
+        }
+    }
+
+    /// SIGCONT: all that came due meanwhile is handled now, late and in order.
+    pub fn resume(&mut self, node: usize) {
+        let Some(running) = &mut self.places[node].running else { return };
+        let Some(stopped) = running.stopped.take() else { return };
+        self.trace.remark(self.now, format!("node {node} goes on, {} events late", stopped.len()));
+        for due in stopped {
+            self.queue.push(self.now, due);
+        }
+        self.happened.push_back(Happened::Resumed { node });
+    }
+
+    /// Swaps the disk of a machine that does not run for an empty one. It is a new node from now on (state.md, rule 8).
+    pub fn empty_disk(&mut self, node: usize) {
+        assert!(self.places[node].running.is_none(), "the disk of a running machine cannot be swapped");
+        let id = fresh_id(&mut self.rng);
+        let place = &mut self.places[node];
+        self.by_id.remove(&place.id);
+        self.by_id.insert(id, node);
+        self.trace.remark(self.now, format!("node {node} has an empty disk: {} is {id} now", place.id));
+        place.id = id;
+        place.boot = Boot(0);
+        place.disk.empty();
+    }
+
+    /// A machine that does not run comes back with its disk as it was `records` records ago. No promise survives this
+    /// on a node that trusts its disk: not part of the default faults.
+    pub fn older_disk(&mut self, node: usize, records: usize) {
+        assert!(self.places[node].running.is_none(), "the disk of a running machine cannot be swapped");
+        self.trace.remark(self.now, format!("node {node} has an older disk, {records} records short"));
+        self.places[node].disk.older(records);
+    }
+
+    /// Its writes take up to so much longer; zero for a healthy disk.
+    pub fn slow_disk(&mut self, node: usize, by: Span) {
+        self.places[node].disk.slow = by;
+    }
+
+    /// Its wall clock jumps; `None` puts it right again.
+    pub fn jump_clock(&mut self, node: usize, by_ms: Option<i64>) {
+        self.trace.remark(self.now, format!("wall clock of node {node} jumps: {by_ms:?} ms"));
+        match by_ms {
+            Some(by_ms) => self.places[node].clock.jump(by_ms),
+            None => self.places[node].clock.correct(),
+        }
+    }
+}
+
+/// As a host draws them: 48 bits, never zero.
+fn fresh_id(rng: &mut Rng) -> NodeId {
+    NodeId((rng.u64() >> 16).max(1))
+}

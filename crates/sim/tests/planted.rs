@@ -1,0 +1,71 @@
+//! Promises can fail: a node with one planted bug is run whole, and the promise that it breaks must be reported.
+//! The same runs without a bug end well, and one seed gives one run.
+
+use base::Span;
+use sim::history::History;
+use sim::scene::{self, Plan, Report};
+use sim::shipped::Bug;
+
+/// Seeds tried for each bug; one of them must show it.
+const SEEDS: std::ops::Range<u64> = 1..5;
+
+fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
+    let length = Span::secs(60 * minutes);
+    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false })
+}
+
+/// Runs seeds until the bug shows, and says which promise it broke.
+fn caught(bug: Bug) -> Option<&'static str> {
+    SEEDS.into_iter().find_map(|seed| run(seed, 3, 3, Some(bug)).broken.map(|broken| broken.promise))
+}
+
+#[test]
+fn stale_reads_are_caught() {
+    assert_eq!(caught(Bug::Stale), Some("never a stale read"));
+}
+
+#[test]
+fn a_brick_that_forgets_is_caught() {
+    let promise = "an acknowledged session write is readable while fewer than 2 of its bricks failed";
+    assert_eq!(caught(Bug::Forgets), Some(promise));
+}
+
+#[test]
+fn missing_answers_are_caught() {
+    assert_eq!(caught(Bug::Mute), Some("no operation without an answer past its budget"));
+}
+
+#[test]
+fn a_cluster_that_does_not_find_itself_again_is_caught() {
+    assert_eq!(caught(Bug::NeverDials), Some("membership converges after faults end"));
+}
+
+#[test]
+fn clones_that_run_twice_are_caught() {
+    assert_eq!(caught(Bug::Twins), Some("no clone runs twice for long, and every one runs"));
+}
+
+#[test]
+fn lost_applies_are_caught() {
+    assert_eq!(caught(Bug::FalseApply), Some("an acknowledged apply is never lost"));
+}
+
+#[test]
+fn needless_refusals_are_caught() {
+    assert_eq!(caught(Bug::Refuses), Some("any one node may be killed: no operation through a live node fails"));
+}
+
+#[test]
+fn a_busy_loop_is_caught() {
+    assert_eq!(caught(Bug::Spins), Some("no machine wakes without end"));
+}
+
+#[test]
+fn the_shipped_node_keeps_its_promises_and_one_seed_gives_one_run() {
+    for (seed, nodes) in [(1, 3), (2, 5)] {
+        let (a, b) = (run(seed, 2, nodes, None), run(seed, 2, nodes, None));
+        assert_eq!(a.broken, None, "{}", a.last);
+        assert_eq!((a.hash, a.events, a.faults, a.ops), (b.hash, b.events, b.faults, b.ops));
+    }
+    assert_ne!(run(3, 1, 3, None).hash, run(4, 1, 3, None).hash);
+}

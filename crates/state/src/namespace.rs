@@ -1,0 +1,174 @@
+//! What an operator declares of a namespace: its class, which is its promise, and how long values are kept.
+//! Only `session` exists so far; any other class is an error that lists the known ones.
+
+use std::fmt;
+
+use base::Span;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSpec {
+    pub class: Class,
+    /// How long a value is kept after it was last written, unless the write says otherwise; milliseconds.
+    #[serde(rename = "lease", default = "default_lease", serialize_with = "put_span", deserialize_with = "get_span")]
+    pub lease_ms: u64,
+}
+
+impl NamespaceSpec {
+    /// A `session` namespace with the default lease of 30 minutes.
+    pub fn session() -> Self {
+        Self { class: Class::Session, lease_ms: default_lease() }
+    }
+
+    pub fn lease(&self) -> Span {
+        Span::millis(self.lease_ms)
+    }
+
+    /// What the class promises, in a sentence for people.
+    pub fn promise(&self) -> &'static str {
+        match self.class {
+            Class::Session => {
+                "memory only, on three nodes: any one may be killed at any time and nothing is lost; a power cut of the \
+                 whole cluster ends all sessions"
+            }
+        }
+    }
+
+    /// Checks what the types cannot.
+    pub fn validate(&self) -> Result<(), String> {
+        if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&self.lease_ms) {
+            return Err(format!(
+                "lease: {} is not between {} and {}",
+                span_text(self.lease_ms),
+                span_text(LEASE_MS_MIN),
+                span_text(LEASE_MS_MAX)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The promise of a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    Session,
+}
+
+impl Class {
+    pub const ALL: [Class; 1] = [Class::Session];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Session => "session",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Class {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Class::ALL.into_iter().find(|class| class.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Class::ALL.iter().map(|class| format!("\"{class}\"")).collect();
+            D::Error::custom(format!("class \"{name}\" is not known; known are: {}", known.join(", ")))
+        })
+    }
+}
+
+fn default_lease() -> u64 {
+    30 * 60 * 1000
+}
+
+/// Shorter leases end before their owner's next request.
+const LEASE_MS_MIN: u64 = 1000;
+/// 400 days: the longest life browsers give a cookie.
+pub const LEASE_MS_MAX: u64 = 400 * 24 * 3600 * 1000;
+
+/// Milliseconds from `1500ms`, `20s`, `30m`, `2h` or `7d`.
+pub fn span_from_text(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => 0,
+    };
+    let number = text[..digits].parse::<u64>().ok().filter(|_| unit > 0);
+    number.and_then(|n| n.checked_mul(unit)).ok_or_else(|| {
+        format!("\"{text}\" is not a length of time; write a whole number and ms, s, m, h or d, like \"30m\"")
+    })
+}
+
+/// The shortest text that [`span_from_text`] reads back.
+pub fn span_text(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    match units.iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{}{name}", ms / unit),
+        None => format!("{ms}ms"),
+    }
+}
+
+fn put_span<S: Serializer>(ms: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&span_text(*ms))
+}
+
+fn get_span<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    span_from_text(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_and_written_back() {
+        for (text, ms) in
+            [("30m", 1_800_000), ("1500ms", 1500), ("20s", 20_000), ("2h", 7_200_000), ("7d", 604_800_000)]
+        {
+            assert_eq!(span_from_text(text), Ok(ms));
+            assert_eq!(span_text(ms), text);
+        }
+        for wrong in ["", "30", "m", "-1s", "1.5h", "30 m", "99999999999999999999s", "18446744073709551615d"] {
+            assert!(span_from_text(wrong).unwrap_err().contains("like \"30m\""), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_is_read_with_defaults_and_its_mistakes_are_named() {
+        let read = |text: &str| serde_json::from_str::<NamespaceSpec>(text).map_err(|e| e.to_string());
+        assert_eq!(read(r#"{"class":"session"}"#), Ok(NamespaceSpec::session()));
+        let spec = read(r#"{"class":"session","lease":"2h"}"#).unwrap();
+        assert_eq!(spec.lease_ms, 7_200_000);
+        assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"class":"session","lease":"2h"}"#);
+        assert!(
+            read(r#"{"class":"linear"}"#)
+                .unwrap_err()
+                .contains("class \"linear\" is not known; known are: \"session\"")
+        );
+        assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
+        assert!(read(r#"{"class":"session","leese":"2h"}"#).unwrap_err().contains("lease"));
+    }
+
+    #[test]
+    fn limits_are_named() {
+        assert_eq!(NamespaceSpec::session().validate(), Ok(()));
+        let short = NamespaceSpec { lease_ms: 10, ..NamespaceSpec::session() };
+        assert_eq!(short.validate(), Err("lease: 10ms is not between 1s and 400d".into()));
+    }
+}

@@ -1,0 +1,316 @@
+//! A brick keeps versions and values of keys in memory, and answers at once or not at all. It knows no other brick:
+//! what it must hold and whom it is filled from is decided in `fill`, who counts it is the stubs' matter.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use base::checksum::Checksum;
+use base::{Span, Time};
+
+use super::Version;
+use super::limits::{
+    BRICK_BYTES, CLOCK_AHEAD_MS_MAX, FREED_PER_CALL, SETTLED_KEPT, SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
+};
+use super::table::{Entry, Key, Table, Value};
+
+/// How much of a value a reader wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Want {
+    /// Just what is known about it.
+    Version,
+    /// The value as well, if its version is newer than this.
+    Newer(Version),
+}
+
+/// What a brick knows of a key.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Found {
+    /// `None`: never heard of.
+    pub version: Option<Version>,
+    pub live: bool,
+    /// There may be a `before`: the write was conditional and may yet be undone.
+    pub tentative: bool,
+    /// The value was damaged and has been dropped: this answer counts for nothing.
+    pub damaged: bool,
+    pub lease_left: Span,
+    pub keep_left: Span,
+    pub value: Option<Value>,
+}
+
+/// What should be known of a key from now on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Write {
+    pub version: Version,
+    /// `None`: remove it.
+    pub value: Option<Value>,
+    pub lease: Span,
+    /// How long the version is to be remembered at least.
+    pub keep: Span,
+    /// Only where nothing newer than this is known.
+    pub guard: Option<Version>,
+    /// A copy of what other bricks accepted already: clocks are not judged again.
+    pub repair: bool,
+    /// Just a new lease for this very version: whatever is newer stands, and where the version is missing it is put.
+    pub extend: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wrote {
+    /// It holds this version now, or held it before. `had`: there was a live value before.
+    Stored { had: bool },
+    /// It knows this version, which is newer than the written one or than the guard.
+    Conflict(Version),
+    /// No memory for a new key.
+    Full,
+    /// The version is too far ahead of this brick's clock, by so many milliseconds.
+    Ahead(u64),
+    /// It was undone before it arrived.
+    Undone,
+}
+
+/// A line of a walk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Line {
+    pub key: Key,
+    pub version: Version,
+    pub live: bool,
+    pub keep_left: Span,
+}
+
+pub(super) struct Brick {
+    table: Table,
+    bytes_max: u64,
+    /// Entries whose `before` is to be dropped, in order of time.
+    befores: VecDeque<(Time, Key, Version)>,
+    /// Writes that were undone; each stands in the queue as well.
+    undone: BTreeSet<Version>,
+    undone_ends: VecDeque<(Time, Version)>,
+    next_sweep: Time,
+    pub damaged: u64,
+    pub full: u64,
+}
+
+impl Brick {
+    pub fn new() -> Self {
+        Self {
+            table: Table::new(),
+            bytes_max: BRICK_BYTES,
+            befores: VecDeque::new(),
+            undone: BTreeSet::new(),
+            undone_ends: VecDeque::new(),
+            next_sweep: Time::ZERO,
+            damaged: 0,
+            full: 0,
+        }
+    }
+
+    pub fn set_bytes_max(&mut self, bytes: u64) {
+        self.bytes_max = bytes;
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+
+    pub fn entries(&self) -> u64 {
+        self.table.len()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.table = Table::new();
+        self.befores.clear();
+    }
+
+    pub fn version(&self, key: &Key) -> Option<Version> {
+        self.table.get(key).map(|entry| entry.version)
+    }
+
+    pub fn read(&mut self, now: Time, key: &Key, want: Want) -> Found {
+        let Some(entry) = self.table.get(key) else { return Found::default() };
+        let live = entry.is_live(now);
+        if !live && entry.keep_end <= now {
+            return Found::default();
+        }
+        let mut found = Found {
+            version: Some(entry.version),
+            live,
+            tentative: entry.before.is_some(),
+            damaged: false,
+            lease_left: if live { entry.lease_end.since(now) } else { Span::ZERO },
+            keep_left: entry.keep_end.since(now),
+            value: None,
+        };
+        if let (Want::Newer(known), true) = (want, live)
+            && entry.version > known
+        {
+            found.value = entry.value.clone();
+        }
+        if found.value.as_ref().is_some_and(|value| !value.sum.matches(&value.bytes)) {
+            // Never returned; another brick's copy repairs it (state.md, rule 3).
+            self.damaged += 1;
+            self.table.remove(key);
+            return Found { damaged: true, ..Found::default() };
+        }
+        found
+    }
+
+    /// `clock_ms`: what this node's hybrid clock says.
+    pub fn write(&mut self, now: Time, clock_ms: u64, key: &Key, write: Write) -> Wrote {
+        let version = write.version;
+        if self.undone.contains(&version) {
+            return Wrote::Undone;
+        }
+        let ahead = version.ms.saturating_sub(clock_ms);
+        if ahead > CLOCK_AHEAD_MS_MAX && !write.repair && !write.extend {
+            return Wrote::Ahead(ahead);
+        }
+        let have = self.table.get(key).filter(|entry| entry.is_live(now) || entry.keep_end > now);
+        if let Some(have) = have {
+            if have.version == version {
+                if write.extend && have.is_live(now) {
+                    let keep_end = have.keep_end.max(now + write.keep.max(write.lease));
+                    let entry = Entry { lease_end: now + write.lease, keep_end, ..have.clone() };
+                    self.table.put(key, entry);
+                }
+                return Wrote::Stored { had: false };
+            }
+            if have.version > write.guard.unwrap_or(version).min(version) {
+                return Wrote::Conflict(have.version);
+            }
+        }
+        let had = have.is_some_and(|entry| entry.is_live(now));
+        let known = have.is_some();
+        let kept_before = have.map_or(Time::ZERO, |entry| entry.keep_end);
+        let len = write.value.as_ref().map_or(0, |value| value.bytes.len() as u64);
+        // What is known may still grow a little: new keys are refused first.
+        let bytes_max = if known { self.bytes_max + self.bytes_max / 16 } else { self.bytes_max };
+        if write.value.is_some() && self.table.bytes() + len > bytes_max {
+            self.full += 1;
+            return Wrote::Full;
+        }
+        let lease_end = if write.value.is_some() { now + write.lease } else { now };
+        let keep = match (&write.value, write.repair) {
+            (Some(_), _) => write.keep.max(write.lease),
+            (None, false) => write.keep.max(TOMBSTONE_KEPT),
+            // Copies of a removal are not kept longer than the removal: or bricks that fill each other keep it for ever.
+            (None, true) => write.keep,
+        };
+        let before = write.guard.map(|_| {
+            let mut before = have.cloned();
+            if let Some(before) = &mut before {
+                before.before = None;
+            }
+            Box::new(before)
+        });
+        if before.is_some() {
+            self.befores.push_back((now + UNDO_KEPT, key.clone(), version));
+        }
+        let keep_end = kept_before.max(now + keep);
+        self.table.put(key, Entry { version, value: write.value, lease_end, keep_end, before });
+        Wrote::Stored { had }
+    }
+
+    /// Takes a conditional write back, or sees to it that it is refused should it arrive later.
+    pub fn undo(&mut self, now: Time, key: &Key, version: Version) {
+        if self.undone.insert(version) {
+            self.undone_ends.push_back((now + UNDO_KEPT.times(2), version));
+        }
+        let Some(entry) = self.table.get(key).filter(|entry| entry.version == version) else { return };
+        match entry.before.as_deref().cloned() {
+            Some(Some(before)) => {
+                self.table.put(key, before);
+            }
+            Some(None) => {
+                self.table.remove(key);
+            }
+            None => (),
+        }
+    }
+
+    /// Every brick of the key has this removal: only what is still on its way could bring an older value back.
+    pub fn settle(&mut self, now: Time, key: &Key, version: Version) {
+        let Some(entry) = self.table.get(key) else { return };
+        if entry.version == version && entry.value.is_none() && entry.keep_end > now + SETTLED_KEPT {
+            let settled = Entry { keep_end: now + SETTLED_KEPT, before: None, ..entry.clone() };
+            self.table.put(key, settled);
+        }
+    }
+
+    /// Keys from shard `cursor` on, whole shards until there are `most` lines; and the shard to go on with, 0 at the
+    /// end. `of` says which keys are wanted.
+    pub fn list(&self, now: Time, cursor: u64, most: usize, of: impl Fn(&Key) -> bool) -> (Vec<Line>, u64) {
+        let mut lines = Vec::new();
+        let mut visited = 0;
+        let from = usize::try_from(cursor).unwrap_or(SHARDS).min(SHARDS);
+        for shard in from..SHARDS {
+            if self.table.shard_is_empty(shard) {
+                continue;
+            }
+            let keys = self.table.shard(shard);
+            visited += keys.len();
+            let wanted =
+                keys.into_iter().filter(|(key, entry)| (entry.is_live(now) || entry.keep_end > now) && of(key));
+            lines.extend(wanted.map(|(key, entry)| Line {
+                key: key.clone(),
+                version: entry.version,
+                live: entry.is_live(now),
+                keep_left: entry.keep_end.since(now),
+            }));
+            // The second bound is for walks that want few of the keys they pass.
+            if (lines.len() >= most || visited >= 16 * most) && shard + 1 < SHARDS {
+                return (lines, shard as u64 + 1);
+            }
+        }
+        (lines, 0)
+    }
+
+    /// Drops the keys of some shards that `keep` does not want, from `shard` on; the shard to go on with, if any.
+    pub fn retain(&mut self, shard: usize, keep: impl Fn(&Key) -> bool) -> Option<usize> {
+        let end = (shard + SHARDS / 64).min(SHARDS);
+        for shard in shard..end {
+            let foreign: Vec<Key> =
+                self.table.shard(shard).into_iter().filter(|(key, _)| !keep(key)).map(|(key, _)| key.clone()).collect();
+            for key in foreign {
+                self.table.remove(&key);
+            }
+        }
+        (end < SHARDS).then_some(end)
+    }
+
+    /// Frees what has ended, a slice at a time.
+    pub fn sweep(&mut self, now: Time) {
+        while self.befores.front().is_some_and(|(end, ..)| *end <= now) {
+            let (_, key, version) = self.befores.pop_front().expect("just seen");
+            if let Some(entry) = self.table.get(&key).filter(|entry| entry.version == version) {
+                let settled = Entry { before: None, ..entry.clone() };
+                self.table.put(&key, settled);
+            }
+        }
+        while self.undone_ends.front().is_some_and(|(end, _)| *end <= now) {
+            let (_, version) = self.undone_ends.pop_front().expect("just seen");
+            self.undone.remove(&version);
+        }
+        if now >= self.next_sweep {
+            let more = self.table.expire(now, FREED_PER_CALL);
+            self.next_sweep = if more { now + Span::millis(1) } else { now + SWEEP_EVERY };
+        }
+    }
+
+    pub fn wake_at(&self) -> Option<Time> {
+        let expiry = self.table.first_end().map(|end| end.max(self.next_sweep));
+        let before = self.befores.front().map(|(end, ..)| *end);
+        let undone = self.undone_ends.front().map(|(end, _)| *end);
+        [expiry, before, undone].into_iter().flatten().min()
+    }
+
+    #[cfg(test)]
+    pub fn corrupt(&mut self, key: &Key) {
+        self.table.corrupt(key);
+    }
+}
+
+/// A value with its checksum, computed here and nowhere else (state.md, rule 3).
+pub(super) fn seal(bytes: bytes::Bytes) -> Value {
+    let sum = Checksum::of(&bytes);
+    Value { bytes, sum }
+}

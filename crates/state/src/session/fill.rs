@@ -1,0 +1,268 @@
+//! Fills: a brick that restarted, came back, or has a new place asks every other brick for the keys it should hold. It
+//! asks page by page for keys and versions, then for the values it lacks, a few at a time, so that work goes on.
+//!
+//! `filled` is the epoch for which that is done. It is what makes a brick *settled*: before, its ignorance of a key
+//! means nothing. A member that is not there is waited for only for a while: its memory is gone, or it comes back and
+//! is asked then.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::frame::Priority;
+use base::{NodeId, Span, Time};
+use bytes::Bytes;
+
+use super::brick::{Want, Write, Wrote};
+use super::limits::{FILL_TIMEOUT, FILL_UNDER_WAY, PAGE_ENTRIES, SETTLE_GRACE};
+use super::map::place;
+use super::ops::FILL_BIT;
+use super::table::Key;
+use super::wire::{self, Head, ListMessage, What};
+use super::{BrickMap, Call, Output, Session, Version};
+
+pub(super) struct Fill {
+    /// Epoch for which this brick has all it should hold; 0: for none.
+    pub filled: u64,
+    /// Writes under an older map are refused: a fill for this epoch has begun.
+    pub write_floor: u64,
+    next_id: u64,
+    pulls: BTreeMap<NodeId, Pull>,
+    /// Something is to be done: calls are cheap otherwise.
+    busy: bool,
+    /// Where dropping keys that are not this brick's any more goes on.
+    foreign: Option<usize>,
+}
+
+/// What is asked of one other brick.
+struct Pull {
+    done: bool,
+    cursor: u64,
+    /// The page under way.
+    page: Option<u64>,
+    want: VecDeque<Key>,
+    under_way: Vec<(u64, Key)>,
+    /// Last time something moved.
+    moved: Time,
+}
+
+impl Pull {
+    fn new() -> Self {
+        let (want, under_way) = (VecDeque::new(), Vec::new());
+        Self { done: false, cursor: 0, page: None, want, under_way, moved: Time::ZERO }
+    }
+}
+
+impl Fill {
+    pub fn new(seed: u64) -> Self {
+        Self { filled: 0, write_floor: 0, next_id: seed, pulls: BTreeMap::new(), busy: true, foreign: None }
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id | FILL_BIT
+    }
+}
+
+impl Session {
+    pub(super) fn fill_birth(&mut self, peer: NodeId) {
+        self.fill.pulls.insert(peer, Pull::new());
+        self.fill.busy = true;
+    }
+
+    pub(super) fn fill_death(&mut self, peer: NodeId) {
+        self.fill.pulls.remove(&peer);
+        self.fill.busy = true;
+    }
+
+    /// The own memory is gone.
+    pub(super) fn fill_anew(&mut self) {
+        self.fill.filled = 0;
+        self.fill.busy = true;
+        for pull in self.fill.pulls.values_mut() {
+            *pull = Pull::new();
+        }
+    }
+
+    pub(super) fn fill_map(&mut self, call: &mut Call, before: Option<BrickMap>) {
+        let Some(map) = &self.map else { return };
+        self.fill.busy = true;
+        let ends_transition = map.old.is_none()
+            && before.is_some_and(|before| before.epoch + 1 == map.epoch && before.members == map.members);
+        if map.old.is_none() {
+            self.fill.write_floor = self.fill.write_floor.max(map.epoch.saturating_sub(1));
+            self.fill.foreign = Some(0);
+        }
+        if ends_transition && self.fill.filled + 1 == map.epoch {
+            self.fill.filled = map.epoch;
+            return;
+        }
+        for pull in self.fill.pulls.values_mut() {
+            *pull = Pull::new();
+        }
+        self.fill_wake(call);
+    }
+
+    pub(super) fn fill_wake_at(&self) -> Option<Time> {
+        let map = self.map.as_ref().filter(|_| self.fill.busy)?;
+        let open =
+            |(node, pull): (&NodeId, &Pull)| (map.is_brick(*node) && !pull.done).then(|| pull.moved + FILL_TIMEOUT);
+        let pulls = self.fill.pulls.iter().filter_map(open).min().filter(|_| map.is_brick(self.me));
+        let grace = if self.fill.filled < map.epoch { self.missing_waited_for() } else { None };
+        let grace = grace.filter(|until| *until > self.last);
+        let foreign = self.fill.foreign.is_some().then(|| self.born.unwrap_or_default());
+        [pulls, grace, foreign].into_iter().flatten().min()
+    }
+
+    /// Asks for what is to be asked, and sees whether this brick is filled now.
+    pub(super) fn fill_wake(&mut self, call: &mut Call) {
+        let Some(map) = self.map.as_ref().filter(|_| self.fill.busy) else { return };
+        if !map.is_brick(self.me) {
+            self.fill.filled = map.epoch;
+            self.drop_foreign();
+            self.fill.busy = self.fill.foreign.is_some();
+            return;
+        }
+        let everyone = map.everyone();
+        for node in &everyone {
+            let Some(pull) = self.fill.pulls.get_mut(node).filter(|pull| !pull.done) else { continue };
+            let quiet = call.now.since(pull.moved) >= FILL_TIMEOUT;
+            if quiet {
+                // Whatever was under way is lost; asking twice does no harm.
+                pull.page = None;
+                pull.want.extend(pull.under_way.drain(..).map(|(_, key)| key));
+                self.pull_on(call, *node);
+            }
+        }
+        let pulling = everyone.iter().any(|node| self.fill.pulls.get(node).is_some_and(|pull| !pull.done));
+        if self.fill.filled < self.map_seen() {
+            let waits = self.missing_waited_for().is_some_and(|until| until > call.now);
+            if !waits && !pulling {
+                self.fill.filled = self.map_seen();
+            }
+        }
+        self.drop_foreign();
+        self.fill.busy = pulling || self.fill.foreign.is_some() || self.fill.filled < self.map_seen();
+    }
+
+    /// Until when members that are not there are waited for; none if all are there.
+    fn missing_waited_for(&self) -> Option<Time> {
+        let map = self.map.as_ref()?;
+        let born = self.born.unwrap_or_default();
+        let everyone = map.everyone();
+        let missing = everyone.iter().filter(|node| !self.is_live(**node));
+        missing.map(|node| self.peers.get(node).map_or(born, |peer| peer.since.max(born)) + SETTLE_GRACE).max()
+    }
+
+    /// Asks one brick for the next values, or the next page.
+    fn pull_on(&mut self, call: &mut Call, node: NodeId) {
+        let epoch = self.map_seen();
+        let mut asks = Vec::new();
+        let Some(mut pull) = self.fill.pulls.remove(&node) else { return };
+        while pull.under_way.len() < FILL_UNDER_WAY
+            && let Some(key) = pull.want.pop_front()
+        {
+            let id = self.fill.id();
+            asks.push((id, 0, wire::read(&key, Want::Newer(Version::default()))));
+            pull.under_way.push((id, key));
+        }
+        if pull.under_way.is_empty() && pull.page.is_none() && !pull.done {
+            let id = self.fill.id();
+            let list = ListMessage { cursor: pull.cursor, count: PAGE_ENTRIES as u32, namespace: 0, fill: true };
+            asks.push((id, epoch, What::List(list)));
+            pull.page = Some(id);
+        }
+        pull.moved = call.now;
+        self.fill.pulls.insert(node, pull);
+        for (id, epoch, what) in asks {
+            let head = self.head(id, epoch, call.now, what);
+            let frame = wire::frame(&head, Bytes::new(), FILL_TIMEOUT, Priority::LOWEST);
+            call.out.push(Output::Send { to: node, frame });
+        }
+    }
+
+    pub(super) fn fill_answered(&mut self, call: &mut Call, from: NodeId, head: Head, body: Bytes) {
+        let Some(pull) = self.fill.pulls.get_mut(&from).filter(|pull| !pull.done) else { return };
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.filled = head.filled;
+        }
+        match head.what {
+            Some(What::Page(page)) if pull.page == Some(head.id) => {
+                pull.page = None;
+                let next = page.next;
+                let mut want = VecDeque::new();
+                for line in page.take() {
+                    if self.brick.version(&line.key) >= Some(line.version) {
+                        continue;
+                    }
+                    if line.live {
+                        want.push_back(line.key);
+                    } else {
+                        self.take_over(call, from, &line.key, line.version, None, Span::ZERO, line.keep_left);
+                    }
+                }
+                let pull = self.fill.pulls.get_mut(&from).expect("just seen");
+                pull.want = want;
+                pull.cursor = next;
+                // Nothing follows this page, but its values are still to come.
+                pull.done = next == 0 && pull.want.is_empty();
+            }
+            Some(What::Found(found)) => {
+                let Some(at) = pull.under_way.iter().position(|(id, _)| *id == head.id) else { return };
+                let (_, key) = pull.under_way.swap_remove(at);
+                let last = pull.cursor == 0 && pull.want.is_empty() && pull.under_way.is_empty();
+                pull.done = last;
+                let found = found.take(body);
+                if found.tentative {
+                    // It may be taken back in a moment; then a copy here would outlive it.
+                    pull.want.push_back(key);
+                    pull.done = false;
+                    return;
+                }
+                // A value that was damaged on its way stays with who sent it; another brick may have it whole.
+                let sound = found.value.as_ref().is_none_or(|value| value.sum.matches(&value.bytes));
+                if let (Some(version), true) = (found.version, sound && found.value.is_some() == found.live) {
+                    self.take_over(call, from, &key, version, found.value, found.lease_left, found.keep_left);
+                }
+            }
+            // The other has another map. Ours may be the older one; if not, it is asked again in a while.
+            Some(What::Behind(behind)) if pull.page == Some(head.id) => {
+                if let Some(map) = BrickMap::decode(&behind.map) {
+                    self.adopt(call, map);
+                }
+                return;
+            }
+            _ => return,
+        }
+        self.pull_on(call, from);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn take_over(
+        &mut self,
+        call: &mut Call,
+        from: NodeId,
+        key: &Key,
+        version: Version,
+        value: Option<super::table::Value>,
+        lease: Span,
+        keep: Span,
+    ) {
+        let write = Write { version, value, lease, keep, guard: None, repair: true, extend: false };
+        if let Wrote::Stored { .. } = self.brick_write(call, from, key, write) {
+            self.figures.filled_values += 1;
+        }
+    }
+
+    /// Once a transition is over, keys that lie elsewhere now are dropped, some shards a call: were they kept, they
+    /// would come back to life, outdated, with a later map.
+    fn drop_foreign(&mut self) {
+        let (Some(map), Some(shard)) = (&self.map, self.fill.foreign) else { return };
+        if map.old.is_some() {
+            self.fill.foreign = None;
+            return;
+        }
+        let me = self.me;
+        self.fill.foreign = self
+            .brick
+            .retain(shard, |key| super::cookie_ops::is_cookie_key(key) || place(&map.members, key.hash).contains(me));
+    }
+}

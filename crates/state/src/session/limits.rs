@@ -1,0 +1,77 @@
+//! Numbers of the `session` class, with units and reasons.
+
+use base::Span;
+
+/// Bricks a write is sent to (SSM's W).
+pub const BRICKS_ASKED: usize = 3;
+/// Answers a write waits for (SSM's WQ): two copies survive the death of one.
+pub const BRICKS_ACKED: usize = 2;
+/// Bricks a read by cookie asks (SSM's R).
+pub const BRICKS_READ: usize = 2;
+
+const _: () = assert!(BRICKS_ACKED <= BRICKS_ASKED, "cannot wait for bricks that were not asked");
+const _: () = assert!(2 * BRICKS_ACKED > BRICKS_ASKED, "two writes of one key must meet in a brick");
+
+/// A brick that has not answered by then is passed over: far above a round trip of a busy network (1 ms), far below
+/// what a person notices.
+pub const BRICK_TIMEOUT: Span = Span::millis(60);
+/// A member that is dead for so long leaves the map: longer than a restart of its machine's program.
+pub const DEAD_LEAVES_AFTER: Span = Span::secs(60);
+/// The map does not shrink below this: with fewer there is no third copy to give.
+pub const MEMBERS_MIN: usize = 3;
+/// A node that sees less than half of the map stops serving after this, well before the others may drop it from the
+/// map ([`DEAD_LEAVES_AFTER`]): or both sides of a partition would acknowledge writes of one key.
+pub const MINORITY_SERVES: Span = Span::secs(30);
+const _: () = assert!(MINORITY_SERVES.0 < DEAD_LEAVES_AFTER.0, "who is dropped must have stopped before");
+/// A brick cut off for so long forgets all and is filled anew: the others' tombstones may be gone by then.
+pub const CUT_OFF_FORGETS: Span = Span::secs(600);
+/// A removal is remembered at least so long, so that a brick which missed it cannot bring the value back.
+pub const TOMBSTONE_KEPT: Span = Span::secs(1800);
+const _: () = assert!(CUT_OFF_FORGETS.0 < TOMBSTONE_KEPT.0, "who comes back must find the tombstones");
+/// A removal that all bricks of its key have is remembered so long: longer than any operation that began before it.
+pub const SETTLED_KEPT: Span = Span::secs(30);
+const _: () = assert!(SETTLED_KEPT.0 > BUDGET_MAX.0, "an older write may still be under way");
+/// A restarted brick waits so long for members that are not there before it counts as settled without them.
+pub const SETTLE_GRACE: Span = Span::secs(10);
+/// A version this far ahead of the brick's clock is refused and its writer reported.
+pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
+/// What a conditional write replaced is kept so long, should it have to be undone: longer than any operation.
+pub const UNDO_KEPT: Span = Span::secs(2);
+/// Longest budget of one operation: front doors ask for 1 to 2 s.
+pub const BUDGET_MAX: Span = Span::secs(10);
+/// Memory of one brick before new keys are refused, bytes.
+pub const BRICK_BYTES: u64 = 1 << 30;
+/// Book-keeping of one entry (two table slots, counters), bytes.
+pub const ENTRY_BYTES: u64 = 192;
+/// Values below this are copied when a brick stores them: a slice would hold the read buffer it came in.
+pub const COPY_BELOW: usize = 64 << 10;
+/// Shards of a brick's index. A page of a walk is some whole shards, so a walk needs no lock and no snapshot; one
+/// shard of a brick with a million keys has 256.
+pub const SHARDS: usize = 4096;
+/// Lease ends are rounded up to this for expiry tables (SSM 3.3): at most so long is a dead value's memory held.
+pub const GENERATION: Span = Span::secs(10);
+/// Expired entries freed per call: bounds a call to some 100 µs.
+pub const FREED_PER_CALL: usize = 512;
+/// How long the brick rests between looks for expired tables.
+pub const SWEEP_EVERY: Span = Span::secs(1);
+/// Entries listed in one page of a fill or walk; a page of longest keys is 512 KiB.
+pub const PAGE_ENTRIES: usize = 1024;
+/// Values a filling brick has on order from one peer: 16 of 8 KiB a round trip is 100 MB/s and leaves room for work.
+pub const FILL_UNDER_WAY: usize = 16;
+/// Silence after which a filling brick asks again.
+pub const FILL_TIMEOUT: Span = Span::millis(250);
+/// So long after its start a node is still meeting the others: operations that need more bricks than it knows wait
+/// within their budgets.
+pub const YOUNG: Span = Span::secs(3);
+/// Between two looks of such an operation.
+pub const YOUNG_RESTS: Span = Span::millis(20);
+/// Tries of one attempt's legs, and of writes that lost to newer ones, within one operation.
+pub const ROUNDS_MAX: u8 = 60;
+/// Times that the third brick of a write already answered is asked again.
+pub const FINISH_TRIES: u8 = 3;
+/// An undo is asked for again so often (every [`BRICK_TIMEOUT`]) before it is given up: 3 s, when the brick is dead.
+pub const UNDO_TRIES: u8 = 50;
+/// Between two doubts about one peer.
+pub const DOUBT_EVERY: Span = Span::millis(200);
+/// Retry hint of a refusal for lack of room or bricks.
+pub const RETRY_AFTER: Span = Span::millis(100);

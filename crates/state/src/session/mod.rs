@@ -1,0 +1,336 @@
+//! The `session` class: values with a lease, in the memory of three bricks each (Ling et al., "Session state: beyond
+//! soft state", the paper's SSM). A stub in every node asks bricks, a brick in every node keeps values; both are behind
+//! one handle, [`Session`], so that a node's own brick is asked by a call and not by a frame.
+//!
+//! Two ways to find the bricks of a key:
+//! - **by cookie** (SSM 3.2, `cookie`): any live bricks; the cookie says which, and of which version and checksum;
+//! - **by key** (`read`, `write`), for clients that hold nothing: the first three by rendezvous hash over the
+//!   [`BrickMap`]. A write is done when two accepted it. A read needs two answers of **settled** bricks, so it meets
+//!   the last acknowledged write; a brick that restarted is not settled until every other one has filled it (`fill`),
+//!   so its emptiness is never mistaken for absence. No answer is waited for longer than 60 ms, none is needed from one
+//!   particular brick.
+//!
+//! What keyed mode promises, and what not:
+//! - A read never returns a value older than the last write acknowledged before it began, as long as fewer than two of
+//!   the key's bricks lost their memory or were cut off between that write and the end of the fills that follow. Where
+//!   two have, the newest value found is returned, or `Lost`. One brick alone never answers for three: in a minority
+//!   reads are refused.
+//! - It is a regular register, not an atomic one: of two reads during a write the later may see the older value.
+//! - Conditional writes read first and then write "if nothing is newer than what I read"; a majority decides. The loser
+//!   takes back what it left at a minority of bricks (`undo`). Until that has arrived (a round trip; longer if frames
+//!   are lost, never if that brick was cut off meanwhile) a read may see the loser's value, and a loser that is killed just then leaves it behind: its client was
+//!   told nothing, yet the value may outlive the winner's if its version is newer. So `NX` makes a good hint and no
+//!   lock; locks belong in `linear`.
+//!
+//! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
+//! `write`, `walk` what they do; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+
+mod brick;
+pub mod cookie;
+mod cookie_ops;
+mod fill;
+pub mod limits;
+pub mod map;
+pub mod op;
+mod ops;
+mod peers;
+mod read;
+mod run;
+mod serve;
+mod table;
+pub mod version;
+mod walk;
+mod wire;
+mod write;
+
+#[cfg(test)]
+mod brick_tests;
+#[cfg(test)]
+mod map_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
+
+pub use cookie::{Cookie, CookieError};
+pub use map::{BrickMap, next_map};
+pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use version::Version;
+
+use self::brick::Brick;
+use self::cookie::Sealer;
+use self::fill::Fill;
+use self::limits::{CUT_OFF_FORGETS, MINORITY_SERVES};
+use self::ops::Ops;
+use self::peers::Peer;
+use self::version::Clock;
+use crate::NamespaceSpec;
+use crate::hash::FixedMap;
+
+/// Namespaces by name: their number (never given twice), what is declared, and the key that seals their cookies.
+pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, [u8; 32])>;
+
+#[derive(Debug)]
+pub enum Input {
+    /// A front door of this node wants something.
+    Ask { id: AskId, budget: Span, op: Op },
+    /// A frame of kind `SESSION`.
+    Frame { from: NodeId, frame: Frame },
+    /// A peer is live (again).
+    Birth { peer: NodeId, boot: Boot },
+    /// A peer is dead, or so it seems from here.
+    Death { peer: NodeId },
+    /// The map changed.
+    Map(BrickMap),
+    /// The declaration changed.
+    Namespaces(Namespaces),
+    /// The moment of `wake_at` has come.
+    Wake,
+}
+
+#[derive(Debug)]
+pub enum Output {
+    Send {
+        to: NodeId,
+        frame: Frame,
+    },
+    Answer {
+        id: AskId,
+        outcome: Outcome<Reply>,
+    },
+    /// A brick did not answer in time: membership should probe it.
+    Doubt {
+        peer: NodeId,
+    },
+    Note(Note),
+}
+
+/// Stub and brick of one node behind one handle.
+pub struct Session {
+    me: NodeId,
+    rng: Rng,
+    clock: Clock,
+    /// Highest wall clock of this life, or version taken over from another brick: what "ahead" is measured against.
+    wall_max: u64,
+    /// When it was last called.
+    last: Time,
+    /// When this life began; none before the first input.
+    born: Option<Time>,
+    map: Option<BrickMap>,
+    namespaces: FixedMap<Box<str>, Namespace>,
+    peers: BTreeMap<NodeId, Peer>,
+    brick: Brick,
+    fill: Fill,
+    ops: Ops,
+    /// Since when this node sees less than a majority of the map's members.
+    minority_since: Option<Time>,
+    /// When a writer whose clock is ahead was last reported.
+    ahead_noted: Option<Time>,
+    figures: Figures,
+}
+
+struct Namespace {
+    id: u32,
+    lease: Span,
+    sealer: Sealer,
+}
+
+/// One call of [`Session::handle`].
+struct Call<'a> {
+    now: Time,
+    wall_ms: u64,
+    out: &'a mut Vec<Output>,
+}
+
+#[derive(Default)]
+struct Figures {
+    reads: u64,
+    writes: u64,
+    refused: u64,
+    unknown: u64,
+    lost: u64,
+    timeouts: u64,
+    conflicts: u64,
+    repairs: u64,
+    undos: u64,
+    served: u64,
+    late: u64,
+    filled_values: u64,
+}
+
+impl Session {
+    /// A new life. Its brick is empty and, where there are others, not settled.
+    pub fn new(me: NodeId, boot: Boot, mut rng: Rng) -> Self {
+        let ops = Ops::new(rng.u64());
+        Self {
+            me,
+            clock: Clock::new(me, boot),
+            wall_max: 0,
+            last: Time::ZERO,
+            born: None,
+            map: None,
+            namespaces: FixedMap::default(),
+            peers: BTreeMap::new(),
+            brick: Brick::new(),
+            fill: Fill::new(rng.u64()),
+            ops,
+            rng,
+            minority_since: None,
+            ahead_noted: None,
+            figures: Figures::default(),
+        }
+    }
+
+    /// With another bound than 1 GiB for its brick's memory.
+    pub fn with_brick_bytes(mut self, bytes: u64) -> Self {
+        self.brick.set_bytes_max(bytes);
+        self
+    }
+
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let mut call = Call { now: now.mono, wall_ms: now.wall_ms, out };
+        let call = &mut call;
+        self.wall_max = self.wall_max.max(now.wall_ms);
+        self.clock.wall(now.wall_ms);
+        self.born.get_or_insert(now.mono);
+        self.last = now.mono;
+        match input {
+            Input::Ask { id, budget, op } => self.ask(call, id, budget, op),
+            Input::Frame { from, frame } => self.frame(call, from, frame),
+            Input::Birth { peer, boot } => self.birth(call, peer, boot),
+            Input::Death { peer } => self.death(call, peer),
+            Input::Map(map) => self.adopt(call, map),
+            Input::Namespaces(namespaces) => self.declare(namespaces),
+            Input::Wake => (),
+        }
+        self.fire(call);
+        self.fill_wake(call);
+        self.forget_if_cut_off(call);
+        self.brick.sweep(call.now);
+    }
+
+    pub fn wake_at(&self) -> Option<Time> {
+        let cut_off = self.minority_since.map(|since| since + CUT_OFF_FORGETS);
+        [self.ops.wake_at(), self.brick.wake_at(), self.fill_wake_at(), cut_off].into_iter().flatten().min()
+    }
+
+    /// Epoch of the newest map this node knows; 0 before the first. For beacons.
+    pub fn map_seen(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.epoch)
+    }
+
+    /// Epoch for which this node's brick has all that it should hold; 0 if none. For beacons.
+    pub fn filled(&self) -> u64 {
+        self.fill.filled
+    }
+
+    /// The map this node works with.
+    pub fn map(&self) -> Option<&BrickMap> {
+        self.map.as_ref()
+    }
+
+    /// Figures for metrics, by name: counted since this life began, but for the last three, which are what is now.
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        let f = &self.figures;
+        vec![
+            ("session.reads", f.reads),
+            ("session.writes", f.writes),
+            ("session.refused", f.refused),
+            ("session.unknown", f.unknown),
+            ("session.lost", f.lost),
+            ("session.timeouts", f.timeouts),
+            ("session.conflicts", f.conflicts),
+            ("session.repairs", f.repairs),
+            ("session.undos", f.undos),
+            ("session.served", f.served),
+            ("session.late_dropped", f.late),
+            ("session.filled_values", f.filled_values),
+            ("session.damaged", self.brick.damaged),
+            ("session.full", self.brick.full),
+            ("session.entries", self.brick.entries()),
+            ("session.bytes", self.brick.bytes()),
+            ("session.running", self.ops.len()),
+        ]
+    }
+
+    fn declare(&mut self, namespaces: Namespaces) {
+        let namespace = |(name, (id, spec, key)): (String, (u32, NamespaceSpec, [u8; 32]))| {
+            (name.into(), Namespace { id, lease: spec.lease(), sealer: Sealer::new(id, &key) })
+        };
+        self.namespaces = namespaces.into_iter().map(namespace).collect();
+    }
+
+    fn birth(&mut self, call: &mut Call, peer: NodeId, boot: Boot) {
+        if peer == self.me {
+            return;
+        }
+        if self.peers.get(&peer).is_some_and(|known| known.live && known.boot != boot) {
+            self.death(call, peer);
+        }
+        if self.peers.get(&peer).is_some_and(|known| known.live) {
+            return;
+        }
+        self.peers.insert(peer, Peer::new(boot, call.now));
+        self.count_members(call);
+        self.fill_birth(peer);
+        self.ops_birth(call, peer);
+    }
+
+    fn death(&mut self, call: &mut Call, peer: NodeId) {
+        let Some(known) = self.peers.get_mut(&peer).filter(|known| known.live) else { return };
+        known.died(call.now);
+        self.count_members(call);
+        self.fill_death(peer);
+        self.ops_death(call, peer);
+    }
+
+    /// Takes a newer map, from the root group or from a brick that knew it earlier.
+    fn adopt(&mut self, call: &mut Call, map: BrickMap) {
+        if self.map.as_ref().is_some_and(|have| have.epoch >= map.epoch) {
+            return;
+        }
+        let before = self.map.replace(map);
+        self.count_members(call);
+        self.fill_map(call, before);
+    }
+
+    fn is_live(&self, node: NodeId) -> bool {
+        node == self.me || self.peers.get(&node).is_some_and(|peer| peer.live)
+    }
+
+    fn count_members(&mut self, call: &Call) {
+        let Some(map) = &self.map else { return };
+        let live = map.members.iter().filter(|node| self.is_live(**node)).count();
+        // Of two members each may go on: neither side can write, so neither can be behind.
+        let majority = 2 * live > map.members.len() || map.members.len() <= 2;
+        self.minority_since = if majority { None } else { self.minority_since.or(Some(call.now)) };
+    }
+
+    /// In a minority for so long that the majority may have dropped this node from the map.
+    fn is_cut_off(&self, now: Time) -> bool {
+        self.minority_since.is_some_and(|since| now.since(since) >= MINORITY_SERVES)
+    }
+
+    fn forget_if_cut_off(&mut self, call: &mut Call) {
+        if self.minority_since.is_some_and(|since| call.now.since(since) >= CUT_OFF_FORGETS) {
+            self.minority_since = Some(call.now);
+            if self.brick.entries() > 0 || self.fill.filled > 0 {
+                call.note(Note::warn("cut off from most bricks for too long: this brick starts anew, empty"));
+                self.brick.clear();
+                self.fill_anew();
+            }
+        }
+    }
+}
+
+impl Call<'_> {
+    fn note(&mut self, note: Note) {
+        self.out.push(Output::Note(note));
+    }
+
+    fn answer(&mut self, id: AskId, outcome: Outcome<Reply>) {
+        self.out.push(Output::Answer { id, outcome });
+    }
+}

@@ -1,0 +1,131 @@
+//! What a stub knows of the other nodes: who is live, how many requests they take, who was slow, who is filled; and
+//! what a brick knows of how long requests lay about before it saw them.
+
+use base::{Boot, Time};
+use flow::Window;
+
+use super::limits::{BRICK_TIMEOUT, DOUBT_EVERY};
+
+pub(super) struct Peer {
+    pub boot: Boot,
+    pub live: bool,
+    /// When it came to be live, or not.
+    pub since: Time,
+    pub window: Window,
+    /// Its last request timed out: others are asked first until it answers something.
+    pub slow: bool,
+    /// Epoch for which its brick said it is filled; 0 in each new life.
+    pub filled: u64,
+    doubted_at: Option<Time>,
+    /// Its hybrid clock as last heard, and when.
+    clock: Option<(Time, u64)>,
+    pub delay: Delay,
+}
+
+impl Peer {
+    pub fn heard_clock(&mut self, now: Time, clock_ms: u64) {
+        self.clock = Some((now, clock_ms));
+    }
+
+    /// What its clock must show by now.
+    pub fn clock_ms(&self, now: Time) -> Option<u64> {
+        self.clock.map(|(at, ms)| ms + now.since(at).as_millis())
+    }
+
+    pub fn new(boot: Boot, now: Time) -> Self {
+        Self {
+            boot,
+            live: true,
+            since: now,
+            window: Window::default(),
+            slow: false,
+            filled: 0,
+            doubted_at: None,
+            clock: None,
+            delay: Delay::default(),
+        }
+    }
+
+    /// Nothing that was known of its life counts for the next one.
+    pub fn died(&mut self, now: Time) {
+        *self = Self { live: false, ..Self::new(self.boot, now) };
+    }
+
+    pub fn is_usable(&self) -> bool {
+        self.live && self.window.has_room()
+    }
+
+    /// Worse is asked later.
+    pub fn badness(&self, filled_wanted: u64) -> u8 {
+        u8::from(self.slow) * 2 + u8::from(self.filled < filled_wanted)
+    }
+
+    /// A request timed out. True if membership should hear of it.
+    pub fn timed_out(&mut self, now: Time) -> bool {
+        self.window.timed_out(now, BRICK_TIMEOUT);
+        self.slow = true;
+        let due = self.doubted_at.is_none_or(|at| now.since(at) >= DOUBT_EVERY);
+        if due {
+            self.doubted_at = Some(now);
+        }
+        due
+    }
+}
+
+/// How much longer than the quickest a request was on its way: clocks of two nodes differ, but they differ by about
+/// the same from one minute to the next (as LEDBAT, RFC 6817, measures queues).
+#[derive(Default)]
+pub(super) struct Delay {
+    /// Smallest difference of clocks seen in this minute and in the one before.
+    least: [Option<i64>; 2],
+    minute_ends: Time,
+}
+
+impl Delay {
+    /// Milliseconds that a request with this stamp waited beyond the quickest of late.
+    pub fn waited_ms(&mut self, now: Time, stamp_ms: u64) -> u64 {
+        let offset = (now.0 / 1000) as i64 - i64::try_from(stamp_ms).unwrap_or(i64::MAX);
+        if now >= self.minute_ends {
+            self.least = [None, self.least[0]];
+            self.minute_ends = now + base::Span::secs(60);
+        }
+        let [this, last] = &mut self.least;
+        *this = Some(this.map_or(offset, |least| least.min(offset)));
+        let least = this.unwrap_or(offset).min(last.unwrap_or(offset));
+        let waited = offset.saturating_sub(least).max(0) as u64;
+        if waited > WAITED_MS_MAX {
+            // No queue is so long: the least came from another life of the peer, whose clock had another start.
+            self.least = [Some(offset), None];
+            return 0;
+        }
+        waited
+    }
+}
+
+/// A link that is stuck for so long is ended by its host; nothing older comes out of it.
+const WAITED_MS_MAX: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_told_from_clocks_that_differ_and_drift() {
+        let mut delay = Delay::default();
+        let ms = |n: u64| Time(n * 1000);
+        assert_eq!(delay.waited_ms(ms(1_000_000), 5), 0);
+        assert_eq!(delay.waited_ms(ms(1_000_100), 45), 60);
+        assert_eq!(delay.waited_ms(ms(1_000_200), 205), 0);
+        // A frame of an earlier life, whose clock was far ahead, arrives late: it must not make all later ones late.
+        let mut delay = Delay::default();
+        assert_eq!(delay.waited_ms(ms(1_000_000), 5), 0);
+        assert_eq!(delay.waited_ms(ms(1_000_001), 500_000), 0);
+        assert_eq!(delay.waited_ms(ms(1_000_010), 15), 0);
+        assert_eq!(delay.waited_ms(ms(1_000_110), 55), 60);
+        let mut delay = Delay::default();
+        // A clock that runs slow by 6 ms a minute is no queue for long.
+        for minute in 1..100 {
+            assert!(delay.waited_ms(ms(1_000_200 + minute * 60_000), 205 + minute * 59_994) <= 12);
+        }
+    }
+}

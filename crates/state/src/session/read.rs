@@ -1,0 +1,272 @@
+//! Reads by key: ask the own brick and as many others as it takes for enough settled answers; the newest version found
+//! counts. What is older somewhere is repaired in passing.
+
+use base::Span;
+use base::frame::Priority;
+use bytes::Bytes;
+
+use super::brick::{Found, Want, Write};
+use super::limits::BRICKS_ACKED;
+use super::map::Placement;
+use super::op::{Action, Lease, Reply, When};
+use super::ops::{Leg, LegState, Phase, Running};
+use super::run::Next;
+use super::wire;
+use super::{Call, Output, Session, Version};
+
+impl Leg {
+    fn has_answered(&self) -> bool {
+        self.state == LegState::Answered && !self.found.damaged
+    }
+
+    fn is_sure(&self, filled_wanted: u64) -> bool {
+        self.has_answered() && self.filled >= filled_wanted
+    }
+}
+
+impl Running {
+    /// Enough settled bricks of this placement have answered: among them is one with the last acknowledged write.
+    fn is_sure(&self, place: &Placement) -> bool {
+        let wanted = self.filled_wanted();
+        self.of(place).filter(|leg| leg.is_sure(wanted)).count() >= place.answers()
+    }
+
+    fn wants_value(&self) -> bool {
+        match &self.action {
+            Action::Put { want_old, .. } => *want_old,
+            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Take => true,
+            Action::Remove | Action::Count | Action::Scan { .. } => false,
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn step_read(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        if op.by_cookie {
+            return self.step_cookie_read(call, number, op);
+        }
+        loop {
+            let sure = op.places().all(|place| op.is_sure(place));
+            if !sure {
+                if self.ask_more(call, number, op) {
+                    continue;
+                }
+                if op.is_waiting() {
+                    return Next::Wait;
+                }
+                // Not enough settled ones answered. Who is slow, or not met yet, may be the one that knows better.
+                if self.ask_again(op) {
+                    continue;
+                }
+                if self.awaits_first_meeting(call, op) {
+                    return self.wait_or_give_up(call, number, op, "this node has not met all bricks of the key yet");
+                }
+                let no_room = op.legs.iter().any(|leg| matches!(leg.state, LegState::NoRoom | LegState::TimedOut));
+                if no_room {
+                    return self.give_up(call, op, super::write::OVERLOADED);
+                }
+                // Who is out of reach may only be cut off, and be the one that knows: without enough settled ones,
+                // nothing less than all will do.
+                if !op.legs.iter().all(Leg::has_answered) {
+                    return self.wait_or_give_up(call, number, op, "too few bricks of the key are live");
+                }
+            }
+            // The value of the newest version, if nobody has sent it yet.
+            // A version that was only told of by a brick which is gone since, and that enough settled others do not
+            // know, was never acknowledged; without these others it may have been.
+            let answered = op.legs.iter().filter(|leg| leg.has_answered());
+            let newest = if sure { answered.filter_map(|leg| leg.found.version).max() } else { op.newest_seen };
+            let holders = || op.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == newest);
+            let best = holders().max_by_key(|leg| (leg.found.value.is_some(), leg.found.live));
+            let best = best.map(|leg| leg.found.clone()).filter(|_| newest.is_some());
+            let complete = best.as_ref().is_some_and(|best| !best.live || best.value.is_some() || !op.wants_value());
+            if newest.is_none() || complete {
+                return self.read_done(call, number, op, best, sure);
+            }
+            if op.is_waiting() {
+                return Next::Wait;
+            }
+            let may_have = |leg: &Leg| {
+                leg.tries < FETCH_TRIES
+                    && (leg.state == LegState::Idle || leg.has_answered() && leg.found.version == newest)
+            };
+            if let Some(at) = op.legs.iter().position(may_have) {
+                self.send_read(call, number, op, at, Want::Newer(Version::default()));
+                continue;
+            }
+            if self.ask_again(op) {
+                continue;
+            }
+            // It is known that there is something newer than what could be read; an older value would be stale.
+            return self.read_done(call, number, op, None, false);
+        }
+    }
+
+    /// Asks as many more bricks as are missing to be sure, the best first. True if one was asked.
+    fn ask_more(&mut self, call: &mut Call, number: u64, op: &mut Running) -> bool {
+        let wanted = op.filled_wanted();
+        let in_transition = op.places[1].is_some();
+        let hopeful = |leg: &Leg| {
+            let peer = self.peers.get(&leg.node);
+            leg.is_sure(wanted)
+                || leg.state == LegState::Waiting && peer.is_some_and(|peer| !peer.slow && peer.filled >= wanted)
+        };
+        let short =
+            |op: &Running| op.places().any(|place| op.of(place).filter(|l| hopeful(l)).count() < place.answers());
+        if !in_transition && !short(op) {
+            return false;
+        }
+        let rank = |leg: &Leg| match self.peers.get(&leg.node) {
+            _ if leg.node == self.me => 0,
+            Some(peer) if peer.is_usable() => 1 + peer.badness(wanted),
+            Some(_) | None => u8::MAX,
+        };
+        // Starts at a random leg, so that equals share the work.
+        let from = self.rng.below(op.legs.len() as u64) as usize;
+        let turn = |at: usize| (at + op.legs.len() - from) % op.legs.len();
+        let idle = (0..op.legs.len()).filter(|at| op.legs[*at].state == LegState::Idle);
+        let Some(at) = idle.min_by_key(|at| (rank(&op.legs[*at]), turn(*at))) else { return false };
+        let known = op.newest_seen;
+        let value_comes = op.legs.iter().any(|leg| {
+            leg.state == LegState::Waiting || leg.state == LegState::Answered && leg.found.version.is_some()
+        });
+        let want = match (op.wants_value(), known) {
+            (false, _) => Want::Version,
+            (true, Some(known)) => Want::Newer(known),
+            // One sends its value, the others just say if theirs is newer.
+            (true, None) if value_comes => Want::Version,
+            (true, None) => Want::Newer(Version::default()),
+        };
+        self.send_read(call, number, op, at, want);
+        true
+    }
+
+    /// This node has just started and has not met one of the key's bricks, be it dead or alive.
+    pub(super) fn awaits_first_meeting(&self, call: &Call, op: &Running) -> bool {
+        self.is_young(call.now) && op.legs.iter().any(|leg| leg.node != self.me && !self.peers.contains_key(&leg.node))
+    }
+
+    /// Gives those that did not answer another chance. False if there are none.
+    pub(super) fn ask_again(&mut self, op: &mut Running) -> bool {
+        let mut any = false;
+        for leg in op.legs.iter_mut().filter(|leg| leg.state == LegState::TimedOut && leg.tries < FETCH_TRIES) {
+            if leg.node == self.me || self.peers.get(&leg.node).is_some_and(super::peers::Peer::is_usable) {
+                leg.state = LegState::Idle;
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn read_done(&mut self, call: &mut Call, number: u64, op: &mut Running, best: Option<Found>, sure: bool) -> Next {
+        if let Some(best) = &best {
+            self.repair(call, op, best);
+        }
+        let live = best.as_ref().filter(|best| best.live);
+        if best.as_ref().and_then(|best| best.version).is_some_and(|version| op.tried.contains(&version)) {
+            // Our own write, about to be taken back.
+            let span = self.pause(op);
+            return self.rest(call, number, op, span);
+        }
+        let known = op.newest_seen.is_some();
+        let nothing =
+            || if best.is_some() || sure || !known && !op.may_be_lost() { Reply::Absent } else { Reply::Lost };
+        let reply = match (&op.action, live) {
+            (Action::Get, Some(found)) => match (&found.value, found.version) {
+                (Some(value), Some(version)) => {
+                    Some(Reply::Value { value: value.bytes.clone(), version, lease_left: found.lease_left })
+                }
+                _ => Some(Reply::Lost),
+            },
+            (Action::Get | Action::GetTouch { .. } | Action::Take, None) => Some(nothing()),
+            (Action::Touch { .. }, None) => Some(Reply::Touched(false)),
+            // Nothing to remove, and no version to overrule.
+            (Action::Remove, None) if sure => Some(Reply::Removed(false)),
+            (Action::Put { when, want_old, .. }, live) => {
+                let met = match when {
+                    When::Always => true,
+                    When::Absent => live.is_none(),
+                    When::Present => live.is_some(),
+                    When::Version(version) => live.is_some_and(|live| live.version == Some(*version)),
+                };
+                (!met).then(|| Reply::NotStored {
+                    version: live.and_then(|live| live.version),
+                    old: live.filter(|_| *want_old).and_then(|live| live.value.as_ref()).map(|v| v.bytes.clone()),
+                })
+            }
+            (Action::Touch { .. } | Action::GetTouch { .. } | Action::Take | Action::Remove, _)
+            | (Action::Count | Action::Scan { .. }, _) => None,
+        };
+        if let Some(reply) = reply {
+            self.done(call, op, reply);
+            return Next::Over;
+        }
+        let guard = best.as_ref().and_then(|best| best.version).unwrap_or_default();
+        op.base = best;
+        self.write_after_read(op, guard);
+        self.next_round(op, Phase::Write);
+        self.step_write(call, number, op)
+    }
+
+    /// Writes the newest to bricks that answered with something older. Nobody waits for it.
+    fn repair(&mut self, call: &mut Call, op: &Running, best: &Found) {
+        let Some(version) = best.version else { return };
+        if best.tentative || best.live && best.value.is_none() {
+            return;
+        }
+        let write = Write {
+            version,
+            value: best.value.clone(),
+            lease: best.lease_left,
+            keep: best.keep_left,
+            guard: None,
+            repair: true,
+            extend: false,
+        };
+        for leg in op.legs.iter().filter(|leg| leg.state == LegState::Answered && leg.found.version < Some(version)) {
+            self.figures.repairs += 1;
+            if leg.node == self.me {
+                self.brick_write(call, self.me, &op.key, write.clone());
+            } else {
+                let (what, body) = wire::write(&op.key, &write);
+                self.tell(call, leg.node, op.epoch, what, body);
+            }
+        }
+    }
+
+    /// A frame that nobody waits to be answered.
+    pub(super) fn tell(&mut self, call: &mut Call, to: base::NodeId, epoch: u64, what: wire::What, body: Bytes) {
+        let head = self.head(0, epoch, call.now, what);
+        let frame = wire::frame(&head, body, Span::ZERO, Priority::LOWEST);
+        call.out.push(Output::Send { to, frame });
+    }
+
+    /// A short random rest that doubles from try to try, so that writers which met do not meet again.
+    pub(super) fn pause(&mut self, op: &Running) -> Span {
+        let most = 4000u64 << op.tried.len().min(5);
+        Span::micros(self.rng.between(most / 4, most))
+    }
+}
+
+impl Running {
+    /// As many bricks may have lost the key as could have held it alone.
+    fn may_be_lost(&self) -> bool {
+        let wanted = self.filled_wanted();
+        // In a transition what was acknowledged before is in the old placement.
+        let place = self.places[1].as_ref().or(self.places[0].as_ref());
+        place.is_some_and(|place| {
+            self.of(place).filter(|leg| !leg.is_sure(wanted)).count() >= BRICKS_ACKED.min(place.nodes().len())
+        })
+    }
+
+    pub(super) fn lease_of_action(&self) -> Span {
+        self.lease(match &self.action {
+            Action::Put { lease, .. } | Action::Touch { lease } | Action::GetTouch { lease } => *lease,
+            Action::Get | Action::Remove | Action::Take | Action::Count | Action::Scan { .. } => Lease::Default,
+        })
+    }
+}
+
+/// Times a leg is asked in one round, the fetch of its value included. Lost frames cost a try each; the budget ends
+/// long before. A brick that answers without a value so often has none.
+const FETCH_TRIES: u8 = 40;

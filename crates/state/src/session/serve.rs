@@ -1,0 +1,116 @@
+//! The brick's side of frames: who asks with too old a map is told, what lay too long in queues is dropped unexecuted
+//! (SSM 3.4), everything else is answered at once.
+
+use base::frame::Priority;
+use base::{Frame, NodeId, Span};
+use bytes::Bytes;
+
+use super::brick::Line;
+use super::limits::PAGE_ENTRIES;
+use super::map::place;
+use super::ops::FILL_BIT;
+use super::wire::{self, BehindMessage, Head, ListMessage, UndoneMessage, What};
+use super::{Call, Output, Session};
+
+impl Session {
+    pub(super) fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
+        let Some(mut head) = wire::open(frame.head) else { return };
+        // Clocks that are ahead within bounds pull the others along, so that a later write has a later version.
+        if head.clock_ms <= self.wall_max + super::limits::CLOCK_AHEAD_MS_MAX {
+            self.clock.wall(head.clock_ms);
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.heard_clock(call.now, head.clock_ms);
+        }
+        let Some(what) = head.what.take() else { return };
+        let asks = match &what {
+            What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::List(_) => true,
+            What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
+        };
+        if !asks {
+            head.what = Some(what);
+            return if head.id & FILL_BIT != 0 {
+                self.fill_answered(call, from, head, frame.body)
+            } else {
+                self.answered(call, from, head, frame.body)
+            };
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            let waited = peer.delay.waited_ms(call.now, head.stamp_ms);
+            if frame.budget_ms > 0 && waited > u64::from(frame.budget_ms) {
+                self.figures.late += 1;
+                return;
+            }
+        }
+        self.figures.served += 1;
+        self.serve(call, from, &head, what, frame.body);
+    }
+
+    fn serve(&mut self, call: &mut Call, from: NodeId, head: &Head, what: What, body: Bytes) {
+        let writes = matches!(what, What::Write(_));
+        let serves = match &what {
+            What::List(list) if list.fill => self.map_seen() == head.epoch,
+            _ => self.epoch_serves(head.epoch, writes),
+        };
+        if !serves {
+            let map = self.map.as_ref().map(super::BrickMap::encode).unwrap_or_default();
+            return self.reply(call, from, head, What::Behind(BehindMessage { map }), Bytes::new());
+        }
+        match what {
+            What::Read(message) => {
+                let (key, want) = message.take();
+                let (what, body) = wire::found(self.brick.read(call.now, &key, want));
+                self.reply(call, from, head, what, body);
+            }
+            What::Write(message) => {
+                let Some((key, write)) = message.take(body) else { return };
+                let wrote = self.brick_write(call, from, &key, write);
+                if head.id != 0 {
+                    self.reply(call, from, head, wire::wrote(wrote), Bytes::new());
+                }
+            }
+            What::Undo(message) => {
+                let Some((key, version)) = message.take() else { return };
+                self.brick.undo(call.now, &key, version);
+                self.reply(call, from, head, What::Undone(UndoneMessage {}), Bytes::new());
+            }
+            What::Settle(message) => {
+                if let Some((key, version)) = message.take() {
+                    self.brick.settle(call.now, &key, version);
+                }
+            }
+            What::List(list) => {
+                let (lines, next) = self.list_for(call, from, list);
+                self.reply(call, from, head, wire::page(lines, next), Bytes::new());
+            }
+            What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => (),
+        }
+    }
+
+    fn list_for(&mut self, call: &Call, from: NodeId, list: ListMessage) -> (Vec<Line>, u64) {
+        let most = (list.count as usize).clamp(1, PAGE_ENTRIES);
+        if !list.fill {
+            return self.brick.list(call.now, list.cursor, most, |key| key.namespace == list.namespace);
+        }
+        // From here on a write that counts without the new placement is not accepted any more: it would be missed.
+        self.fill.write_floor = self.fill.write_floor.max(self.map_seen());
+        let Some(map) = &self.map else { return (Vec::new(), 0) };
+        self.brick.list(call.now, list.cursor, most, |key| {
+            !super::cookie_ops::is_cookie_key(key)
+                && (place(&map.members, key.hash).contains(from)
+                    || map.old.as_ref().is_some_and(|old| place(old, key.hash).contains(from)))
+        })
+    }
+
+    fn reply(&mut self, call: &mut Call, to: NodeId, asked: &Head, what: What, body: Bytes) {
+        let head = self.head(asked.id, self.map_seen(), call.now, what);
+        let frame = wire::frame(&head, body, Span::ZERO, Priority::NORMAL);
+        call.out.push(Output::Send { to, frame });
+    }
+
+    /// May a request under this epoch's map count? Two steps behind is never right; writes not even one step, once
+    /// another brick is being filled for the present map.
+    pub(super) fn epoch_serves(&self, epoch: u64, writes: bool) -> bool {
+        epoch == 0 || (epoch + 1 >= self.map_seen() && (!writes || epoch >= self.fill.write_floor))
+    }
+}

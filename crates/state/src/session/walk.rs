@@ -1,0 +1,116 @@
+//! Walks over all keys of a namespace, page by page. Pages are whole shards of the hash space, which is cut alike on
+//! every brick; all live bricks list the same shards, and the newest version of each key decides if it is there.
+
+use std::collections::BTreeMap;
+
+use base::NodeId;
+use bytes::Bytes;
+
+use super::limits::{BRICKS_ACKED, BRICKS_ASKED, PAGE_ENTRIES, SHARDS};
+use super::op::{Action, Reply};
+use super::ops::{LegState, Phase, Running};
+use super::run::Next;
+use super::table::Key;
+use super::wire::{ListMessage, PageMessage, What};
+use super::{Call, Session, Version};
+
+pub(super) struct Walk {
+    cursor: u64,
+    count: u64,
+    /// First shard that at least one brick did not list.
+    end: u64,
+    /// By shard and key: the newest version, and whether it has a value.
+    keys: BTreeMap<(usize, Bytes), (Version, bool)>,
+}
+
+impl Walk {
+    fn from(cursor: u64) -> Self {
+        Self { cursor, count: 0, end: SHARDS as u64, keys: BTreeMap::new() }
+    }
+
+    pub fn take(&mut self, _from: NodeId, page: PageMessage) {
+        let next = page.next;
+        self.take_lines(page.take().into_iter().map(|line| (line.key, line.version, line.live)), next);
+    }
+
+    fn take_lines(&mut self, lines: impl Iterator<Item = (Key, Version, bool)>, next: u64) {
+        if next > 0 {
+            self.end = self.end.min(next);
+        }
+        for (key, version, live) in lines {
+            let place = (key.shard(), key.bytes);
+            let known = self.keys.entry(place).or_insert((version, live));
+            if version > known.0 {
+                *known = (version, live);
+            }
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn step_walk(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        loop {
+            let (cursor, count) = match (&op.action, &op.walk) {
+                (Action::Scan { cursor, .. }, None) => (*cursor, 0),
+                (_, None) => (0, 0),
+                (_, Some(walk)) => (walk.cursor, walk.count),
+            };
+            let idle: Vec<usize> = (0..op.legs.len()).filter(|at| op.legs[*at].state == LegState::Idle).collect();
+            if idle.len() == op.legs.len() || op.walk.is_none() {
+                op.walk = Some(Box::new(Walk { count, ..Walk::from(cursor) }));
+            }
+            for at in idle {
+                self.list(call, number, op, at);
+            }
+            if op.is_waiting() {
+                return Next::Wait;
+            }
+            let silent = op.legs.iter().filter(|leg| leg.state != LegState::Answered).count();
+            // Every key must have been listed by so many of its bricks that one has the last acknowledged write.
+            let bricks = op.legs.len().min(BRICKS_ASKED);
+            if silent > bricks.min(BRICKS_ACKED) - 1 {
+                if self.ask_again(op) {
+                    continue;
+                }
+                return self.wait_or_give_up(call, number, op, "too many bricks are not live to list all keys");
+            }
+            let walk = op.walk.as_mut().expect("it walks");
+            let end = walk.end;
+            let there = std::mem::take(&mut walk.keys)
+                .into_iter()
+                .filter(|((shard, _), (_, live))| *live && (*shard as u64) < end);
+            let next = if end >= SHARDS as u64 { 0 } else { end };
+            if matches!(op.action, Action::Scan { .. }) {
+                let keys = there.map(|((_, key), _)| key).collect();
+                self.done(call, op, Reply::Page { cursor: next, keys });
+                return Next::Over;
+            }
+            let count = walk.count + there.count() as u64;
+            if next == 0 {
+                self.done(call, op, Reply::Count(count));
+                return Next::Over;
+            }
+            (walk.count, walk.cursor) = (count, next);
+            self.next_round(op, Phase::Walk);
+            // Pages of one walk are no tries of one round.
+            op.round &= 0x1f;
+        }
+    }
+
+    fn list(&mut self, call: &mut Call, number: u64, op: &mut Running, at: usize) {
+        let cursor = op.walk.as_ref().map_or(0, |walk| walk.cursor);
+        let most = match &op.action {
+            Action::Scan { count, .. } => (*count as usize).clamp(1, PAGE_ENTRIES),
+            _ => PAGE_ENTRIES,
+        };
+        let namespace = op.key.namespace;
+        if op.legs[at].node != self.me {
+            let list = ListMessage { cursor, count: most as u32, namespace, fill: false };
+            return self.send(call, number, op, at, What::List(list), Bytes::new());
+        }
+        let (lines, next) = self.brick.list(call.now, cursor, most, |key| key.namespace == namespace);
+        let walk = op.walk.as_mut().expect("it walks");
+        walk.take_lines(lines.into_iter().map(|line| (line.key, line.version, line.live)), next);
+        op.legs[at].state = LegState::Answered;
+    }
+}

@@ -1,0 +1,442 @@
+//! What stub and brick say to each other. Values travel in the frame's body, untouched. Tags are never used twice;
+//! unknown fields are skipped. A test holds the bytes.
+
+use base::frame::{Priority, kind};
+use base::{Frame, NodeId, Span};
+use bytes::Bytes;
+use prost::{Message, Oneof};
+
+use super::Version;
+use super::brick::{Found, Line, Want, Write, Wrote};
+use super::table::{Key, Value};
+use base::checksum::Checksum;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Head {
+    /// Chosen by who asks; the answer carries it back.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Epoch of the sender's map; 0 in cookie mode, where placement does not matter.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The sender's hybrid clock, milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub clock_ms: u64,
+    /// Milliseconds of a clock of the sender's that only goes forward; tells how long a request lay in queues.
+    #[prost(uint64, tag = "4")]
+    pub stamp_ms: u64,
+    /// In answers: epoch for which the brick is filled.
+    #[prost(uint64, tag = "5")]
+    pub filled: u64,
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 16, 17, 18, 19, 20")]
+    pub what: Option<What>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum What {
+    #[prost(message, tag = "8")]
+    Read(ReadMessage),
+    #[prost(message, tag = "9")]
+    Write(WriteMessage),
+    #[prost(message, tag = "10")]
+    Undo(UndoMessage),
+    #[prost(message, tag = "11")]
+    List(ListMessage),
+    /// All bricks of the key have this removal: it need not be remembered long. No answer.
+    #[prost(message, tag = "12")]
+    Settle(UndoMessage),
+    #[prost(message, tag = "16")]
+    Found(FoundMessage),
+    #[prost(message, tag = "17")]
+    Wrote(WroteMessage),
+    #[prost(message, tag = "18")]
+    Undone(UndoneMessage),
+    #[prost(message, tag = "19")]
+    Page(PageMessage),
+    /// The request's map is too old (or, for a fill, not the brick's): here is the brick's.
+    #[prost(message, tag = "20")]
+    Behind(BehindMessage),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct VersionMessage {
+    #[prost(uint64, tag = "1")]
+    ms: u64,
+    #[prost(fixed32, tag = "2")]
+    counter: u32,
+    #[prost(fixed64, tag = "3")]
+    node: u64,
+}
+
+impl From<Version> for VersionMessage {
+    fn from(v: Version) -> Self {
+        Self { ms: v.ms, counter: v.counter, node: v.node.0 }
+    }
+}
+
+impl From<VersionMessage> for Version {
+    fn from(v: VersionMessage) -> Self {
+        Self { ms: v.ms, counter: v.counter, node: NodeId(v.node) }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ReadMessage {
+    #[prost(uint32, tag = "1")]
+    namespace: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    key: Bytes,
+    /// Send the value.
+    #[prost(bool, tag = "3")]
+    value: bool,
+    /// Only if it is newer than this.
+    #[prost(message, optional, tag = "4")]
+    known: Option<VersionMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WriteMessage {
+    #[prost(uint32, tag = "1")]
+    namespace: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    key: Bytes,
+    #[prost(message, optional, tag = "3")]
+    version: Option<VersionMessage>,
+    #[prost(bool, tag = "4")]
+    remove: bool,
+    #[prost(uint64, tag = "5")]
+    lease_ms: u64,
+    #[prost(uint64, tag = "6")]
+    keep_ms: u64,
+    #[prost(fixed32, tag = "7")]
+    sum: u32,
+    #[prost(message, optional, tag = "8")]
+    guard: Option<VersionMessage>,
+    #[prost(bool, tag = "9")]
+    repair: bool,
+    #[prost(bool, tag = "10")]
+    extend: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct UndoMessage {
+    #[prost(uint32, tag = "1")]
+    namespace: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    key: Bytes,
+    #[prost(message, optional, tag = "3")]
+    version: Option<VersionMessage>,
+}
+
+/// A page of keys from a shard on: of one namespace, or (`fill`) all that the asker should hold.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct ListMessage {
+    #[prost(uint64, tag = "1")]
+    pub cursor: u64,
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    #[prost(uint32, tag = "3")]
+    pub namespace: u32,
+    #[prost(bool, tag = "4")]
+    pub fill: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct FoundMessage {
+    #[prost(message, optional, tag = "1")]
+    version: Option<VersionMessage>,
+    #[prost(bool, tag = "2")]
+    live: bool,
+    #[prost(bool, tag = "3")]
+    tentative: bool,
+    #[prost(bool, tag = "4")]
+    damaged: bool,
+    #[prost(uint64, tag = "5")]
+    lease_ms: u64,
+    #[prost(uint64, tag = "6")]
+    keep_ms: u64,
+    /// The body is the value, and this its checksum.
+    #[prost(bool, tag = "7")]
+    value: bool,
+    #[prost(fixed32, tag = "8")]
+    sum: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct WroteMessage {
+    /// 0 stored, 1 conflict, 2 full, 3 ahead, 4 undone.
+    #[prost(uint32, tag = "1")]
+    how: u32,
+    #[prost(bool, tag = "2")]
+    had: bool,
+    #[prost(message, optional, tag = "3")]
+    version: Option<VersionMessage>,
+    #[prost(uint64, tag = "4")]
+    ahead_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct UndoneMessage {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LineMessage {
+    #[prost(uint32, tag = "1")]
+    namespace: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    key: Bytes,
+    #[prost(message, optional, tag = "3")]
+    version: Option<VersionMessage>,
+    #[prost(bool, tag = "4")]
+    live: bool,
+    #[prost(uint64, tag = "5")]
+    keep_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PageMessage {
+    #[prost(message, repeated, tag = "1")]
+    lines: Vec<LineMessage>,
+    /// Shard to go on with; 0 at the end.
+    #[prost(uint64, tag = "2")]
+    pub next: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct BehindMessage {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub map: Bytes,
+}
+
+pub(super) fn read(key: &Key, want: Want) -> What {
+    let (value, known) = match want {
+        Want::Version => (false, None),
+        Want::Newer(known) if known == Version::default() => (true, None),
+        Want::Newer(known) => (true, Some(known.into())),
+    };
+    What::Read(ReadMessage { namespace: key.namespace, key: key.bytes.clone(), value, known })
+}
+
+/// The message, and the value that goes into the frame's body.
+pub(super) fn write(key: &Key, write: &Write) -> (What, Bytes) {
+    let what = What::Write(WriteMessage {
+        namespace: key.namespace,
+        key: key.bytes.clone(),
+        version: Some(write.version.into()),
+        remove: write.value.is_none(),
+        lease_ms: millis_up(write.lease),
+        keep_ms: millis_up(write.keep),
+        sum: write.value.as_ref().map_or(0, |v| v.sum.0),
+        guard: write.guard.map(Into::into),
+        repair: write.repair,
+        extend: write.extend,
+    });
+    (what, write.value.as_ref().map(|v| v.bytes.clone()).unwrap_or_default())
+}
+
+pub(super) fn undo(key: &Key, version: Version) -> What {
+    What::Undo(UndoMessage { namespace: key.namespace, key: key.bytes.clone(), version: Some(version.into()) })
+}
+
+pub(super) fn settle(key: &Key, version: Version) -> What {
+    match undo(key, version) {
+        What::Undo(message) => What::Settle(message),
+        other => other,
+    }
+}
+
+pub(super) fn found(found: Found) -> (What, Bytes) {
+    let what = What::Found(FoundMessage {
+        version: found.version.map(Into::into),
+        live: found.live,
+        tentative: found.tentative,
+        damaged: found.damaged,
+        lease_ms: millis_up(found.lease_left),
+        keep_ms: millis_up(found.keep_left),
+        value: found.value.is_some(),
+        sum: found.value.as_ref().map_or(0, |v| v.sum.0),
+    });
+    (what, found.value.map(|v| v.bytes).unwrap_or_default())
+}
+
+pub(super) fn wrote(wrote: Wrote) -> What {
+    let (how, had, version, ahead_ms) = match wrote {
+        Wrote::Stored { had } => (0, had, None, 0),
+        Wrote::Conflict(version) => (1, false, Some(version.into()), 0),
+        Wrote::Full => (2, false, None, 0),
+        Wrote::Ahead(ms) => (3, false, None, ms),
+        Wrote::Undone => (4, false, None, 0),
+    };
+    What::Wrote(WroteMessage { how, had, version, ahead_ms })
+}
+
+pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
+    let lines = lines
+        .into_iter()
+        .map(|line| LineMessage {
+            namespace: line.key.namespace,
+            key: line.key.bytes,
+            version: Some(line.version.into()),
+            live: line.live,
+            keep_ms: millis_up(line.keep_left),
+        })
+        .collect();
+    What::Page(PageMessage { lines, next })
+}
+
+impl ReadMessage {
+    pub fn take(self) -> (Key, Want) {
+        let known = self.known.map(Version::from).unwrap_or_default();
+        let want = if self.value { Want::Newer(known) } else { Want::Version };
+        (Key::new(self.namespace, self.key), want)
+    }
+}
+
+impl WriteMessage {
+    pub fn take(self, body: Bytes) -> Option<(Key, Write)> {
+        let value = (!self.remove).then_some(Value { bytes: body, sum: Checksum(self.sum) });
+        let write = Write {
+            version: self.version?.into(),
+            value,
+            lease: span(self.lease_ms),
+            keep: span(self.keep_ms),
+            guard: self.guard.map(Into::into),
+            repair: self.repair,
+            extend: self.extend,
+        };
+        Some((Key::new(self.namespace, self.key), write))
+    }
+}
+
+impl UndoMessage {
+    pub fn take(self) -> Option<(Key, Version)> {
+        Some((Key::new(self.namespace, self.key), self.version?.into()))
+    }
+}
+
+impl FoundMessage {
+    pub fn take(self, body: Bytes) -> Found {
+        Found {
+            version: self.version.map(Into::into),
+            live: self.live,
+            tentative: self.tentative,
+            damaged: self.damaged,
+            lease_left: span(self.lease_ms),
+            keep_left: span(self.keep_ms),
+            value: self.value.then_some(Value { bytes: body, sum: Checksum(self.sum) }),
+        }
+    }
+}
+
+impl WroteMessage {
+    pub fn take(self) -> Option<Wrote> {
+        Some(match self.how {
+            0 => Wrote::Stored { had: self.had },
+            1 => Wrote::Conflict(self.version?.into()),
+            2 => Wrote::Full,
+            3 => Wrote::Ahead(self.ahead_ms),
+            4 => Wrote::Undone,
+            _ => return None,
+        })
+    }
+}
+
+impl PageMessage {
+    pub fn take(self) -> Vec<Line> {
+        let line = |line: LineMessage| {
+            Some(Line {
+                key: Key::new(line.namespace, line.key),
+                version: line.version?.into(),
+                live: line.live,
+                keep_left: span(line.keep_ms),
+            })
+        };
+        self.lines.into_iter().filter_map(line).collect()
+    }
+}
+
+/// One frame of this protocol.
+pub(super) fn frame(head: &Head, body: Bytes, budget: Span, priority: Priority) -> Frame {
+    let mut frame = Frame::new(kind::SESSION, head.encode_to_vec());
+    frame.budget_ms = u32::try_from(millis_up(budget)).unwrap_or(u32::MAX);
+    frame.priority = priority;
+    frame.body = body;
+    frame
+}
+
+/// `None` if these bytes are no head.
+pub(super) fn open(head: Bytes) -> Option<Head> {
+    Head::decode(head).ok()
+}
+
+/// Rounded up: a lease that still lasts must not arrive as none.
+fn millis_up(span: Span) -> u64 {
+    span.0.div_ceil(1000)
+}
+
+fn span(ms: u64) -> Span {
+    Span(ms.saturating_mul(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head(what: What) -> Head {
+        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, what: Some(what) }
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    #[test]
+    fn heads_have_these_bytes() {
+        let key = Key::new(9, Bytes::from_static(b"k"));
+        let version = Version { ms: 300, counter: 2, node: NodeId(5) };
+        let value = Value { bytes: Bytes::from_static(b"v"), sum: Checksum(7) };
+        let sample = Write {
+            version,
+            value: Some(value),
+            lease: Span::secs(1),
+            keep: Span::secs(2),
+            guard: Some(version),
+            repair: true,
+            extend: false,
+        };
+        let v = "08ac021502000000190500000000000000";
+        let start = "090201000000000000100318e80720052803";
+        for (what, tail) in [
+            (read(&key, Want::Newer(version)), format!("421a080912016b18012211{v}")),
+            (write(&key, &sample).0, format!("4a38080912016b1a11{v}28e80730d00f3d070000004211{v}4801")),
+            (undo(&key, version), format!("5218080912016b1a11{v}")),
+            (settle(&key, version), format!("6218080912016b1a11{v}")),
+            (What::List(ListMessage { cursor: 1, count: 2, namespace: 3, fill: true }), "5a080801100218032001".into()),
+            (wrote(Wrote::Conflict(version)), format!("8a011508011a11{v}")),
+            (What::Undone(UndoneMessage {}), "920100".into()),
+            (What::Behind(BehindMessage { map: Bytes::from_static(b"m") }), "a201030a016d".into()),
+        ] {
+            let bytes = head(what.clone()).encode_to_vec();
+            assert_eq!(hex(&bytes), format!("{start}{tail}"), "{what:?}");
+            assert_eq!(open(bytes.into()), Some(head(what)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(Head { what: Some(what), .. }) = open(bytes.into()) {
+                let body = Bytes::from_static(b"x");
+                match what {
+                    What::Read(m) => drop(m.take()),
+                    What::Write(m) => drop(m.take(body)),
+                    What::Undo(m) | What::Settle(m) => drop(m.take()),
+                    What::Found(m) => drop(m.take(body)),
+                    What::Wrote(m) => drop(m.take()),
+                    What::Page(m) => drop(m.take()),
+                    What::List(_) | What::Undone(_) | What::Behind(_) => (),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Writes by key, and by cookie once the bricks are chosen: to all bricks of the key at once, done when two accepted.
+//! Before anybody is told, versions are made and values sealed; afterwards the third brick is seen to, and what lost is
+//! taken back.
+
+use base::Span;
+use bytes::Bytes;
+
+use super::brick::{Write, Wrote};
+use super::limits::{FINISH_TRIES, UNDO_TRIES};
+use super::op::{Action, Reply};
+use super::ops::{Leg, LegState, Phase, Running};
+use super::run::Next;
+use super::table::Value;
+use super::wire;
+use super::{Call, Session, Version};
+
+/// Why a write cannot be begun.
+enum Cannot {
+    FewLive(String),
+    Overloaded,
+}
+
+pub(super) const OVERLOADED: &str = "overloaded: the bricks take no more";
+
+impl Session {
+    /// A write that needs to know nothing of what is there.
+    pub(super) fn blind_write(&mut self, op: &mut Running) {
+        let value = match &op.action {
+            Action::Put { value, .. } => Some(Self::sealed(value)),
+            Action::Remove => None,
+            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Take => None,
+            Action::Count | Action::Scan { .. } => None,
+        };
+        self.make_write(op, value, None);
+    }
+
+    /// The write that follows from what the read found.
+    pub(super) fn write_after_read(&mut self, op: &mut Running, guard: Version) {
+        let old = || op.base.as_ref().and_then(|base| base.value.clone());
+        let (value, guard) = match &op.action {
+            Action::Put { value, .. } => (Some(Self::sealed(value)), Some(guard)),
+            // A touch says nothing new: it names the version it found. Under a version of its own the old value would
+            // overrule what is put meanwhile.
+            Action::Touch { .. } | Action::GetTouch { .. } => {
+                let lease = op.lease_of_action();
+                let (value, keep) = (old(), lease);
+                op.write = Some(Write { version: guard, value, lease, keep, guard: None, repair: false, extend: true });
+                return;
+            }
+            Action::Take => (None, Some(guard)),
+            // Removing wins over whatever is written meanwhile.
+            Action::Remove | Action::Get | Action::Count | Action::Scan { .. } => (None, None),
+        };
+        self.make_write(op, value, guard);
+    }
+
+    pub(super) fn make_write(&mut self, op: &mut Running, value: Option<Value>, guard: Option<Version>) {
+        if let Some(guard) = guard {
+            self.clock.pass(guard);
+        }
+        let lease = op.lease_of_action();
+        // A removal is remembered for as long as what it removes would have been.
+        let keep = if value.is_some() { lease } else { op.base.as_ref().map_or(Span::ZERO, |base| base.keep_left) };
+        op.write = Some(Write { version: self.clock.tick(), value, lease, keep, guard, repair: false, extend: false });
+    }
+
+    pub(super) fn step_write(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        loop {
+            if op.legs.iter().any(|leg| leg.state == LegState::Idle) {
+                // A brick that it has not met may hold a version which the own brick held in its former life.
+                if self.awaits_first_meeting(call, op) {
+                    return self.wait_or_give_up(call, number, op, "this node has not met all bricks of the key yet");
+                }
+                match self.can_write(op) {
+                    Ok(()) => (),
+                    Err(Cannot::FewLive(why)) => return self.wait_or_give_up(call, number, op, &why),
+                    Err(Cannot::Overloaded) => return self.give_up(call, op, OVERLOADED),
+                }
+                if let Err(ms) = self.set_clock_right(call, op) {
+                    return self.give_up(call, op, &format!("this node's clock is {ms} ms ahead of the bricks'"));
+                }
+                self.send_writes(call, number, op);
+            }
+            if self.is_written(op) {
+                return self.written(call, number, op);
+            }
+            let conflict = op.legs.iter().filter_map(Leg::conflict).max();
+            if op.is_waiting() && (conflict.is_none() || op.can_succeed()) {
+                return Next::Wait;
+            }
+            if let Some(newer) = conflict {
+                self.figures.conflicts += 1;
+                self.clock.pass(newer);
+                op.met = op.met.max(Some(newer));
+                if op.write.as_ref().is_some_and(|write| write.guard.is_some() || write.extend) {
+                    return self.lost_to_another(call, number, op);
+                }
+                let version = self.clock.tick();
+                op.write.as_mut().expect("it is writing").version = version;
+                self.next_round(op, Phase::Write);
+                if op.round > super::limits::ROUNDS_MAX {
+                    return self.give_up(call, op, "other writers were always faster");
+                }
+                continue;
+            }
+            if self.ask_again(op) {
+                continue;
+            }
+            return self.write_failed(call, number, op);
+        }
+    }
+
+    /// A version that is too far ahead would be refused by the others and stay in the own brick: it is not sent. If
+    /// only the hybrid clock is ahead (the wall clock had jumped and was put right) it goes back; a version given
+    /// before meets a conflict at worst.
+    fn set_clock_right(&mut self, call: &mut Call, op: &mut Running) -> Result<(), u64> {
+        let live = self.peers.values().filter(|peer| peer.live);
+        let mut others_ms: Vec<u64> = live.filter_map(|peer| peer.clock_ms(call.now)).collect();
+        others_ms.sort_unstable();
+        let (Some(&most), Some(&middle)) = (others_ms.last(), others_ms.get(others_ms.len().saturating_sub(1) / 2))
+        else {
+            return Ok(());
+        };
+        // What the bricks hold already may be overtaken, even if it came from a clock that was ahead.
+        let known = op.met.max(op.base.as_ref().and_then(|base| base.version)).map_or(0, |version| version.ms + 1);
+        let bound = super::limits::CLOCK_AHEAD_MS_MAX;
+        let Some(write) = op.write.as_mut().filter(|w| !w.extend && w.version.ms > (middle + bound).max(known)) else {
+            return Ok(());
+        };
+        if call.wall_ms > middle + bound {
+            // Ahead of some, who may be behind: the bricks judge. Ahead of all: no use in sending.
+            if call.wall_ms <= most + bound {
+                return Ok(());
+            }
+            let ms = call.wall_ms - most;
+            if self.ahead_noted.is_none_or(|at| call.now.since(at) >= Span::secs(10)) {
+                self.ahead_noted = Some(call.now);
+                let text = format!("this node's clock is {ms} ms ahead of the others'; its writes are refused");
+                call.note(base::Note::warn(text));
+            }
+            return Err(ms);
+        }
+        self.clock.step_back(call.wall_ms.max(middle));
+        if let Some(guard) = write.guard {
+            self.clock.pass(guard);
+        }
+        write.version = self.clock.tick();
+        Ok(())
+    }
+
+    /// Two of each placement have it, and none of those that would know says there is something newer. A brick that
+    /// restarted would not know what it forgot: where it is one of the two, all must have it, as with reads.
+    fn is_written(&self, op: &Running) -> bool {
+        #[cfg(test)]
+        if super::tests::planted(super::tests::Planted::OneAck) {
+            return op.legs.iter().any(Leg::has_stored);
+        }
+        let wanted = op.filled_wanted();
+        op.places().all(|place| {
+            let stored = || op.of(place).filter(|leg| leg.has_stored());
+            let settled = stored().filter(|leg| leg.filled >= wanted).count();
+            stored().count() >= place.acks() && (settled >= place.answers() || op.of(place).all(Leg::has_stored))
+        })
+    }
+
+    /// Enough bricks can be asked: known before anything is sent, so that a refusal is one.
+    fn can_write(&self, op: &Running) -> Result<(), Cannot> {
+        for place in op.places() {
+            let is_live = |leg: &&Leg| self.is_live(leg.node);
+            let usable = |leg: &Leg| {
+                leg.node == self.me
+                    || leg.has_stored()
+                    || leg.state == LegState::Waiting
+                    || self.peers.get(&leg.node).is_some_and(super::peers::Peer::is_usable)
+            };
+            let live = op.of(place).filter(is_live).count();
+            if live < place.acks() {
+                let why = format!("{live} of the key's {} bricks live, {} needed", place.nodes().len(), place.acks());
+                return Err(Cannot::FewLive(why));
+            }
+            if op.of(place).filter(is_live).filter(|leg| usable(leg)).count() < place.acks() {
+                return Err(Cannot::Overloaded);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_writes(&mut self, call: &mut Call, number: u64, op: &mut Running) {
+        let write = op.write.clone().expect("it is writing");
+        for at in 0..op.legs.len() {
+            if op.legs[at].state == LegState::Idle {
+                self.send_write(call, number, op, at, &write);
+                let reached = op.legs[at].has_stored() || op.legs[at].state == LegState::Waiting;
+                op.may_have_happened |= reached;
+            }
+        }
+    }
+
+    fn written(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let write = op.write.clone().expect("it is writing");
+        let version = write.version;
+        op.had |= op.legs.iter().any(|leg| leg.state == LegState::Wrote(Wrote::Stored { had: true }));
+        let base = op.base.as_ref().filter(|base| base.live);
+        let had = op.had || base.is_some();
+        let old = base.and_then(|base| base.value.as_ref()).map(|value| value.bytes.clone());
+        let reply = match &op.action {
+            _ if op.by_cookie => self.cookie_reply(call, op, &write),
+            Action::Put { want_old, .. } => Reply::Stored { version, old: old.filter(|_| *want_old), cookie: None },
+            Action::Touch { .. } => Reply::Touched(true),
+            Action::GetTouch { .. } => {
+                Reply::Value { value: old.unwrap_or_default(), version, lease_left: write.lease }
+            }
+            Action::Take => Reply::Value {
+                value: old.unwrap_or_default(),
+                version: base.and_then(|base| base.version).unwrap_or_default(),
+                lease_left: Span::ZERO,
+            },
+            Action::Remove | Action::Get | Action::Count | Action::Scan { .. } => Reply::Removed(had),
+        };
+        self.done(call, op, reply);
+        op.phase = Phase::Finish;
+        self.step_finish(call, number, op)
+    }
+
+    /// A few more tries for bricks that were slow; then read repair and fills see to it.
+    pub(super) fn step_finish(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let write = op.write.clone().expect("it has written");
+        for at in 0..op.legs.len() {
+            if op.legs[at].state == LegState::TimedOut && op.legs[at].tries < FINISH_TRIES {
+                self.send_write(call, number, op, at, &write);
+            }
+        }
+        if op.is_waiting() {
+            return Next::Wait;
+        }
+        let all = op.legs.iter().all(Leg::has_stored);
+        if write.value.is_none() && all && op.places[1].is_none() {
+            self.settle(call, op, write.version);
+        }
+        Next::Over
+    }
+
+    fn settle(&mut self, call: &mut Call, op: &Running, version: Version) {
+        for leg in &op.legs {
+            if leg.node == self.me {
+                self.brick.settle(call.now, &op.key, version);
+            } else {
+                self.tell(call, leg.node, op.epoch, wire::settle(&op.key, version), Bytes::new());
+            }
+        }
+    }
+
+    /// Somebody wrote since the read: takes back what was left at a minority, and begins anew with a read.
+    fn lost_to_another(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let write = op.write.take().expect("it was writing");
+        if write.extend {
+            // A longer lease of something older hurts nobody.
+            let span = self.pause(op);
+            return self.rest(call, number, op, span);
+        }
+        op.tried.push(write.version);
+        self.undo(call, op, write.version);
+        // If all that could have stored it said no, nothing happened.
+        op.may_have_happened = op.legs.iter().any(|leg| {
+            leg.has_stored() && leg.node != self.me || matches!(leg.state, LegState::Waiting | LegState::TimedOut)
+        });
+        let span = self.pause(op);
+        self.rest(call, number, op, span)
+    }
+
+    /// Asks those that have, or may have, this version to take it back, until they say so.
+    fn undo(&mut self, call: &mut Call, op: &Running, version: Version) {
+        let may_have = |leg: &&Leg| {
+            leg.has_stored() || matches!(leg.state, LegState::Waiting | LegState::TimedOut | LegState::Dead)
+        };
+        let mut legs = Vec::new();
+        for leg in op.legs.iter().filter(may_have) {
+            self.figures.undos += 1;
+            if leg.node == self.me {
+                self.brick.undo(call.now, &op.key, version);
+            } else {
+                legs.push(Leg::new(leg.node));
+            }
+        }
+        if legs.is_empty() {
+            return;
+        }
+        let write = Write {
+            version,
+            value: None,
+            lease: Span::ZERO,
+            keep: Span::ZERO,
+            guard: None,
+            repair: false,
+            extend: false,
+        };
+        let mut undo = Running::new(op.key.clone(), Action::Remove);
+        (undo.phase, undo.legs, undo.epoch, undo.write) = (Phase::Undo, legs, op.epoch, Some(write));
+        self.launch(call, Box::new(undo));
+    }
+
+    pub(super) fn step_undo(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let version = op.write.as_ref().expect("it has a version").version;
+        for at in 0..op.legs.len() {
+            let due = matches!(op.legs[at].state, LegState::Idle | LegState::TimedOut | LegState::NoRoom);
+            if due && op.legs[at].tries < UNDO_TRIES {
+                let what = wire::undo(&op.key, version);
+                self.send(call, number, op, at, what, Bytes::new());
+            }
+        }
+        if op.is_waiting() { Next::Wait } else { Next::Over }
+    }
+
+    fn write_failed(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let said_no = op.legs.iter().find_map(|leg| match leg.state {
+            LegState::Wrote(Wrote::Full) => Some("the memory of the key's bricks is full".to_owned()),
+            LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
+            _ => None,
+        });
+        let stored = op.legs.iter().any(Leg::has_stored);
+        let silent = op.legs.iter().any(|leg| matches!(leg.state, LegState::TimedOut | LegState::Dead));
+        // A copy of the frame that is still on its way may come when the brick's clock has caught up.
+        let ahead = op.legs.iter().any(|leg| matches!(leg.state, LegState::Wrote(Wrote::Ahead(_))));
+        op.may_have_happened &= stored || silent || ahead;
+        match said_no {
+            Some(why) => self.give_up(call, op, &why),
+            None => self.wait_or_give_up(call, number, op, "too few bricks of the key are live"),
+        }
+    }
+}
+
+impl Leg {
+    pub(super) fn has_stored(&self) -> bool {
+        matches!(self.state, LegState::Wrote(Wrote::Stored { .. }))
+    }
+
+    /// A version that the brick has and that is newer. A brick that was told to undo the version knows of none.
+    fn conflict(&self) -> Option<Version> {
+        match self.state {
+            LegState::Wrote(Wrote::Conflict(version)) => Some(version),
+            LegState::Wrote(Wrote::Undone) => Some(Version::default()),
+            _ => None,
+        }
+    }
+}
+
+impl Running {
+    /// In spite of those that said no: enough others have it or may yet have it, settled ones among them.
+    fn can_succeed(&self) -> bool {
+        let wanted = self.filled_wanted();
+        self.places().all(|place| {
+            let waiting = self.of(place).filter(|leg| leg.state == LegState::Waiting).count();
+            let stored = || self.of(place).filter(|leg| leg.has_stored());
+            let settled = stored().filter(|leg| leg.filled >= wanted).count();
+            stored().count() + waiting >= place.acks() && settled + waiting >= place.answers()
+        })
+    }
+}

@@ -1,0 +1,35 @@
+# `just check` is the gate and writes nothing; `just fix` writes.
+
+default:
+    @just --list
+
+# everything .ci/run checks
+check: lint test
+
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo run -q --locked -p xtask -- tidy
+
+test:
+    cargo test --workspace --locked
+
+# licences and sources of dependencies (needs cargo-deny)
+deny:
+    cargo deny --locked check bans licenses sources
+
+fix:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+
+# three nodes and the example shop
+up *args:
+    cargo run --release -- up {{args}}
+
+# fresh seeds through the simulator, e.g. `just sim 100 10`: 100 seeds of 10 simulated minutes
+sim seeds="100" minutes="10":
+    cargo run --release --locked -p sim -- --seeds {{seeds}} --minutes {{minutes}}
+
+# the figures of docs/performance.md, one experiment after the other
+lab name:
+    cargo run --release --locked -p lab -- run {{name}}

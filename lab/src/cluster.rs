@@ -1,0 +1,155 @@
+//! A Coppice cluster for one experiment: `coppice up --json` on free ports in a folder of its own, gone at the end.
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub struct Cluster {
+    up: Child,
+    dir: PathBuf,
+    pub ready: Value,
+    events: mpsc::Receiver<Value>,
+}
+
+impl Cluster {
+    pub fn start(nodes: u8, demo: bool) -> Result<Cluster, String> {
+        let dir = std::env::temp_dir().join(format!("coppice-lab-{}-{}", std::process::id(), free_port(nodes)?));
+        let ports: Vec<String> = (0..4).map(|_| free_port(nodes).map(|p| p.to_string())).collect::<Result<_, _>>()?;
+        let mut command = Command::new(program()?);
+        command.args(["up", "--json", "--nodes", &nodes.to_string(), "--dir"]).arg(&dir);
+        command.args([
+            "--http-port",
+            &ports[0],
+            "--resp-port",
+            &ports[1],
+            "--api-port",
+            &ports[2],
+            "--peer-port",
+            &ports[3],
+        ]);
+        if !demo {
+            command.arg("--no-demo");
+        }
+        let mut up = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start coppice: {e}"))?;
+        let lines = BufReader::new(up.stdout.take().expect("piped")).lines();
+        let (tell, events) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Ok(event) = serde_json::from_str::<Value>(&line)
+                    && tell.send(event).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let mut cluster = Cluster { up, dir, ready: Value::Null, events };
+        cluster.ready = cluster.event("ready", Duration::from_secs(40))?;
+        Ok(cluster)
+    }
+
+    /// The next event of this kind; others are passed over.
+    pub fn event(&mut self, kind: &str, within: Duration) -> Result<Value, String> {
+        let end = std::time::Instant::now() + within;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            let event = self
+                .events
+                .recv_timeout(left)
+                .map_err(|_| format!("coppice did not say {kind:?} within {within:?}"))?;
+            match event["event"].as_str() {
+                Some(k) if k == kind => return Ok(event),
+                Some("error") => return Err(format!("coppice: {}", event["text"])),
+                _ => (),
+            }
+        }
+    }
+
+    /// Addresses of one door (`http`, `resp`, `api`) of all nodes.
+    pub fn doors(&self, door: &str) -> Vec<SocketAddr> {
+        let nodes = self.ready["nodes"].as_array().into_iter().flatten();
+        nodes.filter_map(|n| n[door].as_str()?.parse().ok()).collect()
+    }
+
+    pub fn pid(&self, node: usize) -> Option<i32> {
+        i32::try_from(self.ready["nodes"][node]["pid"].as_i64()?).ok()
+    }
+
+    /// Applies a declaration, and gives the URL of a namespace in it.
+    pub fn apply(&self, declaration: &str) -> Result<(), String> {
+        let file = self.dir.join("lab.toml");
+        std::fs::write(&file, declaration).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+        self.coppice(&["apply", "-f", &file.display().to_string()]).map(|_| ())
+    }
+
+    /// Token of a namespace, from the API.
+    pub fn namespace_token(&self, name: &str) -> Result<String, String> {
+        let api = self.doors("api").first().copied().ok_or("no node")?;
+        let admin = std::fs::read_to_string(self.dir.join("n1/admin.token"))
+            .map_err(|e| format!("no operator's token: {e}"))?;
+        let reply = crate::load::http_get(api, &format!("/v1/ns/{name}/token"), Some(admin.trim()))?;
+        let json: Value = serde_json::from_str(&reply).map_err(|e| format!("{e}: {reply}"))?;
+        json["token"].as_str().map(str::to_owned).ok_or_else(|| format!("no token in {reply}"))
+    }
+
+    pub fn status(&self) -> Result<Value, String> {
+        serde_json::from_str(&self.coppice(&["status", "--json"])?).map_err(|e| e.to_string())
+    }
+
+    fn coppice(&self, args: &[&str]) -> Result<String, String> {
+        let api = self.doors("api").first().copied().ok_or("no node")?.to_string();
+        let output = Command::new(program()?)
+            .args(args)
+            .args(["--api", &api, "--dir"])
+            .arg(&self.dir)
+            .output()
+            .map_err(|e| e.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SIGTERM lets `up` end its nodes and reap them.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.up.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.up.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The program beside this one, so that both are of one build.
+pub fn program() -> Result<PathBuf, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let beside = me.with_file_name("coppice");
+    if beside.exists() {
+        Ok(beside)
+    } else {
+        Err(format!("{} is not there; build it first: cargo build --release", beside.display()))
+    }
+}
+
+/// A port that is free on the addresses of so many nodes at this moment.
+pub fn free_port(nodes: u8) -> Result<u16, String> {
+    for _ in 0..50 {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+        let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+        let on = |i| TcpListener::bind((IpAddr::V4(Ipv4Addr::new(127, 0, 0, i)), port));
+        if (2..=nodes).all(|i| on(i).is_ok()) {
+            return Ok(port);
+        }
+    }
+    Err("no free port".into())
+}

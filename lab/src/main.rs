@@ -1,0 +1,75 @@
+//! The lab: one experiment per figure of the papers and one per promise. Each starts what it needs, runs Coppice and
+//! the peers in turn on this machine, prints a table with ratios, and writes CSV and an SVG plot.
+//!
+//! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`.
+
+mod cluster;
+mod experiments;
+mod load;
+mod peers;
+mod plot;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measurements: Coppice and its peers, in turn, in one run on one machine")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The experiments
+    List,
+    /// Run one
+    Run {
+        name: String,
+        /// End with one JSON object on standard output; the table goes to standard error
+        #[arg(long)]
+        json: bool,
+        /// Seconds of each measured run
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+        /// Runs of each side; the median is reported
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Where CSV and SVG go
+        #[arg(long, default_value = "target/lab")]
+        out: PathBuf,
+    },
+}
+
+/// How long and how often to measure, and where results go.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seconds: u64,
+    pub rounds: usize,
+    pub out: PathBuf,
+}
+
+fn main() {
+    match Cli::parse().command {
+        Command::List => {
+            for (name, about, _) in experiments::ALL {
+                println!("{name:<10} {about}");
+            }
+        }
+        Command::Run { name, json, seconds, rounds, out } => {
+            let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
+                eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
+                std::process::exit(2);
+            };
+            match run(&Plan { seconds, rounds: rounds.max(1), out }) {
+                Ok(report) => report.print(json),
+                Err(error) => {
+                    eprintln!("lab: {error}");
+                    std::process::exit(1);
+                }
+            }
+        }
+    }
+}

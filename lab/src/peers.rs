@@ -1,0 +1,144 @@
+//! Peers: other people's programs, started on free ports in folders of their own and ended with the experiment. One
+//! that is not installed is an error that names its package.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::cluster::free_port;
+use crate::load::Target;
+
+/// A started program; ended when dropped.
+pub struct Program {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Program {
+    pub fn start(package: &str, program: &str, dir: PathBuf, args: &[&str]) -> Result<Program, String> {
+        std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        let child = Command::new(program)
+            .args(args)
+            .current_dir(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = child.map_err(|e| format!("{program} cannot be started ({e}); it is in the package {package}"))?;
+        Ok(Program { child, dir })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // TERM first: nginx then ends its workers itself.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("coppice-lab-{name}-{}", std::process::id()))
+}
+
+/// A Redis primary with so many replicas, all caught up. Nothing is written to disk.
+pub struct Redis {
+    _programs: Vec<Program>,
+    pub target: Target,
+}
+
+impl Redis {
+    pub fn start(replicas: u32) -> Result<Redis, String> {
+        let mut programs = Vec::new();
+        let mut start = |primary: Option<u16>| {
+            let port = free_port(1)?;
+            let text = port.to_string();
+            let mut args = vec!["--port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+            let primary = primary.map(|p| p.to_string()).unwrap_or_default();
+            if !primary.is_empty() {
+                args.extend(["--replicaof", "127.0.0.1", &primary]);
+            }
+            programs.push(Program::start("redis-server", "redis-server", scratch(&format!("redis-{port}")), &args)?);
+            Ok::<u16, String>(port)
+        };
+        let primary = start(None)?;
+        for _ in 0..replicas {
+            start(Some(primary))?;
+        }
+        let addr = SocketAddr::from(([127, 0, 0, 1], primary));
+        wait_until("redis replicas are in step", || replicas_online(addr).is_some_and(|n| n >= replicas))?;
+        let wait = (replicas > 0).then_some((1, 100));
+        Ok(Redis { _programs: programs, target: Target { addrs: vec![addr], auth: None, wait } })
+    }
+}
+
+fn replicas_online(addr: SocketAddr) -> Option<u32> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(addr).ok()?;
+    stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
+    stream.write_all(b"INFO replication\r\n").ok()?;
+    let mut buffer = [0u8; 8192];
+    let n = stream.read(&mut buffer).ok()?;
+    let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
+    Some(u32::try_from(text.matches("state=online").count()).unwrap_or(0))
+}
+
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
+    let begun = Instant::now();
+    while !so() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return Err(format!("not so within 20 s: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// What `wrk` measured.
+pub struct Wrk {
+    pub per_second: f64,
+    pub p99_us: f64,
+    pub errors: u64,
+}
+
+/// `wrk` with keep-alive: threads 1, so many connections.
+pub fn wrk(url: &str, connections: u32, seconds: u64) -> Result<Wrk, String> {
+    let output = Command::new("wrk")
+        .args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--latency", url])
+        .output();
+    let output = output.map_err(|e| format!("wrk cannot be started ({e}); it is in the package wrk"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let after = |mark: &str| text.lines().find_map(|l| l.trim().strip_prefix(mark).map(|rest| rest.trim().to_owned()));
+    let per_second = after("Requests/sec:").and_then(|t| t.parse().ok()).ok_or_else(|| format!("wrk said: {text}"))?;
+    let p99_us = after("99%").as_deref().and_then(micros).ok_or_else(|| format!("wrk said: {text}"))?;
+    let numbers =
+        |line: String| line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok()).sum::<u64>();
+    let errors = after("Non-2xx or 3xx responses:").map_or(0, numbers) + after("Socket errors:").map_or(0, numbers);
+    Ok(Wrk { per_second, p99_us, errors })
+}
+
+/// `812.00us`, `1.20ms`, `2.01s` in microseconds.
+fn micros(text: &str) -> Option<f64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let unit = match &text[split..] {
+        "us" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => return None,
+    };
+    Some(text[..split].parse::<f64>().ok()? * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_of_wrk_are_read() {
+        assert_eq!(super::micros("812.00us"), Some(812.0));
+        assert_eq!(super::micros("1.20ms"), Some(1200.0));
+        assert_eq!(super::micros("2.00s"), Some(2e6));
+    }
+}

@@ -1,0 +1,116 @@
+//! What an experiment found: figures with ratios, and the files it wrote.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub name: String,
+    pub figures: Vec<Figure>,
+    pub files: Vec<PathBuf>,
+    /// What a reader must know to compare fairly.
+    pub notes: Vec<String>,
+}
+
+/// One measure of both sides. A peer that is not installed has no figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    pub measure: String,
+    pub unit: String,
+    pub coppice: f64,
+    pub peer: Option<f64>,
+    pub peer_name: String,
+    /// Coppice over peer.
+    pub ratio: Option<f64>,
+}
+
+impl Figure {
+    pub fn new(measure: impl Into<String>, unit: &str, coppice: f64, peer_name: &str, peer: Option<f64>) -> Self {
+        let ratio = peer.filter(|p| *p > 0.0).map(|p| coppice / p);
+        Self { measure: measure.into(), unit: unit.into(), coppice, peer, peer_name: peer_name.into(), ratio }
+    }
+}
+
+impl Report {
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), figures: Vec::new(), files: Vec::new(), notes: Vec::new() }
+    }
+
+    pub fn print(&self, json: bool) {
+        let mut table =
+            format!("{:<44} {:>14} {:>14} {:>8}  {}\n", self.name, "coppice", "peer", "ratio", "unit, peer");
+        for f in &self.figures {
+            let number = |n: Option<f64>| {
+                n.map_or_else(
+                    || "not run".to_owned(),
+                    |n| if n >= 100.0 { format!("{n:.0}") } else { format!("{n:.2}") },
+                )
+            };
+            let ratio = f.ratio.map_or_else(String::new, |r| format!("{r:.2}"));
+            table += &format!(
+                "{:<44} {:>14} {:>14} {:>8}  {}, {}\n",
+                f.measure,
+                number(Some(f.coppice)),
+                number(f.peer),
+                ratio,
+                f.unit,
+                f.peer_name
+            );
+        }
+        for note in &self.notes {
+            table += &format!("note: {note}\n");
+        }
+        for file in &self.files {
+            table += &format!("wrote {}\n", file.display());
+        }
+        if json {
+            eprint!("{table}");
+            println!("{}", serde_json::to_string(self).expect("plain data"));
+        } else {
+            print!("{table}");
+        }
+    }
+
+    /// Writes a file of this experiment's results.
+    pub fn write(&mut self, out: &Path, name: &str, text: &str) -> Result<(), String> {
+        let path = out.join(name);
+        std::fs::create_dir_all(out)
+            .and_then(|()| std::fs::write(&path, text))
+            .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        self.files.push(path);
+        Ok(())
+    }
+}
+
+/// The middle one; of an even number the lower middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_and_medians() {
+        assert_eq!(Figure::new("m", "u", 3.0, "p", Some(2.0)).ratio, Some(1.5));
+        assert_eq!(Figure::new("m", "u", 3.0, "p", None).ratio, None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn the_json_has_its_documented_fields() {
+        let mut report = Report::new("session");
+        report.figures.push(Figure::new("m", "u", 3.0, "p", Some(2.0)));
+        let json = serde_json::to_value(&report).unwrap_or_default();
+        for key in ["name", "figures", "files"] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for key in ["measure", "unit", "coppice", "peer", "peer_name", "ratio"] {
+            assert!(json["figures"][0].get(key).is_some(), "{key}");
+        }
+    }
+}

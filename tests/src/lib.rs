@@ -1,0 +1,57 @@
+//! Fault drivers and helpers of the end-to-end tests: the real program, several nodes on 127.0.0.1, .2, .3 with the same
+//! ports, real clients, real signals. Nothing of ours is linked in: what is tested is what a user has.
+//!
+//! - `program.rs`: the binary under test. `up.rs`: a cluster by `coppice up`. `yard.rs`: nodes started one by one.
+//! - `procs.rs`: signals, and who is alive, from /proc. `load.rs`: shoppers that go on while something is killed.
+//! - `http.rs`, `resp.rs`, `tools.rs`: clients. `wait.rs`: a condition with a deadline, in place of every sleep.
+//!
+//! Clusters run one at a time in a process ([`turn`]), as two cores carry no more. A test that cannot run here says so
+//! with [`skip`], which prints the reason and the count whether or not output is captured.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub mod at;
+pub mod http;
+pub mod load;
+mod minder;
+pub mod procs;
+pub mod program;
+pub mod resp;
+pub mod shared;
+pub mod tools;
+pub mod up;
+pub mod wait;
+pub mod yard;
+
+pub use at::{At, Ports};
+pub use shared::Shared;
+pub use up::Up;
+pub use wait::{soon, wait_for};
+pub use yard::Yard;
+
+static TURN: Mutex<()> = Mutex::new(());
+static SKIPS: AtomicU32 = AtomicU32::new(0);
+
+/// Holds back the other tests of this file. Taken first by every test.
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that a test, or a part of one, cannot run here. Return after it.
+pub fn skip(why: &str) {
+    let count = SKIPS.fetch_add(1, Ordering::Relaxed) + 1;
+    say(&format!("SKIPPED ({count} so far in this file): {why}"));
+}
+
+/// Prints a figure or a remark past the capture of passing tests.
+pub fn say(text: &str) {
+    // Not eprintln!, which the test harness keeps to itself while a test passes.
+    let _ = writeln!(std::io::stderr(), "    {text}");
+}
+
+/// Whether the program under test is optimised: then its promised figures are held against it.
+pub fn is_release() -> bool {
+    program::profile() == "release"
+}

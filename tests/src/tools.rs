@@ -1,0 +1,70 @@
+//! Programs run to their end, with a deadline, and what they said.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::wait::poll;
+
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// None if a signal ended it.
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    pub fn is_good(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// What it printed, if it ended well.
+    #[track_caller]
+    pub fn good(self) -> String {
+        assert!(self.is_good(), "it failed: {self:?}");
+        self.out
+    }
+
+    /// What it complained of, if it ended with status 1.
+    #[track_caller]
+    pub fn wrong(self) -> String {
+        assert!(
+            self.code == Some(1) && !self.err.trim().is_empty(),
+            "it should end with status 1 and say why: {self:?}"
+        );
+        self.err
+    }
+}
+
+/// Runs it to its end. After the deadline it is killed, and has no code.
+pub fn run(command: &mut Command, within: Duration) -> Said {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
+    fn drain<R: Read + Send + 'static>(mut from: R) -> std::thread::JoinHandle<String> {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = from.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+    let out = drain(child.stdout.take().expect("piped"));
+    let err = drain(child.stderr.take().expect("piped"));
+    let ended = poll(within, || match child.try_wait() {
+        Ok(Some(status)) => Ok(status.code()),
+        Ok(None) => Err(String::new()),
+        Err(e) => panic!("{shown}: {e}"),
+    });
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Said { code: ended.unwrap_or(None), out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() }
+}
+
+/// Whether a program can be run here.
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}

@@ -1,0 +1,168 @@
+//! Who may use whom: the table of architecture.md as data, compared with the workspace's real dependencies. A crate that
+//! is not in the table is a finding, so the table grows with the house.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::Finding;
+
+/// A crate, the crates of ours it may use, and the crates of others that it must not.
+struct Layer {
+    name: &'static str,
+    uses: &'static [&'static str],
+    below_water: bool,
+}
+
+const fn below(name: &'static str, uses: &'static [&'static str]) -> Layer {
+    Layer { name, uses, below_water: true }
+}
+
+const fn above(name: &'static str, uses: &'static [&'static str]) -> Layer {
+    Layer { name, uses, below_water: false }
+}
+
+const TABLE: &[Layer] = &[
+    below("base", &[]),
+    below("flow", &["base"]),
+    below("cluster", &["base", "flow"]),
+    below("state", &["base", "flow", "cluster"]),
+    below("clones", &["base", "flow", "cluster", "state"]),
+    below("node", &["base", "flow", "cluster", "state", "clones"]),
+    above("host", &["base", "flow"]),
+    above("sim", &["base", "flow", "cluster", "state", "clones", "node"]),
+    // `state` for the types of session operations and their replies alone: what a front door asks is `node::Ask`, and
+    // that carries them. Nothing of a brick or stub may be reached so; `node` hands none out.
+    above("edge", &["base", "flow", "clones", "node", "host", "state"]),
+    above("sdk", &["base", "flow", "state", "host"]),
+    above("monitor", &["base", "flow", "cluster", "host"]),
+    // The program wires everything that serves; only the simulator is not its business.
+    above("coppice", &["base", "flow", "cluster", "state", "clones", "node", "host", "edge", "monitor", "sdk"]),
+    // Experiments and end-to-end tests run the program from outside, and speak to it as its clients do.
+    above("lab", &[]),
+    above("e2e", &[]),
+    above("xtask", &[]),
+];
+
+/// Crates of others that bring the world with them: clocks, sockets, threads, entropy. `rand_core` is not one: it holds
+/// the traits by which a library (foca) takes our seeded generator.
+const NOT_BELOW_WATER: &[&str] = &[
+    "async-std",
+    "axum",
+    "chrono",
+    "crossbeam",
+    "fastrand",
+    "getrandom",
+    "hyper",
+    "hyper-util",
+    "mio",
+    "nix",
+    "parking_lot",
+    "rand",
+    "rayon",
+    "rcgen",
+    "reqwest",
+    "rustix",
+    "rustls",
+    "smol",
+    "socket2",
+    "time",
+    "tokio",
+    "tokio-rustls",
+    "tracing",
+    "tracing-subscriber",
+    "uuid",
+];
+
+/// Compares the table with what `cargo metadata --no-deps` prints. Dependencies of tests count too, except that tests of
+/// anything may use `sim` never and everything else as the table says.
+pub fn check(metadata: &Value) -> Vec<Finding> {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ours: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut findings = Vec::new();
+    if packages.is_empty() {
+        findings.push(finding("workspace", "cargo metadata shows no packages".into()));
+    }
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(layer) = TABLE.iter().find(|layer| layer.name == name) else {
+            findings.push(finding(name, "is not in the table of who may use whom (xtask/src/layers.rs)".into()));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            let in_tests = dependency["kind"].as_str() == Some("dev");
+            if used != name && ours.contains(used) && !layer.uses.contains(&used) {
+                let may = layer.uses.join(" ");
+                findings.push(finding(name, format!("uses {used}; it may use: {may}")));
+            }
+            if layer.below_water && !in_tests && NOT_BELOW_WATER.contains(&used) {
+                findings.push(finding(name, format!("uses {used}, which brings the world below the waterline")));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether the file of this path belongs to a crate below the waterline.
+pub fn is_below_water(path: &str) -> bool {
+    TABLE.iter().any(|layer| layer.below_water && path.starts_with(&format!("crates/{}/src/", layer.name)))
+}
+
+fn finding(place: &str, what: String) -> Finding {
+    Finding { place: place.to_owned(), line: 0, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn package(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
+        let dependencies: Vec<_> = uses.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
+        json!({ "name": name, "dependencies": dependencies })
+    }
+
+    fn check_all(packages: &[Value]) -> Vec<String> {
+        check(&json!({ "packages": packages })).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn a_house_in_order_has_no_findings() {
+        let packages = [package("base", &[("bytes", None)]), package("flow", &[("base", None)])];
+        assert!(check_all(&packages).is_empty());
+    }
+
+    #[test]
+    fn a_crate_that_reaches_too_far_is_found() {
+        let both =
+            [package("base", &[]), package("cluster", &[]), package("host", &[("base", None), ("cluster", None)])];
+        assert_eq!(check_all(&both), ["host: uses cluster; it may use: base flow"]);
+        let in_tests = [package("sim", &[]), package("node", &[("sim", Some("dev"))])];
+        assert_eq!(check_all(&in_tests), ["node: uses sim; it may use: base flow cluster state clones"]);
+    }
+
+    #[test]
+    fn a_crate_that_brings_the_world_below_the_waterline_is_found() {
+        let packages =
+            [package("state", &[("tokio", None), ("proptest", Some("dev"))]), package("host", &[("tokio", None)])];
+        assert_eq!(check_all(&packages), ["state: uses tokio, which brings the world below the waterline"]);
+    }
+
+    #[test]
+    fn an_unknown_crate_and_an_empty_workspace_are_found() {
+        assert!(check_all(&[package("shed", &[])])[0].contains("not in the table"));
+        assert_eq!(check_all(&[]).len(), 1);
+    }
+
+    #[test]
+    fn the_table_has_no_ring() {
+        for (at, layer) in TABLE.iter().enumerate() {
+            for used in layer.uses {
+                let place = TABLE.iter().position(|other| other.name == *used);
+                let forward_ok = matches!(layer.name, "coppice");
+                assert!(place.is_some_and(|place| place < at || forward_ok), "{} uses {used}", layer.name);
+            }
+        }
+    }
+}
