@@ -144,6 +144,11 @@ impl Planted {
                 (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
                     self.reads.insert(*id, op.key.clone());
                 }
+                (Bug::Refuses, Ask::Session(_)) if self.rng.chance(0.02) => {
+                    let refused = base::Refused::busy("no reason", Span::millis(1));
+                    out.push(Effect::Answer { id: *id, answer: Answer::Session(Outcome::Refused(refused)) });
+                    return None;
+                }
                 (Bug::FalseApply, Ask::Apply { .. }) if self.rng.chance(0.5) => {
                     let applied = Applied { changes: vec!["~ nothing".into()], version: 1_000_000 };
                     out.push(Effect::Answer { id: *id, answer: Answer::Applied(Outcome::Done(applied)) });
@@ -158,10 +163,6 @@ impl Planted {
     fn spoil_effect(&mut self, effect: Effect<Answer, View>, out: &mut Out) {
         match (self.bug, effect) {
             (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
-            (Bug::Refuses, Effect::Answer { id, answer: Answer::Session(_) }) if self.rng.chance(0.02) => {
-                let refused = base::Refused::busy("no reason", Span::millis(1));
-                out.push(Effect::Answer { id, answer: Answer::Session(Outcome::Refused(refused)) });
-            }
             (Bug::NeverDials, Effect::Dial { .. })
                 if self.now.since(self.born.unwrap_or_default()) > Span::secs(10) => {}
             (Bug::Twins, Effect::Spawn { proc, spec }) => {

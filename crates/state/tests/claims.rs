@@ -189,6 +189,28 @@ fn values_end_with_their_lease() {
     }
 }
 
+/// A value of a short lease hides what it replaced for good, also at a brick that never heard of it. Where all bricks
+/// have it, nothing is kept for that.
+#[test]
+fn what_a_short_lease_replaced_does_not_come_back_when_it_ends() {
+    let mut world = World::settled(6, 3);
+    let lease = Lease::For(Span::secs(2));
+    let short = || Action::Put { value: "new".into(), lease, when: When::Always, want_old: false };
+    world.done(1, op("everywhere", short()));
+    for i in 0..20 {
+        world.put(1, &format!("k{i}"), "old");
+    }
+    world.hang(NodeId(3), Span::millis(500));
+    for i in 0..20 {
+        world.done(1, op(&format!("k{i}"), short()));
+    }
+    world.run(Span::secs(60));
+    assert_eq!(world.figure(1, "session.entries"), 20, "versions that a brick missed, and no other");
+    for i in 0..60 {
+        assert_eq!(world.value(1 + i % 3, &format!("k{}", i / 3)), None);
+    }
+}
+
 #[test]
 fn conditions_hold_also_while_one_brick_is_dead() {
     let mut world = World::settled(7, 3);

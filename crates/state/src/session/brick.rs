@@ -227,11 +227,13 @@ impl Brick {
         }
     }
 
-    /// Every brick of the key has this removal: only what is still on its way could bring an older value back.
+    /// Every brick of the key has this version: only what is still on its way could bring an older value back.
     pub fn settle(&mut self, now: Time, key: &Key, version: Version) {
         let Some(entry) = self.table.get(key) else { return };
-        if entry.version == version && entry.value.is_none() && entry.keep_end > now + SETTLED_KEPT {
-            let settled = Entry { keep_end: now + SETTLED_KEPT, before: None, ..entry.clone() };
+        let lease_end = if entry.value.is_some() { entry.lease_end } else { now };
+        let keep_end = lease_end.max(now + SETTLED_KEPT);
+        if entry.version == version && entry.keep_end > keep_end {
+            let settled = Entry { keep_end, before: None, ..entry.clone() };
             self.table.put(key, settled);
         }
     }

@@ -6,7 +6,7 @@ use base::Span;
 use bytes::Bytes;
 
 use super::brick::{Write, Wrote};
-use super::limits::{FINISH_TRIES, UNDO_TRIES};
+use super::limits::{FINISH_TRIES, TOMBSTONE_KEPT, UNDO_TRIES};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
@@ -59,8 +59,14 @@ impl Session {
             self.clock.pass(guard);
         }
         let lease = op.lease_of_action();
-        // A removal is remembered for as long as what it removes would have been.
-        let keep = if value.is_some() { lease } else { op.base.as_ref().map_or(Span::ZERO, |base| base.keep_left) };
+        let keep = match &value {
+            // What ends soon is remembered beyond its end, unless all bricks get it: one that missed it may have
+            // something older, of a longer lease, which must not come back. By cookie the version is known.
+            Some(_) if op.by_cookie => lease,
+            Some(_) => lease.max(TOMBSTONE_KEPT),
+            // A removal is remembered for as long as what it removes would have been.
+            None => op.base.as_ref().map_or(Span::ZERO, |base| base.keep_left),
+        };
         op.write = Some(Write { version: self.clock.tick(), value, lease, keep, guard, repair: false, extend: false });
     }
 
@@ -234,7 +240,8 @@ impl Session {
             return Next::Wait;
         }
         let all = op.legs.iter().all(Leg::has_stored);
-        if write.value.is_none() && all && op.places[1].is_none() {
+        let outlives_its_lease = write.value.is_none() || write.keep > write.lease;
+        if outlives_its_lease && all && op.places[1].is_none() {
             self.settle(call, op, write.version);
         }
         Next::Over
