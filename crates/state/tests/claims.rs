@@ -197,9 +197,11 @@ fn what_a_short_lease_replaced_does_not_come_back_when_it_ends() {
     let lease = Lease::For(Span::secs(2));
     let short = || Action::Put { value: "new".into(), lease, when: When::Always, want_old: false };
     world.done(1, op("everywhere", short()));
+    world.hang(NodeId(1), Span::millis(500));
     for i in 0..20 {
-        world.put(1, &format!("k{i}"), "old");
+        world.put(2, &format!("k{i}"), "old");
     }
+    world.run(Span::secs(1));
     world.hang(NodeId(3), Span::millis(500));
     for i in 0..20 {
         world.done(1, op(&format!("k{i}"), short()));

@@ -160,11 +160,13 @@ impl Brick {
         if self.undone.contains(&version) {
             return Wrote::Undone;
         }
+        let have = self.table.get(key).filter(|entry| entry.is_live(now) || entry.keep_end > now);
+        // What is held already may be overtaken, whatever clock it came from.
+        let clock_ms = clock_ms.max(have.map_or(0, |entry| entry.version.ms));
         let ahead = version.ms.saturating_sub(clock_ms);
         if ahead > CLOCK_AHEAD_MS_MAX && !write.repair && !write.extend {
             return Wrote::Ahead(ahead);
         }
-        let have = self.table.get(key).filter(|entry| entry.is_live(now) || entry.keep_end > now);
         if let Some(have) = have {
             if have.version == version {
                 if write.extend && have.is_live(now) {

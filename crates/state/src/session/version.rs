@@ -54,29 +54,44 @@ pub struct Clock {
     boot_bits: u32,
     ms: u64,
     ticks: u32,
+    /// Highest `ticks` of a version given.
+    ticks_max: u32,
+    /// The clock was there before it was stepped back. Up to there, ticks begin above all that were given before.
+    stepped_from: u64,
+    floor: u32,
 }
 
 /// Bits of the counter that carry the boot.
 const BOOT_BITS: u32 = 10;
+const TICKS_END: u32 = 1 << (32 - BOOT_BITS);
 
 impl Clock {
     pub fn new(node: NodeId, boot: Boot) -> Self {
-        Self { node, boot_bits: (boot.0 & ((1 << BOOT_BITS) - 1)) as u32, ms: 0, ticks: 0 }
+        let boot_bits = (boot.0 & ((1 << BOOT_BITS) - 1)) as u32;
+        Self { node, boot_bits, ms: 0, ticks: 0, ticks_max: 0, stepped_from: 0, floor: 0 }
     }
 
     /// The wall clock moved. The clock never goes back with it.
     pub fn wall(&mut self, wall_ms: u64) {
         if wall_ms > self.ms {
-            (self.ms, self.ticks) = (wall_ms, 0);
+            self.go_to(wall_ms, 0);
         }
+    }
+
+    fn go_to(&mut self, ms: u64, ticks: u32) {
+        if ms > self.stepped_from {
+            self.floor = 0;
+        }
+        (self.ms, self.ticks) = (ms, ticks.max(self.floor));
     }
 
     /// A version after every one given or seen before.
     pub fn tick(&mut self) -> Version {
-        self.ticks += 1;
-        if self.ticks >= 1 << (32 - BOOT_BITS) {
-            (self.ms, self.ticks) = (self.ms + 1, 0);
+        if self.ticks + 1 >= TICKS_END {
+            self.go_to(self.ms + 1, 0);
         }
+        self.ticks += 1;
+        self.ticks_max = self.ticks_max.max(self.ticks);
         Version { ms: self.ms, counter: (self.ticks << BOOT_BITS) | self.boot_bits, node: self.node }
     }
 
@@ -84,7 +99,7 @@ impl Clock {
     pub fn pass(&mut self, seen: Version) {
         let ticks = (seen.counter >> BOOT_BITS) + 1;
         if seen.ms > self.ms {
-            (self.ms, self.ticks) = (seen.ms, ticks);
+            self.go_to(seen.ms, ticks);
         } else if seen.ms == self.ms {
             self.ticks = self.ticks.max(ticks);
         }
@@ -96,8 +111,12 @@ impl Clock {
 
     /// Goes back to this time. Versions given from here on differ from those given before, whenever that was.
     pub fn step_back(&mut self, ms: u64) {
-        (self.ms, self.ticks) = (ms, 0);
-        self.boot_bits ^= 1 << (BOOT_BITS - 1);
+        if ms >= self.ms || self.ticks_max >= TICKS_END / 2 {
+            return;
+        }
+        self.stepped_from = self.stepped_from.max(self.ms);
+        self.floor = self.ticks_max + 1;
+        (self.ms, self.ticks) = (ms, self.floor);
     }
 }
 
@@ -137,5 +156,21 @@ mod tests {
         assert_eq!(version.to_string().parse(), Ok(version));
         assert_eq!("xyz".parse::<Version>(), Err(NotAVersion));
         assert_eq!("é".repeat(20).parse::<Version>(), Err(NotAVersion));
+    }
+
+    #[test]
+    fn no_version_is_given_twice_however_often_the_clock_is_put_back() {
+        let mut clock = Clock::new(NodeId(7), Boot(3));
+        let mut given = std::collections::BTreeSet::new();
+        let mut rng = base::Rng::new(1);
+        clock.wall(1000);
+        for _ in 0..10_000 {
+            match rng.below(5) {
+                0 => clock.step_back(1000 + rng.below(8)),
+                1 => clock.wall(1000 + rng.below(12)),
+                2 => clock.pass(Version { ms: 1000 + rng.below(10), counter: rng.below(4096) as u32, node: NodeId(9) }),
+                _ => assert!(given.insert(clock.tick())),
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use base::Span;
 use bytes::Bytes;
 
 use super::brick::{Write, Wrote};
-use super::limits::{FINISH_TRIES, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, TOMBSTONE_KEPT, UNDO_TRIES};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
@@ -98,11 +98,12 @@ impl Session {
                 self.figures.conflicts += 1;
                 self.clock.pass(newer);
                 op.met = op.met.max(Some(newer));
-                if op.write.as_ref().is_some_and(|write| write.guard.is_some() || write.extend) {
+                if op.write.as_ref().is_some_and(|write| write.is_conditional() || write.extend) {
                     return self.lost_to_another(call, number, op);
                 }
                 let version = self.clock.tick();
-                op.write.as_mut().expect("it is writing").version = version;
+                let write = op.write.as_mut().expect("it is writing");
+                (write.version, write.guard) = (version, None);
                 self.next_round(op, Phase::Write);
                 if op.round > super::limits::ROUNDS_MAX {
                     return self.give_up(call, op, "other writers were always faster");
@@ -129,7 +130,7 @@ impl Session {
         };
         // What the bricks hold already may be overtaken, even if it came from a clock that was ahead.
         let known = op.met.max(op.base.as_ref().and_then(|base| base.version)).map_or(0, |version| version.ms + 1);
-        let bound = super::limits::CLOCK_AHEAD_MS_MAX;
+        let bound = CLOCK_AHEAD_MS_MAX;
         let Some(write) = op.write.as_mut().filter(|w| !w.extend && w.version.ms > (middle + bound).max(known)) else {
             return Ok(());
         };
@@ -147,8 +148,10 @@ impl Session {
             return Err(ms);
         }
         self.clock.step_back(call.wall_ms.max(middle));
-        if let Some(guard) = write.guard {
-            self.clock.pass(guard);
+        if write.is_conditional() {
+            self.clock.pass(write.guard.expect("it has a condition"));
+        } else {
+            write.guard = None;
         }
         write.version = self.clock.tick();
         Ok(())
@@ -192,7 +195,12 @@ impl Session {
     }
 
     fn send_writes(&mut self, call: &mut Call, number: u64, op: &mut Running) {
-        let write = op.write.clone().expect("it is writing");
+        let write = op.write.as_mut().expect("it is writing");
+        if write.guard.is_none() && !write.extend && write.version.ms > call.wall_ms + CLOCK_AHEAD_MS_MAX / 2 {
+            // Bricks may find it ahead of them: it can be undone where it is accepted.
+            write.guard = Some(write.version);
+        }
+        let write = write.clone();
         for at in 0..op.legs.len() {
             if op.legs[at].state == LegState::Idle {
                 self.send_write(call, number, op, at, &write);
@@ -319,6 +327,14 @@ impl Session {
     }
 
     fn write_failed(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        let write = op.write.as_ref().expect("it was writing");
+        if let (Some(ms), Some(_)) = (op.legs.iter().filter_map(Leg::ahead).max(), write.guard)
+            && write.version.ms > call.wall_ms
+        {
+            // Not the wall clock is ahead but the hybrid one: back with it, and anew.
+            self.clock.step_back(call.wall_ms.max(write.version.ms - ms));
+            return self.lost_to_another(call, number, op);
+        }
         let said_no = op.legs.iter().find_map(|leg| match leg.state {
             LegState::Wrote(Wrote::Full) => Some("the memory of the key's bricks is full".to_owned()),
             LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
@@ -336,7 +352,22 @@ impl Session {
     }
 }
 
+impl Write {
+    /// It counts only where nothing else was written since the read before it. (A guard that names the version itself
+    /// just keeps what it replaces.)
+    fn is_conditional(&self) -> bool {
+        self.guard.is_some_and(|guard| guard != self.version)
+    }
+}
+
 impl Leg {
+    fn ahead(&self) -> Option<u64> {
+        match self.state {
+            LegState::Wrote(Wrote::Ahead(ms)) => Some(ms),
+            _ => None,
+        }
+    }
+
     pub(super) fn has_stored(&self) -> bool {
         matches!(self.state, LegState::Wrote(Wrote::Stored { .. }))
     }
