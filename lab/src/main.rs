@@ -37,6 +37,9 @@ enum Command {
         /// Runs of each side; the median is reported
         #[arg(long, default_value_t = 3)]
         rounds: usize,
+        /// Connections to load with, where the experiment has them: 10,50,200
+        #[arg(long, value_delimiter = ',')]
+        connections: Vec<usize>,
         /// Where CSV and SVG go
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
@@ -48,6 +51,8 @@ enum Command {
 pub struct Plan {
     pub seconds: u64,
     pub rounds: usize,
+    /// Empty: what the experiment usually has.
+    pub connections: Vec<usize>,
     pub out: PathBuf,
 }
 
@@ -58,12 +63,12 @@ fn main() {
                 println!("{name:<10} {about}");
             }
         }
-        Command::Run { name, json, seconds, rounds, out } => {
+        Command::Run { name, json, seconds, rounds, connections, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
-            match run(&Plan { seconds, rounds: rounds.max(1), out }) {
+            match run(&Plan { seconds, rounds: rounds.max(1), connections, out }) {
                 Ok(report) => report.print(json),
                 Err(error) => {
                     eprintln!("lab: {error}");

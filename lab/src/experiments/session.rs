@@ -19,7 +19,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("session");
     let mut csv = "side,connections,round,per_second,p50_us,p99_us,p999_us,failed,wrong\n".to_owned();
     let mut curves = [Vec::new(), Vec::new()];
-    for connections in CONNECTIONS {
+    let wanted = if plan.connections.is_empty() { &CONNECTIONS[..] } else { &plan.connections };
+    for &connections in wanted {
         let shape = Shape { connections, value_bytes: 8192, length: Duration::from_secs(plan.seconds) };
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // In turn, round by round, so that a noisy moment hits both.
