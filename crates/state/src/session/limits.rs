@@ -31,6 +31,9 @@ const _: () = assert!(CUT_OFF_FORGETS.0 < TOMBSTONE_KEPT.0, "who comes back must
 /// A removal that all bricks of its key have is remembered so long: longer than any operation that began before it.
 pub const SETTLED_KEPT: Span = Span::secs(30);
 const _: () = assert!(SETTLED_KEPT.0 > BUDGET_MAX.0, "an older write may still be under way");
+/// Values of a shorter lease are remembered for [`TOMBSTONE_KEPT`] only until all bricks have them, which costs a frame
+/// to each; with a longer lease, the mere version that stays costs less than the value did.
+pub const SETTLED_BELOW: Span = Span::secs(300);
 /// A restarted brick waits so long for members that are not there before it counts as settled without them.
 pub const SETTLE_GRACE: Span = Span::secs(10);
 /// A version this far ahead of the brick's clock is refused and its writer reported.

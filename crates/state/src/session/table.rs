@@ -51,6 +51,16 @@ pub(super) struct Value {
     pub sum: Checksum,
 }
 
+impl Value {
+    /// In memory of its own, unless it is most of what it pins anyway.
+    pub fn to_keep(mut self) -> Self {
+        if self.bytes.len() < COPY_BELOW {
+            self.bytes = Bytes::copy_from_slice(&self.bytes);
+        }
+        self
+    }
+}
+
 /// What is known of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
@@ -115,12 +125,7 @@ impl Table {
     }
 
     /// Files an entry; what was there is freed at once and handed back.
-    pub fn put(&mut self, key: &Key, mut entry: Entry) -> Option<Entry> {
-        if let Some(value) = &mut entry.value
-            && value.bytes.len() < COPY_BELOW
-        {
-            value.bytes = Bytes::copy_from_slice(&value.bytes);
-        }
+    pub fn put(&mut self, key: &Key, entry: Entry) -> Option<Entry> {
         let slot = entry.slot();
         let shard = &mut self.index[key.shard()];
         let (key, old_slot) = match shard.get_key_value(key) {

@@ -6,7 +6,7 @@ use base::Span;
 use bytes::Bytes;
 
 use super::brick::{Write, Wrote};
-use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
@@ -248,8 +248,8 @@ impl Session {
             return Next::Wait;
         }
         let all = op.legs.iter().all(Leg::has_stored);
-        let outlives_its_lease = write.value.is_none() || write.keep > write.lease;
-        if outlives_its_lease && all && op.places[1].is_none() {
+        let to_settle = write.value.is_none() || write.keep > write.lease && write.lease < SETTLED_BELOW;
+        if to_settle && all && op.places[1].is_none() {
             self.settle(call, op, write.version);
         }
         Next::Over
