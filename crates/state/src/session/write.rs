@@ -278,6 +278,8 @@ impl Session {
         // If all that could have stored it said no, nothing happened.
         op.may_have_happened = op.legs.iter().any(|leg| {
             leg.has_stored() && leg.node != self.me || matches!(leg.state, LegState::Waiting | LegState::TimedOut)
+                // A copy of the frame may come when that brick's clock has caught up.
+                || leg.ahead().is_some()
         });
         let span = self.pause(op);
         self.rest(call, number, op, span)
@@ -286,7 +288,9 @@ impl Session {
     /// Asks those that have, or may have, this version to take it back, until they say so.
     fn undo(&mut self, call: &mut Call, op: &Running, version: Version) {
         let may_have = |leg: &&Leg| {
-            leg.has_stored() || matches!(leg.state, LegState::Waiting | LegState::TimedOut | LegState::Dead)
+            leg.has_stored()
+                || leg.ahead().is_some()
+                || matches!(leg.state, LegState::Waiting | LegState::TimedOut | LegState::Dead)
         };
         let mut legs = Vec::new();
         for leg in op.legs.iter().filter(may_have) {
