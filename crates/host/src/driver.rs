@@ -99,8 +99,11 @@ where
     let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
     let (view_tx, view) = watch::channel(Arc::new(M::View::default()));
     let (stop, stopped) = oneshot::channel();
+    // Before it waits for news it lets others run who can: on a busy machine more has come by then, and one wake-up serves
+    // it all (a quarter more operations a second, and a third less waiting at the 99th percentile; docs/performance.md).
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(rustix::thread::sched_yield)
         .build()
         .map_err(Error::io("cannot start the machine's runtime"))?;
 
