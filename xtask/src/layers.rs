@@ -39,6 +39,8 @@ const TABLE: &[Layer] = &[
     // The program wires everything that serves; only the simulator is not its business.
     above("coppice", &["base", "flow", "cluster", "state", "clones", "node", "host", "edge", "monitor", "sdk"]),
     // Experiments and end-to-end tests run the program from outside, and speak to it as its clients do.
+    // Parsers from everywhere; nothing may use it.
+    above("fuzz", &["base", "cluster", "state", "clones", "node", "edge"]),
     above("lab", &[]),
     above("e2e", &[]),
     above("xtask", &[]),

@@ -21,6 +21,8 @@ use bytes::Bytes;
 
 pub use limits::{FACTS_PER_ORIGIN_MAX, KEY_BYTES_MAX, TTL_MAX, VALUE_BYTES_MAX};
 pub use machine::Beacons;
+#[doc(hidden)]
+pub use wire::holds as wire_holds;
 
 #[derive(Clone, Debug)]
 pub enum Input {

@@ -116,6 +116,14 @@ impl FactWire {
     }
 }
 
+/// For the fuzz crate: whether these bytes are a message, after asserting that it is what would be sent again.
+pub fn holds(bytes: Bytes) -> bool {
+    let Some(message) = Message::of(bytes) else { return false };
+    assert_eq!(Message::of(message.encode()).as_ref(), Some(&message));
+    message.facts.into_iter().filter_map(FactWire::checked).for_each(drop);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,8 @@ use base::{Boot, LinkEnd, NodeId};
 use bytes::Bytes;
 
 pub use machine::Membership;
+#[doc(hidden)]
+pub use wire::holds as wire_holds;
 
 use crate::Card;
 

@@ -216,6 +216,27 @@ fn message_of(message: u32, probe_number: u8, third: Option<WhoWire>) -> Result<
     })
 }
 
+/// For the fuzz crate: whether these bytes are a message, after asserting that what is understood of one is what would be
+/// sent again.
+pub fn holds(bytes: &[u8]) -> bool {
+    let mut data = match head(bytes) {
+        None => return false,
+        Some(Head::Ping | Head::Pong) => return true,
+        Some(Head::Foca(data)) => data,
+    };
+    let Ok(header) = Wire.decode_header(&mut data) else { return false };
+    let mut again = Vec::new();
+    Wire.encode_header(&header, &mut again).expect("a Vec has room");
+    assert_eq!(Wire.decode_header(&again[..]).ok().as_ref(), Some(&header));
+    let Some(mut members) = data.get(2..) else { return true };
+    while let Ok(member) = Wire.decode_member(&mut members) {
+        let mut again = Vec::new();
+        Wire.encode_member(&member, &mut again).expect("a Vec has room");
+        assert_eq!(Wire.decode_member(&again[..]).ok().as_ref(), Some(&member));
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -31,6 +31,8 @@ mod wire;
 
 pub use declared::{Change, Conflict, Declared};
 pub use machine::{Input, Output, Root, StartError};
+#[doc(hidden)]
+pub use wire::holds as wire_holds;
 
 #[cfg(test)]
 mod tests;

@@ -506,3 +506,28 @@ pub(super) fn decode_conf_change(data: Bytes) -> Option<pb::ConfChangeV2> {
 pub(super) fn conf_step(change_type: pb::ConfChangeType, node: u64) -> pb::ConfChangeSingle {
     pb::ConfChangeSingle { change_type, node_id: node, ..pb::ConfChangeSingle::default() }
 }
+
+/// For the fuzz crate: whether these bytes are a message, a call, a log entry's data or a snapshot's, after asserting that
+/// what is understood of them is what would be sent again.
+pub fn holds(bytes: Bytes) -> bool {
+    let message = decode_message(bytes.clone());
+    if let Some(message) = &message {
+        let again = decode_message(encode_message(message)).expect("our own message is one");
+        assert_eq!(encode_message(&again), encode_message(message));
+    }
+    let call = decode_call(bytes.clone());
+    if let Some(call) = &call {
+        assert_eq!(decode_call(encode_call(call)).as_ref(), Some(call));
+    }
+    let change = decode_change(bytes.clone());
+    if let Some((id, change)) = &change {
+        let again = decode_change(encode_change(*id, change).into());
+        assert_eq!(again.as_ref(), Some(&(*id, change.clone())));
+    }
+    let state = WireState::parse(bytes.clone());
+    if let Some(state) = &state {
+        assert_eq!(WireState::parse(WireState::bytes(state)).as_ref(), Some(state));
+    }
+    let conf = decode_conf_change(bytes);
+    message.is_some() || call.is_some() || change.is_some() || state.is_some() || conf.is_some()
+}

@@ -8,9 +8,12 @@
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
 mod body;
-mod check;
+// Public for the fuzz crate alone.
+#[doc(hidden)]
+pub mod check;
 mod guard;
-mod headers;
+#[doc(hidden)]
+pub mod headers;
 pub mod limits;
 pub(crate) mod line;
 mod proxy;

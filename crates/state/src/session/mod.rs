@@ -58,6 +58,8 @@ pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Lease, Op, Place, Reply, When};
 pub use version::Version;
+#[doc(hidden)]
+pub use wire::holds as wire_holds;
 
 use self::brick::Brick;
 use self::cookie::Sealer;

@@ -368,6 +368,55 @@ pub(super) fn open(head: Bytes) -> Option<Head> {
     Head::decode(head).ok()
 }
 
+/// For the fuzz crate: whether these bytes are a message, after asserting that what is understood of one is what would be
+/// sent again.
+pub fn holds(head: Bytes, body: Bytes) -> bool {
+    let Some(head) = open(head) else { return false };
+    assert_eq!(open(head.encode_to_vec().into()).as_ref(), Some(&head));
+    match head.what {
+        None => false,
+        Some(What::Read(message)) => {
+            let (key, want) = message.take();
+            let What::Read(again) = read(&key, want) else { unreachable!("a read is a read") };
+            let (key_again, want_again) = again.take();
+            assert_eq!((key_again, want_again), (key, want));
+            true
+        }
+        Some(What::Write(message)) => message.take(body).is_some_and(|(key, asked)| {
+            let (What::Write(again), body) = write(&key, &asked) else { unreachable!("a write is a write") };
+            assert_eq!(again.take(body), Some((key, asked)));
+            true
+        }),
+        Some(What::Undo(message) | What::Settle(message)) => message.take().is_some_and(|(key, version)| {
+            let What::Settle(again) = settle(&key, version) else { unreachable!("a settlement is one") };
+            assert_eq!(again.take(), Some((key, version)));
+            true
+        }),
+        Some(What::Found(message)) => {
+            let answer = message.take(body);
+            let (What::Found(again), body) = found(answer.clone()) else { unreachable!("an answer is one") };
+            assert_eq!(again.take(body), answer);
+            true
+        }
+        Some(What::Wrote(message)) => message.take().is_some_and(|answer| {
+            let What::Wrote(again) = wrote(answer) else { unreachable!("an answer is one") };
+            assert_eq!(again.take(), Some(answer));
+            true
+        }),
+        Some(What::Page(message)) => {
+            let (next, lines) = (message.next, message.take());
+            let What::Page(again) = page(lines.clone(), next) else { unreachable!("a page is one") };
+            assert_eq!((again.next, again.take()), (next, lines));
+            true
+        }
+        Some(What::Behind(message)) => super::BrickMap::decode(&message.map).is_some_and(|map| {
+            assert_eq!(super::BrickMap::decode(&map.encode()), Some(map));
+            true
+        }),
+        Some(What::List(_) | What::Undone(_)) => true,
+    }
+}
+
 /// Rounded up: a lease that still lasts must not arrive as none.
 fn millis_up(span: Span) -> u64 {
     span.0.div_ceil(1000)
