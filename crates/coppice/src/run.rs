@@ -40,6 +40,24 @@ pub struct RunArgs {
     pub services: Option<PathBuf>,
 }
 
+/// Files and sockets that the doors' own limits on connections may need, and room for disk, peers and children.
+const FILES_WANTED: u64 = 64 << 10;
+
+/// Shells give 1024 descriptors where the system allows many more; each connection is one. Where even the allowed ones are
+/// few the node runs all the same, and says so.
+fn raise_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let have = getrlimit(Resource::Nofile);
+    let wanted = have.maximum.map_or(FILES_WANTED, |most| most.min(FILES_WANTED));
+    if have.current.is_none_or(|now| now >= wanted) {
+        return;
+    }
+    let raised = Rlimit { current: Some(wanted), maximum: have.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, have = have.current, wanted, "the limit of open files could not be raised");
+    }
+}
+
 /// Runs until it is killed, which is the one way to stop.
 pub fn run(args: RunArgs) -> Result<(), String> {
     let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
@@ -49,6 +67,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .init();
+    raise_files_limit();
     let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
     let (identity, file, founding) = found::load(&held)?;
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);

@@ -55,7 +55,8 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
     let said_all = poll_fn(|cx| conn.poll(cx)).await;
     if said_all {
         // Closing with unread bytes would reset the connection, and the client might never read what was said.
-        linger(conn.stream).await;
+        // In memory of its own, which every connection would have to set aside otherwise.
+        Box::pin(linger(conn.stream)).await;
     }
 }
 

@@ -40,6 +40,7 @@ pub enum Broken {
     NoLineEnd,
     InlineTooLong,
     Http,
+    Tls,
 }
 
 /// What the buffer holds.
@@ -162,6 +163,7 @@ impl std::fmt::Display for Broken {
             Self::NoLineEnd => f.write_str("Protocol error: an argument does not end where its length says"),
             Self::InlineTooLong => write!(f, "Protocol error: an inline command may have {INLINE_BYTES_MAX} bytes"),
             Self::Http => f.write_str("this port speaks the Redis protocol, not HTTP"),
+            Self::Tls => f.write_str("this port speaks the Redis protocol without TLS: redis://, not rediss://"),
         }
     }
 }
@@ -207,8 +209,14 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     Some(value)
 }
 
+/// First byte of a TLS ClientHello, and of no word that a person types.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// A line of words, as a person types it; `None` if it was empty. No quotes: whoever needs them has a client.
 fn inline(buffer: &mut BytesMut, allocated: usize) -> Result<Option<Parsed>, Broken> {
+    if buffer.first() == Some(&TLS_HANDSHAKE) {
+        return Err(Broken::Tls);
+    }
     let seen = buffer.len().min(INLINE_BYTES_MAX);
     if looks_like_http(&buffer[..seen]) {
         return Err(Broken::Http);
@@ -323,6 +331,8 @@ mod tests {
         check("*1\rx", &[], Some(Broken::BadCount));
         check(&format!("*{}", "1".repeat(40)), &[], Some(Broken::BadCount));
         check(&"a".repeat(300), &[], Some(Broken::InlineTooLong));
+        check("\x16\x03\x01\x02\0\x01", &[], Some(Broken::Tls));
+        check("\x16", &[], Some(Broken::Tls));
     }
 
     #[test]
