@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Client, Door, Toy, soon};
-use edge::http::Config;
+use edge::http::{Config, limits};
 use tokio::io::AsyncWriteExt;
 
 async fn check(door: &Door, toy: &Toy, request: &str, status: u16) {
@@ -38,6 +38,17 @@ async fn smuggling_shaped_requests_get_400_and_a_closed_connection() {
         "Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
         "Host: a\r\nTransfer-Encoding : chunked\r\n",
         "Host: a\r\nX: y\r\n Transfer-Encoding: chunked\r\n",
+        "Host: a\r\nTransfer-Encoding: \"chunked\"\r\n",
+        "Host: a\r\nTransfer-Encoding: chunked;q=1\r\n",
+        "Host: a\r\nTransfer-Encoding: , chunked\r\n",
+        "Host: a\r\nTransfer-Encoding:\r\n",
+        "Host: a\r\nContent-Length: 4 4\r\n",
+        "Host: a\r\nContent-Length: 0x2c\r\n",
+        "Host: a\r\nContent-Length : 44\r\n",
+        "Host: a\r\nContent-Length: 18446744073709551660\r\n",
+        "Host: a\r\nHost : b\r\n",
+        "Host: a, b\r\n",
+        "Host: a\r\n: y\r\n",
         "Host: a\nTransfer-Encoding: chunked\r\n",
         "Host: a\r\nX: y\0z\r\n",
         "Host: a\r\nX: y\rTransfer-Encoding: chunked\r\n",
@@ -147,6 +158,45 @@ async fn a_head_that_does_not_come_to_its_end_gets_408() {
     tokio::io::AsyncReadExt::read_to_string(&mut client.0, &mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
     assert!(toy.seen().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_drips_gets_408_by_the_time_of_its_first_byte() {
+    let (client, toy) = slow("GET / HTTP/1.1\r\nHost: a\r\n").await;
+    let begun = tokio::time::Instant::now();
+    let (mut reader, mut writer) = client.0.into_split();
+    let drip = tokio::spawn(async move {
+        // Each byte is in time by itself.
+        while writer.write_all(b"X").await.is_ok() {
+            tokio::time::sleep(limits::HEAD_TIME / 4).await;
+        }
+    });
+    let mut answer = [0; 12];
+    tokio::io::AsyncReadExt::read_exact(&mut reader, &mut answer).await.unwrap();
+    drip.abort();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert!(begun.elapsed() < limits::HEAD_TIME * 2, "after {:?}", begun.elapsed());
+    assert!(toy.seen().is_empty());
+}
+
+/// An upgrade takes the connection only when the clone says so; until then bytes behind it are requests.
+#[tokio::test]
+async fn what_comes_behind_an_upgrade_that_is_declined_is_a_request_of_its_own() {
+    let toy = Toy::steady("no").await;
+    let door = Door::to(&[toy.addr]).await;
+    let upgrade = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let behind = "GET /behind HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n";
+    let mut client = door.client().await;
+    client.send(format!("{upgrade}{behind}")).await;
+    assert_eq!([client.answer().await.body, client.answer().await.body], ["no", "no"]);
+    assert_eq!(toy.seen().len(), 2);
+    assert!(toy.seen()[1].starts_with("GET /behind") && !toy.seen()[1].contains("6.6.6.6"), "{:?}", toy.seen());
+
+    let mut client = door.client().await;
+    client.send([upgrade.as_bytes(), b"\x81\x05hello\r\n\r\n"].concat()).await;
+    assert_eq!(client.answer().await.body, "no");
+    assert_eq!(client.answer().await.status, 400, "frames of a protocol that nobody agreed to");
+    assert_eq!(toy.seen().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
