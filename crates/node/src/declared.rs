@@ -125,7 +125,7 @@ impl Spec for ServiceSpec {
 impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(mut map) = value else { return None };
-        map.retain(|key, _| ["class", "lease"].contains(&key.as_str()));
+        map.retain(|key, _| ["class", "lease", "merge"].contains(&key.as_str()));
         serde_json::from_value(map.into()).ok()
     }
 }

@@ -138,6 +138,7 @@ fn namespace_view(name: &str, spec: &NamespaceSpec) -> NamespaceView {
         name: name.into(),
         class: spec.class.to_string(),
         lease_ms: spec.lease_ms,
+        merge: spec.merge.name().into(),
         promise: spec.promise().into(),
     }
 }

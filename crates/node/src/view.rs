@@ -111,6 +111,9 @@ pub struct NamespaceView {
     pub class: String,
     /// Default lease of a value, milliseconds.
     pub lease_ms: u64,
+    /// `fields` if parallel writes of different fields of a value are merged, else `none`.
+    #[serde(default)]
+    pub merge: String,
     /// What the class promises, in a sentence.
     pub promise: String,
 }

@@ -15,12 +15,15 @@ pub struct NamespaceSpec {
     /// How long a value is kept after it was last written, unless the write says otherwise; milliseconds.
     #[serde(rename = "lease", default = "default_lease", serialize_with = "put_span", deserialize_with = "get_span")]
     pub lease_ms: u64,
+    /// What becomes of writes that were made from one and the same reading.
+    #[serde(default, skip_serializing_if = "Merges::is_none")]
+    pub merge: Merges,
 }
 
 impl NamespaceSpec {
     /// A `session` namespace with the default lease of 30 minutes.
     pub fn session() -> Self {
-        Self { class: Class::Session, lease_ms: default_lease() }
+        Self { class: Class::Session, lease_ms: default_lease(), merge: Merges::None }
     }
 
     pub fn lease(&self) -> Span {
@@ -85,6 +88,49 @@ impl<'de> Deserialize<'de> for Class {
         Class::ALL.into_iter().find(|class| class.name() == name).ok_or_else(|| {
             let known: Vec<_> = Class::ALL.iter().map(|class| format!("\"{class}\"")).collect();
             D::Error::custom(format!("class \"{name}\" is not known; known are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// What becomes of a write whose writer did not know the newest version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Merges {
+    /// It replaces the value, as in Redis.
+    #[default]
+    None,
+    /// Values are maps: the fields it changed are merged into the newest version.
+    Fields,
+}
+
+impl Merges {
+    pub const ALL: [Merges; 2] = [Merges::None, Merges::Fields];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Merges::None => "none",
+            Merges::Fields => "fields",
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Merges::None
+    }
+}
+
+impl Serialize for Merges {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Merges {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Merges::ALL.into_iter().find(|merge| merge.name() == name).ok_or_else(|| {
+            D::Error::custom(format!(
+                "merge \"{name}\" is not known; known are \"none\" (the last write of a value stays, as in Redis) and \
+                 \"fields\" (values are maps, and parallel writes of different fields all stay)"
+            ))
         })
     }
 }
@@ -161,6 +207,11 @@ mod tests {
                 .unwrap_err()
                 .contains("class \"linear\" is not known; known are: \"session\"")
         );
+        let merges = read(r#"{"class":"session","merge":"fields"}"#).unwrap();
+        assert_eq!(merges.merge, Merges::Fields);
+        assert_eq!(serde_json::to_string(&merges).unwrap(), r#"{"class":"session","lease":"30m","merge":"fields"}"#);
+        let wrong = read(r#"{"class":"session","merge":"field"}"#).unwrap_err();
+        assert!(wrong.contains("\"field\" is not known") && wrong.contains("\"fields\""), "{wrong}");
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
         assert!(read(r#"{"class":"session","leese":"2h"}"#).unwrap_err().contains("lease"));
     }

@@ -64,6 +64,10 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time for one operation on a namespace. A brick is given 60 ms, so this allows for several attempts; clients wait longer.
 pub const OP_BUDGET: Span = Span::millis(1000);
+/// A command that reads, changes and writes a value does so at most so often, and begins no other try after so long: with
+/// a hundred writers of one key each is the fastest once.
+pub const CHANGE_TRIES_MAX: usize = 200;
+pub const CHANGE_TIME_MAX: Duration = Duration::from_millis(1500);
 /// COUNT of SCAN: at least, at most.
 pub const SCAN_COUNT_MAX: u32 = 1000;
 /// Longest name a client may give itself.

@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use base::{Outcome, Span};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use node::{Answer, Ask};
-use state::session::{Action, Lease, Op, Reply as Found, When};
+use state::session::{Action, Lease, Op, Reply as Found, Version, When};
 use tokio::sync::oneshot;
 
 use super::Backend;
@@ -20,6 +21,13 @@ use super::limits::*;
 pub struct Space {
     pub name: Arc<str>,
     pub node: Rc<dyn Backend>,
+}
+
+/// A value as it was read.
+pub struct Seen {
+    pub value: Bytes,
+    pub version: Version,
+    pub lease_left: Span,
 }
 
 /// A question on its way.
@@ -44,6 +52,28 @@ impl Space {
 
     pub async fn ask(&self, op: Op) -> Outcome<Found> {
         outcome(self.start(op).await)
+    }
+
+    /// What is there now, for a write that depends on it.
+    pub async fn see(&self, key: Bytes) -> Result<Option<Seen>, Reply> {
+        Ok(match done(self.ask(self.get(key)).await)? {
+            Found::Value { value, version, lease_left } => Some(Seen { value, version, lease_left }),
+            Found::Absent | Found::Lost => None,
+            other => odd(&other),
+        })
+    }
+
+    /// Reads and writes on what was read, again and again while others are faster (`None`).
+    pub async fn try_until<F: Future<Output = Result<Option<Reply>, Reply>>>(&self, once: impl Fn() -> F) -> Reply {
+        let begun = Instant::now();
+        for _ in 0..CHANGE_TRIES_MAX {
+            match once().await {
+                Ok(Some(reply)) | Err(reply) => return reply,
+                Ok(None) if begun.elapsed() > CHANGE_TIME_MAX => break,
+                Ok(None) => (),
+            }
+        }
+        Reply::error("BUSY other writers of this key were always faster, retry in 100 ms")
     }
 
     /// Outcomes of several operations, in their order; a few run at once.

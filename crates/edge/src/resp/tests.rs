@@ -80,6 +80,10 @@ impl Toy {
                 })
             }
             Action::Remove => Found::Removed(values.remove(&op.key).is_some()),
+            Action::RemoveIf { version: wanted } => match version {
+                Some(version) if version != wanted => Found::NotStored { version: Some(version), old: None },
+                _ => Found::Removed(values.remove(&op.key).is_some()),
+            },
             Action::Take => values.remove(&op.key).map_or(Found::Absent, found),
             Action::Count => Found::Count(values.len() as u64),
             Action::Scan { cursor, count } => {

@@ -74,6 +74,16 @@ pub const ROUNDS_MAX: u8 = 60;
 pub const FINISH_TRIES: u8 = 3;
 /// An undo is asked for again so often (every [`BRICK_TIMEOUT`]) before it is given up: 3 s, when the brick is dead.
 pub const UNDO_TRIES: u8 = 50;
+/// Fields of one document that are merged one by one; with so many its mark has 16 KiB.
+pub const FIELDS_MAX: usize = 1024;
+/// Fields of the documents that readers wrote last, all of them together, each 16 bytes: 4 MiB.
+pub const WRITERS_FIELDS_MAX: usize = 256 << 10;
+const _: () = assert!(FIELDS_MAX < WRITERS_FIELDS_MAX, "the last one written must be remembered");
+/// Between two notes that a namespace which merges fields is given something else.
+pub const PLAIN_NOTED_EVERY: Span = Span::secs(60);
+/// A conditional write rests at most so long while it is open which of two others was the faster: a taking back needs a
+/// round trip, and [`BRICK_TIMEOUT`] where its frame was lost.
+pub const DOUBT_RESTS: Span = Span::millis(10);
 /// Between two doubts about one peer.
 pub const DOUBT_EVERY: Span = Span::millis(200);
 /// Retry hint of a refusal for lack of room or bricks.

@@ -23,14 +23,17 @@
 //!   lock; locks belong in `linear`.
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
-//! `write`, `walk` what they do; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+//! `write`, `walk` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
 
 mod brick;
 pub mod cookie;
 mod cookie_ops;
+pub mod doc;
 mod fill;
 pub mod limits;
 pub mod map;
+pub mod merge;
+mod merge_ops;
 pub mod op;
 mod ops;
 mod peers;
@@ -65,11 +68,12 @@ use self::brick::Brick;
 use self::cookie::Sealer;
 use self::fill::Fill;
 use self::limits::{CUT_OFF_FORGETS, MINORITY_SERVES};
+use self::merge_ops::Writers;
 use self::ops::Ops;
 use self::peers::Peer;
 use self::version::Clock;
-use crate::NamespaceSpec;
 use crate::hash::FixedMap;
+use crate::namespace::{Merges, NamespaceSpec};
 
 /// Namespaces by name: their number (never given twice), what is declared, and the key that seals their cookies.
 pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, [u8; 32])>;
@@ -130,12 +134,16 @@ pub struct Session {
     minority_since: Option<Time>,
     /// When a writer whose clock is ahead was last reported.
     ahead_noted: Option<Time>,
+    /// When it was last noted that a value could not be merged.
+    plain_noted: Option<Time>,
+    writers: Writers,
     figures: Figures,
 }
 
 struct Namespace {
     id: u32,
     lease: Span,
+    merges: bool,
     sealer: Sealer,
 }
 
@@ -160,6 +168,9 @@ struct Figures {
     served: u64,
     late: u64,
     filled_values: u64,
+    merged: u64,
+    ended: u64,
+    plain: u64,
 }
 
 impl Session {
@@ -181,6 +192,8 @@ impl Session {
             rng,
             minority_since: None,
             ahead_noted: None,
+            plain_noted: None,
+            writers: Writers::default(),
             figures: Figures::default(),
         }
     }
@@ -249,6 +262,9 @@ impl Session {
             ("session.served", f.served),
             ("session.late_dropped", f.late),
             ("session.filled_values", f.filled_values),
+            ("session.merged", f.merged),
+            ("session.merge_ended", f.ended),
+            ("session.merge_plain", f.plain),
             ("session.damaged", self.brick.damaged),
             ("session.full", self.brick.full),
             ("session.entries", self.brick.entries()),
@@ -259,7 +275,15 @@ impl Session {
 
     fn declare(&mut self, namespaces: Namespaces) {
         let namespace = |(name, (id, spec, key)): (String, (u32, NamespaceSpec, [u8; 32]))| {
-            (name.into(), Namespace { id, lease: spec.lease(), sealer: Sealer::new(id, &key) })
+            (
+                name.into(),
+                Namespace {
+                    id,
+                    lease: spec.lease(),
+                    merges: spec.merge == Merges::Fields,
+                    sealer: Sealer::new(id, &key),
+                },
+            )
         };
         self.namespaces = namespaces.into_iter().map(namespace).collect();
     }

@@ -52,6 +52,8 @@ pub enum Action {
     GetTouch { lease: Lease },
     /// Answer: `Removed`, true if there was a value.
     Remove,
+    /// Answer: `Removed`, or `NotStored` if the present value has another version. Keyed only.
+    RemoveIf { version: Version },
     /// `Remove` that gives what it removed. Answer: `Value`, `Absent` or `Lost`. Keyed only.
     Take,
     /// How many values the namespace has. Answer: `Count`. Walks all keys.
@@ -100,7 +102,7 @@ pub enum Reply {
         /// In cookie mode.
         cookie: Option<String>,
     },
-    /// The condition did not hold; nothing changed.
+    /// The condition did not hold, or what was to be merged has ended; nothing changed.
     NotStored {
         /// Version of the present value, if there is one.
         version: Option<Version>,

@@ -12,6 +12,7 @@ use super::Version;
 use super::brick::{Found, Write, Wrote};
 use super::limits::BRICK_TIMEOUT;
 use super::map::Placement;
+use super::merge_ops::Merge;
 use super::op::Action;
 use super::table::Key;
 use super::walk::Walk;
@@ -88,6 +89,9 @@ pub(super) struct Running {
     pub cookie: Option<super::cookie::Cookie>,
     pub namespace: Option<Box<str>>,
     pub walk: Option<Box<Walk>>,
+    /// Its namespace merges fields.
+    pub merges: bool,
+    pub merge: Option<Box<Merge>>,
 }
 
 impl Running {
@@ -115,6 +119,8 @@ impl Running {
             cookie: None,
             namespace: None,
             walk: None,
+            merges: false,
+            merge: None,
         }
     }
 

@@ -6,7 +6,7 @@ use base::frame::Priority;
 use bytes::Bytes;
 
 use super::brick::{Found, Want, Write};
-use super::limits::BRICKS_ACKED;
+use super::limits::{BRICKS_ACKED, DOUBT_RESTS};
 use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -31,11 +31,42 @@ impl Running {
         self.of(place).filter(|leg| leg.is_sure(wanted)).count() >= place.answers()
     }
 
+    /// The newest version that was found is one of a conditional write, at too few bricks to have been decided: it may
+    /// be on its way to the others, and it may have lost and be about to be taken back. In the second case an older
+    /// version is the one that was acknowledged.
+    fn is_in_doubt(&self, newest: Version) -> bool {
+        #[cfg(test)]
+        if super::tests::planted(super::tests::Planted::TentativeCounts) {
+            return false;
+        }
+        let holders = || self.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == Some(newest));
+        holders().all(|leg| leg.found.tentative)
+            && self.places().any(|place| holders().filter(|leg| place.contains(leg.node)).count() < place.acks())
+    }
+
+    /// The version that enough bricks have. Writing on it is safe whatever is at the others: a write that overtakes it
+    /// meets it, or is met, at one of these.
+    fn decided(&self) -> Option<Version> {
+        let holds = |leg: &&Leg, version| leg.has_answered() && leg.found.version == Some(version);
+        let enough = |version| {
+            self.places().all(|place| self.of(place).filter(|leg| holds(leg, version)).count() >= place.acks())
+        };
+        self.legs.iter().filter_map(|leg| leg.found.version).filter(|version| enough(*version)).max()
+    }
+
+    fn depends_on_what_is_there(&self) -> bool {
+        match &self.action {
+            Action::Put { .. } | Action::RemoveIf { .. } | Action::Take => true,
+            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Remove => false,
+            Action::Count | Action::Scan { .. } => false,
+        }
+    }
+
     fn wants_value(&self) -> bool {
         match &self.action {
-            Action::Put { want_old, .. } => *want_old,
+            Action::Put { want_old, .. } => *want_old || self.merge.is_some(),
             Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Take => true,
-            Action::Remove | Action::Count | Action::Scan { .. } => false,
+            Action::Remove | Action::RemoveIf { .. } | Action::Count | Action::Scan { .. } => false,
         }
     }
 }
@@ -75,7 +106,26 @@ impl Session {
             // A version that was only told of by a brick which is gone since, and that enough settled others do not
             // know, was never acknowledged; without these others it may have been.
             let answered = op.legs.iter().filter(|leg| leg.has_answered());
-            let newest = if sure { answered.filter_map(|leg| leg.found.version).max() } else { op.newest_seen };
+            let mut newest = if sure { answered.filter_map(|leg| leg.found.version).max() } else { op.newest_seen };
+            if let Some(version) = newest
+                && op.is_in_doubt(version)
+            {
+                if let Some(at) = op.legs.iter().position(|leg| leg.state == LegState::Idle) {
+                    self.send_read(call, number, op, at, Want::Newer(Version::default()));
+                    continue;
+                }
+                if op.is_waiting() {
+                    return Next::Wait;
+                }
+                let decided = op.decided();
+                if decided.is_none() && op.depends_on_what_is_there() && self.is_live(version.node) {
+                    let span = Span::micros(self.rng.between(DOUBT_RESTS.0 / 2, DOUBT_RESTS.0));
+                    return self.rest(call, number, op, span);
+                }
+                // What is written next must be newer than what is left behind, too.
+                self.clock.pass(version);
+                newest = decided.or(newest);
+            }
             let holders = || op.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == newest);
             let best = holders().max_by_key(|leg| (leg.found.value.is_some(), leg.found.live));
             let best = best.map(|leg| leg.found.clone()).filter(|_| newest.is_some());
@@ -182,6 +232,10 @@ impl Session {
             (Action::Touch { .. }, None) => Some(Reply::Touched(false)),
             // Nothing to remove, and no version to overrule.
             (Action::Remove, None) if sure => Some(Reply::Removed(false)),
+            (Action::RemoveIf { .. }, None) => Some(Reply::Removed(false)),
+            (Action::RemoveIf { version }, Some(live)) => {
+                (live.version != Some(*version)).then_some(Reply::NotStored { version: live.version, old: None })
+            }
             (Action::Put { when, want_old, .. }, live) => {
                 let met = match when {
                     When::Always => true,
@@ -200,6 +254,16 @@ impl Session {
         if let Some(reply) = reply {
             self.done(call, op, reply);
             return Next::Over;
+        }
+        let lost = nothing() == Reply::Lost;
+        let there = live.and_then(|live| live.value.as_ref()).map(|value| value.bytes.clone());
+        match self.merge_with(op, there.as_ref(), lost) {
+            None => (),
+            Some(Ok(reply)) => {
+                self.done(call, op, reply);
+                return Next::Over;
+            }
+            Some(Err(refused)) => return self.refuse(call, op, refused),
         }
         let guard = best.as_ref().and_then(|best| best.version).unwrap_or_default();
         op.base = best;
@@ -262,7 +326,8 @@ impl Running {
     pub(super) fn lease_of_action(&self) -> Span {
         self.lease(match &self.action {
             Action::Put { lease, .. } | Action::Touch { lease } | Action::GetTouch { lease } => *lease,
-            Action::Get | Action::Remove | Action::Take | Action::Count | Action::Scan { .. } => Lease::Default,
+            Action::Get | Action::Remove | Action::RemoveIf { .. } | Action::Take => Lease::Default,
+            Action::Count | Action::Scan { .. } => Lease::Default,
         })
     }
 }

@@ -43,13 +43,13 @@ impl Session {
         self.run(call, number, op);
     }
 
-    fn prepare(&mut self, call: &Call, id: AskId, budget: Span, op: Op) -> Result<Box<Running>, Refused> {
+    fn prepare(&mut self, call: &mut Call, id: AskId, budget: Span, op: Op) -> Result<Box<Running>, Refused> {
         let Some(namespace) = self.namespaces.get(&*op.namespace) else {
             return Err(Refused::wrong(format!("there is no namespace \"{}\"", op.namespace)));
         };
         let walks = matches!(op.action, Action::Count | Action::Scan { .. });
         check(&op, walks)?;
-        let (name, number, lease_default) = (op.namespace, namespace.id, namespace.lease);
+        let (name, number, lease_default, merges) = (op.namespace, namespace.id, namespace.lease, namespace.merges);
         let mut running = Box::new(Running::new(Key::new(number, op.key), op.action));
         running.ask = Some(id);
         running.deadline = call.now + budget.min(BUDGET_MAX);
@@ -59,15 +59,24 @@ impl Session {
             running.by_cookie = true;
             self.open_cookie(call, &mut running, text.as_deref())?;
         }
+        running.merges = merges && !running.by_cookie;
+        if running.merges {
+            self.begin_merge(call, &name, &mut running)?;
+        }
+        check_size(&running.action)?;
         running.phase = match &running.action {
             Action::Count | Action::Scan { .. } => Phase::Walk,
             Action::Put { lease, when, want_old, .. } => {
-                let blind =
-                    *when == super::When::Always && !want_old && *lease != super::Lease::Keep || running.by_cookie;
+                let blind = *when == super::When::Always
+                    && !want_old
+                    && *lease != super::Lease::Keep
+                    && running.merge.is_none()
+                    || running.by_cookie;
                 if blind { Phase::Write } else { Phase::Read }
             }
             Action::Remove if running.by_cookie => Phase::Write,
-            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Remove | Action::Take => Phase::Read,
+            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } => Phase::Read,
+            Action::Remove | Action::RemoveIf { .. } | Action::Take => Phase::Read,
         };
         if running.phase == Phase::Write {
             self.blind_write(&mut running);
@@ -157,8 +166,14 @@ impl Session {
     }
 
     /// Ends an operation with its reply.
-    pub(super) fn done(&mut self, call: &mut Call, op: &mut Running, reply: Reply) {
+    pub(super) fn done(&mut self, call: &mut Call, op: &mut Running, mut reply: Reply) {
         let Some(id) = op.ask.take() else { return };
+        if let Reply::Value { value, .. } = &mut reply
+            && op.merges
+            && op.action != Action::Take
+        {
+            *value = self.hand_out(op, std::mem::take(value));
+        }
         match &reply {
             Reply::Value { .. } | Reply::Absent => self.figures.reads += 1,
             Reply::Lost => {
@@ -171,6 +186,16 @@ impl Session {
             Reply::Count(_) | Reply::Page { .. } => (),
         }
         call.answer(id, Outcome::Done(reply));
+    }
+
+    /// Ends an operation that cannot be done as it is asked.
+    pub(super) fn refuse(&mut self, call: &mut Call, op: &mut Running, refused: Refused) -> Next {
+        if op.may_have_happened {
+            return self.give_up(call, op, &refused.why);
+        }
+        self.figures.refused += 1;
+        op.ask.take().into_iter().for_each(|id| call.answer(id, Outcome::Refused(refused.clone())));
+        Next::Over
     }
 
     /// Ends an operation that came to nothing: unknown if it may have happened, refused if not.
@@ -458,18 +483,9 @@ fn check(op: &Op, walks: bool) -> Result<(), Refused> {
         return Err(Refused::wrong(format!("the key has {} bytes; 1 to {key_max} are possible", op.key.len())));
     }
     let lease = match &op.action {
-        Action::Put { value, lease, .. } => {
-            let max = base::limits::SESSION_VALUE_BYTES_MAX;
-            if value.len() > max {
-                return Err(Refused::wrong(format!(
-                    "the value has {} bytes; class session takes up to {max}, larger ones belong in class file",
-                    value.len()
-                )));
-            }
-            *lease
-        }
-        Action::Touch { lease } | Action::GetTouch { lease } => *lease,
-        Action::Get | Action::Remove | Action::Take | Action::Count | Action::Scan { .. } => super::Lease::Default,
+        Action::Put { lease, .. } | Action::Touch { lease } | Action::GetTouch { lease } => *lease,
+        Action::Get | Action::Remove | Action::RemoveIf { .. } | Action::Take => super::Lease::Default,
+        Action::Count | Action::Scan { .. } => super::Lease::Default,
     };
     if lease == super::Lease::For(Span::ZERO) {
         return Err(Refused::wrong("a lease of zero: use remove"));
@@ -478,13 +494,26 @@ fn check(op: &Op, walks: bool) -> Result<(), Refused> {
         let fits = match &op.action {
             Action::Put { when, want_old, .. } => *when == super::When::Always && !want_old,
             Action::Get | Action::Touch { .. } | Action::Remove => cookie.is_some(),
-            Action::GetTouch { .. } | Action::Take | Action::Count | Action::Scan { .. } => false,
+            Action::GetTouch { .. } | Action::RemoveIf { .. } | Action::Take => false,
+            Action::Count | Action::Scan { .. } => false,
         };
         if !fits {
             return Err(Refused::wrong("by cookie there are only put (without condition), get, touch and remove"));
         }
     }
     Ok(())
+}
+
+/// A document's mark does not count: it is not kept.
+fn check_size(action: &Action) -> Result<(), Refused> {
+    let max = base::limits::SESSION_VALUE_BYTES_MAX;
+    match action {
+        Action::Put { value, .. } if value.len() > max => Err(Refused::wrong(format!(
+            "the value has {} bytes; class session takes up to {max}, larger ones belong in class file",
+            value.len()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Running {

@@ -9,6 +9,8 @@ pub(super) enum Planted {
     UnsettledCounts,
     /// A write is done when one brick has it.
     OneAck,
+    /// What a conditional write left at one brick is taken for the value.
+    TentativeCounts,
 }
 
 thread_local! {

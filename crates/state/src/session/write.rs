@@ -29,6 +29,7 @@ impl Session {
             Action::Put { value, .. } => Some(Self::sealed(value)),
             Action::Remove => None,
             Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Take => None,
+            Action::RemoveIf { .. } => None,
             Action::Count | Action::Scan { .. } => None,
         };
         self.make_write(op, value, None);
@@ -38,7 +39,10 @@ impl Session {
     pub(super) fn write_after_read(&mut self, op: &mut Running, guard: Version) {
         let old = || op.base.as_ref().and_then(|base| base.value.clone());
         let (value, guard) = match &op.action {
-            Action::Put { value, .. } => (Some(Self::sealed(value)), Some(guard)),
+            Action::Put { value, .. } => {
+                let value = op.merge.as_ref().map_or(value, |merge| &merge.result);
+                (Some(Self::sealed(value)), Some(guard))
+            }
             // A touch says nothing new: it names the version it found. Under a version of its own the old value would
             // overrule what is put meanwhile.
             Action::Touch { .. } | Action::GetTouch { .. } => {
@@ -47,7 +51,7 @@ impl Session {
                 op.write = Some(Write { version: guard, value, lease, keep, guard: None, repair: false, extend: true });
                 return;
             }
-            Action::Take => (None, Some(guard)),
+            Action::Take | Action::RemoveIf { .. } => (None, Some(guard)),
             // Removing wins over whatever is written meanwhile.
             Action::Remove | Action::Get | Action::Count | Action::Scan { .. } => (None, None),
         };
@@ -229,8 +233,10 @@ impl Session {
                 version: base.and_then(|base| base.version).unwrap_or_default(),
                 lease_left: Span::ZERO,
             },
-            Action::Remove | Action::Get | Action::Count | Action::Scan { .. } => Reply::Removed(had),
+            Action::Remove | Action::RemoveIf { .. } => Reply::Removed(had),
+            Action::Get | Action::Count | Action::Scan { .. } => Reply::Removed(had),
         };
+        self.merge_done(op);
         self.done(call, op, reply);
         op.phase = Phase::Finish;
         self.step_finish(call, number, op)

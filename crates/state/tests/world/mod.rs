@@ -145,8 +145,10 @@ impl World {
         host.session = Some(session);
         self.dead_since.remove(&node);
         let key = [7; 32];
-        let spaces = [("carts", 1), ("other", 2)];
-        let spaces = spaces.map(|(name, id)| (name.to_owned(), (id, NamespaceSpec::session(), key)));
+        let merging = NamespaceSpec { merge: state::namespace::Merges::Fields, ..NamespaceSpec::session() };
+        let spaces =
+            [("carts", 1, NamespaceSpec::session()), ("other", 2, NamespaceSpec::session()), ("maps", 3, merging)];
+        let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), (id, spec, key)));
         self.input(node, Input::Namespaces(spaces.into()));
         if let Some(map) = self.map.clone() {
             let after = self.between(0, 50);

@@ -102,8 +102,8 @@ fn get_and_lease(call: &mut Call<'_>) -> Act {
             let instead = refused::instead_of("PERSIST");
             Act::Now(Reply::Error(format!("ERR 'PERSIST' is not offered by class session: {instead}")))
         }
-        Options { get: false, when: None, lease: None, .. } => (read::GET.run)(call),
-        Options { get: false, when: None, lease: Some(lease @ Lease::For(_)), .. } => {
+        Options { get: false, when: None, compare: None, lease: None, .. } => (read::GET.run)(call),
+        Options { get: false, when: None, compare: None, lease: Some(lease @ Lease::For(_)), .. } => {
             Act::Op(call.space().op(call.command.key(1), Action::GetTouch { lease }), read::value)
         }
         Options { .. } => syntax_error(),

@@ -16,12 +16,15 @@ use super::{Node, ops};
 
 mod client;
 mod command;
+mod compare;
 mod connection;
+mod hash;
 mod info;
 mod lease;
 mod many;
 mod read;
 mod refused;
+mod rename;
 mod scan;
 mod write;
 
@@ -50,12 +53,26 @@ pub static ALL: &[&Spec] = &[
     &many::MSET,
     &many::DEL,
     &many::UNLINK,
+    &rename::RENAME,
+    &compare::DIGEST,
+    &compare::DELEX,
     &lease::GETEX,
     &lease::GETDEL,
     &lease::EXPIRE,
     &lease::PEXPIRE,
     &lease::EXPIREAT,
     &lease::PEXPIREAT,
+    &hash::HSET,
+    &hash::HMSET,
+    &hash::HSETNX,
+    &hash::HGET,
+    &hash::HMGET,
+    &hash::HGETALL,
+    &hash::HKEYS,
+    &hash::HVALS,
+    &hash::HLEN,
+    &hash::HEXISTS,
+    &hash::HDEL,
     &scan::DBSIZE,
     &scan::SCAN,
 ];
@@ -124,6 +141,14 @@ impl Call<'_> {
     pub fn space(&self) -> Space {
         let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
         Space { name: known.namespace.clone(), node: self.node.backend.clone() }
+    }
+
+    /// Does the client's namespace merge fields?
+    pub fn merges(&self) -> bool {
+        let (space, view) = (self.space(), self.node.backend.view());
+        view.namespaces
+            .iter()
+            .any(|has| *has.name == *space.name && has.merge == state::namespace::Merges::Fields.name())
     }
 
     pub fn later(future: impl Future<Output = Reply> + 'static) -> Act {

@@ -33,9 +33,17 @@ pub static TYPE: Spec = Spec {
     keys: Keys::One,
     does: Does::Read,
     syntax: "key",
-    summary: "`string`, or `none`",
+    summary: "`string`, `hash` or `none`",
     note: "",
-    run: |call| read(call, |outcome| reply(outcome, |_, _| Reply::Simple("string"), Reply::Simple("none"))),
+    run: |call| {
+        read(call, |outcome| {
+            reply(
+                outcome,
+                |value, _| Reply::Simple(if hash::is_hash(&value) { "hash" } else { "string" }),
+                Reply::Simple("none"),
+            )
+        })
+    },
 };
 
 pub static TTL: Spec = Spec {
@@ -67,7 +75,7 @@ pub static PTTL: Spec = Spec {
 
 /// The value, or nil.
 pub fn value(outcome: Outcome<Found>) -> Reply {
-    reply(outcome, |value, _| Reply::Bulk(value), Reply::Nil)
+    reply(outcome, |value, _| if hash::is_hash(&value) { hash::wrong_type() } else { Reply::Bulk(value) }, Reply::Nil)
 }
 
 fn read(call: &mut Call<'_>, reply: fn(Outcome<Found>) -> Reply) -> Act {

@@ -1,7 +1,8 @@
 //! Commands of Redis that class `session` cannot keep the meaning of, and what would work. Commands not named here get
 //! a general answer.
 
-const WHOLE: &str = "a value is read and written whole: GET it, change it, SET it; or keep one key for each field";
+pub const WHOLE: &str = "a value is read and written whole: GET it, change it, SET it; or keep one key for each field";
+const FIELDS: &str = "HGETALL, HGET and HSET read and set fields, where the namespace declares merge = \"fields\"";
 const NO_TRANSACTION: &str = "send the commands in a pipeline without MULTI (redis-py: pipeline(transaction=False)); for one key, SET with NX or XX decides at once";
 const NO_MESSAGES: &str = "values only, no messages: keep what must be known under a key and read it";
 const NO_SCRIPTS: &str = "no code runs beside a session value: read and write from your program";
@@ -15,12 +16,12 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
     (&["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"], NO_TRANSACTION),
     (&["MSETNX"], "SET key value NX for each key, and DEL those you got if one fails"),
     (&["GETSET"], "SET key value GET"),
-    (&["RENAME", "RENAMENX", "COPY", "MOVE"], "GET the value, SET it under the new key, DEL the old key"),
+    (&["RENAMENX", "COPY", "MOVE"], "GET the value, SET it under the new key, DEL the old key"),
     (&["TOUCH"], "EXPIRE key SECONDS gives a new lease, EXISTS looks"),
     (&["EXPIRETIME", "PEXPIRETIME"], "TTL and PTTL tell what is left of the lease"),
     (&["INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT", "APPEND", "SETRANGE", "GETRANGE", "SUBSTR"], WHOLE),
     (&["SETBIT", "GETBIT", "BITCOUNT", "BITOP", "BITPOS", "BITFIELD", "LCS"], WHOLE),
-    (&["HSET", "HGET", "HMSET", "HMGET", "HGETALL", "HDEL", "HINCRBY", "HKEYS", "HVALS", "HLEN", "HEXISTS"], WHOLE),
+    (&["HINCRBY", "HINCRBYFLOAT", "HSCAN", "HSTRLEN", "HRANDFIELD", "HEXPIRE"], FIELDS),
     (&["LPUSH", "RPUSH", "LPOP", "RPOP", "LRANGE", "LLEN", "LREM", "LTRIM", "LINDEX", "BLPOP", "BRPOP"], WHOLE),
     (&["SADD", "SREM", "SMEMBERS", "SISMEMBER", "SCARD", "SPOP", "SUNION", "SINTER", "SDIFF"], WHOLE),
     (&["ZADD", "ZREM", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE", "ZRANK", "ZCARD", "ZCOUNT", "ZINCRBY"], WHOLE),

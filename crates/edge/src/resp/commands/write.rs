@@ -3,6 +3,7 @@
 use base::{Outcome, Span};
 use state::session::{Lease, Reply as Found, When};
 
+use super::compare::Compare;
 use super::*;
 
 pub static SET: Spec = Spec {
@@ -10,7 +11,7 @@ pub static SET: Spec = Spec {
     arity: -3,
     keys: Keys::One,
     does: Does::Write,
-    syntax: "key value [NX | XX] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
+    syntax: "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
     summary: "stores a value, with the namespace's default lease or the one that is given",
     note: "without EX and the like the lease is the namespace's default; a moment in the past ends the value at once",
     run: set,
@@ -113,6 +114,7 @@ fn unix_millis() -> i64 {
 pub struct Options {
     pub lease: Option<Lease>,
     pub when: Option<When>,
+    pub compare: Option<Compare>,
     pub get: bool,
     pub persist: bool,
 }
@@ -132,9 +134,15 @@ impl Options {
                 at += 1;
             } else if is(option, "KEEPTTL") && options.lease.is_none() {
                 options.lease = Some(Lease::Keep);
-            } else if is(option, "NX") && options.when.is_none() {
+            } else if options.when.is_none()
+                && options.compare.is_none()
+                && let Some(compare) = Compare::read(command, at)
+            {
+                options.compare = Some(compare?);
+                at += 1;
+            } else if is(option, "NX") && options.when.is_none() && options.compare.is_none() {
                 options.when = Some(When::Absent);
-            } else if is(option, "XX") && options.when.is_none() {
+            } else if is(option, "XX") && options.when.is_none() && options.compare.is_none() {
                 options.when = Some(When::Present);
             } else if is(option, "GET") {
                 options.get = true;
@@ -156,6 +164,11 @@ fn set(call: &mut Call<'_>) -> Act {
         Ok(options) => options,
         Err(error) => return Act::Now(error),
     };
+    if let Some(compare) = options.compare {
+        let (space, merges) = (call.space(), call.merges());
+        let (key, value, lease) = (command.key(1), command.value(2), options.lease.unwrap_or(Lease::Default));
+        return Call::later(compare::set(space, key, value, lease, compare, options.get, merges));
+    }
     let (lease, when) = (options.lease.unwrap_or(Lease::Default), options.when.unwrap_or(When::Always));
     let then = if options.get { stored_old } else { stored };
     Act::Op(call.space().put(command.key(1), command.value(2), lease, when, options.get), then)
