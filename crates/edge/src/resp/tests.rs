@@ -101,6 +101,14 @@ impl Toy {
         answer.send(Answer::Session(self.run(op))).expect("the connection waits for it");
     }
 
+    /// From now on the namespace merges fields.
+    fn merges(&self) {
+        let mut view = View::clone(&self.view.borrow());
+        let (name, class, merge) = ("carts".into(), "session".into(), "fields".into());
+        view.namespaces.push(node::view::NamespaceView { name, class, lease_ms: 1, merge, promise: String::new() });
+        *self.view.borrow_mut() = Arc::new(view);
+    }
+
     fn set_tokens(&self, tokens: &[(&str, &str)]) {
         let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
         *self.view.borrow_mut() = Arc::new(View { tokens: Arc::new(tokens), me: "n1".into(), ..View::default() });
@@ -283,7 +291,8 @@ fn wrong_commands_are_told_what_is_wrong() {
         ("GET a b", "-ERR wrong number of arguments for 'get' command: it is GET key\r\n"),
         (
             "SET a",
-            "-ERR wrong number of arguments for 'set' command: it is SET key value [NX | XX] [GET] \
+            "-ERR wrong number of arguments for 'set' command: it is SET key value [NX | XX | IFEQ value | \
+             IFNE value | IFDEQ digest | IFDNE digest] [GET] \
              [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]\r\n",
         ),
         ("SET a 1 NX XX", "-ERR syntax error\r\n"),
@@ -318,6 +327,113 @@ fn wrong_commands_are_told_what_is_wrong() {
 }
 
 #[test]
+fn a_value_is_written_only_while_it_is_what_the_client_believes() {
+    check(&[
+        ("SET a 1 IFEQ 0", "$-1\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 1 IFNE 0", "+OK\r\n"),
+        ("SET a 2 IFEQ 0", "$-1\r\n"),
+        ("SET a 2 IFEQ 1 EX 50", "+OK\r\n"),
+        ("TTL a", ":50\r\n"),
+        ("SET a 3 IFNE 2 GET", "$1\r\n2\r\n"),
+        ("SET a 3 GET IFEQ 2", "$1\r\n2\r\n"),
+        ("GET a", "$1\r\n3\r\n"),
+        ("DIGEST none", "$-1\r\n"),
+        // XXH3-64 of "3".
+        ("DIGEST a", "$16\r\n7324dc1e7e9474f0\r\n"),
+        ("SET a 4 IFDEQ 0000000000000000", "$-1\r\n"),
+        ("SET a 4 IFDEQ 7324DC1E7E9474F0", "+OK\r\n"),
+        ("SET a 5 IFDNE 7324dc1e7e9474f0 KEEPTTL", "+OK\r\n"),
+        ("SET a 5 IFDEQ 7324", "-ERR a digest is 16 hexadecimal digits, as DIGEST gives them\r\n"),
+        ("SET a 5 IFEQ", "-ERR syntax error\r\n"),
+        ("SET a 5 NX IFEQ 1", "-ERR syntax error\r\n"),
+        ("SET a 5 IFEQ 1 XX", "-ERR syntax error\r\n"),
+        ("GETEX a IFEQ 1", "-ERR syntax error\r\n"),
+        ("DELEX a IFEQ 4", ":0\r\n"),
+        ("DELEX a IFEQ 5", ":1\r\n"),
+        ("DELEX a IFNE 5", ":0\r\n"),
+        ("SET a 6", "+OK\r\n"),
+        ("DELEX a", ":1\r\n"),
+        ("DELEX a XX 1", "-ERR syntax error\r\n"),
+    ]);
+}
+
+#[test]
+fn a_hash_is_changed_field_by_field_where_the_namespace_merges() {
+    check(&[
+        (
+            "HSET h a 1",
+            "-ERR 'HSET' is not offered by class session unless the namespace declares merge = \"fields\"; without it a value is read and written whole: GET it, change it, SET it; or keep one key for each field\r\n",
+        ),
+        (
+            "HGETALL h",
+            "-ERR 'HGETALL' is not offered by class session unless the namespace declares merge = \"fields\"; without it a value is read and written whole: GET it, change it, SET it; or keep one key for each field\r\n",
+        ),
+    ]);
+    with_door(|toy, mut stream| async move {
+        toy.merges();
+        sign_in(&mut stream).await;
+        for (command, reply) in [
+            ("HGETALL h", "*0\r\n"),
+            ("HSET h b 2 a 3", ":2\r\n"),
+            ("HSET h a 4 c 5", ":1\r\n"),
+            (
+                "HSET h a",
+                "-ERR wrong number of arguments for 'hset' command: it is HSET key field value [field value ...]\r\n",
+            ),
+            (
+                "HSET h a 1 b",
+                "-ERR wrong number of arguments for 'hset' command: it is HSET key field value [field value ...]\r\n",
+            ),
+            ("HGETALL h", "*6\r\n$1\r\nb\r\n$1\r\n2\r\n$1\r\na\r\n$1\r\n4\r\n$1\r\nc\r\n$1\r\n5\r\n"),
+            ("HMSET h d 6", "+OK\r\n"),
+            ("HSETNX h d 7", ":0\r\n"),
+            ("HSETNX h e 7", ":1\r\n"),
+            ("HGET h d", "$1\r\n6\r\n"),
+            ("HGET h x", "$-1\r\n"),
+            ("HMGET h a x e", "*3\r\n$1\r\n4\r\n$-1\r\n$1\r\n7\r\n"),
+            ("HLEN h", ":5\r\n"),
+            ("HEXISTS h a", ":1\r\n"),
+            ("HEXISTS h x", ":0\r\n"),
+            ("HDEL h a b x", ":2\r\n"),
+            ("HKEYS h", "*3\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n"),
+            ("HVALS h", "*3\r\n$1\r\n5\r\n$1\r\n6\r\n$1\r\n7\r\n"),
+            ("TYPE h", "+hash\r\n"),
+            (
+                "GET h",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, other values GET and SET\r\n",
+            ),
+            ("MGET h", "*1\r\n$-1\r\n"),
+            ("EXPIRE h 50", ":1\r\n"),
+            ("HSET h f 8", ":1\r\n"),
+            ("TTL h", ":50\r\n"),
+            ("RENAME h i", "+OK\r\n"),
+            ("TTL i", ":50\r\n"),
+            ("RENAME h i", "-ERR no such key\r\n"),
+            ("HDEL i c d e f", ":4\r\n"),
+            ("EXISTS i", ":0\r\n"),
+            ("SET s 1", "+OK\r\n"),
+            (
+                "HGET s a",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, other values GET and SET\r\n",
+            ),
+            (
+                "HSET s a 1",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, other values GET and SET\r\n",
+            ),
+        ] {
+            send(&mut stream, &[command]).await;
+            expect(&mut stream, reply, command).await;
+        }
+        // A field more than there may be.
+        let many: String = (0..1024).map(|field| format!(" f{field} v")).collect();
+        send(&mut stream, &[&format!("HSET big{many}"), "HSET big more v", "HSET big f0 v"]).await;
+        let why = "-ERR a hash may have 1024 fields; this one would have 1025\r\n";
+        expect(&mut stream, &format!(":1024\r\n{why}:0\r\n"), "bounds").await;
+    });
+}
+
+#[test]
 fn a_walk_lists_all_keys_and_only_those_that_fit() {
     check(&[
         ("MSET a1 x a2 x b1 x", "+OK\r\n"),
@@ -342,7 +458,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("CLIENT GETNAME", "$4\r\nshop\r\n"),
         ("CLIENT ID", ":1\r\n"),
         ("CLIENT NO-EVICT ON", "+OK\r\n"),
-        ("COMMAND COUNT", ":31\r\n"),
+        ("COMMAND COUNT", ":45\r\n"),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
         (
             "COMMAND INFO get nosuch",

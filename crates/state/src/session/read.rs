@@ -44,10 +44,11 @@ impl Running {
             && self.places().any(|place| holders().filter(|leg| place.contains(leg.node)).count() < place.acks())
     }
 
-    /// The version that enough bricks have. Writing on it is safe whatever is at the others: a write that overtakes it
+    /// The version that enough bricks have, settled ones: another may have forgotten that it had the newer. Writing on it is safe whatever is at the others: a write that overtakes it
     /// meets it, or is met, at one of these.
     fn decided(&self) -> Option<Version> {
-        let holds = |leg: &&Leg, version| leg.has_answered() && leg.found.version == Some(version);
+        let wanted = self.filled_wanted();
+        let holds = |leg: &&Leg, version| leg.is_sure(wanted) && leg.found.version == Some(version);
         let enough = |version| {
             self.places().all(|place| self.of(place).filter(|leg| holds(leg, version)).count() >= place.acks())
         };

@@ -24,11 +24,11 @@ pub(super) fn planted(bug: Planted) -> bool {
 #[path = "../../tests/world/mod.rs"]
 mod world;
 
-use base::NodeId;
+use base::{NodeId, Outcome, Span};
 use bytes::Bytes;
 
 use super::table::Key;
-use super::{Action, Reply};
+use super::{Action, Lease, Op, Reply, When};
 use world::{Net, Verdict, World, kills, one_sleeps_one_restarts, op};
 
 /// Broken promises of one scene over some seeds.
@@ -58,16 +58,59 @@ fn the_same_scenes_break_nothing_without_a_bug() {
     assert_eq!((broken(Planted::Nothing, one_sleeps_one_restarts), broken(Planted::Nothing, lossy)), (0, 0));
 }
 
+/// Many write a field each of one document at once: fields that were acknowledged and are not there.
+fn fields_lost(bug: Planted) -> usize {
+    PLANTED.set(bug);
+    let mut lost = 0;
+    for seed in 0..12 {
+        let mut world = World::settled(seed, 3);
+        world.net = Net { delay: (100, 400), loss: 0.1, double: 0.0 };
+        let maps = |action| Op::keyed("maps".into(), Bytes::from_static(b"k"), action);
+        let put = |text: String| Action::Put {
+            value: text.into(),
+            lease: Lease::Default,
+            when: When::Always,
+            want_old: false,
+        };
+        world.done(1, maps(put("{\"first\":1}".into())));
+        let text = |world: &mut World, node| match world.done(node, maps(Action::Get)) {
+            Reply::Value { value, .. } => String::from_utf8(value.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let held: Vec<String> = (0..16).map(|nth| text(&mut world, nth % 3 + 1)).collect();
+        let asked: Vec<_> = (0u64..)
+            .zip(held)
+            .map(|(nth, held)| {
+                let id = world.ask(nth % 3 + 1, maps(put(held.replacen('{', &format!("{{\"f{nth}\":1,"), 1))));
+                world.run(Span::micros(700));
+                id
+            })
+            .collect();
+        world.run(Span::secs(3));
+        let there = text(&mut world, 1);
+        let stored = |id| matches!(world.answers[id].1, Outcome::Done(Reply::Stored { .. }));
+        lost += (0u64..).zip(&asked).filter(|(nth, id)| stored(id) && !there.contains(&format!("\"f{nth}\""))).count();
+    }
+    PLANTED.set(Planted::Nothing);
+    lost
+}
+
+#[test]
+fn a_merge_with_what_lost_to_another_write_is_caught() {
+    assert!(fields_lost(Planted::TentativeCounts) > 0);
+    assert_eq!(fields_lost(Planted::Nothing), 0);
+}
+
 #[test]
 fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     let mut world = World::settled(5, 3);
     world.put(1, "k", "whole");
-    world.run(base::Span::millis(100));
+    world.run(Span::millis(100));
     let key = Key::new(1, Bytes::from_static(b"k"));
     world.session(2).brick.corrupt(&key);
     assert_eq!(world.value(2, "k"), Some("whole".into()));
     assert_eq!(world.figure(2, "session.damaged"), 1);
-    world.run(base::Span::millis(100));
+    world.run(Span::millis(100));
     assert!(world.session(2).brick.version(&key).is_some(), "it was repaired");
     // Two of three damaged: still the third.
     world.session(1).brick.corrupt(&key);
