@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use e2e::procs::Signal;
+use e2e::resp::{Resp, Word};
 use e2e::tools::{has, run};
 use e2e::{Shared, Up, http, procs, say, skip, wait_for};
 use serde_json::Value;
@@ -44,6 +45,59 @@ fn spring_session_loses_no_field_and_gets_a_new_id_at_login() {
     let java = ["sh", "-c", "exec java -cp target/classes:$(cat classpath.txt) Sessions"];
     let maven = &["mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath.txt"];
     framework("spring", &["java", "mvn"], &[maven], &java);
+}
+
+#[test]
+fn a_write_on_what_was_read_happens_only_if_nobody_was_faster_over_both_doors() {
+    let up = UP.take();
+    up.apply(
+        "plain.toml",
+        "[namespace.plain]\nclass = \"session\"\n[namespace.maps]\nclass = \"session\"\nmerge = \"fields\"\n",
+    )
+    .good();
+    assert!(up.coppice(&["export"]).good().contains("merge = \"fields\""));
+    let (plain, maps) = (up.token("plain"), up.token("maps"));
+    wait_for("each node knows them", Duration::from_secs(2), || {
+        (1..=3).try_for_each(|n| Resp::open(up.at(n).resp, "maps", &maps).map(|_| ()))
+    });
+    let bearer = format!("Bearer {plain}");
+    let ask = |node: u8, method: &str, condition: &[(&str, &str)], body: &str| {
+        let headers: Vec<_> = [("Authorization", &*bearer)].into_iter().chain(condition.iter().copied()).collect();
+        http::request(up.at(node).api, method, "/v1/ns/plain/keys/a", &headers, body.as_bytes()).unwrap()
+    };
+    let first = ask(1, "PUT", &[("If-None-Match", "*")], "one");
+    assert_eq!(first.status, 204, "{}", first.text());
+    let tag = first.header("etag").unwrap().to_owned();
+    let late = ask(2, "PUT", &[("If-None-Match", "*")], "other");
+    assert_eq!((late.status, late.header("etag")), (412, Some(&*tag)));
+    let second = ask(3, "PUT", &[("If-Match", &tag)], "two");
+    assert_eq!(second.status, 204, "{}", second.text());
+    let newer = second.header("etag").unwrap().to_owned();
+    for method in ["PUT", "DELETE"] {
+        let stale = ask(1, method, &[("If-Match", &tag)], "");
+        assert_eq!((stale.status, stale.header("etag")), (412, Some(&*newer)), "{method}");
+        assert!(stale.text().contains(newer.trim_matches('"')), "it names the newer version: {}", stale.text());
+    }
+    assert_eq!(ask(2, "GET", &[], "").text(), "two");
+    let mut resp = Resp::open(up.at(2).resp, "plain", &plain).unwrap();
+    assert_eq!(resp.ask(&["SET", "a", "three", "IFEQ", "one"]).unwrap(), Word::Nil);
+    let Word::Bulk(digest) = resp.ask(&["DIGEST", "a"]).unwrap() else { panic!("a digest is a text") };
+    assert_eq!(resp.ask(&["SET", "a", "three", "IFDEQ", &digest]).unwrap(), Word::Simple("OK".into()));
+    assert_eq!(resp.ask(&["DELEX", "a", "IFEQ", "two"]).unwrap(), Word::Int(0));
+    let tag = ask(3, "GET", &[], "").header("etag").unwrap().to_owned();
+    assert_eq!(ask(1, "DELETE", &[("If-Match", &tag)], "").status, 204);
+    assert_eq!(ask(1, "GET", &[], "").status, 404);
+
+    // What was read may be compared with, mark and all.
+    let mut resp = Resp::open(up.at(3).resp, "maps", &maps).unwrap();
+    resp.ask(&["SET", "m", r#"{"a": 1}"#]).unwrap();
+    let Word::Bulk(read) = resp.ask(&["GET", "m"]).unwrap() else { panic!("it was written") };
+    assert!(read.starts_with(r#"{"a":1,"_coppice":""#), "{read}");
+    assert_eq!(resp.ask(&["SET", "m", r#"{"b":2}"#, "IFEQ", &read]).unwrap(), Word::Simple("OK".into()));
+    assert_eq!(resp.ask(&["SET", "m", r#"{"c":3}"#, "IFEQ", &read]).unwrap(), Word::Nil);
+    let Word::Error(error) = resp.ask(&["SADD", "m", "x"]).unwrap() else { panic!("SADD was taken") };
+    assert!(error.contains("class session"), "{error}");
+    up.apply("plain.toml", "").good();
 }
 
 const NPM: &[&str] = &["npm", "install", "--no-audit", "--no-fund", "--silent"];

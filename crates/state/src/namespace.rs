@@ -32,10 +32,14 @@ impl NamespaceSpec {
 
     /// What the class promises, in a sentence for people.
     pub fn promise(&self) -> &'static str {
-        match self.class {
-            Class::Session => {
+        match (self.class, self.merge) {
+            (Class::Session, Merges::None) => {
                 "memory only, on three nodes: any one may be killed at any time and nothing is lost; a power cut of the \
                  whole cluster ends all sessions"
+            }
+            (Class::Session, Merges::Fields) => {
+                "memory only, on three nodes: any one may be killed at any time and nothing is lost, and writes of \
+                 different fields of a value all count; a power cut of the whole cluster ends all sessions"
             }
         }
     }

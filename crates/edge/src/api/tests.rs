@@ -277,6 +277,16 @@ fn a_value_is_stored_read_and_removed() {
     assert_eq!(get(&[], Reply::Absent).0, 404);
     assert_eq!(get(&[], Reply::Lost).0, 410);
 
+    let removal = request("DELETE /v1/ns/carts/keys/a", &[CARTS, ("if-match", TAG)], "");
+    let newer = Reply::NotStored { version: Some(VERSION), old: None };
+    let (status, headers, body, asked) = ask(session(newer), removal);
+    assert!(matches!(asked, Some(Ask::Session(Op { action: Action::RemoveIf { version: VERSION }, .. }))));
+    assert_eq!((status, header(&headers, "etag")), (412, TAG));
+    assert!(body.contains(TAG.trim_matches('"')), "it names the newer version: {body}");
+    let hash = Bytes::from_static(state::session::doc::HASH_MAGIC);
+    let hash = Reply::Value { value: hash, version: VERSION, lease_left: Span::secs(1) };
+    let (status, _, body, _) = ask(session(hash), request("GET /v1/ns/carts/keys/a", &[CARTS], ""));
+    assert!(status == 409 && body.contains("HGETALL"), "{status} {body}");
     let delete = |there| ask(session(Reply::Removed(there)), request("DELETE /v1/ns/carts/keys/a", &[CARTS], ""));
     assert_eq!((delete(true).0, delete(false).0), (204, 404));
     let large = "x".repeat(limits::VALUE_BYTES_MAX + 1);

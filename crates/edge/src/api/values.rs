@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
+use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
 
 use super::declare::{operate, whole};
@@ -46,10 +47,15 @@ pub async fn put(
     }
 }
 
-/// 204 when it is removed, 404 if there was none.
+/// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
 pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    removed(operate(&api, Op::keyed(ns.into(), key.into(), Action::Remove)).await?)
+    let action = match when(&headers)? {
+        When::Always | When::Present => Action::Remove,
+        When::Version(version) => Action::RemoveIf { version },
+        When::Absent => return Err(Problem::wrong("DELETE takes If-Match, not If-None-Match: there must be a value")),
+    };
+    removed(operate(&api, Op::keyed(ns.into(), key.into(), action)).await?)
 }
 
 #[derive(Serialize)]
@@ -99,6 +105,10 @@ pub async fn cookie_remove(State(api): State<Api>, Path(ns): Path<String>, heade
 
 fn value(reply: Reply, headers: &HeaderMap) -> Done {
     match reply {
+        Reply::Value { value, .. } if value.starts_with(HASH_MAGIC) => {
+            let why = "this is a hash, which HSET wrote: HGETALL reads it, by the Redis protocol";
+            Err(Problem::new(StatusCode::CONFLICT, why))
+        }
         Reply::Value { value, version, lease_left } => {
             let tag = tag(version);
             let same = headers.get(header::IF_NONE_MATCH).is_some_and(|has| has.as_bytes() == tag.as_bytes());
@@ -121,6 +131,7 @@ fn value(reply: Reply, headers: &HeaderMap) -> Done {
 fn removed(reply: Reply) -> Done {
     match reply {
         Reply::Removed(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Reply::NotStored { version, .. } => Ok(not_stored(version)),
         Reply::Removed(false) => Err(Problem::not_found("there is no value here, or its lease has ended")),
         other => unreachable!("a remove was answered by {other:?}"),
     }
