@@ -9,6 +9,7 @@
 
 mod cookie;
 mod declaration;
+mod document;
 mod frames;
 mod http;
 pub mod memory;
@@ -29,7 +30,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> bool, words: &'static [&'s
     Target { name, run, words }
 }
 
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     target("resp", resp::commands, resp::WORDS),
     target("http_head", http::head, http::HEAD_WORDS),
     target("http_chunks", http::chunks, http::CHUNK_WORDS),
@@ -42,6 +43,7 @@ pub const TARGETS: [Target; 12] = [
     target("membership", frames::membership, frames::WORDS),
     target("facts", frames::facts, frames::WORDS),
     target("declaration", declaration::toml, declaration::WORDS),
+    target("document", document::fields, document::WORDS),
 ];
 
 /// Runs a target by its name.

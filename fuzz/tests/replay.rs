@@ -77,7 +77,7 @@ macro_rules! replayed {
 }
 
 replayed! {
-    resp http_head http_chunks http_headers cookie frame session root beacon membership facts declaration
+    resp http_head http_chunks http_headers cookie frame session root beacon membership facts declaration document
 }
 
 #[test]

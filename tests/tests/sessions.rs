@@ -224,7 +224,7 @@ fn race(nodes: &[SocketAddr]) -> Race {
     let mut outcome = Race::default();
     for node in nodes {
         let there = Visitor { at: *node, ..visitor.clone() }.go("/");
-        let is_lost = |nth: &usize| there[format!("f{nth}")] != Value::from(nth.to_string());
+        let is_lost = |nth: &usize| there[format!("f{nth}")].as_str() != Some(&*nth.to_string());
         let lost = (0..AT_ONCE).filter(is_lost).count() + usize::from(there["user"] != "ann");
         outcome.lost = outcome.lost.max(lost);
         outcome.back = outcome.back.max(usize::from(there.get("basket").is_some()));
