@@ -65,6 +65,18 @@ fn two_tabs_that_read_the_same_and_write_different_fields_both_count() {
 }
 
 #[test]
+fn the_same_value_with_other_spaces_is_no_change() {
+    let mut world = World::settled(8, 3);
+    world.done(1, put(r#"{"cart":["honey","a b"]}"#));
+    let (mut slow, mut quick) = (read(&mut world, 1).unwrap(), read(&mut world, 2).unwrap());
+    quick.insert("cart".into(), json!([]));
+    save(&mut world, 2, &quick);
+    slow.insert("views".into(), json!(1));
+    world.done(1, put(serde_json::to_vec_pretty(&slow).unwrap()));
+    assert_eq!(json!(fields(&mut world, 3)), json!({"cart": [], "views": 1}));
+}
+
+#[test]
 fn a_session_that_was_ended_does_not_come_back_with_a_slow_request() {
     let mut world = World::settled(2, 3);
     world.done(1, put(r#"{"user":"ann"}"#));
