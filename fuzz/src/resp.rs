@@ -46,7 +46,7 @@ pub fn commands(data: &[u8]) -> bool {
     assert_eq!(read(&bytes.chunks(1).collect::<Vec<_>>(), &bounds), whole, "byte by byte");
     let cut = usize::from(how >> 1) * (bytes.len() + 1) / 128;
     assert_eq!(read(&[&bytes[..cut], &bytes[cut..]], &bounds), whole, "cut at {cut}");
-    let again: Vec<u8> = whole.commands.iter().flat_map(|words| encode(words)).collect();
+    let again: Vec<u8> = whole.commands.iter().flat_map(encode).collect();
     assert_eq!(read(&[&again], &Bounds::KNOWN).commands, whole.commands, "written again");
     !whole.commands.is_empty()
 }

@@ -208,7 +208,7 @@ impl Brick {
             self.befores.push_back((now + UNDO_KEPT, key.clone(), version));
         }
         let keep_end = kept_before.max(now + keep);
-        let value = write.value.map(Value::to_keep);
+        let value = write.value.map(Value::kept);
         self.table.put(key, Entry { version, value, lease_end, keep_end, before });
         Wrote::Stored { had }
     }

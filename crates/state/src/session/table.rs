@@ -53,7 +53,7 @@ pub(super) struct Value {
 
 impl Value {
     /// In memory of its own, unless it is most of what it pins anyway.
-    pub fn to_keep(mut self) -> Self {
+    pub fn kept(mut self) -> Self {
         if self.bytes.len() < COPY_BELOW {
             self.bytes = Bytes::copy_from_slice(&self.bytes);
         }
