@@ -23,7 +23,7 @@
 //!   lock; locks belong in `linear`.
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
-//! `write`, `walk` what they do; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+//! `write`, `walk`, `cookie_ops` what they do; `cookie` and `secret` what clients hold and its keys; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
 
 mod brick;
 pub mod cookie;
@@ -36,6 +36,7 @@ mod ops;
 mod peers;
 mod read;
 mod run;
+mod secret;
 mod serve;
 mod table;
 pub mod version;
@@ -57,6 +58,7 @@ use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use secret::{CookieKey, CookieSecret};
 pub use version::Version;
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
@@ -71,8 +73,8 @@ use self::version::Clock;
 use crate::NamespaceSpec;
 use crate::hash::FixedMap;
 
-/// Namespaces by name: their number (never given twice), what is declared, and the key that seals their cookies.
-pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, [u8; 32])>;
+/// Namespaces by name: their number (never given twice), what is declared, and the keys that seal their cookies.
+pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, CookieSecret)>;
 
 #[derive(Debug)]
 pub enum Input {
@@ -130,6 +132,8 @@ pub struct Session {
     minority_since: Option<Time>,
     /// When a writer whose clock is ahead was last reported.
     ahead_noted: Option<Time>,
+    /// When refused cookies were last reported, and how many had been refused by then.
+    cookies_noted: Option<(Time, u64)>,
     figures: Figures,
 }
 
@@ -160,6 +164,8 @@ struct Figures {
     served: u64,
     late: u64,
     filled_values: u64,
+    /// Refused cookies, in the order of [`CookieError::ALL`].
+    bad_cookies: [u64; CookieError::ALL.len()],
 }
 
 impl Session {
@@ -181,6 +187,7 @@ impl Session {
             rng,
             minority_since: None,
             ahead_noted: None,
+            cookies_noted: None,
             figures: Figures::default(),
         }
     }
@@ -249,6 +256,10 @@ impl Session {
             ("session.served", f.served),
             ("session.late_dropped", f.late),
             ("session.filled_values", f.filled_values),
+            ("session.cookies_truncated", f.bad_cookies[CookieError::Truncated as usize]),
+            ("session.cookies_forged", f.bad_cookies[CookieError::Forged as usize]),
+            ("session.cookies_foreign", f.bad_cookies[CookieError::Foreign as usize]),
+            ("session.cookies_expired", f.bad_cookies[CookieError::Expired as usize]),
             ("session.damaged", self.brick.damaged),
             ("session.full", self.brick.full),
             ("session.entries", self.brick.entries()),
@@ -258,8 +269,8 @@ impl Session {
     }
 
     fn declare(&mut self, namespaces: Namespaces) {
-        let namespace = |(name, (id, spec, key)): (String, (u32, NamespaceSpec, [u8; 32]))| {
-            (name.into(), Namespace { id, lease: spec.lease(), sealer: Sealer::new(id, &key) })
+        let namespace = |(name, (id, spec, secret)): (String, (u32, NamespaceSpec, CookieSecret))| {
+            (name.into(), Namespace { id, lease: spec.lease(), sealer: Sealer::new(&secret) })
         };
         self.namespaces = namespaces.into_iter().map(namespace).collect();
     }
