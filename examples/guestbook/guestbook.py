@@ -16,7 +16,7 @@ class Guestbook(BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/health": return self.answer(200, {"ok": True})
-        seen = {name: value for name, value in self.headers.items() if "session" in name.lower() or name == "Cookie"}
+        seen = {name.lower(): value for name, value in self.headers.items()}
         if self.path == "/headers": return self.answer(200, seen)
         self.answer(200, self.load())
 

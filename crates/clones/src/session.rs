@@ -181,7 +181,11 @@ mod tests {
             (|_, s| s.cookie = "a=b".into(), "session.cookie", "letters"),
             (|_, s| s.path = Some("shop".into()), "session.path", "begin with /"),
             (|_, s| s.path = Some("/a;b".into()), "session.path", "no ;"),
-            (|s, c| (s.http.as_mut().unwrap().path, c.cookie) = ("/shop".into(), "__Host-a".into()), "session.path", "\"/\""),
+            (
+                |s, c| (s.http.as_mut().unwrap().path, c.cookie) = ("/shop".into(), "__Host-a".into()),
+                "session.path",
+                "\"/\"",
+            ),
             (|_, s| (s.same_site, s.secure) = (SameSite::None, Secure::Never), "session.secure", "leave secure out"),
             (|_, s| s.max_bytes = 0, "session.max_bytes", "between 1 and 1048576"),
             (|_, s| s.max_bytes = 2 << 20, "session.max_bytes", "between 1 and 1048576"),

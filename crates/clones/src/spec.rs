@@ -187,7 +187,9 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        for (key, known) in [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS)] {
+        for (key, known) in
+            [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS)]
+        {
             if let Some(inner) = value.get_mut(key) {
                 keep_known(inner, known);
             }

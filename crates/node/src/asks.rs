@@ -196,7 +196,8 @@ impl Node {
         let Some(mut pending) = self.pending.remove(&id) else { return };
         match outcome {
             Outcome::Done(Ok(version)) => {
-                if let What::Apply { file: who, lines, .. } | What::Rotate { namespace: who, lines, .. } = &pending.what {
+                if let What::Apply { file: who, lines, .. } | What::Rotate { namespace: who, lines, .. } = &pending.what
+                {
                     self.happened(now, "applied", who, lines.join("; "));
                 }
                 let authority = self.authority();

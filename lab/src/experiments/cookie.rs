@@ -19,9 +19,8 @@ const BATCH: usize = 1000;
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let secret = CookieSecret::new(7, [9; 32]);
     // As after two rotations: three keys, the cookie sealed with the oldest.
-    let rotated = (1..=2u8).try_fold(secret.clone(), |secret, n| {
-        secret.rotated([n; 32], u64::from(n) * 1_000_000, 1000, false)
-    })?;
+    let rotated = (1..=2u8)
+        .try_fold(secret.clone(), |secret, n| secret.rotated([n; 32], u64::from(n) * 1_000_000, 1000, false))?;
     let (sealer, opener) = (Sealer::new(&secret), Sealer::new(&rotated));
     let of = b"0123456789abcdefghijkl";
     let cookies: Vec<String> = (0..BATCH as u64).map(|n| sealer.seal(&cookie(n), of, 0)).collect();

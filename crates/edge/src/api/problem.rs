@@ -90,7 +90,8 @@ pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let retry_after_ms = self.retry_after.map(|span| span.as_millis().max(1));
-        let mut response = (self.status, Json(Body { error: &self.error, kind: self.kind, retry_after_ms })).into_response();
+        let mut response =
+            (self.status, Json(Body { error: &self.error, kind: self.kind, retry_after_ms })).into_response();
         if let Some(ms) = retry_after_ms {
             response.headers_mut().insert(header::RETRY_AFTER, ms.div_ceil(1000).into());
         }

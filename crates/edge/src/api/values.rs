@@ -130,7 +130,8 @@ fn handled(api: &Api, text: &str) -> Result<(String, Handle), Problem> {
     let token = token(api, &ns);
     // Without a token anybody could know the key.
     let handle = if token.is_empty() { None } else { Handle::open(text, &token, wall_ms()) };
-    let handle = handle.ok_or_else(|| Problem::not_found("this is no handle of a session, or its ten minutes are over"))?;
+    let handle =
+        handle.ok_or_else(|| Problem::not_found("this is no handle of a session, or its ten minutes are over"))?;
     Ok((ns, handle))
 }
 

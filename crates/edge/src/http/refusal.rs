@@ -52,7 +52,10 @@ impl Refusal {
     fn text(&self) -> Cow<'static, str> {
         let text = match self {
             Refusal::SessionSaid(what) => {
-                return format!("the program's answer has {what}; the request was carried out, its session was not stored").into();
+                return format!(
+                    "the program's answer has {what}; the request was carried out, its session was not stored"
+                )
+                .into();
             }
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
@@ -92,7 +95,9 @@ impl Refusal {
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
             // Not all at once: those who were refused together shall not come back together.
-            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3)))),
+            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
+                drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))
+            }
             _ => (),
         }
         response

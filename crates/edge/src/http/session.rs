@@ -167,7 +167,9 @@ impl Sessions {
                 let value = URL_SAFE_NO_PAD.decode(value.trim_ascii_end());
                 let value = value.map_err(|_| Refusal::SessionSaid("a Coppice-Session that is not base64url"))?;
                 if value.len() > SESSION_HEADER_BYTES_MAX {
-                    return Err(Refusal::SessionSaid("a Coppice-Session of more than 4096 bytes; PUT it by its handle"));
+                    return Err(Refusal::SessionSaid(
+                        "a Coppice-Session of more than 4096 bytes; PUT it by its handle",
+                    ));
                 }
                 if value.len() > carried.route.spec.max_bytes as usize {
                     return Err(Refusal::SessionSaid("a Coppice-Session over the service's max_bytes"));
@@ -267,7 +269,8 @@ impl Carried {
             SameSite::Strict => "Strict",
             SameSite::None => "None",
         };
-        let line = format!("{}={text}; Path={path}; Max-Age={age}; HttpOnly{secure}; SameSite={same_site}", spec.cookie);
+        let line =
+            format!("{}={text}; Path={path}; Max-Age={age}; HttpOnly{secure}; SameSite={same_site}", spec.cookie);
         let line = HeaderValue::try_from(line).expect("name and path were checked when they were declared");
         headers.append(header::SET_COOKIE, line);
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("private"));
@@ -317,7 +320,9 @@ mod tests {
     #[test]
     fn nobody_but_the_edge_speaks_under_our_names() {
         let mut headers = HeaderMap::new();
-        for name in ["coppice-session", "coppice_session", "coppice-session-handle", "coppice_session_x", "coppice-other"] {
+        for name in
+            ["coppice-session", "coppice_session", "coppice-session-handle", "coppice_session_x", "coppice-other"]
+        {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
         }
         remove_ours(&mut headers);

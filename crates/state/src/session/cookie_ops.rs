@@ -93,8 +93,11 @@ impl Session {
             return Err(busy("too few bricks are live and have room"));
         }
         let is_slow = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.slow);
-        let mut staying: BTreeMap<NodeId, u64> =
-            rooms.iter().filter(|(node, _)| held.contains(node) && !is_slow(node)).map(|(n, room)| (*n, *room)).collect();
+        let mut staying: BTreeMap<NodeId, u64> = rooms
+            .iter()
+            .filter(|(node, _)| held.contains(node) && !is_slow(node))
+            .map(|(n, room)| (*n, *room))
+            .collect();
         let mut chosen = Vec::new();
         while chosen.len() < BRICKS_ASKED && !rooms.is_empty() {
             let from = if chosen.len() < BRICKS_ACKED && !staying.is_empty() { &staying } else { &rooms };
