@@ -63,14 +63,15 @@ fn cookie(n: u64) -> Cookie {
     }
 }
 
-/// Nanoseconds each, over a fraction of the plan's time.
+/// Nanoseconds each: the median of batches that are shorter than a time slice, so that what others do on this core
+/// between two batches does not count.
 fn time(plan: &Plan, work: &dyn Fn(usize)) -> f64 {
     let length = Duration::from_millis(plan.seconds * 200);
-    let begun = Instant::now();
-    let mut done = 0u64;
-    while begun.elapsed() < length {
+    let (start, mut batches) = (Instant::now(), Vec::new());
+    while start.elapsed() < length {
+        let begun = Instant::now();
         (0..BATCH).for_each(work);
-        done += BATCH as u64;
+        batches.push(begun.elapsed().as_nanos() as f64 / BATCH as f64);
     }
-    begun.elapsed().as_nanos() as f64 / done.max(1) as f64
+    median(batches)
 }

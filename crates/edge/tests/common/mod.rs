@@ -180,11 +180,16 @@ impl Door {
     }
 
     pub async fn at(routes: Arc<Routes>, config: Config) -> Self {
+        Self::before(routes, config, Arc::new(NoNode)).await
+    }
+
+    /// With a node that is asked for sessions.
+    pub async fn before(routes: Arc<Routes>, config: Config, backend: Arc<dyn Backend>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (view, receiver) = watch::channel(view(routes));
         let meter = Arc::new(Meter::new());
-        tokio::spawn(serve_with(listener, receiver, Arc::new(Plain), Arc::clone(&meter), Arc::new(NoNode), config));
+        tokio::spawn(serve_with(listener, receiver, Arc::new(Plain), Arc::clone(&meter), backend, config));
         Self { addr, view, meter }
     }
 
