@@ -3,12 +3,12 @@
 use base::NodeId;
 use base::checksum::Checksum;
 use state::session::cookie::Sealer;
-use state::session::{Cookie, Version};
+use state::session::{Cookie, CookieSecret, Version};
 
 use crate::memory::bounded;
 
 pub const WORDS: &[&[u8]] = &[
-    b"AfUAAAAHAgAAAAAAAAChAAAAAAAAALIAAAAAAAAAAAGLz-VoAAAAAAUAAAAAAAAAoQGLz-6PwN6tvu_-CZs3ywv5UpoSxe0c6NaR",
+    b"AQAAAAAHAgAAAAAAAAChAAAAAAAAALIAAAAAAAAAAAGLz-VoAAAAAAUAAAAAAAAAoQGLz-6PwN6tvu_MF_f2GxmoxSKXZZzWb6so",
     b"=",
     b"==",
     b"-",
@@ -20,20 +20,24 @@ pub const WORDS: &[&[u8]] = &[
     b"\"",
 ];
 
+/// The session that the cookies are of.
+const OF: &[u8] = b"user-1";
+
 /// Takes the bytes for a cookie's text, and for the numbers of a cookie of ours.
 pub fn open(data: &[u8]) -> bool {
-    let sealer = Sealer::new(7, &[9; 32]);
+    let sealer = Sealer::new(&CookieSecret::new(7, [9; 32]));
     let text = String::from_utf8_lossy(data);
-    let opened = bounded(text.len(), 3, || sealer.open(&text, 0));
+    let opened = bounded(text.len(), 3, || sealer.open(&text, OF, 0));
     if let Ok(cookie) = &opened {
-        assert_eq!(sealer.seal(cookie), text, "another text for the same cookie");
+        assert_eq!(sealer.seal(cookie, OF, 0), text, "another text for the same cookie");
     }
     let cookie = cookie_of(data);
-    let sealed = sealer.seal(&cookie);
+    let sealed = sealer.seal(&cookie, OF, 0);
     assert!(sealed.len() <= 128);
-    assert_eq!(sealer.open(&sealed, cookie.lease_end_ms - 1), Ok(cookie.clone()));
-    assert!(sealer.open(&sealed, cookie.lease_end_ms).is_err(), "it has ended");
-    assert!(Sealer::new(8, &[9; 32]).open(&sealed, 0).is_err(), "of another namespace");
+    assert_eq!(sealer.open(&sealed, OF, cookie.lease_end_ms - 1), Ok(cookie.clone()));
+    assert!(sealer.open(&sealed, OF, cookie.lease_end_ms).is_err(), "it has ended");
+    assert!(sealer.open(&sealed, b"user-2", 0).is_err(), "of another session");
+    assert!(Sealer::new(&CookieSecret::new(8, [9; 32])).open(&sealed, OF, 0).is_err(), "of another namespace");
     // One letter of it changed, by the bytes' choice.
     let at = data.iter().fold(0usize, |sum, b| sum.wrapping_mul(31).wrapping_add(usize::from(*b))) % sealed.len();
     let letter = data.last().map_or(b'A', |b| b"ABab01-_+/=. ;"[usize::from(*b) % 14]);
@@ -41,7 +45,7 @@ pub fn open(data: &[u8]) -> bool {
     let differs = changed[at] != letter;
     changed[at] = letter;
     let changed = String::from_utf8(changed).expect("letters are ASCII");
-    assert_eq!(sealer.open(&changed, 0).is_err(), differs, "{changed} for {sealed}");
+    assert_eq!(sealer.open(&changed, OF, 0).is_err(), differs, "{changed} for {sealed}");
     opened.is_ok()
 }
 

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use clones::{Assignments, NodeClones};
 use cluster::{Beacons, Card, Membership};
 use state::NamespaceSpec;
-use state::session::{BrickMap, Session};
+use state::session::{BrickMap, CookieSecret, Session};
 
 use crate::memory::bounded;
 
@@ -65,7 +65,8 @@ pub fn session(data: &[u8]) -> bool {
     let holds: Vec<bool> =
         messages.iter().map(|m| bounded(m.len(), MESSAGE_TIMES, || wire_holds(m.clone(), body.clone()))).collect();
     let (mut session, mut now, mut out) = (Session::new(NodeId(1), Boot(1), Rng::new(1)), start(), Vec::new());
-    let spaces = [("carts".to_owned(), (9, NamespaceSpec::session(), [7; 32]))].into();
+    let secret = CookieSecret::new(9, [7; 32]);
+    let spaces = [("carts".to_owned(), (9, NamespaceSpec::session(), secret))].into();
     let map = BrickMap { epoch: 3, members: (1..=3).map(NodeId).collect(), old: None };
     for input in [Input::Namespaces(spaces), Input::Map(map)] {
         session.handle(now, input, &mut out);

@@ -75,6 +75,8 @@ pub enum Output {
 pub struct Group {
     me: NodeId,
     node_name: String,
+    /// `http://127.0.0.1:7070`
+    node_api: String,
     rng: Rng,
     assigned: Assignments,
     services: BTreeMap<String, Arc<ServiceSpec>>,
@@ -128,11 +130,12 @@ impl Slot {
 }
 
 impl Group {
-    /// `me` and `node_name` are this node's id and name.
-    pub fn new(me: NodeId, node_name: impl Into<String>, rng: Rng) -> Self {
+    /// `me`, `node_name` and `node_api` are this node's id, name and the URL of its API.
+    pub fn new(me: NodeId, node_name: impl Into<String>, node_api: impl Into<String>, rng: Rng) -> Self {
         Self {
             me,
             node_name: node_name.into(),
+            node_api: node_api.into(),
             rng,
             assigned: Assignments::default(),
             services: BTreeMap::new(),
@@ -386,6 +389,7 @@ impl Group {
         env.insert("COPPICE_SERVICE".into(), id.service.clone());
         env.insert("COPPICE_CLONE".into(), id.to_string());
         env.insert("COPPICE_NODE".into(), self.node_name.clone());
+        env.insert("COPPICE_NODE_API".into(), self.node_api.clone());
         let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
         self.procs_started += 1;
         let proc = ProcId(self.procs_started);

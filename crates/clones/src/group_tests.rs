@@ -17,7 +17,7 @@ struct Fake {
 impl Fake {
     fn new() -> Self {
         let now = Now { mono: Time(5_000_000), wall_ms: 1_000_000 };
-        Self { group: Group::new(ME, "n1", Rng::new(7)), now, out: Vec::new() }
+        Self { group: Group::new(ME, "n1", "http://10.0.0.1:7070", Rng::new(7)), now, out: Vec::new() }
     }
 
     /// A node to which `clones` of the service "shop" are assigned.
@@ -138,6 +138,7 @@ fn a_clone_is_started_with_its_environment_probed_until_it_is_well_and_then_serv
             ("COPPICE_CARTS_URL", "redis://carts:T@10.0.0.1:6379"),
             ("COPPICE_CLONE", "shop/0"),
             ("COPPICE_NODE", "n1"),
+            ("COPPICE_NODE_API", "http://10.0.0.1:7070"),
             ("COPPICE_SERVICE", "shop"),
         ]
     );

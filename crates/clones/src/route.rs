@@ -2,9 +2,11 @@
 //! replaced whole; the edges only read them. How a clone is chosen and reached is the edges' matter.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base::NodeId;
 
+use crate::session::SessionCookie;
 use crate::spec::HttpRoute;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,8 +21,20 @@ pub struct RouteService {
     pub http: Option<HttpRoute>,
     /// Every edge listens on this port for it.
     pub tcp: Option<u16>,
+    /// The edge keeps its users' sessions.
+    pub session: Option<Arc<RouteSession>>,
     /// Those that serve; starting, draining and dead ones are not here.
     pub clones: Vec<RouteClone>,
+}
+
+/// What an edge must know to keep a service's sessions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteSession {
+    pub spec: SessionCookie,
+    /// The cookie's path.
+    pub path: String,
+    /// How long a session lives after its last request, milliseconds.
+    pub lease_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +105,7 @@ mod tests {
             name: name.into(),
             http: Some(HttpRoute { host: host.into(), path: path.into() }),
             tcp: None,
+            session: None,
             clones: Vec::new(),
         };
         Routes { services: of.iter().map(service).collect() }
@@ -143,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_tcp_service_is_found_by_its_port() {
-        let mail = RouteService { name: "mail".into(), http: None, tcp: Some(25), clones: Vec::new() };
+        let mail = RouteService { name: "mail".into(), http: None, tcp: Some(25), session: None, clones: Vec::new() };
         let routes = Routes { services: vec![mail.clone()] };
         assert_eq!(routes.find_tcp(25), Some(&mail));
         assert_eq!(routes.find("x", "/"), None, "a service without an HTTP route is not reached by HTTP");

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::*;
 use crate::route::bare_host;
+use crate::session::SessionCookie;
 use crate::text;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct ServiceSpec {
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// The edge keeps its users' sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionCookie>,
     #[serde(default)]
     pub stop: Stop,
     /// From its start to its first healthy answer at most.
@@ -112,6 +116,7 @@ impl ServiceSpec {
             http: None,
             tcp: None,
             namespaces: Vec::new(),
+            session: None,
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
         }
@@ -159,6 +164,8 @@ impl ServiceSpec {
                 wrong("namespaces", why);
             }
         }
+        errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
+        let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
             if span > PATIENCE_MAX {
                 let (span, max) = (text::format_span(span), text::format_span(PATIENCE_MAX));
@@ -180,7 +187,9 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        for (key, known) in [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS)] {
+        for (key, known) in
+            [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS)]
+        {
             if let Some(inner) = value.get_mut(key) {
                 keep_known(inner, known);
             }
@@ -264,7 +273,7 @@ fn name_error(name: &str) -> Option<String> {
         .then(|| format!("a service's name has 1 to {NAME_BYTES_MAX} of a-z, 0-9 and inner -; {name:?} does not fit"))
 }
 
-fn path_error(path: &str) -> Option<String> {
+pub(crate) fn path_error(path: &str) -> Option<String> {
     if !path.starts_with('/') {
         return Some(format!("{path:?} does not begin with /"));
     }
@@ -302,11 +311,12 @@ fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 10] =
-    ["run", "dir", "env", "clones", "health", "http", "tcp", "namespaces", "stop", "start_timeout"];
+const SERVICE_KEYS: [&str; 11] =
+    ["run", "dir", "env", "clones", "health", "http", "tcp", "namespaces", "session", "stop", "start_timeout"];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const TCP_KEYS: [&str; 1] = ["port"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
+const SESSION_KEYS: [&str; 6] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes"];
 
 fn clones_default() -> u32 {
     CLONES_DEFAULT

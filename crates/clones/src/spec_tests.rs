@@ -62,13 +62,15 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
 
 #[test]
 fn the_known_keys_are_the_types_keys() {
-    let value = serde_json::to_value(full()).unwrap();
+    let session = SessionCookie { path: Some("/shop".into()), ..SessionCookie::new("carts", "sid") };
+    let value = serde_json::to_value(ServiceSpec { session: Some(session), ..full() }).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(keys(&value), list(&SERVICE_KEYS));
     assert_eq!(keys(&value["http"]), list(&HTTP_KEYS));
     assert_eq!(keys(&value["tcp"]), list(&TCP_KEYS));
     assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
+    assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
 }
 
 #[test]

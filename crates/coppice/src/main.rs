@@ -6,6 +6,7 @@ mod demo;
 mod desks;
 mod events;
 mod found;
+mod ns;
 mod operate;
 mod ports;
 mod run;
@@ -52,6 +53,9 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
+    /// Look after a namespace: new keys for its cookies
+    #[command(after_help = "Example:\n  coppice ns rotate carts")]
+    Ns(ns::NsArgs),
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
@@ -82,6 +86,7 @@ fn main() {
         Command::Apply(args) => single(operate::apply(args, false)),
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
+        Command::Ns(args) => single(ns::ns(args)),
         Command::Status(args) => single(operate::status(args)),
     };
     if let Err(error) = done {

@@ -58,7 +58,7 @@ impl NodeArgs {
         Api { addr: self.api, token: None }
     }
 
-    fn operator(&self) -> Result<Api, String> {
+    pub fn operator(&self) -> Result<Api, String> {
         let token = match &self.token {
             Some(token) => token.clone(),
             None => found::admin_token(&self.dir)?,

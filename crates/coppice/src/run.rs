@@ -145,14 +145,14 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     // The page starts a task that samples.
     let entered = io.enter();
     let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
-    let api_router = edge::api::router(desk, Arc::clone(&meter), pages);
+    let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
     drop(entered);
     io.block_on(async move {
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
         tokio::select! {
             ended = edge::api::serve(api_door, api_router) => ended.map_err(|e| format!("the API is not served: {e}")),
-            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter)) => ended.map_err(|e| format!("HTTP is not served: {e}")),
+            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk) => ended.map_err(|e| format!("HTTP is not served: {e}")),
             () = edge::tcp::serve(http.ip(), view, dial, meter) => Ok(()),
             () = ended_by_signal() => Ok(()),
         }

@@ -4,6 +4,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
+mod cookie;
+mod handle;
 pub mod http;
 pub mod meter;
 pub mod pool;

@@ -24,6 +24,23 @@ pub struct Meter {
     pub resp: Arc<Door>,
     /// `tcp.streams` (connections ended), `tcp.errors` (no clone reached), `tcp.connections`.
     pub tcp: Arc<Door>,
+    /// `http.sessions_read_total` and so on.
+    pub sessions: Arc<Sessions>,
+}
+
+/// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// Given to a program with a request.
+    pub read: AtomicU64,
+    /// Written because a program returned a value.
+    pub stored: AtomicU64,
+    /// Prolonged without a new value.
+    pub touched: AtomicU64,
+    /// Ended by a program.
+    pub ended: AtomicU64,
+    /// Requests that ended in 503, since the session could not be read or stored.
+    pub failed: AtomicU64,
 }
 
 /// One front door's counts.
@@ -79,6 +96,7 @@ impl Meter {
             http: Arc::new(Door::new("http", "requests")),
             resp: Arc::new(Door::new("resp", "commands")),
             tcp: Arc::new(Door::new("tcp", "streams")),
+            sessions: Arc::default(),
         }
     }
 
@@ -97,6 +115,12 @@ impl Meter {
         for door in [&self.http, &self.resp, &self.tcp] {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
+        }
+        let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
+        for (what, count) in
+            [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]
+        {
+            all.insert(format!("http.sessions_{what}_total"), count.load(Relaxed));
         }
         all
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use base::{NodeId, Rng};
-use clones::route::{RouteClone, RouteService, Routes};
+use clones::route::{RouteClone, RouteService, RouteSession, Routes};
 use flow::balance::pick_two;
 use futures_util::future::BoxFuture;
 use node::View;
@@ -128,6 +128,11 @@ impl Table {
 
     pub fn of_http(&self, host: &str, path: &str) -> Option<&[Arc<Upstream>]> {
         self.routes.find(host, path).map(|service| self.clones_of(service))
+    }
+
+    /// How sessions of the service for this host and path are kept, if the edge keeps them.
+    pub fn session(&self, host: &str, path: &str) -> Option<Arc<RouteSession>> {
+        self.routes.find(host, path)?.session.clone()
     }
 
     pub fn of_tcp(&self, port: u16) -> Option<&[Arc<Upstream>]> {
@@ -267,7 +272,7 @@ mod tests {
     }
 
     fn routes(clones: Vec<RouteClone>) -> Arc<Routes> {
-        let service = RouteService { name: "s".into(), http: None, tcp: Some(1), clones };
+        let service = RouteService { name: "s".into(), http: None, tcp: Some(1), session: None, clones };
         Arc::new(Routes { services: vec![service] })
     }
 

@@ -12,6 +12,9 @@ pub enum Ask {
     /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
     /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
     Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
+    /// A new key, made of `entropy`, for a namespace's cookies; answered as `Apply` is. With `end_sessions` the old keys
+    /// go at once.
+    Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
     /// What is declared, as TOML that `Apply` takes.
     Export,
     /// A new token for nodes that join, good for so long.

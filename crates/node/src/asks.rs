@@ -28,6 +28,12 @@ enum What {
         entropy: [u8; 32],
         lines: Vec<String>,
     },
+    Rotate {
+        namespace: String,
+        entropy: [u8; 32],
+        end_sessions: bool,
+        lines: Vec<String>,
+    },
     JoinToken {
         secret_hash: [u8; 32],
         expires_wall_ms: u64,
@@ -68,6 +74,9 @@ impl Node {
                     return out.push(Effect::Answer { id, answer });
                 }
                 What::Apply { file, text, entropy, lines: Vec::new() }
+            }
+            Ask::Rotate { namespace, entropy, end_sessions } => {
+                What::Rotate { namespace, entropy, end_sessions, lines: Vec::new() }
             }
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
@@ -121,6 +130,12 @@ impl Node {
                 let diff = declared::diff(declared, file, text, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
+            }
+            What::Rotate { namespace, entropy, end_sessions, lines } => {
+                let diff = declared::rotate(declared, namespace, entropy, now.wall_ms, *end_sessions);
+                let diff = diff.map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok(Some(diff.change))
             }
             What::JoinToken { secret_hash, expires_wall_ms } => {
                 let mut change = Change::default();
@@ -181,8 +196,9 @@ impl Node {
         let Some(mut pending) = self.pending.remove(&id) else { return };
         match outcome {
             Outcome::Done(Ok(version)) => {
-                if let What::Apply { file, lines, .. } = &pending.what {
-                    self.happened(now, "applied", file, lines.join("; "));
+                if let What::Apply { file: who, lines, .. } | What::Rotate { namespace: who, lines, .. } = &pending.what
+                {
+                    self.happened(now, "applied", who, lines.join("; "));
                 }
                 let authority = self.authority();
                 finish(pending, Outcome::Done(()), version, authority, out);
@@ -244,7 +260,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
     }
     let answer = match pending.what {
-        What::Apply { lines, .. } => {
+        What::Apply { lines, .. } | What::Rotate { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } => Answer::Done(outcome),

@@ -7,17 +7,18 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use clones::spec::ServiceSpec;
+use clones::spec::{ServiceSpec, SpecError};
 use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
-use state::namespace::NamespaceSpec;
+use state::namespace::{Class, NamespaceSpec};
+use state::session::CookieSecret;
 use toml::Spanned;
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
     pub const SERVICE: &str = "service";
     pub const NAMESPACE: &str = "namespace";
-    /// Token and cookie key of a namespace; the cluster's authority; the operator's token. Never exported.
+    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token. Never exported.
     pub const SECRET: &str = "secret";
     /// Join tokens, by the hash of their secret.
     pub const JOIN: &str = "join";
@@ -52,8 +53,8 @@ pub struct NamespaceSecret {
     pub id: u32,
     /// What programs show to reach it.
     pub token: String,
-    /// Signs its cookies.
-    pub mac_key: [u8; 32],
+    /// Seals its cookies.
+    pub cookie: CookieSecret,
 }
 
 /// What would change, in words and as a change for the root group.
@@ -90,12 +91,60 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         diff.change.removes.push((kind.into(), name));
     }
     let after = after(now, &diff.change);
-    let namespaces = all::<NamespaceSpec>(&after, kind::NAMESPACE).into_keys().collect();
-    clones::spec::validate_all(&all(&after, kind::SERVICE), &namespaces).map_err(|errors| {
-        let shown = errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why));
-        shown.collect::<Vec<_>>().join("\n")
-    })?;
-    Ok(diff)
+    let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
+    let mut errors = wrong_classes(&services, &specs);
+    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect()).err().unwrap_or_default());
+    if errors.is_empty() {
+        return Ok(diff);
+    }
+    Err(errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why)).collect::<Vec<_>>().join("\n"))
+}
+
+/// Sessions are kept in namespaces of class `session` alone.
+fn wrong_classes(
+    services: &BTreeMap<String, ServiceSpec>,
+    namespaces: &BTreeMap<String, NamespaceSpec>,
+) -> Vec<SpecError> {
+    let wrong = |(name, service): (&String, &ServiceSpec)| {
+        let namespace = &service.session.as_ref()?.namespace;
+        let class = namespaces.get(namespace)?.class;
+        (class != Class::Session).then(|| SpecError {
+            key: format!("service.{name}.session.namespace"),
+            why: format!("{namespace:?} is of class {class}; sessions need a namespace of class session"),
+        })
+    };
+    services.iter().filter_map(wrong).collect()
+}
+
+/// A new key for the cookies of a namespace.
+///
+/// # Errors
+/// A sentence: there is no such namespace, or sessions would end.
+pub fn rotate(
+    now: &Declared,
+    namespace: &str,
+    entropy: &[u8; 32],
+    wall_ms: u64,
+    end_sessions: bool,
+) -> Result<Diff, String> {
+    let spec = all::<NamespaceSpec>(now, kind::NAMESPACE).remove(namespace);
+    let (Some(spec), Some(mut secret)) = (spec, secrets(now).remove(namespace)) else {
+        return Err(format!("there is no namespace {namespace:?}"));
+    };
+    let before = newest(&secret.cookie);
+    secret.cookie = secret.cookie.rotated(*entropy, wall_ms, spec.lease_ms, end_sessions)?;
+    let old = match secret.cookie.keys.len() - 1 {
+        0 => "all sessions end".to_owned(),
+        1 => "1 older key opens".to_owned(),
+        n => format!("{n} older keys open"),
+    };
+    let line = format!("~ namespace {namespace}: cookie key {before} -> {}; {old}", newest(&secret.cookie));
+    let put = (kind::SECRET.to_owned(), secret_name(namespace), json(&secret));
+    Ok(Diff { lines: vec![line], change: Change { expect: Some(now.version), puts: vec![put], removes: Vec::new() } })
+}
+
+fn newest(secret: &CookieSecret) -> u8 {
+    secret.keys.last().map_or(0, |key| key.id)
 }
 
 /// Everything declared, as TOML that `diff` reads. Secrets are left out.
@@ -258,11 +307,13 @@ fn new_secret(now: &Declared, name: &str, entropy: &[u8; 32], nth: usize) -> Nam
         let tag = ring::hmac::sign(&key, format!("{what}/{name}").as_bytes());
         tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
     };
+    let realm = derive("realm");
+    let realm = realm.first_chunk().expect("32 bytes begin with 4");
     let last = secrets(now).values().map(|s| s.id).max().unwrap_or(0);
     NamespaceSecret {
         id: last + 1 + nth as u32,
         token: derive("token")[..20].iter().map(|b| format!("{b:02x}")).collect(),
-        mac_key: derive("mac"),
+        cookie: CookieSecret::new(u32::from_be_bytes(*realm), derive("mac")),
     }
 }
 

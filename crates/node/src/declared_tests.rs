@@ -74,9 +74,27 @@ fn secrets_of_namespaces_differ_and_stay() {
     let secrets_now = secrets(&now);
     assert_ne!(secrets_now["a"].token, secrets_now["b"].token);
     assert_ne!(secrets_now["a"].id, secrets_now["b"].id);
-    assert_ne!(secrets_now["a"].mac_key, secrets_now["b"].mac_key);
+    let (a, b) = (&secrets_now["a"].cookie, &secrets_now["b"].cookie);
+    assert!(a.realm != b.realm && a.keys[0].key != b.keys[0].key);
     let later = applied(&now, "f", &two.replace("[namespace.b]", "[namespace.c]"));
     assert_eq!(secrets(&later)["a"], secrets_now["a"]);
+}
+
+#[test]
+fn rotating_adds_a_key_and_keeps_the_old_one_the_token_and_the_number() {
+    let now = applied(&empty(), "shop.toml", SHOP);
+    let before = secrets(&now).remove("carts").unwrap();
+    let diff = rotate(&now, "carts", &[3; 32], 1_000, false).unwrap();
+    assert_eq!(diff.lines, ["~ namespace carts: cookie key 0 -> 1; 1 older key opens"]);
+    let rotated = Declared { version: 2, ..after(&now, &diff.change) };
+    let secret = secrets(&rotated).remove("carts").unwrap();
+    assert_eq!((secret.id, &secret.token, secret.cookie.realm), (before.id, &before.token, before.cookie.realm));
+    assert_eq!(secret.cookie.keys[0], before.cookie.keys[0]);
+    assert_eq!(secret.cookie.keys[1].key, [3; 32]);
+    assert_eq!(lines(&rotated, "shop.toml", SHOP), [""; 0], "applying changes no keys");
+    assert!(rotate(&now, "cards", &[3; 32], 1_000, false).unwrap_err().contains("no namespace \"cards\""));
+    let ended = rotate(&rotated, "carts", &[4; 32], 2_000, true).unwrap();
+    assert_eq!(ended.lines, ["~ namespace carts: cookie key 1 -> 2; all sessions end"]);
 }
 
 #[test]
@@ -89,6 +107,18 @@ fn errors_name_file_line_key_and_what_would_be_right() {
         ),
         ("[service.shop]\nrun = []\n", &["shop.toml:2", "service.shop.run", "for example"]),
         ("[service.shop]\nrun = [\"x\"]\nnamespaces = [\"cards\"]\n", &["shop.toml:3", "cards", "declared"]),
+        (
+            "[namespace.carts]\nclass = \"session\"\n[service.shop]\nrun = [\"x\"]\nhttp = {}\nsession = { namespace = \"carts\", cookie = \"sid\" }\n",
+            &["shop.toml:6", "session.namespace", "among the service's namespaces"],
+        ),
+        (
+            "[service.shop]\nrun = [\"x\"]\nhttp = {}\nnamespaces = [\"cards\"]\nsession = { namespace = \"cards\", cookie = \"sid\" }\n",
+            &["shop.toml:4", "\"cards\" is not declared"],
+        ),
+        (
+            "[service.shop]\nrun = [\"x\"]\nhttp = {}\nsession = { namespace = \"carts\", cookies = \"sid\" }\n",
+            &["line 4", "cookies", "cookie"],
+        ),
         ("[namespace.carts]\nclass = \"sesion\"\n", &["line 2", "sesion", "\"session\""]),
         ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["line 3", "\"30m\""]),
         ("[namespace.Carts]\nclass = \"session\"\n", &["shop.toml:1", "lower-case"]),

@@ -83,7 +83,7 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()),
-            group: Group::new(me, card.name.clone(), rng.fork()),
+            group: Group::new(me, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me),
             found,
             report: NodeReport::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
-use clones::{CloneState, CloneStatus, RouteClone, RouteService, Routes, ServiceSpec};
+use clones::{CloneState, CloneStatus, RouteClone, RouteService, RouteSession, Routes, ServiceSpec};
 use cluster::Card;
 use state::namespace::NamespaceSpec;
 
@@ -42,7 +42,7 @@ impl Node {
             events: self.happened.iter().cloned().collect(),
             figures: self.figures(),
             routes: Arc::new(Routes {
-                services: services.iter().map(|(name, spec)| self.route(name, spec, &running)).collect(),
+                services: services.iter().map(|(name, spec)| self.route(name, spec, &running, &namespaces)).collect(),
             }),
             tokens: Arc::clone(&self.tokens),
             admin_token: Arc::clone(&self.admin_token),
@@ -92,7 +92,13 @@ impl Node {
         nodes
     }
 
-    fn route(&self, name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> RouteService {
+    fn route(
+        &self,
+        name: &str,
+        spec: &ServiceSpec,
+        running: &[(Card, CloneStatus)],
+        namespaces: &BTreeMap<String, NamespaceSpec>,
+    ) -> RouteService {
         let serving = running.iter().filter(|(_, c)| c.id.service == name && c.state == CloneState::Serving);
         let clones = serving.map(|(card, c)| RouteClone {
             name: c.id.to_string(),
@@ -106,9 +112,17 @@ impl Node {
             name: name.into(),
             http: spec.http.clone(),
             tcp: spec.tcp.as_ref().map(|t| t.port),
+            session: route_session(spec, namespaces).map(Arc::new),
             clones: clones.collect(),
         }
     }
+}
+
+fn route_session(spec: &ServiceSpec, namespaces: &BTreeMap<String, NamespaceSpec>) -> Option<RouteSession> {
+    let (session, http) = (spec.session.as_ref()?, spec.http.as_ref()?);
+    let lease_ms = namespaces.get(&session.namespace)?.lease_ms;
+    let path = session.path.clone().unwrap_or_else(|| http.path.clone());
+    Some(RouteSession { spec: session.clone(), path, lease_ms })
 }
 
 fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {

@@ -150,7 +150,7 @@ impl Node {
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
         let namespaces = specs.into_iter().filter_map(|(name, spec)| {
             let secret = secrets.get(&name)?;
-            Some((name, (secret.id, spec, secret.mac_key)))
+            Some((name, (secret.id, spec, secret.cookie.clone())))
         });
         let namespaces = namespaces.collect();
         self.session_in(now, session::Input::Namespaces(namespaces), out);

@@ -534,6 +534,7 @@ fn shown(reply: &Reply) -> String {
         Reply::Lost => "lost".into(),
         Reply::Removed(was) => format!("removed {was}"),
         Reply::Touched(was) => format!("touched {was}"),
+        Reply::BadCookie(error) => format!("{} cookie", error.name()),
         Reply::Count(n) => format!("count {n}"),
         Reply::Page { cursor, keys } => format!("page {cursor} {}", keys.len()),
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{NodeId, Outcome, Span};
 use bytes::Bytes;
-use state::session::{Action, Lease, Op, Reply};
+use state::session::{Action, CookieError, Lease, Op, Reply};
 use world::{World, put_action};
 
 fn by_cookie(action: Action, cookie: Option<&str>) -> Op {
@@ -28,9 +28,13 @@ fn value(world: &mut World, node: u64, cookie: &str) -> String {
     }
 }
 
-fn refusal(world: &mut World, op: Op) -> String {
-    match world.call(1, op) {
-        Outcome::Refused(refused) => refused.why,
+fn get(cookie: &str) -> Op {
+    by_cookie(Action::Get, Some(cookie))
+}
+
+fn touch(world: &mut World, node: u64, cookie: &str) -> String {
+    match world.done(node, by_cookie(Action::Touch { lease: Lease::Default }, Some(cookie))) {
+        Reply::Stored { cookie: Some(cookie), .. } => cookie,
         other => panic!("{other:?}"),
     }
 }
@@ -86,13 +90,9 @@ fn touching_gives_a_new_cookie_and_removing_ends_it() {
     let mut world = World::settled(21, 3);
     let cookie = put(&mut world, 1, "v", None);
     world.run(Span::secs(1000));
-    let Reply::Stored { cookie: Some(touched), .. } =
-        world.done(2, by_cookie(Action::Touch { lease: Lease::Default }, Some(&cookie)))
-    else {
-        panic!("a cookie")
-    };
+    let touched = touch(&mut world, 2, &cookie);
     world.run(Span::secs(1000));
-    assert_eq!(refusal(&mut world, by_cookie(Action::Get, Some(&cookie))), "the lease of the cookie has ended");
+    assert_eq!(world.done(1, get(&cookie)), Reply::BadCookie(CookieError::Expired));
     assert_eq!(value(&mut world, 3, &touched), "v");
     assert_eq!(world.done(1, by_cookie(Action::Remove, Some(&touched))), Reply::Removed(true));
     let after = world.call(2, by_cookie(Action::Get, Some(&touched)));
@@ -100,28 +100,118 @@ fn touching_gives_a_new_cookie_and_removing_ends_it() {
 }
 
 #[test]
-fn an_outdated_cookie_does_not_bring_the_old_value_back() {
+fn an_outdated_cookie_gives_the_newer_value_and_never_the_old_one_again() {
     let mut world = World::settled(22, 3);
     let old = put(&mut world, 1, "old", None);
-    put(&mut world, 2, "new", Some(&old));
+    let new = put(&mut world, 2, "new", Some(&old));
     world.run(Span::millis(100));
-    assert_eq!(refusal(&mut world, by_cookie(Action::Get, Some(&old))), "the cookie was superseded by a newer write");
+    for node in 1..=3 {
+        assert_eq!(value(&mut world, node, &old), "new", "a request that was under way with the older cookie");
+    }
+    assert_eq!(world.done(3, by_cookie(Action::Remove, Some(&new))), Reply::Removed(true));
+    world.run(Span::millis(100));
+    for cookie in [&old, &new] {
+        assert_eq!(world.done(1, get(cookie)), Reply::Absent, "the session was ended");
+    }
 }
 
 #[test]
-fn forged_cut_and_foreign_cookies_are_told_apart() {
+fn a_touch_with_an_outdated_cookie_keeps_what_was_put_meanwhile() {
+    for seed in 30..40 {
+        let mut world = World::settled(seed, 5);
+        let old = put(&mut world, 1, "old", None);
+        let new = put(&mut world, 2, "new", Some(&old));
+        world.run(Span::millis(100));
+        let touched = touch(&mut world, 3, &old);
+        world.run(Span::millis(100));
+        for node in 1..=5 {
+            assert_eq!(value(&mut world, node, &new), "new", "seed {seed}");
+        }
+        let seen = value(&mut world, 4, &touched);
+        assert!(seen == "new" || seen == "old", "{seen}");
+    }
+}
+
+#[test]
+fn a_session_keeps_two_of_its_bricks_and_finds_new_ones_for_those_that_died() {
+    let mut world = World::settled(25, 5);
+    let mut cookie = put(&mut world, 1, "0", None);
+    for round in 1..=10u64 {
+        let victim = NodeId(1 + round % 5);
+        world.kill(victim);
+        world.run(Span::millis(500));
+        let at = 1 + (round + 1) % 5;
+        assert_eq!(value(&mut world, at, &cookie), (round - 1).to_string(), "round {round}");
+        cookie = if round % 2 == 0 {
+            put(&mut world, at, &round.to_string(), Some(&cookie))
+        } else {
+            let touched = touch(&mut world, at, &cookie);
+            put(&mut world, at, &round.to_string(), Some(&touched))
+        };
+        world.start(victim);
+        world.run(Span::millis(500));
+    }
+    assert_eq!(value(&mut world, 1, &cookie), "10");
+}
+
+#[test]
+fn bad_cookies_are_told_apart_counted_and_reported_now_and_then() {
     let mut world = World::settled(23, 3);
     let cookie = put(&mut world, 1, "v", None);
     let mut forged = cookie.clone().into_bytes();
     forged[60] = if forged[60] == b'A' { b'B' } else { b'A' };
     let forged = String::from_utf8(forged).unwrap();
-    assert_eq!(refusal(&mut world, by_cookie(Action::Get, Some(&forged))), "the cookie was changed");
-    assert_eq!(refusal(&mut world, by_cookie(Action::Get, Some(&cookie[..40]))), "the cookie is cut or no cookie");
     let foreign = Op::cookie("other".into(), "user-1".into(), Action::Get, Some(cookie.clone()));
-    assert!(refusal(&mut world, foreign).contains("another namespace"));
-    // The right cookie with another user's key finds nothing.
-    let other_key = Op::cookie("carts".into(), "user-2".into(), Action::Get, Some(cookie));
-    assert_eq!(world.done(1, other_key), Reply::Lost);
+    // The right cookie with another user's key is worth no more than a changed one.
+    let other_key = Op::cookie("carts".into(), "user-2".into(), Action::Get, Some(cookie.clone()));
+    let before = world.notes.len();
+    for (op, error) in [
+        (get(&forged), CookieError::Forged),
+        (get(&cookie[..40]), CookieError::Truncated),
+        (foreign, CookieError::Foreign),
+        (other_key, CookieError::Forged),
+    ] {
+        assert_eq!(world.done(1, op), Reply::BadCookie(error));
+    }
+    // A put or a removal with a bad cookie does nothing either.
+    let bad = world.done(1, by_cookie(put_action("x"), Some(&forged)));
+    assert_eq!(bad, Reply::BadCookie(CookieError::Forged));
+    assert_eq!(value(&mut world, 2, &cookie), "v");
+    for (name, count) in [("forged", 3), ("truncated", 1), ("foreign", 1), ("expired", 0)] {
+        assert_eq!(world.figure(1, &format!("session.cookies_{name}")), count, "{name}");
+    }
+    assert_eq!(world.notes.len() - before, 1, "one line for all of them: {:?}", world.notes);
+    world.run(Span::secs(11));
+    world.done(1, get(&forged));
+    assert!(world.notes.last().unwrap().contains("5 bad cookies refused"), "{:?}", world.notes);
+}
+
+#[test]
+fn keys_rotate_while_every_node_serves_every_cookie() {
+    let mut world = World::settled(26, 3);
+    let old = put(&mut world, 1, "v", None);
+    let wall_ms = world.wall_ms();
+    world.secret = world.secret.rotated([8; 32], wall_ms, 1_800_000, false).unwrap();
+    // Node 1 hears of it at once, node 2 a little later, node 3 is behind until after the lead.
+    world.declare(NodeId(1));
+    let during = put(&mut world, 1, "v", Some(&old));
+    assert_eq!(value(&mut world, 2, &during), "v", "a node that has not heard of the new key");
+    world.declare(NodeId(2));
+    world.run(Span::secs(6));
+    let after = put(&mut world, 1, "v", Some(&during));
+    assert_eq!(value(&mut world, 2, &after), "v");
+    assert_eq!(value(&mut world, 1, &old), "v", "the old key still opens");
+    let Outcome::Refused(refused) = world.call(3, get(&after)) else { panic!("it cannot know the key") };
+    assert!(refused.retry_after.is_some() && refused.why.contains("not heard of the key"), "{refused:?}");
+    world.declare(NodeId(3));
+    assert_eq!(value(&mut world, 3, &after), "v");
+    // All at once, for a key that leaked.
+    let wall_ms = world.wall_ms();
+    world.secret = world.secret.rotated([9; 32], wall_ms, 1_800_000, true).unwrap();
+    (1..=3).for_each(|node| world.declare(NodeId(node)));
+    for cookie in [&old, &after] {
+        assert_eq!(world.done(1, get(cookie)), Reply::BadCookie(CookieError::Expired));
+    }
 }
 
 #[test]

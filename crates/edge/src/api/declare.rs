@@ -34,15 +34,40 @@ pub async fn apply(
     let text = whole(body, DECLARATION_BYTES_MAX).await?;
     let text = String::from_utf8(text.into()).map_err(|_| Problem::wrong("the declaration is not UTF-8 text"))?;
     let file = headers.get("x-file").and_then(|name| name.to_str().ok()).unwrap_or("declaration").to_owned();
-    let mut entropy = [0; 32];
-    SystemRandom::new()
-        .fill(&mut entropy)
-        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
-    let ask = Ask::Apply { file, text, dry_run: dry.dry_run, entropy };
+    change(&api, Ask::Apply { file, text, dry_run: dry.dry_run, entropy: entropy()? }).await
+}
+
+#[derive(Deserialize)]
+pub struct Rotation {
+    /// The old keys go at once: all sessions by cookie end.
+    #[serde(default)]
+    end_sessions: bool,
+}
+
+/// A new key for a namespace's cookies. Answer as for `apply`.
+pub async fn rotate(
+    State(api): State<Api>,
+    Path(namespace): Path<String>,
+    Query(rotation): Query<Rotation>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let Rotation { end_sessions } = rotation;
+    change(&api, Ask::Rotate { namespace, entropy: entropy()?, end_sessions }).await
+}
+
+async fn change(api: &Api, ask: Ask) -> Result<Response, Problem> {
     match api.backend.ask(ask, CHANGE_BUDGET).await? {
         Answer::Applied(outcome) => Ok(Json(done(outcome)?).into_response()),
-        other => unreachable!("apply was answered by {other:?}"),
+        other => unreachable!("a change was answered by {other:?}"),
     }
+}
+
+fn entropy() -> Result<[u8; 32], Problem> {
+    let mut entropy = [0; 32];
+    let filled = SystemRandom::new().fill(&mut entropy);
+    filled.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
+    Ok(entropy)
 }
 
 /// What is declared, as TOML that `apply` takes.

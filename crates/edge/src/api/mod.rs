@@ -2,9 +2,10 @@
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
-//! - `declare.rs`: apply, export, join tokens: the operator's token is needed.
-//! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed.
-//! - `problem.rs`: every error is `{"error": "...", "retry_after_ms": n?}`.
+//! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
+//! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
+//!   program got with its request.
+//! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?}`.
 //!
 //! It runs on the many-threaded runtime and asks the node by message ([`Backend`], which the wiring implements).
 
@@ -80,6 +81,8 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/export", get(declare::export))
         .route("/v1/tokens", post(declare::token))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
+        .route("/v1/ns/{ns}/rotate", post(declare::rotate))
+        .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
         .merge(pages.with_state(()))

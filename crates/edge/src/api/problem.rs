@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::{Outcome, Span};
 use serde::Serialize;
+use state::session::CookieError;
 
 use super::Gone;
 
@@ -12,19 +13,23 @@ use super::Gone;
 pub struct Problem {
     pub status: StatusCode,
     pub error: String,
+    /// For scripts that must tell problems of one status apart: `cookie-forged`.
+    pub kind: Option<&'static str>,
     pub retry_after: Option<Span>,
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     error: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), retry_after: None }
+        Self { status, error: error.into(), kind: None, retry_after: None }
     }
 
     pub fn wrong(error: impl Into<String>) -> Self {
@@ -44,7 +49,18 @@ impl Problem {
     }
 
     pub fn busy(error: impl Into<String>, retry_after: Span) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, error: error.into(), retry_after: Some(retry_after) }
+        Self { retry_after: Some(retry_after), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
+    }
+
+    /// A cookie that opens nothing.
+    pub fn cookie(error: CookieError) -> Self {
+        let kind = match error {
+            CookieError::Truncated => "cookie-truncated",
+            CookieError::Forged => "cookie-forged",
+            CookieError::Foreign => "cookie-foreign",
+            CookieError::Expired => "cookie-expired",
+        };
+        Self { kind: Some(kind), ..Self::wrong(error.to_string()) }
     }
 
     /// No token, or a wrong one; `what` says which is wanted.
@@ -74,7 +90,8 @@ pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let retry_after_ms = self.retry_after.map(|span| span.as_millis().max(1));
-        let mut response = (self.status, Json(Body { error: &self.error, retry_after_ms })).into_response();
+        let mut response =
+            (self.status, Json(Body { error: &self.error, kind: self.kind, retry_after_ms })).into_response();
         if let Some(ms) = retry_after_ms {
             response.headers_mut().insert(header::RETRY_AFTER, ms.div_ceil(1000).into());
         }

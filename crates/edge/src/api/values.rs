@@ -7,9 +7,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
@@ -17,6 +14,9 @@ use state::session::{Action, Lease, Op, Reply, Version, When};
 use super::declare::{operate, whole};
 use super::limits::*;
 use super::{Api, Problem, guard};
+use crate::cookie::{self, Held, NoChance};
+use crate::handle::Handle;
+use crate::http::session::wall_ms;
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
 const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
@@ -69,20 +69,21 @@ struct Session {
 pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
-    let (id, cookie) = match held(&headers, &ns)? {
-        Some((id, cookie)) => (id, Some(cookie)),
-        None => (fresh_id()?, None),
+    let held = match held(&headers, &ns) {
+        Some(held) => held,
+        None => Held::fresh().map_err(no_chance)?,
     };
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
-    match operate(&api, Op::cookie(ns.as_str().into(), id.clone().into(), action, cookie)).await? {
-        Reply::Stored { version, cookie: Some(cookie), .. } => {
-            let cookie = format!("{id}.{cookie}");
+    match operate(&api, held.op(&ns, action)).await? {
+        Reply::Stored { version, cookie, .. } => {
+            let cookie = Held { cookie, ..held }.text();
             let set = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Lax", cookie_name(&ns));
             let set = HeaderValue::from_str(&set)
                 .map_err(|_| Problem::wrong("the namespace's name does not fit into a cookie"))?;
             let headers = [(header::SET_COOKIE, set), (header::ETAG, tag(version))];
             Ok((headers, Json(Session { cookie, version: version.to_string() })).into_response())
         }
+        Reply::BadCookie(error) => Err(Problem::cookie(error)),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
         other => unreachable!("a put by cookie was answered by {other:?}"),
     }
@@ -91,16 +92,57 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
 /// The session that the cookie names.
 pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    let (id, cookie) = held(&headers, &ns)?.ok_or_else(|| no_cookie(&ns))?;
-    let reply = operate(&api, Op::cookie(ns.into(), id.into(), Action::Get, Some(cookie))).await?;
-    value(reply, &headers)
+    let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
+    value(operate(&api, held.op(&ns, Action::Get)).await?, &headers)
 }
 
 /// Ends the session that the cookie names.
 pub async fn cookie_remove(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    let (id, cookie) = held(&headers, &ns)?.ok_or_else(|| no_cookie(&ns))?;
-    removed(operate(&api, Op::cookie(ns.into(), id.into(), Action::Remove, Some(cookie))).await?)
+    let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
+    removed(operate(&api, held.op(&ns, Action::Remove)).await?)
+}
+
+/// The value of the session that a service's request came with. The handle is all that is needed.
+pub async fn handle_get(State(api): State<Api>, Path(handle): Path<String>, headers: HeaderMap) -> Done {
+    let (ns, Handle { held, .. }) = handled(&api, &handle)?;
+    if held.cookie.is_none() {
+        return Err(Problem::not_found("there is no session yet"));
+    }
+    value(operate(&api, held.op(&ns, Action::Get)).await?, &headers)
+}
+
+/// Stores the session of a service's request. Answer: a handle, which the program returns with its answer.
+pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, body: Body) -> Done {
+    let (ns, handle) = handled(&api, &handle)?;
+    let value = whole(body, handle.max_bytes as usize).await?;
+    if value.is_empty() {
+        return Err(Problem::wrong("an empty value; to end the session answer with `Coppice-Session: -`"));
+    }
+    let action = Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
+    match operate(&api, handle.held.op(&ns, action)).await? {
+        Reply::Stored { cookie, .. } => {
+            let handle = Handle { held: Held { cookie, ..handle.held }, ..handle };
+            let text = handle.seal(&ns, &token(&api, &ns)).map_err(no_chance)?;
+            Ok(([(header::CACHE_CONTROL, "no-store")], Json(serde_json::json!({"handle": text}))).into_response())
+        }
+        Reply::BadCookie(error) => Err(Problem::cookie(error)),
+        other => unreachable!("a put by cookie was answered by {other:?}"),
+    }
+}
+
+fn handled(api: &Api, text: &str) -> Result<(String, Handle), Problem> {
+    let ns = Handle::namespace(text).unwrap_or_default().to_owned();
+    let token = token(api, &ns);
+    // Without a token anybody could know the key.
+    let handle = if token.is_empty() { None } else { Handle::open(text, &token, wall_ms()) };
+    let handle =
+        handle.ok_or_else(|| Problem::not_found("this is no handle of a session, or its ten minutes are over"))?;
+    Ok((ns, handle))
+}
+
+fn token(api: &Api, ns: &str) -> String {
+    api.view().tokens.get(ns).cloned().unwrap_or_default()
 }
 
 fn value(reply: Reply, headers: &HeaderMap) -> Done {
@@ -123,6 +165,7 @@ fn value(reply: Reply, headers: &HeaderMap) -> Done {
             Ok((headers, kind, value).into_response())
         }
         Reply::Absent => Err(Problem::not_found("there is no value here, or its lease has ended")),
+        Reply::BadCookie(error) => Err(Problem::cookie(error)),
         Reply::Lost => Err(Problem::new(StatusCode::GONE, "lost: the bricks that may have held it are all gone")),
         other => unreachable!("a get was answered by {other:?}"),
     }
@@ -133,6 +176,7 @@ fn removed(reply: Reply) -> Done {
         Reply::Removed(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
         Reply::Removed(false) => Err(Problem::not_found("there is no value here, or its lease has ended")),
+        Reply::BadCookie(error) => Err(Problem::cookie(error)),
         other => unreachable!("a remove was answered by {other:?}"),
     }
 }
@@ -181,31 +225,14 @@ fn cookie_name(ns: &str) -> String {
     format!("coppice-{ns}")
 }
 
-/// Bytes of chance in a session's id: two sessions never get the same.
-const ID_BYTES: usize = 16;
-/// An id as text.
-const ID_TEXT_BYTES: usize = 22;
-
-fn fresh_id() -> Result<String, Problem> {
-    let mut id = [0; ID_BYTES];
-    let filled = SystemRandom::new().fill(&mut id);
-    filled.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
-    Ok(URL_SAFE_NO_PAD.encode(id))
+fn no_chance(NoChance: NoChance) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers")
 }
 
-/// The session's id and the class's cookie, from what the client holds; none if it holds nothing for this namespace.
-fn held(headers: &HeaderMap, ns: &str) -> Result<Option<(String, String)>, Problem> {
-    let name = cookie_name(ns);
-    let own = headers.get("coppice-cookie").and_then(|value| value.to_str().ok());
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let Some(text) = own.or_else(|| pairs.find(|(key, _)| *key == name).map(|(_, text)| text)) else { return Ok(None) };
-    match text.split_once('.') {
-        Some((id, cookie)) if id.len() == ID_TEXT_BYTES && URL_SAFE_NO_PAD.decode(id).is_ok() => {
-            Ok(Some((id.to_owned(), cookie.to_owned())))
-        }
-        _ => Err(Problem::wrong("the cookie is not one of ours")),
-    }
+/// What the client holds for this namespace, if anything.
+fn held(headers: &HeaderMap, ns: &str) -> Option<Held> {
+    let own = headers.get("coppice-cookie").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    own.or_else(|| cookie::values(headers, &cookie_name(ns)).into_iter().next()).map(|text| Held::shown(&text))
 }
 
 fn no_cookie(ns: &str) -> Problem {

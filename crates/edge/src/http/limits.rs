@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base::Span;
+
 /// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Longest request head: room for the cookies and tokens of today, small enough that 1000 half-sent heads cost 64 MiB.
@@ -64,6 +66,19 @@ pub const LOCAL_LOADED: u32 = 64;
 /// Reported load (of 1000) from which on a node counts as loaded.
 pub const NODE_LOADED: u16 = 900;
 
+/// A session's value that travels in a header. In base64 it stays below the 8 KiB that common servers take for all.
+pub const SESSION_HEADER_BYTES_MAX: usize = 4096;
+/// Cookies of one name that are tried: a browser sends several if another path or domain set one.
+pub const COOKIES_TRIED_MAX: usize = 4;
+/// A program may use a request's handle for so long: longer than it may take to answer.
+pub const HANDLE_LIFE: Duration = Duration::from_secs(600);
+/// Time for one operation on a session, as for Redis clients.
+pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
+/// A session that is only read is prolonged when so much of its lease is over: few writes, and it lives three quarters
+/// of its lease at least after its last request.
+pub const TOUCH_AFTER_PERCENT: u64 = 25;
+
+const _: () = assert!(HANDLE_LIFE.as_secs() > ANSWER_TIME.as_secs(), "a handle outlives its request");
 const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a long target is told from a long head");
 const _: () =

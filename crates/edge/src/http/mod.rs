@@ -5,6 +5,8 @@
 //! from the pool and sends the request down a `line`, an idle or new connection on which hyper is a client. Bodies
 //! stream both ways. The line is driven by the same task, so a request crosses no thread.
 //!
+//! For services that say so, `session` opens the client's cookie before and stores the session after (`crate::cookie`).
+//!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
 mod body;
@@ -18,6 +20,7 @@ pub mod limits;
 pub(crate) mod line;
 mod proxy;
 mod refusal;
+pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;
 
@@ -34,10 +37,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::api::Backend;
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool};
 use guard::{Flags, Guard};
 use proxy::{Client, Edge};
+use session::Sessions;
 
 /// What an operator may set about this door.
 #[derive(Clone, Debug)]
@@ -60,7 +65,7 @@ impl Default for Config {
     }
 }
 
-/// Serves HTTP on a listener, for ever. Runs on a multi-thread runtime; drop the future to stop accepting.
+/// Serves HTTP on a listener, for ever; `backend` is asked for sessions. Runs on a multi-thread runtime; drop the future to stop accepting.
 ///
 /// # Errors
 /// The listener could not be used at all. What goes wrong with one client ends that client's connection alone.
@@ -69,8 +74,9 @@ pub async fn serve(
     view: watch::Receiver<Arc<View>>,
     dial: Arc<dyn Dial>,
     meter: Arc<Meter>,
+    backend: Arc<dyn Backend>,
 ) -> io::Result<()> {
-    serve_with(listener, view, dial, meter, Config::default()).await
+    serve_with(listener, view, dial, meter, backend, Config::default()).await
 }
 
 /// [`serve`] with other than default limits.
@@ -82,11 +88,13 @@ pub async fn serve_with(
     view: watch::Receiver<Arc<View>>,
     dial: Arc<dyn Dial>,
     meter: Arc<Meter>,
+    backend: Arc<dyn Backend>,
     config: Config,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config });
+    let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
+    let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config, sessions });
     loop {
         let (stream, peer) = accept(&listener).await;
         if edge.door.connections() >= edge.config.connections_max {

@@ -25,6 +25,7 @@ use super::headers::{Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{Failed, Line};
 use super::refusal::Refusal;
+use super::session::{Sessions, remove_ours};
 use super::{Config, upgrade};
 use crate::meter::Door;
 use crate::pool::{InFlight, Pool, Upstream};
@@ -36,6 +37,7 @@ pub struct Edge {
     pub pool: Arc<Pool>,
     pub door: Arc<Door>,
     pub config: Config,
+    pub sessions: Sessions,
 }
 
 /// What all requests of one connection share.
@@ -124,6 +126,12 @@ async fn carry(
     let path = parts.uri.clone();
     strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
+    remove_ours(&mut parts.headers);
+    let session = edge.pool.table().session(host.to_str().unwrap_or(""), path.path());
+    let session = match session {
+        Some(route) => Some(edge.sessions.begin(route, &mut parts.headers).await?),
+        None => None,
+    };
     if let Some((protocol, _)) = &upgrade {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
@@ -131,7 +139,12 @@ async fn carry(
     let head = Head { method: parts.method, uri: origin_form(parts.uri), headers: parts.headers };
 
     let mut errand = Errand::new(head, host, path, incoming).await.map_err(|_| body_broken(client))?;
-    let answer = errand.run(edge, client).await?;
+    let mut answer = errand.run(edge, client).await?;
+    let fields = answer.response.headers_mut();
+    match session {
+        Some(session) => edge.sessions.finish(session, fields).await?,
+        None => remove_ours(fields),
+    }
     pass_on(client, answer, upgrade.map(|(_, client)| client))
 }
 

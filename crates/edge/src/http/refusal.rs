@@ -1,5 +1,7 @@
 //! Answers of our own: short text that says what happened, whether the request may have been carried out, and what to do.
 
+use std::borrow::Cow;
+
 use base::Rng;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
@@ -21,6 +23,14 @@ pub enum Refusal {
     CloneSilent,
     /// The clone's answer is not HTTP that we can pass on. It may have happened.
     BadAnswer,
+    /// The session of its cookie cannot be read now. It did not happen.
+    SessionUnread,
+    /// A clone has carried it out, but the session that it returned was not stored.
+    SessionUnstored,
+    /// A clone has carried it out; whether the session that it returned was stored is unknown.
+    SessionUnknown,
+    /// What the clone's answer says of the session makes no sense, and why. It has been carried out.
+    SessionSaid(&'static str),
 }
 
 impl Refusal {
@@ -31,14 +41,22 @@ impl Refusal {
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService => StatusCode::NOT_FOUND,
-            Refusal::NoClone => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::CloneEnded | Refusal::BadAnswer => StatusCode::BAD_GATEWAY,
+            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
-    fn text(&self) -> &'static str {
-        match self {
+    fn text(&self) -> Cow<'static, str> {
+        let text = match self {
+            Refusal::SessionSaid(what) => {
+                return format!(
+                    "the program's answer has {what}; the request was carried out, its session was not stored"
+                )
+                .into();
+            }
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
@@ -52,7 +70,15 @@ impl Refusal {
             Refusal::BadAnswer => {
                 "the clone's answer was not sound HTTP; whether the request was carried out is unknown, look before you repeat it"
             }
-        }
+            Refusal::SessionUnread => "your session cannot be read now; the request was not carried out; try again",
+            Refusal::SessionUnstored => {
+                "the request was carried out, but your session was not stored and is as it was before; look before you repeat it"
+            }
+            Refusal::SessionUnknown => {
+                "the request was carried out; whether your session was stored is unknown; look before you repeat it"
+            }
+        };
+        text.into()
     }
 
     /// Whether it counts as an error of ours.
@@ -69,7 +95,9 @@ impl Refusal {
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
             // Not all at once: those who were refused together shall not come back together.
-            Refusal::NoClone => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3)))),
+            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
+                drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))
+            }
             _ => (),
         }
         response

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::NodeId;
+use base::{NodeId, Span};
 use clones::route::{RouteClone, RouteService, Routes};
 use clones::spec::HttpRoute;
+use edge::api::{Backend, Gone, Minted};
 use edge::http::{Config, serve_with};
 use edge::pool::{Dial, Duplex};
 use edge::{Meter, tcp};
 use futures_util::future::BoxFuture;
-use node::View;
+use node::{Ask, View};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -131,13 +132,29 @@ impl Dial for Plain {
     }
 }
 
+/// A node that nobody asks.
+pub struct NoNode;
+impl Backend for NoNode {
+    fn ask(&self, _: Ask, _: Span) -> BoxFuture<'static, Result<node::Answer, Gone>> {
+        Box::pin(async { Err(Gone) })
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<View>> {
+        watch::channel(Arc::default()).1
+    }
+
+    fn mint(&self) -> Result<Minted, String> {
+        Err("there is no node".into())
+    }
+}
+
 pub fn clone(number: usize, addr: SocketAddr, local: bool) -> RouteClone {
     RouteClone { name: format!("shop/{number}"), node: NodeId(1), local, addr, peer: addr, node_load: 0 }
 }
 
 pub fn routes(clones: Vec<RouteClone>, tcp: Option<u16>) -> Arc<Routes> {
     let http = Some(HttpRoute { host: "*".into(), path: "/".into() });
-    Arc::new(Routes { services: vec![RouteService { name: "shop".into(), http, tcp, clones }] })
+    Arc::new(Routes { services: vec![RouteService { name: "shop".into(), http, tcp, session: None, clones }] })
 }
 
 pub fn view(routes: Arc<Routes>) -> Arc<View> {
@@ -163,11 +180,16 @@ impl Door {
     }
 
     pub async fn at(routes: Arc<Routes>, config: Config) -> Self {
+        Self::before(routes, config, Arc::new(NoNode)).await
+    }
+
+    /// With a node that is asked for sessions.
+    pub async fn before(routes: Arc<Routes>, config: Config, backend: Arc<dyn Backend>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (view, receiver) = watch::channel(view(routes));
         let meter = Arc::new(Meter::new());
-        tokio::spawn(serve_with(listener, receiver, Arc::new(Plain), Arc::clone(&meter), config));
+        tokio::spawn(serve_with(listener, receiver, Arc::new(Plain), Arc::clone(&meter), backend, config));
         Self { addr, view, meter }
     }
 

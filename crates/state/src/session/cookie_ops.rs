@@ -1,18 +1,19 @@
 //! Operations by cookie (SSM 3.2): a write goes to random live bricks, those with more room more often, and the cookie
-//! names the ones that acknowledged; a read asks two of these and takes the first good answer.
+//! names the ones that acknowledged; a read asks two of these and takes the first good answer: the cookie's version, or a
+//! newer one of the same session.
 
 use std::collections::BTreeMap;
 
-use base::{NodeId, Outcome, Refused};
+use base::{NodeId, Note, Refused, Rng, Time};
 
-use super::brick::{Want, Write};
-use super::cookie::Cookie;
-use super::limits::{BRICKS_ASKED, BRICKS_READ, SETTLE_GRACE};
+use super::brick::{Found, Want, Write};
+use super::cookie::{Cookie, CookieError, Unopened};
+use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY, RETRY_AFTER, SETTLE_GRACE};
 use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
-use super::run::Next;
-use super::table::Key;
+use super::run::{Next, NotBegun};
+use super::table::{Key, Value};
 use super::{Call, Session, Version};
 
 /// Set in the namespace's number for keys of cookie mode: they lie elsewhere, so the two ways must not meet.
@@ -24,25 +25,46 @@ pub(super) fn is_cookie_key(key: &Key) -> bool {
 
 impl Session {
     /// Opens the cookie of an operation, if it has one.
-    pub(super) fn open_cookie(&mut self, call: &Call, op: &mut Running, text: Option<&str>) -> Result<(), Refused> {
+    pub(super) fn open_cookie(&mut self, call: &Call, op: &mut Running, text: Option<&str>) -> Result<(), NotBegun> {
         op.key = Key::new(op.key.namespace | COOKIE_BIT, op.key.bytes.clone());
         let Some(text) = text else { return Ok(()) };
         let namespace = op.namespace.as_deref().and_then(|name| self.namespaces.get(name)).expect("just looked up");
-        let cookie = namespace.sealer.open(text, call.wall_ms).map_err(|e| Refused::wrong(e.to_string()))?;
+        let cookie = namespace.sealer.open(text, &op.key.bytes, call.wall_ms).map_err(|unopened| match unopened {
+            Unopened::Bad(error) => NotBegun::BadCookie(error),
+            Unopened::KeyToCome => {
+                let why = "this node has not heard of the key that sealed the cookie yet";
+                NotBegun::Refused(Refused::busy(why, RETRY_AFTER))
+            }
+        })?;
         self.clock.pass(cookie.version);
         op.cookie = Some(cookie);
         Ok(())
     }
 
+    /// Counts it, and reports that there are such, now and then. That cookies expire is no news.
+    pub(super) fn note_bad_cookie(&mut self, call: &mut Call, error: CookieError) {
+        self.figures.bad_cookies[error as usize] += 1;
+        let known = self.cookies_noted.unwrap_or((Time::ZERO, 0));
+        let rests = self.cookies_noted.is_some_and(|(at, _)| call.now.since(at) < COOKIES_NOTED_EVERY);
+        if error == CookieError::Expired || rests {
+            return;
+        }
+        let [truncated, forged, foreign, _] = self.figures.bad_cookies;
+        let all = truncated + forged + foreign;
+        self.cookies_noted = Some((call.now, all));
+        call.note(Note::warn(format!("{} bad cookies refused, the last: {error}", all - known.1)));
+    }
+
     /// Chooses bricks for a write, or takes those of the cookie.
     pub(super) fn place_cookie(&mut self, op: &mut Running) -> Result<(), Refused> {
         let nodes = match (&op.action, &op.cookie) {
-            (Action::Put { .. }, _) | (_, None) => self.random_bricks()?,
+            (Action::Put { .. }, Some(cookie)) => self.choose_bricks(&cookie.bricks.clone())?,
+            (_, None) => self.choose_bricks(&[])?,
             // What is dead has no memory to remove it from.
             (Action::Remove, Some(cookie)) => {
                 let live: Vec<_> = cookie.bricks.iter().copied().filter(|node| self.is_live(*node)).collect();
                 if live.is_empty() {
-                    return Err(Refused::busy("no brick of the cookie is live", super::limits::RETRY_AFTER));
+                    return Err(Refused::busy("no brick of the cookie is live", RETRY_AFTER));
                 }
                 live
             }
@@ -52,9 +74,11 @@ impl Session {
         Ok(())
     }
 
-    /// Up to three live bricks, weighted by the room in their windows.
-    fn random_bricks(&mut self) -> Result<Vec<NodeId>, Refused> {
-        let busy = |why: &str| Refused::busy(why, super::limits::RETRY_AFTER);
+    /// Up to three live bricks, at random, those with more room in their windows more often. Of those that hold the
+    /// session two stay if they can, so that requests which are under way with an older cookie meet what is newer; the
+    /// third is any, so that load spreads also over bricks that come.
+    fn choose_bricks(&mut self, held: &[NodeId]) -> Result<Vec<NodeId>, Refused> {
+        let busy = |why: &str| Refused::busy(why, RETRY_AFTER);
         let map = self.map.as_ref().ok_or_else(|| busy("this node does not know the bricks yet"))?;
         let room = |node: &NodeId| {
             if *node == self.me {
@@ -68,15 +92,17 @@ impl Session {
         if rooms.len() < Placement::of(&map.members[..map.members.len().min(BRICKS_ASKED)]).acks() {
             return Err(busy("too few bricks are live and have room"));
         }
+        let is_slow = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.slow);
+        let mut staying: BTreeMap<NodeId, u64> = rooms
+            .iter()
+            .filter(|(node, _)| held.contains(node) && !is_slow(node))
+            .map(|(n, room)| (*n, *room))
+            .collect();
         let mut chosen = Vec::new();
         while chosen.len() < BRICKS_ASKED && !rooms.is_empty() {
-            let mut at = self.rng.below(rooms.values().sum());
-            let pick = rooms.iter().find(|(_, room)| {
-                let found = at < **room;
-                at = at.saturating_sub(**room);
-                found
-            });
-            let node = *pick.expect("the number is below the sum").0;
+            let from = if chosen.len() < BRICKS_ACKED && !staying.is_empty() { &staying } else { &rooms };
+            let node = pick(&mut self.rng, from);
+            staying.remove(&node);
             rooms.remove(&node);
             chosen.push(node);
         }
@@ -85,30 +111,31 @@ impl Session {
 
     pub(super) fn step_cookie_read(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
         let cookie = op.cookie.clone().expect("checked when it was asked");
+        // The cookie's own version; one that is newer if a brick has one, as another request of this session may have
+        // written meanwhile. Nothing older than what is known to be there.
+        let least = op.met.map_or(cookie.version, |met| met.max(cookie.version));
         loop {
-            let good = op.legs.iter().find(|leg| {
-                let sum = leg.found.value.as_ref().map(|value| value.sum);
-                leg.state == LegState::Answered && leg.found.version == Some(cookie.version) && sum == Some(cookie.sum)
+            let is_good = |value: &Value, version: Version| {
+                version >= least
+                    && if version == cookie.version { value.sum == cookie.sum } else { value.sum.matches(&value.bytes) }
+            };
+            let answered = || op.legs.iter().filter(|leg| leg.state == LegState::Answered).map(|leg| &leg.found);
+            let good = answered().find(|found| {
+                found.value.as_ref().zip(found.version).is_some_and(|(value, version)| is_good(value, version))
             });
             if let Some(good) = good {
-                let found = good.found.clone();
-                let value = found.value.clone().expect("it is good");
+                let found = good.clone();
+                let (value, version) = found.value.clone().zip(found.version).expect("it is good");
                 if matches!(op.action, Action::Get) {
                     let lease_left = found.lease_left;
-                    self.done(call, op, Reply::Value { value: value.bytes, version: cookie.version, lease_left });
+                    self.done(call, op, Reply::Value { value: value.bytes, version, lease_left });
                     return Next::Over;
                 }
-                // Touch: the value goes to new bricks, under a new cookie.
-                op.base = Some(found);
-                let nodes = match self.random_bricks() {
-                    Ok(nodes) => nodes,
-                    Err(refused) => return self.give_up(call, op, &refused.why),
-                };
-                self.let_go(op);
-                op.place_at(&nodes);
-                self.make_write(op, Some(value), None);
-                self.next_round(op, Phase::Write);
-                return self.step_write(call, number, op);
+                return self.touch_cookie(call, number, op, found, value, version);
+            }
+            if answered().any(|found| !found.live && found.version.is_some_and(|version| version >= least)) {
+                self.done(call, op, Reply::Absent);
+                return Next::Over;
             }
             let under_way = op.legs.iter().filter(|leg| leg.state == LegState::Waiting).count();
             let me = self.me;
@@ -122,14 +149,6 @@ impl Session {
             }
             if under_way > 0 {
                 return Next::Wait;
-            }
-            let newer = op.legs.iter().filter_map(|leg| leg.found.version).any(|version| version > cookie.version);
-            if newer {
-                op.ask.take().into_iter().for_each(|id| {
-                    self.figures.refused += 1;
-                    call.answer(id, Outcome::Refused(Refused::wrong("the cookie was superseded by a newer write")));
-                });
-                return Next::Over;
             }
             if op.legs.iter().any(|leg| leg.state == LegState::TimedOut) && self.ask_again(op) {
                 continue;
@@ -148,15 +167,55 @@ impl Session {
         }
     }
 
+    /// The same version with a new lease, at three live bricks, under a new cookie. It makes no version: an old value
+    /// must not overrule what another request of the session puts meanwhile.
+    fn touch_cookie(
+        &mut self,
+        call: &mut Call,
+        number: u64,
+        op: &mut Running,
+        found: Found,
+        value: Value,
+        version: Version,
+    ) -> Next {
+        let held: Vec<NodeId> = op.legs.iter().map(|leg| leg.node).collect();
+        op.base = Some(found);
+        let nodes = match self.choose_bricks(&held) {
+            Ok(nodes) => nodes,
+            Err(refused) => return self.give_up(call, op, &refused.why),
+        };
+        self.let_go(op);
+        op.place_at(&nodes);
+        let lease = op.lease_of_action();
+        let keep = lease;
+        op.write = Some(Write { version, value: Some(value), lease, keep, guard: None, repair: false, extend: true });
+        self.next_round(op, Phase::Write);
+        self.step_write(call, number, op)
+    }
+
     pub(super) fn cookie_reply(&mut self, call: &Call, op: &Running, write: &Write) -> Reply {
         let Some(value) = &write.value else { return Reply::Removed(op.had) };
-        let bricks = op.legs.iter().filter(|leg| leg.has_stored()).map(|leg| leg.node).collect();
+        // Those that will have it in a moment as well: a removal must reach them.
+        let stored = op.legs.iter().filter(|leg| leg.has_stored());
+        let under_way = op.legs.iter().filter(|leg| leg.state == LegState::Waiting);
+        let bricks = stored.chain(under_way).map(|leg| leg.node).collect();
         let lease_end_ms = call.wall_ms + write.lease.as_millis();
         let cookie = Cookie { bricks, version: write.version, lease_end_ms, sum: value.sum };
         let namespace = op.namespace.as_deref().and_then(|name| self.namespaces.get(name));
-        let text = namespace.map(|namespace| namespace.sealer.seal(&cookie));
+        let text = namespace.map(|namespace| namespace.sealer.seal(&cookie, &op.key.bytes, call.wall_ms));
         Reply::Stored { version: write.version, old: None, cookie: text }
     }
+}
+
+/// One of these, by the room they have. There is at least one.
+fn pick(rng: &mut Rng, rooms: &BTreeMap<NodeId, u64>) -> NodeId {
+    let mut at = rng.below(rooms.values().sum());
+    let pick = rooms.iter().find(|(_, room)| {
+        let found = at < **room;
+        at = at.saturating_sub(**room);
+        found
+    });
+    *pick.expect("the number is below the sum").0
 }
 
 impl Running {

@@ -88,3 +88,9 @@ pub const DOUBT_RESTS: Span = Span::millis(10);
 pub const DOUBT_EVERY: Span = Span::millis(200);
 /// Retry hint of a refusal for lack of room or bricks.
 pub const RETRY_AFTER: Span = Span::millis(100);
+/// Keys of cookies a namespace keeps: one that seals and two before it, so that one may rotate twice within a lease.
+pub const COOKIE_KEYS_MAX: usize = 3;
+/// From a rotation until the new key seals: every node that is in touch with the root group has heard of it long before.
+pub const ROTATE_LEAD: Span = Span::secs(5);
+/// Refused cookies are logged so often at most: whoever forges them must not fill the disk.
+pub const COOKIES_NOTED_EVERY: Span = Span::secs(10);

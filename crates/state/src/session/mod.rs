@@ -23,7 +23,8 @@
 //!   lock; locks belong in `linear`.
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
-//! `write`, `walk` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+//! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` and `secret` what clients hold
+//! and its keys; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
 
 mod brick;
 pub mod cookie;
@@ -39,6 +40,7 @@ mod ops;
 mod peers;
 mod read;
 mod run;
+mod secret;
 mod serve;
 mod table;
 pub mod version;
@@ -60,6 +62,7 @@ use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use secret::{CookieKey, CookieSecret};
 pub use version::Version;
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
@@ -75,8 +78,8 @@ use self::version::Clock;
 use crate::hash::FixedMap;
 use crate::namespace::{Merges, NamespaceSpec};
 
-/// Namespaces by name: their number (never given twice), what is declared, and the key that seals their cookies.
-pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, [u8; 32])>;
+/// Namespaces by name: their number (never given twice), what is declared, and the keys that seal their cookies.
+pub type Namespaces = BTreeMap<String, (u32, NamespaceSpec, CookieSecret)>;
 
 #[derive(Debug)]
 pub enum Input {
@@ -137,6 +140,8 @@ pub struct Session {
     /// When it was last noted that a value could not be merged.
     plain_noted: Option<Time>,
     writers: Writers,
+    /// When refused cookies were last reported, and how many had been refused by then.
+    cookies_noted: Option<(Time, u64)>,
     figures: Figures,
 }
 
@@ -171,6 +176,8 @@ struct Figures {
     merged: u64,
     ended: u64,
     plain: u64,
+    /// Refused cookies, in the order of [`CookieError::ALL`].
+    bad_cookies: [u64; CookieError::ALL.len()],
 }
 
 impl Session {
@@ -194,6 +201,7 @@ impl Session {
             ahead_noted: None,
             plain_noted: None,
             writers: Writers::default(),
+            cookies_noted: None,
             figures: Figures::default(),
         }
     }
@@ -265,6 +273,10 @@ impl Session {
             ("session.merged", f.merged),
             ("session.merge_ended", f.ended),
             ("session.merge_plain", f.plain),
+            ("session.cookies_truncated", f.bad_cookies[CookieError::Truncated as usize]),
+            ("session.cookies_forged", f.bad_cookies[CookieError::Forged as usize]),
+            ("session.cookies_foreign", f.bad_cookies[CookieError::Foreign as usize]),
+            ("session.cookies_expired", f.bad_cookies[CookieError::Expired as usize]),
             ("session.damaged", self.brick.damaged),
             ("session.full", self.brick.full),
             ("session.entries", self.brick.entries()),
@@ -274,16 +286,9 @@ impl Session {
     }
 
     fn declare(&mut self, namespaces: Namespaces) {
-        let namespace = |(name, (id, spec, key)): (String, (u32, NamespaceSpec, [u8; 32]))| {
-            (
-                name.into(),
-                Namespace {
-                    id,
-                    lease: spec.lease(),
-                    merges: spec.merge == Merges::Fields,
-                    sealer: Sealer::new(id, &key),
-                },
-            )
+        let namespace = |(name, (id, spec, secret)): (String, (u32, NamespaceSpec, CookieSecret))| {
+            let merges = spec.merge == Merges::Fields;
+            (name.into(), Namespace { id, lease: spec.lease(), merges, sealer: Sealer::new(&secret) })
         };
         self.namespaces = namespaces.into_iter().map(namespace).collect();
     }

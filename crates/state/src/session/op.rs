@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Span;
 use bytes::Bytes;
 
-use super::Version;
+use super::{CookieError, Version};
 
 /// One operation. Ends in `Outcome<Reply>`: done, refused or unknown.
 #[derive(Clone, Debug)]
@@ -111,6 +111,8 @@ pub enum Reply {
     },
     Removed(bool),
     Touched(bool),
+    /// The cookie of the operation opens nothing. Nothing was done.
+    BadCookie(CookieError),
     Count(u64),
     /// Cursor 0: the walk is over.
     Page {

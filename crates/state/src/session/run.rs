@@ -13,8 +13,20 @@ use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
 use super::table::{Key, Value};
 use super::wire::{self, Head, What};
-use super::{Call, Output, Session};
+use super::{Call, CookieError, Output, Session};
 use crate::namespace::LEASE_MS_MAX;
+
+/// Why an operation was not begun.
+pub(super) enum NotBegun {
+    Refused(Refused),
+    BadCookie(CookieError),
+}
+
+impl From<Refused> for NotBegun {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
 
 /// What has become of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +39,13 @@ impl Session {
     pub(super) fn ask(&mut self, call: &mut Call, id: AskId, budget: Span, op: Op) {
         match self.prepare(call, id, budget, op) {
             Ok(op) => self.launch(call, op),
-            Err(refused) => {
+            Err(NotBegun::Refused(refused)) => {
                 self.figures.refused += 1;
                 call.answer(id, Outcome::Refused(refused));
+            }
+            Err(NotBegun::BadCookie(error)) => {
+                self.note_bad_cookie(call, error);
+                call.answer(id, Outcome::Done(Reply::BadCookie(error)));
             }
         }
     }
@@ -43,9 +59,9 @@ impl Session {
         self.run(call, number, op);
     }
 
-    fn prepare(&mut self, call: &mut Call, id: AskId, budget: Span, op: Op) -> Result<Box<Running>, Refused> {
+    fn prepare(&mut self, call: &mut Call, id: AskId, budget: Span, op: Op) -> Result<Box<Running>, NotBegun> {
         let Some(namespace) = self.namespaces.get(&*op.namespace) else {
-            return Err(Refused::wrong(format!("there is no namespace \"{}\"", op.namespace)));
+            return Err(Refused::wrong(format!("there is no namespace \"{}\"", op.namespace)).into());
         };
         let walks = matches!(op.action, Action::Count | Action::Scan { .. });
         check(&op, walks)?;
@@ -183,7 +199,7 @@ impl Session {
             Reply::Stored { .. } | Reply::NotStored { .. } | Reply::Removed(_) | Reply::Touched(_) => {
                 self.figures.writes += 1;
             }
-            Reply::Count(_) | Reply::Page { .. } => (),
+            Reply::Count(_) | Reply::Page { .. } | Reply::BadCookie(_) => (),
         }
         call.answer(id, Outcome::Done(reply));
     }

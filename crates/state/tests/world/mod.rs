@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use state::NamespaceSpec;
-use state::session::{Action, BrickMap, Input, Lease, Op, Output, Reply, Session, When, next_map};
+use state::session::{Action, BrickMap, CookieSecret, Input, Lease, Op, Output, Reply, Session, When, next_map};
 
 pub struct World {
     pub now: Time,
@@ -28,6 +28,8 @@ pub struct World {
     sequence: u64,
     asks: u64,
     brick_bytes: Option<u64>,
+    /// Seals the cookies of `carts`.
+    pub secret: CookieSecret,
 }
 
 pub struct Host {
@@ -75,6 +77,7 @@ impl World {
             sequence: 0,
             asks: 0,
             brick_bytes: None,
+            secret: CookieSecret::new(1, [7; 32]),
         };
         for n in 1..=count {
             let host = Host { boot: Boot(0), session: None, skew_ms: 0, hung_until: Time::ZERO };
@@ -132,6 +135,22 @@ impl World {
         self.session(node).figures().into_iter().find(|(have, _)| *have == name).unwrap().1
     }
 
+    /// What clocks that are right say.
+    pub fn wall_ms(&self) -> u64 {
+        WALL_START_MS + self.now.0 / 1000
+    }
+
+    /// Tells a node what is declared.
+    pub fn declare(&mut self, node: NodeId) {
+        let (plain, other, maps) =
+            (NamespaceSpec::session(), CookieSecret::new(2, [7; 32]), CookieSecret::new(3, [7; 32]));
+        let merging = NamespaceSpec { merge: state::namespace::Merges::Fields, ..plain.clone() };
+        let carts = self.secret.clone();
+        let spaces = [("carts", 1, plain.clone(), carts), ("other", 2, plain, other), ("maps", 3, merging, maps)];
+        let spaces = spaces.map(|(name, id, spec, secret)| (name.to_owned(), (id, spec, secret)));
+        self.input(node, Input::Namespaces(spaces.into()));
+    }
+
     pub fn start(&mut self, node: NodeId) {
         let rng = self.rng.fork();
         let host = self.nodes.get_mut(&node).unwrap();
@@ -144,12 +163,7 @@ impl World {
         }
         host.session = Some(session);
         self.dead_since.remove(&node);
-        let key = [7; 32];
-        let merging = NamespaceSpec { merge: state::namespace::Merges::Fields, ..NamespaceSpec::session() };
-        let spaces =
-            [("carts", 1, NamespaceSpec::session()), ("other", 2, NamespaceSpec::session()), ("maps", 3, merging)];
-        let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), (id, spec, key)));
-        self.input(node, Input::Namespaces(spaces.into()));
+        self.declare(node);
         if let Some(map) = self.map.clone() {
             let after = self.between(0, 50);
             self.push(after, Happening::Map { at: node, map });
@@ -212,7 +226,7 @@ impl World {
     }
 
     fn wall(&self, node: NodeId) -> u64 {
-        (WALL_START_MS + self.now.0 / 1000).saturating_add_signed(self.nodes[&node].skew_ms)
+        self.wall_ms().saturating_add_signed(self.nodes[&node].skew_ms)
     }
 
     pub fn input(&mut self, node: NodeId, input: Input) {

@@ -1,0 +1,331 @@
+//! Sessions that the edge carries: the browser's cookie is opened, the program gets the value with its request and
+//! returns the new one with its answer, and the answer leaves only when the value is stored. The program never sees the
+//! cookie; it may set no cookie of that name; and what clients say under our names is taken out before it sees them.
+//!
+//! A cookie that opens nothing is no session: the program is asked as for a new visitor, and the cookie is cleared. A
+//! session that cannot be read *now* is another matter: that ends in 503, or a moment's trouble would log people out.
+//! How programs speak this is written down in docs/guide/sessions.md.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::{Outcome, Refused, Span, Unknown};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use clones::RouteSession;
+use clones::session::SameSite;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use node::{Answer, Ask, View};
+use state::session::{Action, Lease, Op, Reply, When};
+use tokio::sync::watch;
+
+use super::limits::{COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT};
+use super::refusal::Refusal;
+use crate::api::Backend;
+use crate::cookie::{self, Held};
+use crate::handle::Handle;
+use crate::meter::Sessions as Meter;
+
+const VALUE: HeaderName = HeaderName::from_static("coppice-session");
+const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
+const RENEW: HeaderName = HeaderName::from_static("coppice-session-renew");
+const OURS: &str = "coppice-session";
+/// To the program: there is no session. From the program: there is to be none.
+const NONE: &[u8] = b"-";
+/// To the program: the value is large, and the handle gets it.
+const LARGE: &[u8] = b"*";
+
+/// What sessions need of the node.
+pub struct Sessions {
+    pub backend: Arc<dyn Backend>,
+    pub view: watch::Receiver<Arc<View>>,
+    pub meter: Arc<Meter>,
+}
+
+/// The session of one request, from its cookie to its answer.
+pub struct Carried {
+    route: Arc<RouteSession>,
+    /// A session that is there, or the id of one that may come to be.
+    held: Held,
+    /// None if there is no session yet.
+    lease_left: Option<Span>,
+    /// The client showed a cookie, but there is no session.
+    to_clear: bool,
+    over_tls: bool,
+}
+
+/// What the program's answer says about the session.
+enum Said {
+    Nothing,
+    /// Keep this. Under a new id if `renew`.
+    Value(Bytes, bool),
+    End,
+    /// It has stored it by a call.
+    Stored(Held),
+}
+
+impl Sessions {
+    async fn ask(&self, op: Op) -> Outcome<Reply> {
+        match self.backend.ask(Ask::Session(op), SESSION_OP_BUDGET).await {
+            Ok(Answer::Session(outcome)) => outcome,
+            Ok(other) => unreachable!("a session operation was answered by {other:?}"),
+            Err(crate::api::Gone) => Outcome::Unknown(Unknown { why: "the node stopped".into() }),
+        }
+    }
+
+    fn token(&self, namespace: &str) -> String {
+        self.view.borrow().tokens.get(namespace).cloned().unwrap_or_default()
+    }
+
+    /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie.
+    pub async fn begin(&self, route: Arc<RouteSession>, headers: &mut HeaderMap) -> Result<Carried, Refusal> {
+        let name = &route.spec.cookie;
+        let shown = cookie::values(headers, name);
+        cookie::remove(headers, name);
+        let mut found = None;
+        for text in shown.iter().take(COOKIES_TRIED_MAX) {
+            let held = Held::shown(text);
+            match self.ask(held.op(&route.spec.namespace, Action::Get)).await {
+                Outcome::Done(Reply::Value { value, lease_left, .. }) => {
+                    found = Some((held, value, lease_left));
+                    break;
+                }
+                // Each is counted where it was found out.
+                Outcome::Done(Reply::BadCookie(_) | Reply::Absent | Reply::Lost) => (),
+                Outcome::Done(other) => unreachable!("a get by cookie was answered by {other:?}"),
+                Outcome::Refused(Refused { why, .. }) | Outcome::Unknown(Unknown { why }) => {
+                    tracing::debug!(namespace = route.spec.namespace, why, "a session could not be read");
+                    self.meter.failed.fetch_add(1, Relaxed);
+                    return Err(Refusal::SessionUnread);
+                }
+            }
+        }
+        let (held, value, lease_left) = match found {
+            Some((held, value, lease_left)) => (held, Some(value), Some(lease_left)),
+            None => (Held::fresh().map_err(|_| Refusal::SessionUnread)?, None, None),
+        };
+        let handle = Handle {
+            held: held.clone(),
+            max_bytes: route.spec.max_bytes,
+            until_ms: wall_ms() + HANDLE_LIFE.as_millis() as u64,
+        };
+        let namespace = &route.spec.namespace;
+        let handle = handle.seal(namespace, &self.token(namespace)).map_err(|_| Refusal::SessionUnread)?;
+        headers.insert(HANDLE, HeaderValue::try_from(handle).expect("a name and base64url"));
+        headers.insert(VALUE, shown_to_program(value.as_ref()));
+        if value.is_some() {
+            self.meter.read.fetch_add(1, Relaxed);
+        }
+        let over_tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes() == b"https");
+        let to_clear = value.is_none() && !shown.is_empty();
+        Ok(Carried { route, held, lease_left, to_clear, over_tls })
+    }
+
+    /// Stores what the program's answer says, and gives the client its cookie. The answer may leave when this is done.
+    pub async fn finish(&self, carried: Carried, headers: &mut HeaderMap) -> Result<(), Refusal> {
+        let said = self.said(&carried, headers);
+        remove_ours(headers);
+        cookie::remove_set(headers, &carried.route.spec.cookie);
+        match said? {
+            Said::Value(value, renew) => {
+                let held = self.store(&carried, value, renew).await?;
+                carried.set_cookie(headers, Some(&held));
+            }
+            Said::Stored(held) => carried.set_cookie(headers, Some(&held)),
+            Said::End => {
+                self.end(&carried).await?;
+                if carried.lease_left.is_some() || carried.to_clear {
+                    carried.set_cookie(headers, None);
+                }
+            }
+            Said::Nothing => {
+                if let Some(held) = self.touch(&carried).await {
+                    carried.set_cookie(headers, Some(&held));
+                } else if carried.to_clear {
+                    carried.set_cookie(headers, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&self, carried: &Carried, headers: &HeaderMap) -> Result<Said, Refusal> {
+        let (value, handle) = (one(headers, &VALUE)?, one(headers, &HANDLE)?);
+        let renew = headers.contains_key(RENEW);
+        if renew && value.is_none_or(|value| value.is_empty() || value == NONE) {
+            return Err(Refusal::SessionSaid("Coppice-Session-Renew needs a value in Coppice-Session"));
+        }
+        match (value, handle) {
+            (None, None) => Ok(Said::Nothing),
+            (Some(_), Some(_)) => {
+                Err(Refusal::SessionSaid("Coppice-Session and Coppice-Session-Handle; one of them is possible"))
+            }
+            (Some(b"" | NONE), None) => Ok(Said::End),
+            (Some(value), None) => {
+                let value = URL_SAFE_NO_PAD.decode(value.trim_ascii_end());
+                let value = value.map_err(|_| Refusal::SessionSaid("a Coppice-Session that is not base64url"))?;
+                if value.len() > SESSION_HEADER_BYTES_MAX {
+                    return Err(Refusal::SessionSaid(
+                        "a Coppice-Session of more than 4096 bytes; PUT it by its handle",
+                    ));
+                }
+                if value.len() > carried.route.spec.max_bytes as usize {
+                    return Err(Refusal::SessionSaid("a Coppice-Session over the service's max_bytes"));
+                }
+                Ok(Said::Value(value.into(), renew))
+            }
+            (None, Some(handle)) => {
+                let not_its = Refusal::SessionSaid("a Coppice-Session-Handle that is not of this request's session");
+                let text = std::str::from_utf8(handle).unwrap_or_default();
+                let namespace = &carried.route.spec.namespace;
+                let opened = Handle::open(text, &self.token(namespace), wall_ms())
+                    .filter(|handle| Handle::namespace(text) == Some(namespace) && handle.held.id == carried.held.id);
+                match opened {
+                    Some(Handle { held, .. }) if held.cookie.is_some() => Ok(Said::Stored(held)),
+                    // The handle that came with the request of a new visitor: nothing was stored by it.
+                    Some(_) => Ok(Said::Nothing),
+                    None => Err(not_its),
+                }
+            }
+        }
+    }
+
+    async fn store(&self, carried: &Carried, value: Bytes, renew: bool) -> Result<Held, Refusal> {
+        let namespace = &carried.route.spec.namespace;
+        let put = || Action::Put { value: value.clone(), lease: Lease::Default, when: When::Always, want_old: false };
+        let mut held = if renew { Held::fresh().map_err(|_| Refusal::SessionUnstored)? } else { carried.held.clone() };
+        let mut outcome = self.ask(held.op(namespace, put())).await;
+        if matches!(outcome, Outcome::Done(Reply::BadCookie(_))) {
+            // It was good a moment ago: it has expired meanwhile, and what is written now begins anew.
+            held.cookie = None;
+            outcome = self.ask(held.op(namespace, put())).await;
+        }
+        held.cookie = match outcome {
+            Outcome::Done(Reply::Stored { cookie, .. }) => cookie,
+            Outcome::Done(other) => unreachable!("a put by cookie was answered by {other:?}"),
+            Outcome::Refused(refused) => return Err(self.failed(namespace, &refused.why, Refusal::SessionUnstored)),
+            Outcome::Unknown(unknown) => return Err(self.failed(namespace, &unknown.why, Refusal::SessionUnknown)),
+        };
+        self.meter.stored.fetch_add(1, Relaxed);
+        if renew && carried.lease_left.is_some() {
+            // If that fails the old id still finds what was there before, and nothing of what is new.
+            let _ = self.ask(carried.held.op(namespace, Action::Remove)).await;
+        }
+        Ok(held)
+    }
+
+    async fn end(&self, carried: &Carried) -> Result<(), Refusal> {
+        if carried.lease_left.is_none() {
+            return Ok(());
+        }
+        let namespace = &carried.route.spec.namespace;
+        match self.ask(carried.held.op(namespace, Action::Remove)).await {
+            Outcome::Done(_) => {
+                self.meter.ended.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Outcome::Refused(refused) => Err(self.failed(namespace, &refused.why, Refusal::SessionUnstored)),
+            Outcome::Unknown(unknown) => Err(self.failed(namespace, &unknown.why, Refusal::SessionUnknown)),
+        }
+    }
+
+    /// Prolongs a session that was not written, if it was not prolonged a moment ago. That this fails is no reason to
+    /// keep the answer back: the session is there, and the next request tries again.
+    async fn touch(&self, carried: &Carried) -> Option<Held> {
+        let left_ms = carried.lease_left?.as_millis();
+        if left_ms > carried.route.lease_ms / 100 * (100 - TOUCH_AFTER_PERCENT) {
+            return None;
+        }
+        let namespace = &carried.route.spec.namespace;
+        match self.ask(carried.held.op(namespace, Action::Touch { lease: Lease::Default })).await {
+            Outcome::Done(Reply::Stored { cookie, .. }) => {
+                self.meter.touched.fetch_add(1, Relaxed);
+                Some(Held { cookie, ..carried.held.clone() })
+            }
+            other => {
+                tracing::debug!(namespace, ?other, "a session could not be prolonged");
+                None
+            }
+        }
+    }
+
+    fn failed(&self, namespace: &str, why: &str, refusal: Refusal) -> Refusal {
+        tracing::debug!(namespace, why, "a session could not be stored");
+        self.meter.failed.fetch_add(1, Relaxed);
+        refusal
+    }
+}
+
+impl Carried {
+    /// Sets the cookie, or clears it. Such an answer is for one person: no cache in between may keep it.
+    fn set_cookie(&self, headers: &mut HeaderMap, held: Option<&Held>) {
+        let RouteSession { spec, path, lease_ms } = &*self.route;
+        let (text, age) = held.map_or((String::new(), 0), |held| (held.text(), lease_ms / 1000));
+        let secure = if spec.is_secure(self.over_tls) { "; Secure" } else { "" };
+        let same_site = match spec.same_site {
+            SameSite::Lax => "Lax",
+            SameSite::Strict => "Strict",
+            SameSite::None => "None",
+        };
+        let line =
+            format!("{}={text}; Path={path}; Max-Age={age}; HttpOnly{secure}; SameSite={same_site}", spec.cookie);
+        let line = HeaderValue::try_from(line).expect("name and path were checked when they were declared");
+        headers.append(header::SET_COOKIE, line);
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("private"));
+    }
+}
+
+/// Takes out what clients must not say, and programs say to the edge alone; also in the spelling that WSGI and CGI
+/// programs take for the same.
+pub fn remove_ours(headers: &mut HeaderMap) {
+    let is_ours = |name: &str| {
+        name.get(..OURS.len()).is_some_and(|start| {
+            start.bytes().zip(OURS.bytes()).all(|(n, ours)| n == ours || (ours == b'-' && n == b'_'))
+        })
+    };
+    if headers.keys().any(|name| is_ours(name.as_str())) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
+        for name in found {
+            headers.remove(name);
+        }
+    }
+}
+
+fn shown_to_program(value: Option<&Bytes>) -> HeaderValue {
+    match value {
+        None => HeaderValue::from_bytes(NONE).expect("plain ASCII"),
+        Some(value) if value.len() > SESSION_HEADER_BYTES_MAX => HeaderValue::from_bytes(LARGE).expect("plain ASCII"),
+        Some(value) => HeaderValue::try_from(URL_SAFE_NO_PAD.encode(value)).expect("base64url is plain ASCII"),
+    }
+}
+
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value.map(|value| value.as_bytes().trim_ascii())),
+        (_, Some(_)) => Err(Refusal::SessionSaid("more than one Coppice-Session")),
+    }
+}
+
+pub fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_but_the_edge_speaks_under_our_names() {
+        let mut headers = HeaderMap::new();
+        for name in
+            ["coppice-session", "coppice_session", "coppice-session-handle", "coppice_session_x", "coppice-other"]
+        {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
+        }
+        remove_ours(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["coppice-other"]);
+    }
+}
