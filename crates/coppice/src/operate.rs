@@ -54,11 +54,11 @@ pub struct TokenArgs {
 }
 
 impl NodeArgs {
-    fn reader(&self) -> Api {
+    pub fn reader(&self) -> Api {
         Api { addr: self.api, token: None }
     }
 
-    fn operator(&self) -> Result<Api, String> {
+    pub fn operator(&self) -> Result<Api, String> {
         let token = match &self.token {
             Some(token) => token.clone(),
             None => found::admin_token(&self.dir)?,

@@ -1,0 +1,84 @@
+//! `coppice ns`: what a namespace promises, and the odds that the promise is kept.
+
+use node::view::NamespaceView;
+use state::namespace::span_text;
+
+use crate::operate::NodeArgs;
+
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum NsCommand {
+    /// All namespaces, one a line
+    #[command(after_help = "Examples:\n  coppice ns list\n  coppice ns list --json | jq -r '.[].name'")]
+    List(ListArgs),
+    /// Class, lease, promise, and the odds of losing a session, with what this cluster has seen
+    #[command(after_help = "Examples:\n  coppice ns show carts\n  coppice ns show carts --json | jq .odds.p_loss")]
+    Show(ShowArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ListArgs {
+    /// Print JSON (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ShowArgs {
+    /// Name of the namespace
+    pub name: String,
+    /// Print JSON (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+pub async fn ns(command: NsCommand) -> Result<(), String> {
+    let not_ours = |e| format!("the node's answer is of another version: {e}");
+    match command {
+        NsCommand::List(args) => {
+            let reply = args.node.reader().get("/v1/ns").await?;
+            if args.json {
+                println!("{}", reply.text()?);
+                return Ok(());
+            }
+            let all: Vec<NamespaceView> = serde_json::from_value(reply.json()?).map_err(not_ours)?;
+            println!("{:<16} {:<8} {:>8} {:>8} {:>9}", "NAMESPACE", "CLASS", "LEASE", "TIMEOUT", "P(LOSS)");
+            for n in &all {
+                let (lease, timeout) = (span_text(n.lease_ms), span_text(n.timeout_ms));
+                println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, n.odds.p_loss);
+            }
+        }
+        NsCommand::Show(args) => {
+            let reply = args.node.reader().get(&format!("/v1/ns/{}", args.name)).await?;
+            if args.json {
+                println!("{}", reply.text()?);
+                return Ok(());
+            }
+            let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
+            print!("{}", page(&namespace));
+        }
+    }
+    Ok(())
+}
+
+fn page(n: &NamespaceView) -> String {
+    format!(
+        "namespace:         {}\n\
+         class:             {}\n\
+         lease:             {} after the last write or touch\n\
+         timeout:           {}, then a brick is passed over\n\
+         promise:           {}\n\
+         {}\n\
+         The formula takes a dead brick for empty until the next write. Here it is filled again by the others within\n\
+         seconds, so the odds are better than these. Bricks that die together (one power line) are not in the formula.\n",
+        n.name,
+        n.class,
+        span_text(n.lease_ms),
+        span_text(n.timeout_ms),
+        n.promise,
+        n.odds.text(),
+    )
+}
