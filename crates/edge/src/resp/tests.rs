@@ -105,7 +105,15 @@ impl Toy {
     fn merges(&self) {
         let mut view = View::clone(&self.view.borrow());
         let (name, class, merge) = ("carts".into(), "session".into(), "fields".into());
-        view.namespaces.push(node::view::NamespaceView { name, class, lease_ms: 1, merge, promise: String::new() });
+        view.namespaces.push(node::view::NamespaceView {
+            name,
+            class,
+            lease_ms: 1,
+            merge,
+            promise: String::new(),
+            timeout_ms: 60,
+            odds: Default::default(),
+        });
         *self.view.borrow_mut() = Arc::new(view);
     }
 
