@@ -402,7 +402,7 @@ mod tests {
     fn it_says_what_is_wrong_in_words() {
         let page = written();
         for words in [
-            "1 of 2 nodes live",
+            "2 of 3 nodes live",
             "too few clones serve shop",
             "exit status 1",
             "none: what runs goes on, changes wait",
