@@ -20,6 +20,7 @@ pub struct Resp {
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const READ_WITHIN: Duration = Duration::from_secs(5);
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 impl Resp {
     pub fn connect(at: SocketAddr) -> Result<Resp, String> {
@@ -50,6 +51,14 @@ impl Resp {
         }
         self.stream.get_mut().write_all(frame.as_bytes()).map_err(|e| format!("{words:?}: {e}"))?;
         self.read().map_err(|e| format!("{words:?}: {e}"))
+    }
+
+    /// Waits until the server ends the connection: in order, or how else.
+    pub fn ended(mut self) -> Result<(), String> {
+        self.stream.get_mut().set_read_timeout(Some(ENDS_WITHIN)).map_err(|e| e.to_string())?;
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).map_err(|e| e.to_string())?;
+        if rest.is_empty() { Ok(()) } else { Err(format!("{} bytes that nobody asked for", rest.len())) }
     }
 
     fn read(&mut self) -> Result<Word, String> {

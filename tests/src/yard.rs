@@ -125,6 +125,20 @@ impl Yard {
         child.wait().expect("it is ours");
     }
 
+    /// Waits until a node has ended by itself, and gives its exit status.
+    #[track_caller]
+    pub fn ended(&mut self, node: u8) -> Option<i32> {
+        let index =
+            self.running.iter().position(|(n, ..)| *n == node).unwrap_or_else(|| panic!("n{node} does not run"));
+        let (_, mut child, _minder) = self.running.remove(index);
+        wait_for(&format!("n{node} ends"), Duration::from_secs(30), || match child.try_wait() {
+            Ok(Some(status)) => Ok(status.code()),
+            Ok(None) => Err("it runs".into()),
+            Err(e) => Err(e.to_string()),
+        })
+        .0
+    }
+
     /// SIGKILL to all at one moment.
     pub fn kill_everything(&mut self) {
         let all = self.everything();

@@ -18,10 +18,30 @@ pub struct NodeAddresses {
 
 #[derive(Clone, Debug)]
 pub enum UpEvent {
-    Ready { nodes: Vec<(String, u32, NodeAddresses)>, namespaces: BTreeMap<String, String>, demo: bool, millis: u64 },
-    Died { name: String, pid: u32, how: String },
-    Restarted { name: String, pid: u32, restarts: u32 },
-    Error { text: String },
+    Ready {
+        nodes: Vec<(String, u32, NodeAddresses)>,
+        namespaces: BTreeMap<String, String>,
+        demo: bool,
+        millis: u64,
+    },
+    Died {
+        name: String,
+        pid: u32,
+        how: String,
+    },
+    /// It left for good, as it was asked to.
+    Removed {
+        name: String,
+        pid: u32,
+    },
+    Restarted {
+        name: String,
+        pid: u32,
+        restarts: u32,
+    },
+    Error {
+        text: String,
+    },
 }
 
 /// How to tell it.
@@ -52,6 +72,7 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
             json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo, "millis": millis})
         }
         UpEvent::Died { name, pid, how } => json!({"event": "died", "name": name, "pid": pid, "how": how}),
+        UpEvent::Removed { name, pid } => json!({"event": "removed", "name": name, "pid": pid}),
         UpEvent::Restarted { name, pid, restarts } => {
             json!({"event": "restarted", "name": name, "pid": pid, "restarts": restarts})
         }
@@ -63,6 +84,7 @@ fn as_text(event: &UpEvent) -> String {
     match event {
         UpEvent::Ready { nodes, namespaces, demo, millis } => ready_text(nodes, namespaces, *demo, *millis),
         UpEvent::Died { name, pid, how } => format!("{name} (pid {pid}) ended: {how}; starting it again"),
+        UpEvent::Removed { name, pid } => format!("{name} (pid {pid}) has left the cluster"),
         UpEvent::Restarted { name, pid, .. } => format!("{name} runs again (pid {pid})"),
         UpEvent::Error { text } => text.clone(),
     }
@@ -128,6 +150,8 @@ mod tests {
         assert_eq!(as_json(&died), json!({"event": "died", "name": "n1", "pid": 7, "how": "signal: 9 (SIGKILL)"}));
         let restarted = UpEvent::Restarted { name: "n1".into(), pid: 8, restarts: 1 };
         assert_eq!(as_json(&restarted), json!({"event": "restarted", "name": "n1", "pid": 8, "restarts": 1}));
+        let removed = UpEvent::Removed { name: "n4".into(), pid: 8 };
+        assert_eq!(as_json(&removed), json!({"event": "removed", "name": "n4", "pid": 8}));
         assert_eq!(as_json(&UpEvent::Error { text: "no".into() }), json!({"event": "error", "text": "no"}));
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
     }

@@ -15,6 +15,7 @@ use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::events::NodeAddresses;
+use crate::size::Size;
 use crate::up::Ports;
 
 /// `node.toml`: what is the machine's own. Everything else is declared to the cluster.
@@ -28,6 +29,9 @@ pub struct NodeFile {
     /// Peer addresses of some other nodes.
     #[serde(default)]
     pub seeds: Vec<SocketAddr>,
+    /// Memory of this node's brick; 1GiB unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brick_memory: Option<Size>,
 }
 
 /// First records of a cluster, until its log has them.
@@ -176,7 +180,7 @@ fn open_empty(dir: &Path) -> Result<DataDir, String> {
 /// `node.toml` comes last: a folder without it is no node yet.
 fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<SocketAddr>) -> Result<(), String> {
     identity.save(held).map_err(|e| e.to_string())?;
-    let file = NodeFile { http: at.http, resp: at.resp, api: at.api, peer: at.peer, seeds };
+    let file = NodeFile { http: at.http, resp: at.resp, api: at.api, peer: at.peer, seeds, brick_memory: None };
     let text = format!(
         "# What is this machine's own. Everything else is declared to the cluster.\n{}",
         toml::to_string(&file).expect("plain data")

@@ -6,10 +6,12 @@ mod demo;
 mod desks;
 mod events;
 mod found;
+mod nodes;
 mod ns;
 mod operate;
 mod ports;
 mod run;
+mod size;
 mod status;
 mod up;
 
@@ -53,9 +55,12 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
-    /// Look after a namespace: new keys for its cookies
-    #[command(after_help = "Example:\n  coppice ns rotate carts")]
-    Ns(ns::NsArgs),
+    /// Restart nodes, one or all in turn, or remove one, under load
+    #[command(subcommand)]
+    Node(nodes::NodeCommand),
+    /// Show namespaces, what each promises, and the odds of losing a session
+    #[command(subcommand)]
+    Ns(ns::NsCommand),
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
@@ -86,7 +91,8 @@ fn main() {
         Command::Apply(args) => single(operate::apply(args, false)),
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
-        Command::Ns(args) => single(ns::ns(args)),
+        Command::Node(command) => single(nodes::node(command)),
+        Command::Ns(command) => single(ns::ns(command)),
         Command::Status(args) => single(operate::status(args)),
     };
     if let Err(error) = done {

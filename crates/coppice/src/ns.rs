@@ -1,25 +1,46 @@
-//! `coppice ns`: what an operator does to a namespace that no declaration says.
+//! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use bytes::Bytes;
-use clap::Subcommand;
+use node::view::NamespaceView;
+use state::namespace::span_text;
 
 use crate::operate::NodeArgs;
 
-#[derive(Clone, Debug, clap::Args)]
-pub struct NsArgs {
-    #[command(subcommand)]
-    command: NsCommand,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-enum NsCommand {
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum NsCommand {
+    /// All namespaces, one a line
+    #[command(after_help = "Examples:\n  coppice ns list\n  coppice ns list --json | jq -r '.[].name'")]
+    List(ListArgs),
+    /// Class, lease, promise, and the odds of losing a session, with what this cluster has seen
+    #[command(after_help = "Examples:\n  coppice ns show carts\n  coppice ns show carts --json | jq .odds.p_loss")]
+    Show(ShowArgs),
     /// Seal the namespace's cookies with a new key; cookies of the old keys stay good
     #[command(after_help = "Examples:\n  coppice ns rotate carts\n  coppice ns rotate carts --end-sessions")]
     Rotate(RotateArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
-struct RotateArgs {
+pub struct ListArgs {
+    /// Print JSON (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ShowArgs {
+    /// Name of the namespace
+    pub name: String,
+    /// Print JSON (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RotateArgs {
     /// The namespace
     name: String,
     /// Drop the old keys at once, for the case that one has leaked: everyone is logged out
@@ -32,16 +53,40 @@ struct RotateArgs {
     node: NodeArgs,
 }
 
-pub async fn ns(args: NsArgs) -> Result<(), String> {
-    match args.command {
-        NsCommand::Rotate(args) => rotate(args).await,
+pub async fn ns(command: NsCommand) -> Result<(), String> {
+    let not_ours = |e| format!("the node's answer is of another version: {e}");
+    match command {
+        NsCommand::List(args) => {
+            let reply = args.node.reader().get("/v1/ns").await?;
+            if args.json {
+                println!("{}", reply.text()?);
+                return Ok(());
+            }
+            let all: Vec<NamespaceView> = serde_json::from_value(reply.json()?).map_err(not_ours)?;
+            println!("{:<16} {:<8} {:>8} {:>8} {:>9}", "NAMESPACE", "CLASS", "LEASE", "TIMEOUT", "P(LOSS)");
+            for n in &all {
+                let (lease, timeout) = (span_text(n.lease_ms), span_text(n.timeout_ms));
+                println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, n.odds.p_loss);
+            }
+        }
+        NsCommand::Show(args) => {
+            let reply = args.node.reader().get(&format!("/v1/ns/{}", args.name)).await?;
+            if args.json {
+                println!("{}", reply.text()?);
+                return Ok(());
+            }
+            let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
+            print!("{}", page(&namespace));
+        }
+        NsCommand::Rotate(args) => rotate(args).await?,
     }
+    Ok(())
 }
 
 async fn rotate(args: RotateArgs) -> Result<(), String> {
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if args.name.is_empty() || !args.name.bytes().all(is_name) {
-        return Err(format!("{:?} is no namespace's name; `coppice status` lists those there are", args.name));
+        return Err(format!("{:?} is no namespace's name; `coppice ns list` shows those there are", args.name));
     }
     let path = format!("/v1/ns/{}/rotate?end_sessions={}", args.name, args.end_sessions);
     let reply = args.node.operator()?.post(&path, "", Bytes::new()).await?.json()?;
@@ -53,4 +98,23 @@ async fn rotate(args: RotateArgs) -> Result<(), String> {
         println!("{change}");
     }
     Ok(())
+}
+
+fn page(n: &NamespaceView) -> String {
+    format!(
+        "namespace:         {}\n\
+         class:             {}\n\
+         lease:             {} after the last write or touch\n\
+         timeout:           {}, then a brick is passed over\n\
+         promise:           {}\n\
+         {}\n\
+         The formula takes a dead brick for empty until the next write. Here it is filled again by the others within\n\
+         seconds, so the odds are better than these. Bricks that die together (one power line) are not in the formula.\n",
+        n.name,
+        n.class,
+        span_text(n.lease_ms),
+        span_text(n.timeout_ms),
+        n.promise,
+        n.odds.text(),
+    )
 }

@@ -4,16 +4,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cluster::Card;
 use edge::Meter;
 use host::{DataDir, HostConfig};
-use node::{Birth, Node};
+use node::{Birth, Leaving, Node, View};
+use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
 use crate::found;
 use crate::ports::{Wanted, check_free};
+use crate::size::{Size, brick_memory};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
@@ -38,7 +41,17 @@ pub struct RunArgs {
     /// Relative working folders of services are below this one (default: where this runs)
     #[arg(long)]
     pub services: Option<PathBuf>,
+    /// Memory for session values of this node, like 512MiB or 2GiB (default: as in node.toml, else 1GiB)
+    #[arg(long, value_name = "SIZE", value_parser = brick_memory)]
+    pub brick_memory: Option<Size>,
 }
+
+/// Exit status of a node that was asked to restart: whoever watches over it starts it again (EX_TEMPFAIL of sysexits).
+pub const EXIT_RESTART: i32 = 75;
+/// Exit status of a node that has left for good: it is not to be started again.
+pub const EXIT_REMOVED: i32 = 76;
+/// Doors that are closing wait so long for clients to take what is theirs.
+const DOORS_CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Files and sockets that the doors' own limits on connections may need, and room for disk, peers and children.
 const FILES_WANTED: u64 = 64 << 10;
@@ -58,7 +71,7 @@ fn raise_files_limit() {
     }
 }
 
-/// Runs until it is killed, which is the one way to stop.
+/// Runs until it is killed, or asked to restart or to leave by `coppice node`.
 pub fn run(args: RunArgs) -> Result<(), String> {
     let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -96,6 +109,13 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         card: card.clone(),
         seeds: if args.seed.is_empty() { file.seeds } else { args.seed },
         seed: seed()?,
+        brick_bytes: match (args.brick_memory, &file.brick_memory) {
+            (Some(size), _) => size.0,
+            (None, Some(size)) => {
+                brick_memory(&size.to_string()).map_err(|e| format!("node.toml: brick_memory: {e}"))?.0
+            }
+            (None, None) => state::session::limits::BRICK_BYTES,
+        },
         found: founding,
     };
     let doors = Doors { http: listen(http)?, resp: listen(resp)?, api: listen(api)? };
@@ -129,7 +149,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         move || Node::new(birth),
         move |port| {
             Box::pin(async move {
-                if let Err(error) = edge::resp::serve(doors.resp, Rc::new(RespDesk(port)), resp_meter).await {
+                let stop = edge::http::closes(port.watch());
+                if let Err(error) = edge::resp::serve(doors.resp, Rc::new(RespDesk(port)), resp_meter, stop).await {
                     tracing::error!(%error, "the Redis protocol is not served");
                 }
             })
@@ -147,19 +168,43 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
     drop(entered);
-    io.block_on(async move {
+    let leaves = io.block_on(async move {
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
         tokio::select! {
-            ended = edge::api::serve(api_door, api_router) => ended.map_err(|e| format!("the API is not served: {e}")),
-            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk) => ended.map_err(|e| format!("HTTP is not served: {e}")),
-            () = edge::tcp::serve(http.ip(), view, dial, meter) => Ok(()),
-            () = ended_by_signal() => Ok(()),
+            ended = edge::api::serve(api_door, api_router) => {
+                ended.map(|()| None).map_err(|e| format!("the API is not served: {e}"))
+            }
+            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk) => {
+                ended.map(|()| None).map_err(|e| format!("HTTP is not served: {e}"))
+            }
+            () = edge::tcp::serve(http.ip(), view.clone(), dial, Arc::clone(&meter)) => Ok(None),
+            how = doors_closed(view, meter) => Ok(Some(how)),
+            () = ended_by_signal() => Ok(None),
         }
     })?;
     drop(running);
     drop(held);
-    Ok(())
+    match leaves {
+        None => Ok(()),
+        Some(how) => std::process::exit(if how == Leaving::Restart { EXIT_RESTART } else { EXIT_REMOVED }),
+    }
+}
+
+/// Ends when the node has said that its doors close, and clients have had their answers.
+async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -> Leaving {
+    let how = match view.wait_for(|view| view.closing.is_some()).await.ok().and_then(|view| view.closing) {
+        Some(how) => how,
+        // The node's thread is gone, and the process with it.
+        None => std::future::pending().await,
+    };
+    let until = Instant::now() + DOORS_CLOSE_MAX;
+    while meter.resp.connections() + meter.http.connections() > 0 && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (resp, http) = (meter.resp.connections(), meter.http.connections());
+    tracing::info!(?how, resp, http, "doors are closed; connections that were left are cut");
+    how
 }
 
 struct Doors {

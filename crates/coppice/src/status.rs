@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use node::view::{CloneState, NodeState, View};
+use node::view::{CloneState, NodeState, NodeView, View};
 
 /// The page. `now_ms` is the reader's wall clock.
 pub fn page(view: &View, now_ms: u64) -> String {
@@ -22,12 +22,13 @@ pub fn page(view: &View, now_ms: u64) -> String {
     line(
         &mut out,
         format_args!(
-            "{:<12} {:<8} {:>7} {:>6} {:>9} {:>8}  {}",
-            "NODE", "STATE", "PID", "CPU", "MEMORY", "FOR", "ADDRESSES"
+            "{:<12} {:<8} {:>7} {:>6} {:>9} {:>18} {:>8}  {}",
+            "NODE", "STATE", "PID", "CPU", "MEMORY", "BRICK", "FOR", "ADDRESSES"
         ),
     );
     for n in &view.nodes {
         let state = match n.state {
+            NodeState::Live if n.leaving.is_some() => "leaving",
             NodeState::Live => "live",
             NodeState::Suspect => "suspect",
             NodeState::Dead => "dead",
@@ -35,12 +36,13 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(
             &mut out,
             format_args!(
-                "{:<12} {:<8} {:>7} {:>5}% {:>6} MB {:>8}  http {} resp {} api {}",
+                "{:<12} {:<8} {:>7} {:>5}% {:>6} MB {:>18} {:>8}  http {} resp {} api {}",
                 n.name,
                 state,
                 n.pid,
                 n.cpu_millis / 10,
                 n.resident_bytes >> 20,
+                brick(n),
                 ago(now_ms, n.since_ms),
                 n.http,
                 n.resp,
@@ -99,6 +101,15 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(&mut out, format_args!("{:<16} {:<8} {:>8}  {}", n.name, n.class, span(n.lease_ms), n.promise));
     }
     out
+}
+
+/// `12 of 1024 MB`, or that it is being filled.
+fn brick(n: &NodeView) -> String {
+    match (n.state, n.brick.settled) {
+        (NodeState::Dead, _) => "-".to_owned(),
+        (_, false) => format!("{} MB, filling", n.brick.bytes >> 20),
+        (_, true) => format!("{} of {} MB", n.brick.bytes >> 20, n.brick.bytes_max >> 20),
+    }
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {

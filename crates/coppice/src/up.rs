@@ -16,6 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::client::Api;
 use crate::events::{NodeAddresses, Told, UpEvent};
 use crate::ports::{Wanted, check_free};
+use crate::run::{EXIT_REMOVED, EXIT_RESTART};
+use crate::size::{Size, brick_memory};
 use crate::{demo, found};
 
 /// Most nodes on one machine: a look at a cluster, not a data centre.
@@ -43,6 +45,9 @@ pub struct UpArgs {
     /// Print one JSON object a line (see docs/scripts.md)
     #[arg(long)]
     pub json: bool,
+    /// Memory for session values of each node, like 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", value_parser = brick_memory, default_value = "1GiB")]
+    pub brick_memory: Size,
     #[command(flatten)]
     pub ports: Ports,
 }
@@ -96,6 +101,8 @@ struct Ward {
     started: Instant,
     wait: Duration,
     restarts: u32,
+    /// It was removed from the cluster: it is not started again.
+    removed: bool,
 }
 
 pub async fn up(args: UpArgs) -> Result<(), String> {
@@ -125,9 +132,13 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
         match turn {
             Turn::Died(index) => {
                 let ward = &mut wards[index];
-                let how = reap(ward).await;
-                told.tell(&UpEvent::Died { name: ward.name.clone(), pid: ward.pid, how });
-                ward.wait = if ward.started.elapsed() > LIVED_LONG {
+                let (how, code) = reap(ward).await;
+                ward.removed = code == Some(EXIT_REMOVED);
+                told.tell(&match code {
+                    Some(EXIT_REMOVED) => UpEvent::Removed { name: ward.name.clone(), pid: ward.pid },
+                    _ => UpEvent::Died { name: ward.name.clone(), pid: ward.pid, how },
+                });
+                ward.wait = if code == Some(EXIT_RESTART) || ward.started.elapsed() > LIVED_LONG {
                     RESTART_AFTER.0
                 } else {
                     (ward.wait * 2).min(RESTART_AFTER.1)
@@ -170,6 +181,7 @@ fn wards(args: &UpArgs) -> Vec<Ward> {
             started: Instant::now(),
             wait: RESTART_AFTER.0,
             restarts: 0,
+            removed: false,
         })
         .collect()
 }
@@ -232,6 +244,7 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     let mut command = Command::new(&me);
     command.args(["keep", &std::process::id().to_string(), "--"]).arg(&me).arg("run").arg("--dir").arg(&ward.dir);
     command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
+    command.args(["--brick-memory", &args.brick_memory.to_string()]);
     command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
     for i in 1..=args.nodes {
         let seed = args.ports.on(IpAddr::V4(Ipv4Addr::new(127, 0, 0, i))).peer;
@@ -341,7 +354,7 @@ async fn namespace_urls(args: &UpArgs, api: &Api, view: &View) -> Result<BTreeMa
 }
 
 async fn next_turn(wards: &mut [Ward]) -> Turn {
-    let dead = wards.iter().enumerate().filter(|(_, w)| w.child.is_none());
+    let dead = wards.iter().enumerate().filter(|(_, w)| w.child.is_none() && !w.removed);
     let restart = dead.map(|(i, w)| (w.started + w.wait, i)).min();
     let restart = async move {
         match restart {
@@ -365,10 +378,14 @@ async fn next_turn(wards: &mut [Ward]) -> Turn {
     futures_util::future::select_all(waits).await.0
 }
 
-async fn reap(ward: &mut Ward) -> String {
+/// How its process ended, in words, and its exit status.
+async fn reap(ward: &mut Ward) -> (String, Option<i32>) {
     match ward.child.take() {
-        Some(mut child) => child.wait().await.map_or_else(|e| e.to_string(), |status| status.to_string()),
-        None => "gone".to_owned(),
+        Some(mut child) => match child.wait().await {
+            Ok(status) => (status.to_string(), status.code()),
+            Err(error) => (error.to_string(), None),
+        },
+        None => ("gone".to_owned(), None),
     }
 }
 

@@ -16,11 +16,12 @@ pub struct Part {
 }
 
 /// In reading order. Events are not here: they are only ever added to.
-pub static PARTS: [Part; 5] = [
+pub static PARTS: [Part; 6] = [
     Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
     Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
     Part { id: "services", title: "Services", write: |picture, _| services(picture) },
     Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
+    Part { id: "bricks", title: "Bricks", write: |picture, _| bricks(picture) },
     Part { id: "root", title: "Declared configuration", write: |picture, _| root(picture) },
 ];
 
@@ -116,7 +117,7 @@ fn node_row(picture: &Picture, node: &Node) -> Markup {
     html! {
         tr {
             th scope="row" { (node.name) @if node.name == picture.me { " (this one)" } }
-            td { (state(&node.state)) }
+            td { (state(&node.state)) @if let Some(how) = &node.leaving { ", about to " (how) } }
             @if alive {
                 td { (load(node.load)) }
                 td.n { (node.cpu_millis / 10) " %" }
@@ -218,6 +219,37 @@ fn namespaces(picture: &Picture) -> Markup {
     }
 }
 
+fn bricks(picture: &Picture) -> Markup {
+    let heads = ["Brick", "State", "Values", "Memory", "Window", "In flight", "Timeouts", "Refused, no room"];
+    html! {
+        p { "Windows are those of this node's stub: requests that it may have under way to each brick, by what it answers in time." }
+        div.wide tabindex="0" role="group" aria-label="Table of bricks" {
+            table {
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody {
+                    @for node in picture.nodes.iter().filter(|node| node.state != "dead") {
+                        tr {
+                            th scope="row" { (node.name) }
+                            td { @if node.brick.settled { "settled" } @else { "being filled" } }
+                            td.n { (number(node.brick.entries as f64)) }
+                            td.n { (node.brick.bytes >> 20) " of " (node.brick.bytes_max >> 20) " MiB" }
+                            @match picture.stubs.iter().find(|stub| stub.brick == node.name) {
+                                Some(stub) => {
+                                    td.n { (stub.window) @if stub.slow { " (slow)" } }
+                                    td.n { (stub.in_flight) }
+                                    td.n { (number(stub.timeouts as f64)) }
+                                    td.n { (number(stub.no_room as f64)) }
+                                }
+                                None => { td colspan="4" { "its own: asked by a call" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn root(picture: &Picture) -> Markup {
     let root = &picture.root;
     html! {
@@ -289,6 +321,7 @@ mod tests {
                 {"name": "n1", "state": "live", "load": 250, "cpu_millis": 420, "resident_bytes": 33554432, "since_ms": 940000,
                  "gauges": {"http.requests": 1234}},
                 {"name": "n2", "state": "dead", "pid": 77},
+                {"name": "n3", "state": "live", "brick": {"settled": true, "entries": 5, "bytes": 3145728, "bytes_max": 67108864}},
             ],
             "services": [{"name": "shop", "wanted": 2, "at": ["*"], "clones": [
                 {"name": "shop/0", "node": "n1", "state": "serving"},
@@ -296,6 +329,7 @@ mod tests {
                  "last_output": ["<script>alert(1)</script>"]},
             ]}],
             "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept"}],
+            "stubs": [{"brick": "n3", "window": 64, "in_flight": 9, "slow": true, "timeouts": 12, "no_room": 3}],
             "root": {"leader": null, "voters": ["n1"], "version": 4},
             "events": [{"at_ms": 0, "kind": "birth", "who": "n1", "text": "came"},
                        {"at_ms": 951827696000u64, "kind": "death", "who": "n2\" onload=\"x", "text": "<b>gone</b>"}],
@@ -312,6 +346,17 @@ mod tests {
     }
 
     #[test]
+    fn bricks_show_their_memory_and_the_windows_towards_them() {
+        let shown = bricks(&picture()).into_string();
+        for part in
+            ["settled", "3 of 64 MiB", "64 (slow)", ">9<", ">12<", ">3<", "being filled", "its own: asked by a call"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("n2"), "a dead one has no memory");
+    }
+
+    #[test]
     fn it_can_be_read_by_its_landmarks_and_headings() {
         let page = written();
         for (what, times) in [
@@ -320,7 +365,7 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 6),
+            ("<h2 ", 7),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),
         ] {
@@ -357,7 +402,7 @@ mod tests {
     fn it_says_what_is_wrong_in_words() {
         let page = written();
         for words in [
-            "1 of 2 nodes live",
+            "2 of 3 nodes live",
             "too few clones serve shop",
             "exit status 1",
             "none: what runs goes on, changes wait",

@@ -16,6 +16,7 @@ pub struct Picture {
     pub nodes: Vec<Node>,
     pub services: Vec<Service>,
     pub namespaces: Vec<Namespace>,
+    pub stubs: Vec<Stub>,
     pub root: Root,
     /// Newest last.
     pub events: Vec<Event>,
@@ -39,6 +40,30 @@ pub struct Node {
     pub resident_bytes: u64,
     pub since_ms: u64,
     pub gauges: BTreeMap<String, u64>,
+    pub brick: Brick,
+    /// `restart` or `remove`, if it is about to.
+    pub leaving: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Brick {
+    pub settled: bool,
+    pub entries: u64,
+    pub bytes: u64,
+    pub bytes_max: u64,
+}
+
+/// What the node that shows this has to do with one other's brick.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Stub {
+    pub brick: String,
+    pub window: u64,
+    pub in_flight: u64,
+    pub slow: bool,
+    pub timeouts: u64,
+    pub no_room: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

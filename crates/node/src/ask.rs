@@ -19,6 +19,8 @@ pub enum Ask {
     Export,
     /// A new token for nodes that join, good for so long.
     JoinToken { secret_hash: [u8; 32], expires_wall_ms: u64 },
+    /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed meanwhile.
+    Leave { name: String, how: crate::Leaving, force: bool },
     /// May a node with this secret and name join? The host signs its certificate if so.
     Admit { secret_hash: [u8; 32], name: String, wish: NodeId },
 }

@@ -68,6 +68,10 @@ impl Node {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
                 return out.push(Effect::Answer { id, answer });
             }
+            Ask::Leave { name, how, force } => {
+                let answer = Answer::Done(self.ask_leave(now, &name, how, force, out));
+                return out.push(Effect::Answer { id, answer });
+            }
             Ask::Apply { file, text, dry_run, entropy } => {
                 if dry_run {
                     let answer = Answer::Applied(self.compare(&file, &text, &entropy));

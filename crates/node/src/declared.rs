@@ -73,7 +73,8 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let mut diff = Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } };
     for (name, spec) in &parsed.namespace {
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}"), &e))?;
-        spec.get_ref().validate().map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}.lease"), &e))?;
+        let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
+        spec.get_ref().validate().map_err(wrong)?;
         note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
             let secret = new_secret(now, name, entropy, diff.change.puts.len());
@@ -174,7 +175,7 @@ impl Spec for ServiceSpec {
 impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(mut map) = value else { return None };
-        map.retain(|key, _| ["class", "lease", "merge"].contains(&key.as_str()));
+        map.retain(|key, _| ["class", "lease", "merge", "timeout"].contains(&key.as_str()));
         serde_json::from_value(map.into()).ok()
     }
 }

@@ -14,6 +14,13 @@ pub const ASSIGNMENTS: &str = "assignments";
 /// [`BrickReport`]: each node, at each change.
 pub const BRICK: &str = "brick";
 
+/// [`crate::leave::Wish`]: the node that an operator asked to let some node restart or leave.
+pub const WISH: &str = "wish";
+/// [`crate::leave::Left`]: a node that is about to end.
+pub const LEAVING: &str = "leaving";
+/// [`crate::lives::Record`]: each node, each second.
+pub const LIVES: &str = "lives";
+
 /// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -22,6 +29,22 @@ pub struct NodeReport {
     pub cpu_millis: u32,
     pub resident_bytes: u64,
     pub gauges: BTreeMap<String, u64>,
+    pub brick: BrickLoad,
+    /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
+    pub intervals: BTreeMap<String, (u64, u64)>,
+}
+
+/// What a node's brick holds and does.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrickLoad {
+    pub entries: u64,
+    pub bytes: u64,
+    pub bytes_max: u64,
+    /// Reads and writes since the node started.
+    pub operations: u64,
+    /// Times that it gave up its memory in this life of its node.
+    pub anew: u64,
 }
 
 /// How far a node's brick has followed the brick map.

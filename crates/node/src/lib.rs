@@ -8,6 +8,7 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon; `picture.rs` builds the [`View`] that front doors read.
+//! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
 //! The simulator runs this very struct.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -16,12 +17,15 @@ pub mod ask;
 mod asks;
 pub mod declared;
 mod facts;
+mod leave;
 pub mod limits;
+mod lives;
 pub mod node;
 mod picture;
 pub mod view;
 mod wires;
 
 pub use ask::{Admitted, Answer, Applied, Ask};
+pub use leave::Leaving;
 pub use node::{Birth, Node};
 pub use view::View;

@@ -21,4 +21,13 @@ pub const DEAD_SHOWN: Span = Span::secs(3600);
 /// Join tokens live at once; the ones that expired make room.
 pub const JOIN_TOKENS_MAX: usize = 1024;
 
+/// A wish that a node restart is repeated for so long; by then it has been heard, or the node is cut off.
+pub const WISH_KEPT: Span = Span::secs(15);
+/// A node that leaves waits so long for its clones to be moved and drained, then they end with it.
+pub const LEAVE_CLONES_MAX: Span = Span::secs(15);
+/// A node that is to restart but still needed (another brick is being filled) stays after so long.
+pub const LEAVE_TIME_MAX: Span = Span::secs(60);
+/// The same for one that leaves for good: its values are copied first.
+pub const REMOVE_TIME_MAX: Span = Span::secs(600);
+
 const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");

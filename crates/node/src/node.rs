@@ -11,8 +11,10 @@ use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::session::{self, Session};
 
 use crate::asks::Pending;
-use crate::facts::{self, NodeReport};
+use crate::facts::{self, BrickLoad, NodeReport};
+use crate::leave::{Departure, Wish};
 use crate::limits::{REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
+use crate::lives::Lives;
 use crate::view::{EventView, NodeState};
 use crate::{Answer, Ask, View};
 
@@ -26,6 +28,8 @@ pub struct Birth {
     pub seeds: Vec<SocketAddr>,
     /// All chance of this node comes from here.
     pub seed: u64,
+    /// Memory of this node's brick.
+    pub brick_bytes: u64,
     /// First records of a new cluster, if this node founds it and its log is empty.
     pub found: Option<Change>,
 }
@@ -44,6 +48,10 @@ pub struct Node {
     found: Option<Change>,
     pub(crate) report: NodeReport,
     report_at: Time,
+    pub(crate) lives: Lives,
+    /// Passed on for an operator, since then.
+    pub(crate) wish: Option<(Wish, Time)>,
+    pub(crate) departure: Option<Departure>,
     pub(crate) started: Time,
     tick_at: Time,
     /// Nodes as they were last seen.
@@ -74,7 +82,7 @@ pub(crate) struct Seen {
 
 impl Node {
     pub fn new(birth: Birth) -> Self {
-        let Birth { cluster, card, seeds, seed, found } = birth;
+        let Birth { cluster, card, seeds, seed, brick_bytes, found } = birth;
         let mut rng = Rng::new(seed);
         let (me, boot) = (card.id, card.boot);
         Self {
@@ -82,12 +90,15 @@ impl Node {
             membership: Membership::new(card.clone(), seeds, rng.fork()),
             beacons: Beacons::new(me, boot, rng.fork()),
             root: root::Root::new(me, boot, rng.fork()),
-            session: Session::new(me, boot, rng.fork()),
+            session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
             group: Group::new(me, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me),
             found,
             report: NodeReport::default(),
             report_at: Time::ZERO,
+            lives: Lives::default(),
+            wish: None,
+            departure: None,
             started: Time::ZERO,
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
@@ -178,7 +189,9 @@ impl Node {
         }
         if self.report_at <= now.mono {
             self.report_at = now.mono + REPORT_EVERY;
+            self.take_stock();
             self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
+            self.put_fact(now, facts::LIVES, facts::encode(&self.lives.record), out);
         }
     }
 
@@ -186,10 +199,28 @@ impl Node {
     fn tick(&mut self, now: Now, out: &mut Out) {
         self.report_brick(now, out);
         self.expire_pending(now, out);
+        self.lives.tick(now, self.membership.live().count());
+        self.keep_leaving(now, out);
         if self.root.is_leader() {
             self.keep_map(now, out);
         }
         self.stale = true;
+    }
+
+    /// Into the report: what the own brick holds and does.
+    fn take_stock(&mut self) {
+        let figures: BTreeMap<&str, u64> = self.session.figures().into_iter().collect();
+        let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
+        self.report.brick = BrickLoad {
+            entries: figure("session.entries"),
+            bytes: figure("session.bytes"),
+            bytes_max: figure("session.bytes_max"),
+            operations: figure("session.brick_operations"),
+            anew: self.session.starts_anew(),
+        };
+        let intervals = self.session.intervals();
+        self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
+        self.lives.told_anew(self.card.id, self.report.brick.anew);
     }
 
     pub(crate) fn put_fact(&mut self, now: Now, key: &str, value: bytes::Bytes, out: &mut Out) {
@@ -198,7 +229,8 @@ impl Node {
 
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges };
+        let (brick, intervals) = (self.report.brick, std::mem::take(&mut self.report.intervals));
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, intervals };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
     }

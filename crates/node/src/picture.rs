@@ -7,12 +7,14 @@ use base::{NodeId, Now};
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, RouteSession, Routes, ServiceSpec};
 use cluster::Card;
 use state::namespace::NamespaceSpec;
+use state::session::limits::BRICKS_ACKED;
+use state::session::odds::{Observed, odds};
 
 use crate::View;
 use crate::declared::{self, kind};
 use crate::limits::DEAD_SHOWN;
 use crate::node::Node;
-use crate::view::{self, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView};
+use crate::view::{self, BrickView, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView, StubView};
 
 impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
@@ -33,12 +35,14 @@ impl Node {
             at_ms: now.wall_ms,
             nodes: self.nodes(),
             services: services.iter().map(|(name, spec)| service_view(name, spec, &running)).collect(),
-            namespaces: namespaces.iter().map(|(name, spec)| namespace_view(name, spec)).collect(),
+            namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
                 version: self.root.declared().version,
             },
+            stubs: self.stubs(),
+            closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
             figures: self.figures(),
             routes: Arc::new(Routes {
@@ -85,11 +89,55 @@ impl Node {
                     resident_bytes: report.resident_bytes,
                     since_ms: seen.since_ms,
                     gauges: report.gauges,
+                    brick: BrickView {
+                        settled: seen.state != NodeState::Dead && self.is_settled(id),
+                        entries: report.brick.entries,
+                        bytes: report.brick.bytes,
+                        bytes_max: report.brick.bytes_max,
+                        operations: report.brick.operations,
+                    },
+                    leaving: self.leaving(id),
                 }
             })
             .collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
+    }
+
+    fn stubs(&self) -> Vec<StubView> {
+        let mut stubs: Vec<StubView> = self
+            .session
+            .stubs()
+            .into_iter()
+            .map(|stub| StubView {
+                brick: self.name_of(stub.brick),
+                window: stub.window as u64,
+                in_flight: stub.under_way.into(),
+                slow: stub.slow,
+                timeouts: stub.timeouts,
+                no_room: stub.no_room,
+            })
+            .collect();
+        stubs.sort_by(|a, b| a.brick.cmp(&b.brick));
+        stubs
+    }
+
+    fn namespace_view(&self, name: &str, spec: &NamespaceSpec) -> NamespaceView {
+        let record = self.lives.record;
+        let told = self.live_cards().map(|card| self.report_of(card.id).intervals.get(name).copied().unwrap_or((0, 0)));
+        let (intervals, intervals_ms) = told.fold((0, 0u64), |all, one| (all.0 + one.0, all.1.saturating_add(one.1)));
+        let brick_hours = record.brick_seconds / 3600.0;
+        let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
+        let bricks = self.session.map().map_or(1, |map| map.members.len());
+        NamespaceView {
+            name: name.into(),
+            class: spec.class.to_string(),
+            lease_ms: spec.lease_ms,
+            timeout_ms: spec.timeout_ms,
+            merge: spec.merge.name().into(),
+            promise: spec.promise().into(),
+            odds: odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms),
+        }
     }
 
     fn route(
@@ -145,14 +193,4 @@ fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)])
     let mut clones: Vec<CloneView> = clones.collect();
     clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
     ServiceView { name: name.into(), wanted: spec.clones, clones, at: spec.reached_at() }
-}
-
-fn namespace_view(name: &str, spec: &NamespaceSpec) -> NamespaceView {
-    NamespaceView {
-        name: name.into(),
-        class: spec.class.to_string(),
-        lease_ms: spec.lease_ms,
-        merge: spec.merge.name().into(),
-        promise: spec.promise().into(),
-    }
 }

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use base::{Boot, NodeId};
 use clones::route::Routes;
 use serde::{Deserialize, Serialize};
+use state::session::odds::Odds;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct View {
     /// Name of the cluster.
     pub cluster: String,
@@ -22,6 +24,10 @@ pub struct View {
     pub services: Vec<ServiceView>,
     pub namespaces: Vec<NamespaceView>,
     pub root: RootView,
+    /// This node's stub towards each other live brick.
+    pub stubs: Vec<StubView>,
+    /// Set when this node's doors are to close, and how it ends then.
+    pub closing: Option<crate::Leaving>,
     /// Newest last, at most 200.
     pub events: Vec<EventView>,
     /// Figures of this node's parts, by name (`session.writes`, ...), counted since it started.
@@ -65,6 +71,42 @@ pub struct NodeView {
     /// Figures of its front doors over the last second: `http.requests`, `http.errors`, `http.p50_us`, `http.p99_us`,
     /// `resp.commands`, `resp.p99_us`, `resp.connections`, ...
     pub gauges: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub brick: BrickView,
+    /// It is about to restart, or to leave for good.
+    #[serde(default)]
+    pub leaving: Option<crate::Leaving>,
+}
+
+/// A node's brick, as its last report has it.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrickView {
+    /// It holds all that it should.
+    pub settled: bool,
+    pub entries: u64,
+    pub bytes: u64,
+    /// Past it, new sessions are refused (`--brick-memory`).
+    pub bytes_max: u64,
+    /// Reads and writes since the node started.
+    pub operations: u64,
+}
+
+/// What this node's stub has to do with one brick.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StubView {
+    /// Name of the brick's node.
+    pub brick: String,
+    /// Requests that may be under way at once.
+    pub window: u64,
+    pub in_flight: u64,
+    /// Its last request was not answered in time.
+    pub slow: bool,
+    /// Requests not answered in time, since this node started.
+    pub timeouts: u64,
+    /// Requests not sent as the window was full, since this node started.
+    pub no_room: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,8 +156,14 @@ pub struct NamespaceView {
     /// `fields` if parallel writes of different fields of a value are merged, else `none`.
     #[serde(default)]
     pub merge: String,
+    /// How long one brick is waited for, milliseconds.
+    #[serde(default)]
+    pub timeout_ms: u64,
     /// What the class promises, in a sentence.
     pub promise: String,
+    /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7).
+    #[serde(default)]
+    pub odds: Odds,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -129,7 +177,7 @@ pub struct RootView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `warning`.
+    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `leaving`, `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.
     pub who: String,

@@ -8,11 +8,11 @@ use cluster::{Card, beacon, membership, root};
 use state::namespace::NamespaceSpec;
 use state::session::{self, BrickMap};
 
-use crate::Answer;
 use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
+use crate::{Answer, Leaving};
 
 impl Node {
     fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
@@ -39,8 +39,18 @@ impl Node {
         let (peer, boot, name) = (card.id, card.boot, card.name.clone());
         let text = match self.seen.get(&peer) {
             None => "joined".to_owned(),
-            Some(seen) if seen.card.boot == boot => "is back; it was only cut off".to_owned(),
-            Some(_) => format!("is back, restarted ({boot})"),
+            Some(seen) if seen.card.boot == boot => {
+                if seen.state == NodeState::Dead {
+                    self.lives.was_alive();
+                }
+                "is back; it was only cut off".to_owned()
+            }
+            Some(seen) => {
+                if seen.state != NodeState::Dead {
+                    self.lives.died();
+                }
+                format!("is back, restarted ({boot})")
+            }
         };
         self.seen.insert(peer, Seen { card, state: NodeState::Live, since_ms: now.wall_ms, since: now.mono });
         self.happened(now, "birth", &name, text);
@@ -53,6 +63,7 @@ impl Node {
     fn death(&mut self, now: Now, id: NodeId, out: &mut Out) {
         if let Some(seen) = self.seen.get_mut(&id) {
             (seen.state, seen.since_ms, seen.since) = (NodeState::Dead, now.wall_ms, now.mono);
+            self.lives.died();
             let name = seen.card.name.clone();
             self.happened(now, "death", &name, "no longer answers");
         }
@@ -98,7 +109,21 @@ impl Node {
                     self.group_in(now, group::Input::Assigned(new), out);
                 }
             }
-            facts::CLONES => self.cluster_changed(now, out),
+            facts::CLONES | facts::LEAVING => self.cluster_changed(now, out),
+            facts::WISH => {
+                if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
+                    self.wished(now, wish, out);
+                }
+            }
+            facts::LIVES if origin != self.me() => {
+                if let Some(record) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
+                    self.lives.take_over(record);
+                }
+            }
+            facts::REPORT if origin != self.me() => {
+                let anew = self.report_of(origin).brick.anew;
+                self.lives.told_anew(origin, anew);
+            }
             _ => (),
         }
     }
@@ -179,7 +204,13 @@ impl Node {
                     out.push(Effect::Answer { id, answer: Answer::Session(outcome) });
                 }
                 session::Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
-                session::Output::Note(note) => out.push(Effect::Note(note)),
+                session::Output::Note(note) => {
+                    if note.level != base::NoteLevel::Info {
+                        let name = self.card.name.clone();
+                        self.happened(now, "warning", &name, note.text.clone());
+                    }
+                    out.push(Effect::Note(note));
+                }
             }
         }
         self.session_out = wants;
@@ -223,7 +254,11 @@ impl Node {
             return;
         }
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
-        let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        // Nobody starts a clone where it will have to end.
+        let stays = |card: &&Card| self.leaving(card.id).is_none();
+        let anybody_stays = self.live_cards().any(|card| stays(&card));
+        let live =
+            self.live_cards().filter(|card| stays(card) || !anybody_stays).map(|card| self.load_of(card)).collect();
         self.manager_in(now, manager::Input::Cluster { services, live }, out);
     }
 
@@ -257,7 +292,11 @@ impl Node {
     /// At the leader: lets the brick map follow who is here.
     pub(crate) fn keep_map(&mut self, now: Now, out: &mut Out) {
         let current = self.map();
-        let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let removed = |id: &NodeId| self.leaving(*id) == Some(Leaving::Remove);
+        let live = self.live_cards().map(|card| card.id);
+        // Who leaves for good counts until it is out of the map, and does not come back in.
+        let live: Vec<NodeId> =
+            live.filter(|id| !removed(id) || current.as_ref().is_some_and(|map| map.is_brick(*id))).collect();
         let dead = self.seen.iter().filter(|(_, s)| s.state == NodeState::Dead);
         let mut dead_for: BTreeMap<NodeId, Span> = dead.map(|(id, s)| (*id, now.mono.since(s.since))).collect();
         // Members that this node has never seen are dead at least since it started.
@@ -268,7 +307,11 @@ impl Node {
         let reports: Vec<(NodeId, BrickReport)> = live.iter().filter_map(|id| Some((*id, report(*id)?))).collect();
         let seen = reports.iter().map(|(id, r)| (*id, r.seen)).collect();
         let filled = reports.iter().map(|(id, r)| (*id, r.filled)).collect();
-        if let Some(next) = session::next_map(current.as_ref(), &live, &dead_for, &seen, &filled) {
+        let next = session::next_map(current.as_ref(), &live, &dead_for, &seen, &filled).or_else(|| {
+            let gone = *live.iter().find(|id| removed(id))?;
+            current.as_ref()?.without(gone, &live, &seen)
+        });
+        if let Some(next) = next {
             self.propose_map(now, &next, out);
         }
     }

@@ -81,6 +81,7 @@ impl Factory for Cluster {
             card: card.clone(),
             seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
             seed: life.seed,
+            brick_bytes: state::session::limits::BRICK_BYTES,
             found: founds.then(|| self.first_records()),
         });
         let planted = self.bug.map(|bug| Planted {

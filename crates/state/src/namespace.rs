@@ -2,6 +2,7 @@
 //! Only `session` exists so far; any other class is an error that lists the known ones.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use base::Span;
 use serde::de::Error as _;
@@ -18,16 +19,29 @@ pub struct NamespaceSpec {
     /// What becomes of writes that were made from one and the same reading.
     #[serde(default, skip_serializing_if = "Merges::is_none")]
     pub merge: Merges,
+    /// How long one brick is waited for (SSM's t), milliseconds.
+    #[serde(
+        rename = "timeout",
+        default = "default_timeout",
+        skip_serializing_if = "is_default_timeout",
+        serialize_with = "put_span",
+        deserialize_with = "get_span"
+    )]
+    pub timeout_ms: u64,
 }
 
 impl NamespaceSpec {
     /// A `session` namespace with the default lease of 30 minutes.
     pub fn session() -> Self {
-        Self { class: Class::Session, lease_ms: default_lease(), merge: Merges::None }
+        Self { class: Class::Session, lease_ms: default_lease(), merge: Merges::None, timeout_ms: default_timeout() }
     }
 
     pub fn lease(&self) -> Span {
         Span::millis(self.lease_ms)
+    }
+
+    pub fn timeout(&self) -> Span {
+        Span::millis(self.timeout_ms)
     }
 
     /// What the class promises, in a sentence for people.
@@ -44,17 +58,15 @@ impl NamespaceSpec {
         }
     }
 
-    /// Checks what the types cannot.
-    pub fn validate(&self) -> Result<(), String> {
-        if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&self.lease_ms) {
-            return Err(format!(
-                "lease: {} is not between {} and {}",
-                span_text(self.lease_ms),
-                span_text(LEASE_MS_MIN),
-                span_text(LEASE_MS_MAX)
-            ));
-        }
-        Ok(())
+    /// Checks what the types cannot: the key that is wrong, and why.
+    pub fn validate(&self) -> Result<(), (&'static str, String)> {
+        let within = |key, ms: u64, bounds: RangeInclusive<u64>| {
+            let (low, high) = (span_text(*bounds.start()), span_text(*bounds.end()));
+            let wrong = || (key, format!("{} is not between {low} and {high}", span_text(ms)));
+            bounds.contains(&ms).then_some(()).ok_or_else(wrong)
+        };
+        within("lease", self.lease_ms, LEASE_MS_MIN..=LEASE_MS_MAX)?;
+        within("timeout", self.timeout_ms, TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)
     }
 }
 
@@ -143,6 +155,18 @@ fn default_lease() -> u64 {
     30 * 60 * 1000
 }
 
+fn default_timeout() -> u64 {
+    crate::session::limits::BRICK_TIMEOUT.as_millis()
+}
+
+fn is_default_timeout(ms: &u64) -> bool {
+    *ms == default_timeout()
+}
+
+/// Shorter, and a busy moment of the network looks like overload.
+const TIMEOUT_MS_MIN: u64 = 5;
+/// Longer is longer than front doors wait for a whole operation.
+const TIMEOUT_MS_MAX: u64 = 5000;
 /// Shorter leases end before their owner's next request.
 const LEASE_MS_MIN: u64 = 1000;
 /// 400 days: the longest life browsers give a cookie.
@@ -206,6 +230,9 @@ mod tests {
         let spec = read(r#"{"class":"session","lease":"2h"}"#).unwrap();
         assert_eq!(spec.lease_ms, 7_200_000);
         assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"class":"session","lease":"2h"}"#);
+        let spec = read(r#"{"class":"session","timeout":"250ms"}"#).unwrap();
+        assert_eq!(spec.timeout_ms, 250);
+        assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"class":"session","lease":"30m","timeout":"250ms"}"#);
         assert!(
             read(r#"{"class":"linear"}"#)
                 .unwrap_err()
@@ -224,6 +251,11 @@ mod tests {
     fn limits_are_named() {
         assert_eq!(NamespaceSpec::session().validate(), Ok(()));
         let short = NamespaceSpec { lease_ms: 10, ..NamespaceSpec::session() };
-        assert_eq!(short.validate(), Err("lease: 10ms is not between 1s and 400d".into()));
+        assert_eq!(short.validate(), Err(("lease", "10ms is not between 1s and 400d".into())));
+        for (timeout_ms, good) in [(4, false), (5, true), (5000, true), (5001, false)] {
+            let spec = NamespaceSpec { timeout_ms, ..NamespaceSpec::session() };
+            let wrong = Err(("timeout", format!("{timeout_ms}ms is not between 5ms and 5s")));
+            assert_eq!(spec.validate(), if good { Ok(()) } else { wrong });
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What the paper (SSM, section 3) and state.md claim of the session class, one test per claim, in virtual time.
+//! What state.md claims of the session class beyond the paper, one test per claim, in virtual time. The paper's own claims
+//! are in `claims_3.rs` and `claims_5.rs`.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -24,25 +25,6 @@ fn what_is_written_through_one_node_is_read_through_every_other() {
             }
         }
         assert_eq!(world.value(1, "never"), None);
-    }
-}
-
-/// SSM 3.2, 3.6: any brick may be killed at any time, without data loss or a failed request.
-#[test]
-fn any_one_of_three_is_killed_at_any_time_and_no_operation_fails() {
-    for seed in 0..6 {
-        let verdict = kills(seed, 3, 6, calm());
-        check(&verdict, &format!("seed {seed}"));
-        assert_eq!((verdict.refused, verdict.unknown), (0, 0), "seed {seed}: {verdict:?}");
-    }
-}
-
-#[test]
-fn any_one_of_five_is_killed_at_any_time_and_no_operation_fails() {
-    for seed in 100..103 {
-        let verdict = kills(seed, 5, 6, calm());
-        check(&verdict, &format!("seed {seed}"));
-        assert_eq!((verdict.refused, verdict.unknown), (0, 0), "seed {seed}: {verdict:?}");
     }
 }
 
@@ -96,121 +78,6 @@ fn one_brick_alone_never_answers_for_three() {
     world.heal();
     world.run(Span::secs(1));
     assert_eq!(world.value(3, "k"), Some("new".into()));
-}
-
-/// SSM 3.2: a write waits for WQ of W, so one slow brick costs no time; a read goes round it after one timeout.
-#[test]
-fn a_hung_brick_slows_nobody_for_more_than_a_moment() {
-    let mut world = World::settled(4, 3);
-    world.put(1, "k", "v");
-    world.hang(NodeId(3), Span::secs(5));
-    let mut slow = 0;
-    for i in 0..200 {
-        let start = world.now;
-        world.put(1 + i % 2, "k", &format!("{i}"));
-        assert!(world.now.since(start) < Span::millis(5), "a write waited for the hung brick");
-        let start = world.now;
-        assert_eq!(world.value(1 + i % 2, "k"), Some(i.to_string()));
-        slow += u32::from(world.now.since(start) > Span::millis(5));
-        assert!(world.now.since(start) < Span::millis(70));
-    }
-    assert!(slow <= 4, "{slow} of 200 reads waited for the hung brick");
-}
-
-/// SSM 3.3: windows per brick; none free means refuse at once, nothing queues.
-#[test]
-fn overload_is_refused_at_once() {
-    let mut world = World::settled(4, 3);
-    world.hang(NodeId(2), Span::secs(60));
-    world.hang(NodeId(3), Span::secs(60));
-    let asks: Vec<_> = (0..400).map(|i| world.ask(1, put(&format!("k{i}"), "v"))).collect();
-    let refused = asks.iter().filter(|id| matches!(world.answers.get(id), Some((_, Outcome::Refused(_))))).count();
-    assert!(refused >= 100, "{refused} refused at once");
-    world.run(Span::secs(3));
-    let unknown = asks.iter().filter(|id| matches!(world.answers[id].1, Outcome::Unknown(_))).count();
-    assert_eq!(refused + unknown, 400, "the rest may have happened");
-    let before = world.now;
-    let id = world.ask(1, put("late", "v"));
-    world.run(Span::secs(3));
-    assert!(
-        matches!(world.answers[&id].1, Outcome::Refused(_) | Outcome::Unknown(_)),
-        "{:?} {before:?}",
-        world.answers[&id]
-    );
-}
-
-/// SSM 3.4: a brick drops what its stub has given up already.
-#[test]
-fn a_request_that_lay_too_long_in_a_queue_is_not_executed() {
-    let mut world = World::settled(4, 3);
-    for i in 0..50 {
-        world.put(1, &format!("k{i}"), "v");
-    }
-    world.hang(NodeId(2), Span::millis(400));
-    for i in 0..50 {
-        world.ask(1, put(&format!("k{i}"), "w"));
-    }
-    world.run(Span::millis(500));
-    assert!(world.figure(2, "session.late_dropped") >= 50);
-    world.run(Span::secs(1));
-    assert_eq!(world.value(2, "k7"), Some("w".into()));
-}
-
-#[test]
-fn values_end_with_their_lease() {
-    let mut world = World::settled(6, 3);
-    let action = |lease| Action::Put { value: "v".into(), lease, when: When::Always, want_old: false };
-    world.done(1, op("short", action(Lease::For(Span::secs(2)))));
-    world.done(1, op("long", action(Lease::Default)));
-    world.run(Span::millis(1900));
-    assert_eq!(world.value(2, "short"), Some("v".into()));
-    assert_eq!(world.done(2, op("short", Action::Touch { lease: Lease::For(Span::secs(2)) })), Reply::Touched(true));
-    world.run(Span::millis(1900));
-    let reply = world.done(3, op("short", Action::GetTouch { lease: Lease::For(Span::secs(4)) }));
-    assert!(matches!(reply, Reply::Value { lease_left, .. } if lease_left == Span::secs(4)), "{reply:?}");
-    // Keep: a new value, the old end.
-    world.run(Span::secs(3));
-    world.done(
-        1,
-        op("short", Action::Put { value: "w".into(), lease: Lease::Keep, when: When::Always, want_old: false }),
-    );
-    assert_eq!(world.value(2, "short"), Some("w".into()));
-    world.run(Span::secs(2));
-    for node in 1..=3 {
-        assert_eq!(world.value(node, "short"), None);
-        assert_eq!(world.value(node, "long"), Some("v".into()));
-    }
-    assert_eq!(world.done(1, op("short", Action::Touch { lease: Lease::Default })), Reply::Touched(false));
-    world.run(Span::secs(1810));
-    assert_eq!(world.value(1, "long"), None);
-    world.run(Span::secs(4000));
-    for node in 1..=3 {
-        assert_eq!((world.figure(node, "session.entries"), world.figure(node, "session.bytes")), (0, 0));
-    }
-}
-
-/// A value of a short lease hides what it replaced for good, also at a brick that never heard of it. Where all bricks
-/// have it, nothing is kept for that.
-#[test]
-fn what_a_short_lease_replaced_does_not_come_back_when_it_ends() {
-    let mut world = World::settled(6, 3);
-    let lease = Lease::For(Span::secs(2));
-    let short = || Action::Put { value: "new".into(), lease, when: When::Always, want_old: false };
-    world.done(1, op("everywhere", short()));
-    world.hang(NodeId(1), Span::millis(500));
-    for i in 0..20 {
-        world.put(2, &format!("k{i}"), "old");
-    }
-    world.run(Span::secs(1));
-    world.hang(NodeId(3), Span::millis(500));
-    for i in 0..20 {
-        world.done(1, op(&format!("k{i}"), short()));
-    }
-    world.run(Span::secs(60));
-    assert_eq!(world.figure(1, "session.entries"), 20, "versions that a brick missed, and no other");
-    for i in 0..60 {
-        assert_eq!(world.value(1 + i % 3, &format!("k{}", i / 3)), None);
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use node::View;
-use node::view::{CloneState, NodeState};
+use node::view::{CloneState, NodeState, StubView};
 
 use super::Api;
 
@@ -17,8 +17,14 @@ pub async fn metrics(State(api): State<Api>) -> Response {
 }
 
 /// Figures that also go down. All others are counted since the node started.
-const PRESENT: [&str; 5] =
-    ["session.entries", "session.bytes", "session.running", "session.settled", "session.bricks_dead"];
+const PRESENT: [&str; 6] = [
+    "session.entries",
+    "session.bytes",
+    "session.bytes_max",
+    "session.running",
+    "session.settled",
+    "session.bricks_dead",
+];
 
 /// `totals`: what the front doors have counted, by name.
 fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
@@ -59,6 +65,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
         }
     }
 
+    stubs(view, &mut out);
     out.family("coppice_node_state", "gauge", "1 for the state a node is in, as this node sees it.");
     for node in &view.nodes {
         for (state, word) in [(NodeState::Live, "live"), (NodeState::Suspect, "suspect"), (NodeState::Dead, "dead")] {
@@ -92,6 +99,30 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
     out.0
+}
+
+/// This node's stub towards each brick.
+fn stubs(view: &View, out: &mut Text) {
+    type Figure = fn(&StubView) -> u64;
+    let families: [(&str, &str, &str, Figure); 4] = [
+        ("coppice_stub_window", "gauge", "Requests that this node may have under way to a brick.", |s| s.window),
+        ("coppice_stub_in_flight", "gauge", "Requests of this node under way to a brick.", |s| s.in_flight),
+        ("coppice_stub_timeouts_total", "counter", "Requests of this node that a brick did not answer in time.", |s| {
+            s.timeouts
+        }),
+        (
+            "coppice_stub_no_room_total",
+            "counter",
+            "Requests of this node that were not sent to a brick as its window was full.",
+            |s| s.no_room,
+        ),
+    ];
+    for (name, kind, help, figure) in families {
+        out.family(name, kind, help);
+        for stub in &view.stubs {
+            out.sample(name, &[("brick", &stub.brick)], figure(stub));
+        }
+    }
 }
 
 /// A figure's name as Prometheus allows it.

@@ -3,6 +3,7 @@
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
+//! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
 //! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?}`.
@@ -27,6 +28,7 @@ mod declare;
 mod guard;
 pub mod limits;
 mod metrics;
+mod operate;
 mod problem;
 mod status;
 mod values;
@@ -80,6 +82,10 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/apply", post(declare::apply))
         .route("/v1/export", get(declare::export))
         .route("/v1/tokens", post(declare::token))
+        .route("/v1/nodes/{name}/restart", post(operate::restart))
+        .route("/v1/nodes/{name}/remove", post(operate::remove))
+        .route("/v1/ns", get(operate::namespaces))
+        .route("/v1/ns/{ns}", get(operate::namespace))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))

@@ -54,6 +54,8 @@ fn node(name: &str) -> NodeView {
         resident_bytes: 0,
         since_ms: 0,
         gauges: [("http.requests".to_string(), 42)].into(),
+        brick: Default::default(),
+        leaving: None,
     }
 }
 
@@ -405,4 +407,25 @@ fn the_docs_name_every_address() {
     for route in routes {
         assert!(docs.lines().any(|line| line.starts_with("| `") && line.contains(route)), "docs/api.md lacks {route}");
     }
+}
+
+#[test]
+fn nodes_restart_for_operators_only_and_a_refusal_says_why() {
+    let (status, _, _, asked) = ask(None, request("POST /v1/nodes/n2/restart", &[CARTS], ""));
+    assert_eq!((status, asked.is_none()), (401, true));
+    let (status, _, _, asked) =
+        ask(Some(Answer::Done(Outcome::Done(()))), request("POST /v1/nodes/n2/restart?force=true", &[ROOT], ""));
+    assert_eq!(status, 202);
+    assert!(matches!(asked, Some(Ask::Leave { name, how: node::Leaving::Restart, force: true }) if name == "n2"));
+    let refused = Outcome::Refused(base::Refused::busy("n3 is leaving", base::Span::secs(1)));
+    let (status, _, text, asked) = ask(Some(Answer::Done(refused)), request("POST /v1/nodes/n2/remove", &[ROOT], ""));
+    assert_eq!((status, text.contains("n3 is leaving")), (503, true), "{text}");
+    assert!(matches!(asked, Some(Ask::Leave { how: node::Leaving::Remove, force: false, .. })));
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_told_apart() {
+    assert_eq!(ask(None, request("GET /v1/ns", &[], "")).2, "[]");
+    let (status, _, text, _) = ask(None, request("GET /v1/ns/cats", &[], ""));
+    assert_eq!((status, text.contains("there is no namespace")), (404, true), "{text}");
 }

@@ -65,7 +65,8 @@ impl Default for Config {
     }
 }
 
-/// Serves HTTP on a listener, for ever; `backend` is asked for sessions. Runs on a multi-thread runtime; drop the future to stop accepting.
+/// Serves HTTP on a listener until the view says that doors are to close; then open connections are told to. `backend` is
+/// asked for sessions. Runs on a multi-thread runtime; drop the future to stop accepting.
 ///
 /// # Errors
 /// The listener could not be used at all. What goes wrong with one client ends that client's connection alone.
@@ -93,15 +94,33 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
+    // Told to all connections by a channel of its own: the view changes ten times a second.
+    let (close, closing) = watch::channel(false);
+    let mut stop = std::pin::pin!(closes(view.clone()));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
     let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config, sessions });
     loop {
-        let (stream, peer) = accept(&listener).await;
+        let (stream, peer) = tokio::select! {
+            accepted = accept(&listener) => accepted,
+            () = &mut stop => {
+                close.send_replace(true);
+                // Connections end by themselves; whoever runs this door says how long that may take.
+                return std::future::pending().await;
+            }
+        };
         if edge.door.connections() >= edge.config.connections_max {
             tokio::spawn(turn_away(stream));
             continue;
         }
-        tokio::spawn(talk(Arc::clone(&edge), stream, peer));
+        tokio::spawn(talk(Arc::clone(&edge), stream, peer, closing.clone()));
+    }
+}
+
+/// Ends when the node's doors are to close.
+pub async fn closes(mut view: watch::Receiver<Arc<View>>) {
+    if view.wait_for(|view| view.closing.is_some()).await.is_err() {
+        // The node is gone, which is not for its doors to act upon.
+        std::future::pending().await
     }
 }
 
@@ -130,7 +149,7 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
 }
 
-async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr) {
+async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr, mut closing: watch::Receiver<bool>) {
     let _open = edge.door.opened();
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %peer, "client was gone at once");
@@ -140,14 +159,23 @@ async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr) {
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
     let client = Arc::new(Client { peer: headers::Peer::new(peer.ip()), flags });
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
-    let served = http1::Builder::new()
+    let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
         // The guard hands on whole heads only and has its own timeouts.
         .header_read_timeout(None)
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(guard), service)
-        .with_upgrades()
-        .await;
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        // Changed once: from false to true. Its sender lives as long as the door.
+        Ok(()) = closing.changed() => {
+            // Answers what has come, with `Connection: close`.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
     if let Err(error) = served {
         tracing::debug!(%error, %peer, "client's connection ended");
     }

@@ -52,7 +52,19 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
         stall: None,
     };
-    let said_all = poll_fn(|cx| conn.poll(cx)).await;
+    let said_all = {
+        let node = Rc::clone(&conn.node);
+        let mut told = std::pin::pin!(node.told.notified());
+        let mut listens = false;
+        poll_fn(|cx| {
+            if !std::mem::replace(&mut listens, true) {
+                // Wakes this task, whose waker stays the same, when the door closes; what is to be known is in `closing`.
+                let _ = told.as_mut().poll(cx);
+            }
+            conn.poll(cx)
+        })
+        .await
+    };
     if said_all {
         // Closing with unread bytes would reset the connection, and the client might never read what was said.
         // In memory of its own, which every connection would have to set aside otherwise.
@@ -154,6 +166,9 @@ impl Conn {
             match self.read(cx) {
                 Poll::Pending => {
                     self.input.rest();
+                    if self.node.closing.get() && self.has_answered() {
+                        return Poll::Ready(true);
+                    }
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(1..)) => (),
@@ -161,6 +176,11 @@ impl Conn {
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
             }
         }
+    }
+
+    /// Nothing that has come is without its answer.
+    fn has_answered(&self) -> bool {
+        self.slots.is_empty() && self.out.is_empty() && self.input.buffer.is_empty()
     }
 
     fn has_room(&self) -> bool {

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use base::Span;
 use node::{Answer, Ask, View};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::Meter;
 
@@ -52,15 +52,41 @@ pub struct Node {
     last_id: Cell<u64>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
+    /// Connections end as soon as they have answered what has come.
+    closing: Cell<bool>,
+    told: Notify,
 }
 
-/// Serves for ever; ends only if the listener cannot be used at all. Runs in a `LocalSet`, on the node's thread.
-pub async fn serve(listener: std::net::TcpListener, backend: Rc<dyn Backend>, meter: Arc<Meter>) -> io::Result<()> {
+/// Serves until `stop`: then nobody new is let in, and each connection is closed once it has answered what has come.
+/// Runs in a `LocalSet`, on the node's thread. An error: the listener could not be used at all.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    backend: Rc<dyn Backend>,
+    meter: Arc<Meter>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let node = Rc::new(Node { backend, meter, since: Instant::now(), last_id: Cell::new(0), read_bytes: Cell::new(0) });
+    let node = Rc::new(Node {
+        backend,
+        meter,
+        since: Instant::now(),
+        last_id: Cell::new(0),
+        read_bytes: Cell::new(0),
+        closing: Cell::new(false),
+        told: Notify::new(),
+    });
+    let mut stop = std::pin::pin!(stop);
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => {
+                node.closing.set(true);
+                node.told.notify_waiters();
+                return Ok(());
+            }
+        };
+        match accepted {
             Ok((stream, _)) if node.meter.resp.connections() >= limits::CONNECTIONS_MAX as u64 => {
                 // One try is enough for a line this short; a client that does not get it sees the connection closed.
                 let _ = stream.try_write(b"-ERR max number of clients reached\r\n");

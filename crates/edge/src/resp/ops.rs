@@ -95,6 +95,10 @@ pub fn outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<Fou
 pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
     match outcome {
         Outcome::Done(found) => Ok(found),
+        // Redis' own word for it, which clients know.
+        Outcome::Refused(refused) if refused.why.starts_with(state::session::FULL) => {
+            Err(Reply::Error(format!("OOM {refused}")))
+        }
         Outcome::Refused(refused) => Err(match refused.retry_after {
             Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
             None => Reply::Error(format!("ERR {refused}")),
@@ -105,7 +109,7 @@ pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
 
 /// Did this door fail at its work (so that it counts as an error of ours)?
 pub fn is_ours(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(text) if text.starts_with("BUSY") || text.starts_with("UNKNOWN"))
+    matches!(reply, Reply::Error(text) if ["BUSY", "OOM", "UNKNOWN"].iter().any(|code| text.starts_with(code)))
 }
 
 /// A reply of a kind that its operation cannot have.

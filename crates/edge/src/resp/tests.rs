@@ -105,7 +105,15 @@ impl Toy {
     fn merges(&self) {
         let mut view = View::clone(&self.view.borrow());
         let (name, class, merge) = ("carts".into(), "session".into(), "fields".into());
-        view.namespaces.push(node::view::NamespaceView { name, class, lease_ms: 1, merge, promise: String::new() });
+        view.namespaces.push(node::view::NamespaceView {
+            name,
+            class,
+            lease_ms: 1,
+            merge,
+            promise: String::new(),
+            timeout_ms: 60,
+            odds: Default::default(),
+        });
         *self.view.borrow_mut() = Arc::new(view);
     }
 
@@ -149,7 +157,8 @@ fn with_door<F: Future<Output = ()>>(test: impl FnOnce(Rc<Toy>, TcpStream) -> F)
         toy.set_tokens(&[("carts", "secret"), ("other", "secret2")]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        let door = tokio::task::spawn_local(serve(listener, toy.clone(), Arc::new(Meter::new())));
+        let door =
+            tokio::task::spawn_local(serve(listener, toy.clone(), Arc::new(Meter::new()), std::future::pending()));
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
         test(toy, stream).await;
@@ -519,7 +528,7 @@ fn a_stranger_who_says_nothing_is_let_go() {
         let toy = Rc::new(Toy::default());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        tokio::task::spawn_local(serve(listener, toy, Arc::new(Meter::new())));
+        tokio::task::spawn_local(serve(listener, toy, Arc::new(Meter::new()), std::future::pending()));
         let began = tokio::time::Instant::now();
         let mut stream = TcpStream::connect(addr).await.unwrap();
         assert_eq!(expect_end(&mut stream).await, "");
@@ -705,4 +714,44 @@ fn what_was_asked_is_answered_also_after_the_client_ended_its_side() {
         toy.release("GET a");
         assert_eq!(expect_end(&mut stream).await, "+OK\r\n$1\r\n1\r\n");
     });
+}
+
+#[test]
+fn a_closing_door_answers_what_has_come_and_then_ends_each_connection() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(LocalSet::new().run_until(async {
+        let toy = Rc::new(Toy::default());
+        toy.set_tokens(&[("carts", "secret")]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (close, closed) = oneshot::channel::<()>();
+        let stop = async move { closed.await.unwrap() };
+        let door = tokio::task::spawn_local(serve(listener, toy.clone(), Arc::new(Meter::new()), stop));
+        let (mut idle, mut busy) = (TcpStream::connect(addr).await.unwrap(), TcpStream::connect(addr).await.unwrap());
+        for stream in [&mut idle, &mut busy] {
+            send(stream, &["AUTH carts secret"]).await;
+            expect(stream, "+OK\r\n", "auth").await;
+        }
+        toy.holds.set(true);
+        send(&mut busy, &["GET a", "GET b"]).await;
+        while toy.held.borrow().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        close.send(()).unwrap();
+        assert_eq!(expect_end(&mut idle).await, "");
+        door.await.unwrap().unwrap();
+        assert!(TcpStream::connect(addr).await.is_err(), "nobody new is let in");
+        // The busy one is open until it has both answers.
+        toy.release("GET a");
+        expect(&mut busy, "$-1\r\n", "the first").await;
+        toy.release("GET b");
+        assert_eq!(expect_end(&mut busy).await, "$-1\r\n");
+    }));
+}
+
+#[test]
+fn no_memory_is_told_in_the_word_that_redis_clients_know() {
+    let full = base::Refused::busy(format!("{} (more)", state::session::FULL), Span::secs(1));
+    let Err(encode::Reply::Error(text)) = ops::done(Outcome::Refused(full)) else { panic!("an error") };
+    assert_eq!(text, "OOM the memory of the key's bricks is full (more)");
 }

@@ -1,14 +1,15 @@
 //! A brick keeps versions and values of keys in memory, and answers at once or not at all. It knows no other brick:
 //! what it must hold and whom it is filled from is decided in `fill`, who counts it is the stubs' matter.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::checksum::Checksum;
 use base::{Span, Time};
 
 use super::Version;
 use super::limits::{
-    BRICK_BYTES, CLOCK_AHEAD_MS_MAX, FREED_PER_CALL, SETTLED_KEPT, SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
+    BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL, GROWTH_SHARE, SETTLED_KEPT,
+    SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
 use super::table::{Entry, Key, Table, Value};
 
@@ -86,7 +87,20 @@ pub(super) struct Brick {
     undone_ends: VecDeque<(Time, Version)>,
     next_sweep: Time,
     pub damaged: u64,
+    /// When the last few damaged values were found; at most [`DAMAGE_MAX`].
+    damaged_at: VecDeque<Time>,
     pub full: u64,
+    /// Reads and writes it was asked for, fills and repairs included.
+    pub operations: u64,
+    /// By number of the namespace.
+    pub intervals: BTreeMap<u32, Intervals>,
+}
+
+/// How long values stood until they were written anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Intervals {
+    pub count: u64,
+    pub sum_ms: u64,
 }
 
 impl Brick {
@@ -99,7 +113,10 @@ impl Brick {
             undone_ends: VecDeque::new(),
             next_sweep: Time::ZERO,
             damaged: 0,
+            damaged_at: VecDeque::new(),
             full: 0,
+            operations: 0,
+            intervals: BTreeMap::new(),
         }
     }
 
@@ -107,8 +124,17 @@ impl Brick {
         self.bytes_max = bytes;
     }
 
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     pub fn bytes(&self) -> u64 {
         self.table.bytes()
+    }
+
+    /// So many values were damaged of late that it is not chance: this memory should be given up.
+    pub fn is_failing(&self, now: Time) -> bool {
+        self.damaged_at.len() >= DAMAGE_MAX && self.damaged_at.iter().all(|at| now.since(*at) <= DAMAGE_SPAN)
     }
 
     pub fn entries(&self) -> u64 {
@@ -119,6 +145,7 @@ impl Brick {
     pub fn clear(&mut self) {
         self.table = Table::new();
         self.befores.clear();
+        self.damaged_at.clear();
     }
 
     pub fn version(&self, key: &Key) -> Option<Version> {
@@ -126,6 +153,7 @@ impl Brick {
     }
 
     pub fn read(&mut self, now: Time, key: &Key, want: Want) -> Found {
+        self.operations += 1;
         let Some(entry) = self.table.get(key) else { return Found::default() };
         let live = entry.is_live(now);
         if !live && entry.keep_end <= now {
@@ -145,9 +173,13 @@ impl Brick {
         {
             found.value = entry.value.clone();
         }
-        if found.value.as_ref().is_some_and(|value| !value.sum.matches(&value.bytes)) {
+        if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
             // Never returned; another brick's copy repairs it (state.md, rule 3).
             self.damaged += 1;
+            if self.damaged_at.len() == DAMAGE_MAX {
+                self.damaged_at.pop_front();
+            }
+            self.damaged_at.push_back(now);
             self.table.remove(key);
             return Found { damaged: true, ..Found::default() };
         }
@@ -156,6 +188,7 @@ impl Brick {
 
     /// `clock_ms`: what this node's hybrid clock says.
     pub fn write(&mut self, now: Time, clock_ms: u64, key: &Key, write: Write) -> Wrote {
+        self.operations += 1;
         let version = write.version;
         if self.undone.contains(&version) {
             return Wrote::Undone;
@@ -181,14 +214,25 @@ impl Brick {
             }
         }
         let had = have.is_some_and(|entry| entry.is_live(now));
+        let freed = have.and_then(|entry| entry.value.as_ref()).map_or(0, |value| value.bytes.len() as u64);
+        let stood_ms = have.filter(|_| had && !write.repair).map(|have| version.ms.saturating_sub(have.version.ms));
         let known = have.is_some();
         let kept_before = have.map_or(Time::ZERO, |entry| entry.keep_end);
         let len = write.value.as_ref().map_or(0, |value| value.bytes.len() as u64);
-        // What is known may still grow a little: new keys are refused first.
-        let bytes_max = if known { self.bytes_max + self.bytes_max / 16 } else { self.bytes_max };
-        if write.value.is_some() && self.table.bytes() + len > bytes_max {
+        // New keys are refused first. What does not grow is always taken.
+        let more = match (write.repair, known) {
+            (true, _) => self.bytes_max / COPY_SHARE,
+            (false, true) => self.bytes_max / GROWTH_SHARE,
+            (false, false) => 0,
+        };
+        let grows = !known || len > freed;
+        if write.value.is_some() && grows && self.table.bytes() + len - freed > self.bytes_max + more {
             self.full += 1;
             return Wrote::Full;
+        }
+        if let Some(ms) = stood_ms {
+            let intervals = self.intervals.entry(key.namespace).or_default();
+            *intervals = Intervals { count: intervals.count + 1, sum_ms: intervals.sum_ms.saturating_add(ms) };
         }
         let lease_end = if write.value.is_some() { now + write.lease } else { now };
         let keep = match (&write.value, write.repair) {
@@ -308,9 +352,10 @@ impl Brick {
         [expiry, before, undone].into_iter().flatten().min()
     }
 
-    #[cfg(test)]
-    pub fn corrupt(&mut self, key: &Key) {
-        self.table.corrupt(key);
+    /// See [`super::Session::flip_bit`].
+    pub fn flip_bit(&mut self, key: Option<&Key>, shard: usize) -> bool {
+        let key = key.cloned().or_else(|| self.table.first_valued(shard));
+        key.is_some_and(|key| self.table.flip_bit(&key))
     }
 }
 

@@ -17,7 +17,7 @@ use super::table::{Key, Value};
 use super::{Call, Session, Version};
 
 /// Set in the namespace's number for keys of cookie mode: they lie elsewhere, so the two ways must not meet.
-const COOKIE_BIT: u32 = 1 << 31;
+pub(super) const COOKIE_BIT: u32 = 1 << 31;
 
 pub(super) fn is_cookie_key(key: &Key) -> bool {
     key.namespace & COOKIE_BIT != 0
@@ -79,6 +79,9 @@ impl Session {
     /// third is any, so that load spreads also over bricks that come.
     fn choose_bricks(&mut self, held: &[NodeId]) -> Result<Vec<NodeId>, Refused> {
         let busy = |why: &str| Refused::busy(why, RETRY_AFTER);
+        for peer in self.peers.values_mut().filter(|peer| peer.live && !peer.window.has_room()) {
+            peer.counts.no_room += 1;
+        }
         let map = self.map.as_ref().ok_or_else(|| busy("this node does not know the bricks yet"))?;
         let room = |node: &NodeId| {
             if *node == self.me {
@@ -126,6 +129,11 @@ impl Session {
             if let Some(good) = good {
                 let found = good.clone();
                 let (value, version) = found.value.clone().zip(found.version).expect("it is good");
+                // A brick that the cookie names and that has nothing restarted, or found its copy damaged.
+                let empty = |leg: &Leg| leg.state == LegState::Answered && leg.found.version.is_none();
+                if op.legs.iter().any(empty) {
+                    self.repair(call, op, &found);
+                }
                 if matches!(op.action, Action::Get) {
                     let lease_left = found.lease_left;
                     self.done(call, op, Reply::Value { value: value.bytes, version, lease_left });

@@ -218,7 +218,7 @@ impl Session {
                     return;
                 }
                 // A value that was damaged on its way stays with who sent it; another brick may have it whole.
-                let sound = found.value.as_ref().is_none_or(|value| value.sum.matches(&value.bytes));
+                let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
                 if let (Some(version), true) = (found.version, sound && found.value.is_some() == found.live) {
                     self.take_over(call, from, &key, version, found.value, found.lease_left, found.keep_left);
                 }

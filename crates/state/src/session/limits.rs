@@ -12,8 +12,8 @@ pub const BRICKS_READ: usize = 2;
 const _: () = assert!(BRICKS_ACKED <= BRICKS_ASKED, "cannot wait for bricks that were not asked");
 const _: () = assert!(2 * BRICKS_ACKED > BRICKS_ASKED, "two writes of one key must meet in a brick");
 
-/// A brick that has not answered by then is passed over: far above a round trip of a busy network (1 ms), far below
-/// what a person notices.
+/// A brick that has not answered by then is passed over, unless the namespace declares another `timeout`: far above a
+/// round trip of a busy network (1 ms), far below what a person notices.
 pub const BRICK_TIMEOUT: Span = Span::millis(60);
 /// A member that is dead for so long leaves the map: longer than a restart of its machine's program.
 pub const DEAD_LEAVES_AFTER: Span = Span::secs(60);
@@ -42,8 +42,27 @@ pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
 pub const UNDO_KEPT: Span = Span::secs(2);
 /// Longest budget of one operation: front doors ask for 1 to 2 s.
 pub const BUDGET_MAX: Span = Span::secs(10);
-/// Memory of one brick before new keys are refused, bytes.
+/// Memory of one brick before new keys are refused, bytes; unless its node is told otherwise.
 pub const BRICK_BYTES: u64 = 1 << 30;
+/// Less would not hold a few of the largest values.
+pub const BRICK_BYTES_MIN: u64 = 16 << 20;
+/// What a full brick still takes, as a share of its memory: growth of values that it has,
+pub const GROWTH_SHARE: u64 = 16;
+/// and copies of what other bricks have acknowledged, which were never new to the cluster. Keys are spread within a few
+/// per cent, so this is used up only where nodes were given less memory than others.
+pub const COPY_SHARE: u64 = 4;
+const _: () = assert!(COPY_SHARE < GROWTH_SHARE, "what is acknowledged comes before growth");
+/// When a retry of a write is worth it that found no memory: leases end all the time.
+pub const FULL_RETRY_AFTER: Span = Span::secs(1);
+/// Damaged values within [`DAMAGE_SPAN`] after which a brick takes its memory for failing, and starts anew.
+pub const DAMAGE_MAX: usize = 3;
+pub const DAMAGE_SPAN: Span = Span::secs(60);
+/// Queues of timers that are kept when they are empty: namespaces rarely have more different timeouts.
+pub const TIMER_QUEUES_KEPT: usize = 8;
+/// Namespaces whose write intervals a brick tells of; a report is a few kilobytes.
+pub const INTERVALS_TOLD: usize = 64;
+/// A shard of the index gives memory back when it is emptier than one in so many slots.
+pub const SHRINK_BELOW: usize = 8;
 /// Book-keeping of one entry (two table slots, counters), bytes.
 pub const ENTRY_BYTES: u64 = 192;
 /// Values below this are copied when a brick stores them: a slice would hold the read buffer it came in.
@@ -72,7 +91,7 @@ pub const YOUNG_RESTS: Span = Span::millis(20);
 pub const ROUNDS_MAX: u8 = 60;
 /// Times that the third brick of a write already answered is asked again.
 pub const FINISH_TRIES: u8 = 3;
-/// An undo is asked for again so often (every [`BRICK_TIMEOUT`]) before it is given up: 3 s, when the brick is dead.
+/// An undo is asked for again so often (every [`BRICK_TIMEOUT`] or longer) before it is given up: 3 s, when the brick is dead.
 pub const UNDO_TRIES: u8 = 50;
 /// Fields of one document that are merged one by one; with so many its mark has 16 KiB.
 pub const FIELDS_MAX: usize = 1024;

@@ -62,6 +62,17 @@ impl BrickMap {
         all
     }
 
+    /// The next map if a live member is to leave: first its values are copied (the transition), then it may end. `None`
+    /// while that is not possible.
+    pub fn without(&self, gone: NodeId, live: &[NodeId], seen: &BTreeMap<NodeId, u64>) -> Option<Self> {
+        let known = live
+            .iter()
+            .all(|node| !self.members.contains(node) || seen.get(node).is_some_and(|&epoch| epoch >= self.epoch));
+        let may = known && self.old.is_none() && self.members.contains(&gone) && self.members.len() > MEMBERS_MIN;
+        let members = self.members.iter().copied().filter(|node| *node != gone).collect();
+        may.then(|| Self { epoch: self.epoch + 1, members, old: Some(self.members.clone()) })
+    }
+
     pub fn is_brick(&self, node: NodeId) -> bool {
         self.members.contains(&node) || self.old.as_ref().is_some_and(|old| old.contains(&node))
     }

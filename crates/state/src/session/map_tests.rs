@@ -118,6 +118,18 @@ fn the_map_changes_like_this() {
 }
 
 #[test]
+fn a_live_member_leaves_by_a_transition_and_never_below_three() {
+    let four = map(5, &[1, 2, 3, 4], None);
+    let live = nodes(&[1, 2, 3, 4]);
+    let leaves = |map: &BrickMap, gone: u64, seen: u64| map.without(NodeId(gone), &live, &epochs(&[1, 2, 3, 4], seen));
+    assert_eq!(leaves(&four, 4, 5), Some(map(6, &[1, 2, 3], Some(&[1, 2, 3, 4]))));
+    assert_eq!(leaves(&four, 4, 4), None, "not all know the map that stands");
+    assert_eq!(leaves(&four, 7, 5), None, "it is no member");
+    assert_eq!(leaves(&map(5, &[1, 2, 3, 4], Some(&[1, 2, 3])), 4, 5), None, "one change at a time");
+    assert_eq!(leaves(&map(5, &[1, 2, 3], None), 3, 5), None, "three are the fewest");
+}
+
+#[test]
 fn a_map_has_these_bytes() {
     let map = map(300, &[1, 2], Some(&[1]));
     let bytes = map.encode();

@@ -24,7 +24,7 @@
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` and `secret` what clients hold
-//! and its keys; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+//! and its keys; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
 
 mod brick;
 pub mod cookie;
@@ -35,6 +35,7 @@ pub mod limits;
 pub mod map;
 pub mod merge;
 mod merge_ops;
+pub mod odds;
 pub mod op;
 mod ops;
 mod peers;
@@ -42,6 +43,7 @@ mod read;
 mod run;
 mod secret;
 mod serve;
+mod shown;
 mod table;
 pub mod version;
 mod walk;
@@ -59,10 +61,12 @@ use std::collections::BTreeMap;
 
 use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
 
+pub use brick::Intervals;
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Lease, Op, Place, Reply, When};
 pub use secret::{CookieKey, CookieSecret};
+pub use shown::Stub;
 pub use version::Version;
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
@@ -149,6 +153,7 @@ struct Namespace {
     id: u32,
     lease: Span,
     merges: bool,
+    timeout: Span,
     sealer: Sealer,
 }
 
@@ -178,7 +183,12 @@ struct Figures {
     plain: u64,
     /// Refused cookies, in the order of [`CookieError::ALL`].
     bad_cookies: [u64; CookieError::ALL.len()],
+    damaged_frames: u64,
+    starts_anew: u64,
 }
+
+/// Why a write was refused for lack of memory begins with this.
+pub const FULL: &str = "the memory of the key's bricks is full";
 
 impl Session {
     /// A new life. Its brick is empty and, where there are others, not settled.
@@ -231,6 +241,7 @@ impl Session {
         self.fire(call);
         self.fill_wake(call);
         self.forget_if_cut_off(call);
+        self.forget_if_failing(call);
         self.brick.sweep(call.now);
     }
 
@@ -254,41 +265,10 @@ impl Session {
         self.map.as_ref()
     }
 
-    /// Figures for metrics, by name: counted since this life began, but for the last three, which are what is now.
-    pub fn figures(&self) -> Vec<(&'static str, u64)> {
-        let f = &self.figures;
-        vec![
-            ("session.reads", f.reads),
-            ("session.writes", f.writes),
-            ("session.refused", f.refused),
-            ("session.unknown", f.unknown),
-            ("session.lost", f.lost),
-            ("session.timeouts", f.timeouts),
-            ("session.conflicts", f.conflicts),
-            ("session.repairs", f.repairs),
-            ("session.undos", f.undos),
-            ("session.served", f.served),
-            ("session.late_dropped", f.late),
-            ("session.filled_values", f.filled_values),
-            ("session.merged", f.merged),
-            ("session.merge_ended", f.ended),
-            ("session.merge_plain", f.plain),
-            ("session.cookies_truncated", f.bad_cookies[CookieError::Truncated as usize]),
-            ("session.cookies_forged", f.bad_cookies[CookieError::Forged as usize]),
-            ("session.cookies_foreign", f.bad_cookies[CookieError::Foreign as usize]),
-            ("session.cookies_expired", f.bad_cookies[CookieError::Expired as usize]),
-            ("session.damaged", self.brick.damaged),
-            ("session.full", self.brick.full),
-            ("session.entries", self.brick.entries()),
-            ("session.bytes", self.brick.bytes()),
-            ("session.running", self.ops.len()),
-        ]
-    }
-
     fn declare(&mut self, namespaces: Namespaces) {
         let namespace = |(name, (id, spec, secret)): (String, (u32, NamespaceSpec, CookieSecret))| {
-            let merges = spec.merge == Merges::Fields;
-            (name.into(), Namespace { id, lease: spec.lease(), merges, sealer: Sealer::new(&secret) })
+            let (lease, timeout, merges) = (spec.lease(), spec.timeout(), spec.merge == Merges::Fields);
+            (name.into(), Namespace { id, lease, timeout, merges, sealer: Sealer::new(&secret) })
         };
         self.namespaces = namespaces.into_iter().map(namespace).collect();
     }
@@ -303,7 +283,11 @@ impl Session {
         if self.peers.get(&peer).is_some_and(|known| known.live) {
             return;
         }
-        self.peers.insert(peer, Peer::new(boot, call.now));
+        let known = match self.peers.get(&peer) {
+            Some(known) => known.reborn(boot, call.now),
+            None => Peer::new(boot, call.now),
+        };
+        self.peers.insert(peer, known);
         self.count_members(call);
         self.fill_birth(peer);
         self.ops_birth(call, peer);
@@ -348,11 +332,34 @@ impl Session {
         if self.minority_since.is_some_and(|since| call.now.since(since) >= CUT_OFF_FORGETS) {
             self.minority_since = Some(call.now);
             if self.brick.entries() > 0 || self.fill.filled > 0 {
-                call.note(Note::warn("cut off from most bricks for too long: this brick starts anew, empty"));
-                self.brick.clear();
-                self.fill_anew();
+                self.start_anew(call, "cut off from most bricks for too long");
             }
         }
+    }
+
+    /// SSM 5.6: a brick whose memory gives back other bytes than it was given restarts. Here it does so inside its process,
+    /// and only while the others have what it forgets: until then each damaged value is found and repaired by itself.
+    fn forget_if_failing(&mut self, call: &mut Call) {
+        if self.brick.is_failing(call.now) && self.others_are_settled() {
+            self.start_anew(call, "several values were damaged within a minute, this machine's memory may be failing");
+        }
+    }
+
+    /// All other bricks are live and filled, as far as this node has heard.
+    fn others_are_settled(&self) -> bool {
+        let Some(map) = self.map.as_ref().filter(|map| map.old.is_none() && map.members.len() > 1) else {
+            return false;
+        };
+        let wanted = map.epoch.saturating_sub(1).max(1);
+        let settled = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.live && peer.filled >= wanted);
+        self.fill.filled >= wanted && map.members.iter().filter(|node| **node != self.me).all(settled)
+    }
+
+    fn start_anew(&mut self, call: &mut Call, why: &str) {
+        call.note(Note::warn(format!("{why}: this brick starts anew, empty, and is filled by the others")));
+        self.figures.starts_anew += 1;
+        self.brick.clear();
+        self.fill_anew();
     }
 }
 

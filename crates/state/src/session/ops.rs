@@ -1,8 +1,8 @@
 //! Running operations as data: their legs (one per brick), phases and rounds, and the list of all with its timers. What
 //! moves them is in `run`; what they do next in `read`, `write`, `walk` and `cookie_ops`.
 //!
-//! Timers of legs all have the same length, so they stand in a queue in order of time; the few others (short budgets,
-//! rests between tries) in an ordered set.
+//! Timers of legs have few lengths (the namespaces' timeouts): those of one length stand in a queue in order of time. The
+//! few others (short budgets, rests between tries) are in an ordered set.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use base::{AskId, NodeId, Span, Time};
 
 use super::Version;
 use super::brick::{Found, Write, Wrote};
-use super::limits::BRICK_TIMEOUT;
+use super::limits::{BRICK_TIMEOUT, TIMER_QUEUES_KEPT};
 use super::map::Placement;
 use super::merge_ops::Merge;
 use super::op::Action;
@@ -61,6 +61,8 @@ pub(super) struct Running {
     /// Who waits for it; none once answered, or from the start.
     pub ask: Option<AskId>,
     pub deadline: Time,
+    /// How long one brick is waited for.
+    pub timeout: Span,
     pub key: Key,
     pub action: Action,
     pub lease_default: Span,
@@ -100,6 +102,7 @@ impl Running {
         Self {
             ask: None,
             deadline: Time::NEVER,
+            timeout: BRICK_TIMEOUT,
             key,
             action,
             lease_default: Span::ZERO,
@@ -169,10 +172,13 @@ impl Leg {
 pub(super) struct Ops {
     first: u64,
     running: VecDeque<Slot>,
-    /// Invariant: in order of time.
-    pub legs_end: VecDeque<(Time, u64, u8)>,
+    /// One queue for each length. Invariant: each is in order of time.
+    legs_end: Vec<(Span, VecDeque<LegsEnd>)>,
     pub others: BTreeSet<(Time, u64)>,
 }
+
+/// When an operation's legs have had their time: the moment, its number, its round.
+type LegsEnd = (Time, u64, u8);
 
 enum Slot {
     Over,
@@ -189,7 +195,7 @@ impl Ops {
     /// Numbers start anywhere, so that two lives of a node do not take each other's answers.
     pub fn new(seed: u64) -> Self {
         let first = seed & (NUMBER_MASK >> 1);
-        Self { first, running: VecDeque::new(), legs_end: VecDeque::new(), others: BTreeSet::new() }
+        Self { first, running: VecDeque::new(), legs_end: Vec::new(), others: BTreeSet::new() }
     }
 
     pub fn len(&self) -> u64 {
@@ -226,8 +232,25 @@ impl Ops {
             self.running.pop_front();
             self.first += 1;
         }
-        while self.legs_end.front().is_some_and(|(_, number, _)| *number < self.first) {
-            self.legs_end.pop_front();
+        for (_, queue) in &mut self.legs_end {
+            while queue.front().is_some_and(|(_, number, _)| *number < self.first) {
+                queue.pop_front();
+            }
+        }
+    }
+
+    /// The earliest end of legs.
+    pub fn first_legs_end(&self) -> Option<LegsEnd> {
+        self.legs_end.iter().filter_map(|(_, queue)| queue.front()).min().copied()
+    }
+
+    /// Drops what [`Ops::first_legs_end`] showed.
+    pub fn pop_legs_end(&mut self, first: LegsEnd) {
+        let at = self.legs_end.iter().position(|(_, queue)| queue.front() == Some(&first));
+        let at = at.expect("it was just seen at the front of a queue");
+        self.legs_end[at].1.pop_front();
+        if self.legs_end[at].1.is_empty() && self.legs_end.len() > TIMER_QUEUES_KEPT {
+            self.legs_end.swap_remove(at);
         }
     }
 
@@ -237,16 +260,21 @@ impl Ops {
     }
 
     pub fn wake_at(&self) -> Option<Time> {
-        let leg = self.legs_end.front().map(|(at, ..)| *at);
+        let leg = self.first_legs_end().map(|(at, ..)| at);
         let other = self.others.first().map(|(at, _)| *at);
         leg.into_iter().chain(other).min()
     }
 
     /// The operation wants to be looked at when its legs have had their time.
     pub fn time_legs(&mut self, now: Time, number: u64, op: &Running) {
-        let end = now + BRICK_TIMEOUT;
-        if self.legs_end.back() != Some(&(end, number, op.round)) {
-            self.legs_end.push_back((end, number, op.round));
+        let end = now + op.timeout;
+        let at = self.legs_end.iter().position(|(length, _)| *length == op.timeout).unwrap_or_else(|| {
+            self.legs_end.push((op.timeout, VecDeque::new()));
+            self.legs_end.len() - 1
+        });
+        let queue = &mut self.legs_end[at].1;
+        if queue.back() != Some(&(end, number, op.round)) {
+            queue.push_back((end, number, op.round));
         }
         if op.ask.is_some() && op.deadline < end {
             self.others.insert((op.deadline, number));

@@ -1,10 +1,10 @@
 //! What a stub knows of the other nodes: who is live, how many requests they take, who was slow, who is filled; and
 //! what a brick knows of how long requests lay about before it saw them.
 
-use base::{Boot, Time};
+use base::{Boot, Span, Time};
 use flow::Window;
 
-use super::limits::{BRICK_TIMEOUT, DOUBT_EVERY};
+use super::limits::DOUBT_EVERY;
 
 pub(super) struct Peer {
     pub boot: Boot,
@@ -20,6 +20,16 @@ pub(super) struct Peer {
     /// Its hybrid clock as last heard, and when.
     clock: Option<(Time, u64)>,
     pub delay: Delay,
+    /// Over all its lives.
+    pub counts: Counts,
+}
+
+/// What a stub has gone through with one brick.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub timeouts: u64,
+    /// Requests that were not sent because its window was full.
+    pub no_room: u64,
 }
 
 impl Peer {
@@ -43,12 +53,18 @@ impl Peer {
             doubted_at: None,
             clock: None,
             delay: Delay::default(),
+            counts: Counts::default(),
         }
+    }
+
+    /// Another life of a peer.
+    pub fn reborn(&self, boot: Boot, now: Time) -> Self {
+        Self { counts: self.counts, ..Self::new(boot, now) }
     }
 
     /// Nothing that was known of its life counts for the next one.
     pub fn died(&mut self, now: Time) {
-        *self = Self { live: false, ..Self::new(self.boot, now) };
+        *self = Self { live: false, ..self.reborn(self.boot, now) };
     }
 
     pub fn is_usable(&self) -> bool {
@@ -60,9 +76,10 @@ impl Peer {
         u8::from(self.slow) * 2 + u8::from(self.filled < filled_wanted)
     }
 
-    /// A request timed out. True if membership should hear of it.
-    pub fn timed_out(&mut self, now: Time) -> bool {
-        self.window.timed_out(now, BRICK_TIMEOUT);
+    /// A request with this timeout was not answered. True if membership should hear of it.
+    pub fn timed_out(&mut self, now: Time, timeout: Span) -> bool {
+        self.counts.timeouts += 1;
+        self.window.timed_out(now, timeout);
         self.slow = true;
         let due = self.doubted_at.is_none_or(|at| now.since(at) >= DOUBT_EVERY);
         if due {

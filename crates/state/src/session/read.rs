@@ -274,7 +274,7 @@ impl Session {
     }
 
     /// Writes the newest to bricks that answered with something older. Nobody waits for it.
-    fn repair(&mut self, call: &mut Call, op: &Running, best: &Found) {
+    pub(super) fn repair(&mut self, call: &mut Call, op: &Running, best: &Found) {
         let Some(version) = best.version else { return };
         if best.tentative || best.live && best.value.is_none() {
             return;

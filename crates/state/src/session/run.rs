@@ -7,7 +7,7 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BRICK_TIMEOUT, BUDGET_MAX, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -65,10 +65,13 @@ impl Session {
         };
         let walks = matches!(op.action, Action::Count | Action::Scan { .. });
         check(&op, walks)?;
-        let (name, number, lease_default, merges) = (op.namespace, namespace.id, namespace.lease, namespace.merges);
+        let (name, number, lease_default, timeout) = (op.namespace, namespace.id, namespace.lease, namespace.timeout);
+        let merges = namespace.merges;
         let mut running = Box::new(Running::new(Key::new(number, op.key), op.action));
         running.ask = Some(id);
         running.deadline = call.now + budget.min(BUDGET_MAX);
+        // A brick that is still waited for when the budget ends was slow, too.
+        running.timeout = timeout.min(budget.min(BUDGET_MAX)).max(Span::millis(1));
         running.lease_default = lease_default;
         if let Place::Cookie(text) = op.place {
             running.namespace = Some((*name).into());
@@ -222,7 +225,9 @@ impl Session {
             Outcome::Unknown(Unknown { why: why.to_owned() })
         } else {
             self.figures.refused += 1;
-            Outcome::Refused(Refused::busy(why, super::limits::RETRY_AFTER))
+            let full = why.starts_with(super::FULL);
+            let after = if full { super::limits::FULL_RETRY_AFTER } else { super::limits::RETRY_AFTER };
+            Outcome::Refused(Refused::busy(why, after))
         };
         call.answer(id, outcome);
         Next::Over
@@ -264,6 +269,7 @@ impl Session {
             return;
         };
         if !peer.window.has_room() {
+            peer.counts.no_room += 1;
             leg.state = LegState::NoRoom;
             return;
         }
@@ -271,7 +277,7 @@ impl Session {
         (leg.state, leg.sent) = (LegState::Waiting, call.now);
         leg.tries = leg.tries.saturating_add(1);
         let head = self.head((number & NUMBER_MASK) << 8 | u64::from(round), epoch, call.now, what);
-        let frame = wire::frame(&head, body, BRICK_TIMEOUT, Priority::NORMAL);
+        let frame = wire::frame(&head, body, op.timeout, Priority::NORMAL);
         call.out.push(Output::Send { to: op.legs[at].node, frame });
         self.ops.time_legs(call.now, number, op);
     }
@@ -342,7 +348,13 @@ impl Session {
         leg.filled = head.filled;
         match head.what {
             Some(What::Found(found)) => {
-                leg.found = found.take(body);
+                let found = found.take(body);
+                if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
+                    // As if it had been lost on its way: it is asked for again.
+                    self.figures.damaged_frames += 1;
+                    return;
+                }
+                leg.found = found;
                 leg.state = LegState::Answered;
                 op.newest_seen = op.newest_seen.max(leg.found.version);
             }
@@ -373,18 +385,17 @@ impl Session {
 
     /// Looks at everything whose time has come.
     pub(super) fn fire(&mut self, call: &mut Call) {
-        while let Some(&(at, number, round)) = self.ops.legs_end.front() {
-            let over = self.ops.take(number);
-            if over.is_none() {
-                self.ops.legs_end.pop_front();
+        while let Some(first) = self.ops.first_legs_end() {
+            let (at, number, round) = first;
+            let Some(mut op) = self.ops.take(number) else {
+                self.ops.pop_legs_end(first);
                 continue;
-            }
-            let mut op = over.expect("just seen");
+            };
             if at > call.now {
                 self.ops.put(number, op);
                 break;
             }
-            self.ops.legs_end.pop_front();
+            self.ops.pop_legs_end(first);
             if op.round == round {
                 self.late_legs(call, &mut op);
             }
@@ -431,13 +442,13 @@ impl Session {
 
     fn late_legs(&mut self, call: &mut Call, op: &mut Running) {
         for leg in &mut op.legs {
-            if leg.state != LegState::Waiting || leg.sent + BRICK_TIMEOUT > call.now {
+            if leg.state != LegState::Waiting || leg.sent + op.timeout > call.now {
                 continue;
             }
             leg.state = LegState::TimedOut;
             self.figures.timeouts += 1;
             if let Some(peer) = self.peers.get_mut(&leg.node)
-                && peer.timed_out(call.now)
+                && peer.timed_out(call.now, op.timeout)
             {
                 call.out.push(Output::Doubt { peer: leg.node });
             }

@@ -64,6 +64,11 @@ impl Session {
             }
             What::Write(message) => {
                 let Some((key, write)) = message.take(body) else { return };
+                if write.value.as_ref().is_some_and(|value| !value.is_whole()) {
+                    // Not stored and not answered, as if it had been lost on its way: the stub sends it again.
+                    self.figures.damaged_frames += 1;
+                    return;
+                }
                 let wrote = self.brick_write(call, from, &key, write);
                 if head.id != 0 {
                     self.reply(call, from, head, wire::wrote(wrote), Bytes::new());

@@ -10,7 +10,7 @@ use base::checksum::Checksum;
 use bytes::Bytes;
 
 use super::Version;
-use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS};
+use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS, SHRINK_BELOW};
 use super::map::key_hash;
 use crate::hash::FixedMap;
 
@@ -58,6 +58,10 @@ impl Value {
             self.bytes = Bytes::copy_from_slice(&self.bytes);
         }
         self
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sum.matches(&self.bytes)
     }
 }
 
@@ -154,11 +158,21 @@ impl Table {
     }
 
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
-        let slot = self.index[key.shard()].remove(key)?;
+        let slot = self.unindex(key)?;
         let old = self.unfile(slot, key)?;
         self.bytes -= old.bytes() + key.bytes.len() as u64;
         self.len -= 1;
         Some(old)
+    }
+
+    /// Takes a key out of the index; a shard that has become far too large gives memory back.
+    fn unindex(&mut self, key: &Key) -> Option<u64> {
+        let shard = &mut self.index[key.shard()];
+        let slot = shard.remove(key)?;
+        if shard.capacity() > SHRINK_BELOW * (shard.len() + 1) {
+            shard.shrink_to(2 * shard.len());
+        }
+        Some(slot)
     }
 
     fn unfile(&mut self, slot: u64, key: &Key) -> Option<Entry> {
@@ -193,7 +207,7 @@ impl Table {
             for (key, mut entry) in ended {
                 self.bytes -= entry.bytes() + key.bytes.len() as u64;
                 self.len -= 1;
-                self.index[key.shard()].remove(&key);
+                self.unindex(&key);
                 if entry.keep_end > now {
                     entry.value = None;
                     entry.before = None;
@@ -218,15 +232,24 @@ impl Table {
         self.index[shard].is_empty()
     }
 
-    /// Overwrites stored bytes in place, as failing memory would. For tests only.
-    #[cfg(test)]
-    pub fn corrupt(&mut self, key: &Key) {
-        let slot = self.index[key.shard()][key];
-        let entry = self.generations.get_mut(&slot).unwrap().get_mut(key).unwrap();
-        let value = entry.value.as_mut().unwrap();
+    /// Flips a bit of a stored value, as failing memory would. False if there is no such value.
+    pub fn flip_bit(&mut self, key: &Key) -> bool {
+        let Some(slot) = self.index[key.shard()].get(key) else { return false };
+        let entry = self.generations.get_mut(slot).and_then(|generation| generation.get_mut(key));
+        let Some(value) = entry.and_then(|entry| entry.value.as_mut()) else { return false };
         let mut bytes = value.bytes.to_vec();
-        bytes[0] ^= 1;
+        let Some(first) = bytes.first_mut() else { return false };
+        *first ^= 1;
         value.bytes = bytes.into();
+        true
+    }
+
+    /// The first key with a value, from this shard on.
+    pub fn first_valued(&self, shard: usize) -> Option<Key> {
+        let valued = |shard: usize| {
+            self.shard(shard).into_iter().find(|(_, entry)| entry.value.is_some()).map(|(key, _)| key.clone())
+        };
+        (shard..SHARDS).chain(0..shard).find_map(valued)
     }
 }
 
@@ -265,6 +288,18 @@ mod tests {
         while table.expire(Time(10_000_000_000), 7) {}
         assert_eq!((table.len(), table.bytes()), (0, 0));
         assert!(table.generations.is_empty() && table.index.iter().all(FixedMap::is_empty));
+    }
+
+    #[test]
+    fn the_index_gives_its_memory_back() {
+        let mut table = Table::new();
+        for i in 0..100_000 {
+            table.put(&key(&i.to_string()), entry(0, 10, 10));
+        }
+        let slots = |table: &Table| table.index.iter().map(FixedMap::capacity).sum::<usize>();
+        assert!(slots(&table) >= 100_000);
+        while table.expire(Time(20_000_000), 1000) {}
+        assert!(slots(&table) <= SHARDS * SHRINK_BELOW, "{} slots for nothing", slots(&table));
     }
 
     #[test]

@@ -107,14 +107,14 @@ fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     world.put(1, "k", "whole");
     world.run(Span::millis(100));
     let key = Key::new(1, Bytes::from_static(b"k"));
-    world.session(2).brick.corrupt(&key);
+    world.session(2).brick.flip_bit(Some(&key), 0);
     assert_eq!(world.value(2, "k"), Some("whole".into()));
     assert_eq!(world.figure(2, "session.damaged"), 1);
     world.run(Span::millis(100));
     assert!(world.session(2).brick.version(&key).is_some(), "it was repaired");
     // Two of three damaged: still the third.
-    world.session(1).brick.corrupt(&key);
-    world.session(3).brick.corrupt(&key);
+    world.session(1).brick.flip_bit(Some(&key), 0);
+    world.session(3).brick.flip_bit(Some(&key), 0);
     for node in 1..=3 {
         assert_eq!(world.value(node, "k"), Some("whole".into()));
     }

@@ -84,7 +84,10 @@ impl Session {
                 match self.can_write(op) {
                     Ok(()) => (),
                     Err(Cannot::FewLive(why)) => return self.wait_or_give_up(call, number, op, &why),
-                    Err(Cannot::Overloaded) => return self.give_up(call, op, OVERLOADED),
+                    Err(Cannot::Overloaded) => {
+                        self.count_no_room(op);
+                        return self.give_up(call, op, OVERLOADED);
+                    }
                 }
                 if let Err(ms) = self.set_clock_right(call, op) {
                     return self.give_up(call, op, &format!("this node's clock is {ms} ms ahead of the bricks'"));
@@ -196,6 +199,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// For the figures: whose window it was that was full.
+    fn count_no_room(&mut self, op: &Running) {
+        for leg in &op.legs {
+            if let Some(peer) = self.peers.get_mut(&leg.node).filter(|peer| peer.live && !peer.window.has_room()) {
+                peer.counts.no_room += 1;
+            }
+        }
     }
 
     fn send_writes(&mut self, call: &mut Call, number: u64, op: &mut Running) {
@@ -321,6 +333,7 @@ impl Session {
         };
         let mut undo = Running::new(op.key.clone(), Action::Remove);
         (undo.phase, undo.legs, undo.epoch, undo.write) = (Phase::Undo, legs, op.epoch, Some(write));
+        undo.timeout = undo.timeout.max(op.timeout);
         self.launch(call, Box::new(undo));
     }
 
@@ -346,7 +359,7 @@ impl Session {
             return self.lost_to_another(call, number, op);
         }
         let said_no = op.legs.iter().find_map(|leg| match leg.state {
-            LegState::Wrote(Wrote::Full) => Some("the memory of the key's bricks is full".to_owned()),
+            LegState::Wrote(Wrote::Full) => Some(full_text(self.brick.bytes_max())),
             LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
             _ => None,
         });
@@ -360,6 +373,16 @@ impl Session {
             None => self.wait_or_give_up(call, number, op, "too few bricks of the key are live"),
         }
     }
+}
+
+/// Begins with [`super::FULL`], by which front doors know it.
+fn full_text(bytes_max: u64) -> String {
+    format!(
+        "{} (this node's brick may use {} MiB): new sessions are refused until leases end; give nodes more with \
+         --brick-memory, add nodes, or declare shorter leases",
+        super::FULL,
+        bytes_max >> 20
+    )
 }
 
 impl Write {

@@ -30,6 +30,12 @@ pub struct World {
     brick_bytes: Option<u64>,
     /// Seals the cookies of `carts`.
     pub secret: CookieSecret,
+    /// Nodes that take so long for each frame; all others take no time.
+    pub service: BTreeMap<NodeId, Span>,
+    /// Nodes that lose this share of all that they send.
+    pub loses: BTreeMap<NodeId, f64>,
+    /// Share of frames whose value has a bit flipped on its way.
+    pub flips: f64,
 }
 
 pub struct Host {
@@ -78,6 +84,9 @@ impl World {
             asks: 0,
             brick_bytes: None,
             secret: CookieSecret::new(1, [7; 32]),
+            service: BTreeMap::new(),
+            loses: BTreeMap::new(),
+            flips: 0.0,
         };
         for n in 1..=count {
             let host = Host { boot: Boot(0), session: None, skew_ms: 0, hung_until: Time::ZERO };
@@ -142,12 +151,17 @@ impl World {
 
     /// Tells a node what is declared.
     pub fn declare(&mut self, node: NodeId) {
-        let (plain, other, maps) =
-            (NamespaceSpec::session(), CookieSecret::new(2, [7; 32]), CookieSecret::new(3, [7; 32]));
-        let merging = NamespaceSpec { merge: state::namespace::Merges::Fields, ..plain.clone() };
-        let carts = self.secret.clone();
-        let spaces = [("carts", 1, plain.clone(), carts), ("other", 2, plain, other), ("maps", 3, merging, maps)];
-        let spaces = spaces.map(|(name, id, spec, secret)| (name.to_owned(), (id, spec, secret)));
+        let merging = NamespaceSpec { merge: state::namespace::Merges::Fields, ..NamespaceSpec::session() };
+        let timeout = |timeout_ms| NamespaceSpec { timeout_ms, ..NamespaceSpec::session() };
+        let spaces = [
+            ("carts", 1, timeout(60)),
+            ("other", 2, timeout(60)),
+            ("maps", 3, merging),
+            ("hasty", 4, timeout(10)),
+            ("patient", 5, timeout(500)),
+        ];
+        let secret = |id| if id == 1 { self.secret.clone() } else { CookieSecret::new(id, [7; 32]) };
+        let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), (id, spec, secret(id))));
         self.input(node, Input::Namespaces(spaces.into()));
     }
 
@@ -176,6 +190,15 @@ impl World {
                 self.push(b, Happening::Birth { at: peer, peer: node, boot });
             }
         }
+    }
+
+    /// One more node.
+    pub fn add(&mut self) -> NodeId {
+        let node = NodeId(self.nodes.len() as u64 + 1);
+        let host = Host { boot: Boot(0), session: None, skew_ms: 0, hung_until: Time::ZERO };
+        self.nodes.insert(node, host);
+        self.start(node);
+        node
     }
 
     /// SIGKILL: memory gone, the others hear of it within 300 ms.
@@ -241,8 +264,17 @@ impl World {
 
     fn output(&mut self, from: NodeId, output: Output) {
         match output {
-            Output::Send { to, frame } => {
+            Output::Send { to, mut frame } => {
                 self.frames += 1;
+                if !frame.body.is_empty() && self.flips > 0.0 && self.rng.chance(self.flips) {
+                    let mut bytes = frame.body.to_vec();
+                    bytes[0] ^= 1;
+                    frame.body = bytes.into();
+                }
+                let loss = self.loses.get(&from).copied().unwrap_or(0.0);
+                if loss > 0.0 && self.rng.chance(loss) {
+                    return;
+                }
                 let copies = 1 + u64::from(self.rng.chance(self.net.double));
                 for _ in 0..copies {
                     if self.rng.chance(self.net.loss) || !self.nodes.contains_key(&to) {
@@ -321,6 +353,9 @@ impl World {
                 let same_lives = (self.nodes[&from].boot, self.nodes[&to].boot) == boots;
                 if same_lives && !self.cut.contains(&(from, to)) {
                     self.input(to, Input::Frame { from, frame });
+                    if let Some(service) = self.service.get(&to) {
+                        self.nodes.get_mut(&to).unwrap().hung_until = self.now + *service;
+                    }
                 }
             }
             Happening::Birth { at, peer, boot } => {
@@ -420,6 +455,15 @@ pub fn put_action(value: &str) -> Action {
     Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false }
 }
 
+/// An operation of another namespace.
+pub fn of(namespace: &str, key: &str, action: Action) -> Op {
+    Op { namespace: Arc::from(namespace), ..op(key, action) }
+}
+
+pub fn by_cookie(key: &str, action: Action, cookie: Option<&str>) -> Op {
+    Op::cookie(Arc::from("carts"), Bytes::copy_from_slice(key.as_bytes()), action, cookie.map(str::to_owned))
+}
+
 pub fn put(key: &str, value: &str) -> Op {
     op(key, put_action(value))
 }
@@ -476,6 +520,16 @@ impl Clients {
         }
     }
 
+    /// Lets the clients work through these nodes only.
+    pub fn work_through(&mut self, world: &mut World, nodes: &[u64], span: Span) {
+        let end = world.now + span;
+        while world.now < end {
+            self.turn_at(world, true, &nodes.iter().map(|n| NodeId(*n)).collect::<Vec<_>>());
+            let pause = Span::micros(world.rng.between(100, 2000));
+            world.run(pause);
+        }
+    }
+
     /// Lets those under way end.
     pub fn finish(&mut self, world: &mut World) {
         for _ in 0..400 {
@@ -487,6 +541,10 @@ impl Clients {
 
     fn turn(&mut self, world: &mut World, more: bool) {
         let live = world.live();
+        self.turn_at(world, more, &live);
+    }
+
+    fn turn_at(&mut self, world: &mut World, more: bool, live: &[NodeId]) {
         for client in &mut self.busy {
             if let Some(op) = client {
                 let node_lives = world.nodes[&op.node].session.is_some();
@@ -495,7 +553,7 @@ impl Clients {
                 }
                 *client = None;
             }
-            let Some(node) = world.rng.pick(&live).copied().filter(|_| more) else { continue };
+            let Some(node) = world.rng.pick(live).copied().filter(|_| more) else { continue };
             if world.nodes[&node].hung_until > world.now {
                 continue;
             }

@@ -1,0 +1,256 @@
+//! `coppice node`: restart a node so that nobody notices, all of them one after the other, or let one leave for good.
+//! Only one is ever asked to end at a time, and a node that was asked comes back without us: this may be interrupted at
+//! any moment.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use node::view::{CloneState, NodeState, NodeView, View};
+use serde_json::json;
+
+use crate::client::Api;
+use crate::operate::NodeArgs;
+
+/// A node that is not back by then has trouble that a person should see.
+const BACK_WITHIN: Duration = Duration::from_secs(120);
+/// Copying all that a node holds takes its time.
+const GONE_WITHIN: Duration = Duration::from_secs(660);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bricks that are being filled are waited for before a node of a rolling restart is asked.
+const CALM_WITHIN: Duration = Duration::from_secs(120);
+
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum NodeCommand {
+    /// Let a node close its doors, end, and be started again by what watches over it (`up`, systemd)
+    #[command(after_help = "Examples:\n  coppice node restart n2\n  coppice node restart --rolling --json")]
+    Restart(RestartArgs),
+    /// Let a node hand on what it holds, and end for good (exit status 76)
+    #[command(after_help = "Example:\n  coppice node remove n4")]
+    Remove(RemoveArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RestartArgs {
+    /// Name of the node
+    #[arg(required_unless_present = "rolling", conflicts_with = "rolling")]
+    pub name: Option<String>,
+    /// All nodes, one after the other, each after the last is back and its brick settled
+    #[arg(long)]
+    pub rolling: bool,
+    /// Even if sessions may be lost or refused by it
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RemoveArgs {
+    /// Name of the node
+    pub name: String,
+    /// Even if fewer than three bricks remain
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+pub async fn node(command: NodeCommand) -> Result<(), String> {
+    match command {
+        NodeCommand::Restart(args) => {
+            let mut cluster = Cluster::new(&args.node, args.json)?;
+            let names = match &args.name {
+                Some(name) => vec![name.clone()],
+                None => rolling_order(&cluster.view().await?),
+            };
+            for (done, name) in names.iter().enumerate() {
+                if args.rolling {
+                    cluster.calm(name, args.force).await?;
+                }
+                // What a node sees of the others is a moment old: a refusal may be out of date at once.
+                let patience = if args.rolling { CALM_WITHIN } else { Duration::ZERO };
+                if let Err(why) = cluster.restart(name, args.force, patience).await {
+                    let left = names[done..].join(", ");
+                    return Err(if args.rolling { format!("{why}\n  not restarted: {left}") } else { why });
+                }
+            }
+            Ok(())
+        }
+        NodeCommand::Remove(args) => Cluster::new(&args.node, args.json)?.remove(&args.name, args.force).await,
+    }
+}
+
+/// By name, the leader of the root group last: so it changes once.
+fn rolling_order(view: &View) -> Vec<String> {
+    let mut names: Vec<String> =
+        view.nodes.iter().filter(|n| n.state != NodeState::Dead).map(|n| n.name.clone()).collect();
+    names.sort_by_key(|name| (view.root.leader.as_ref() == Some(name), name.clone()));
+    names
+}
+
+/// Asks any node that answers: the one that was named may be the one that restarts.
+struct Cluster {
+    token: Option<String>,
+    apis: Vec<SocketAddr>,
+    json: bool,
+}
+
+impl Cluster {
+    fn new(node: &NodeArgs, json: bool) -> Result<Self, String> {
+        let api = node.operator()?;
+        Ok(Self { token: api.token, apis: vec![api.addr], json })
+    }
+
+    /// What the first node that answers sees. Addresses of others are remembered.
+    async fn view(&mut self) -> Result<View, String> {
+        let mut problem = String::new();
+        for at in 0..self.apis.len() {
+            let api = Api { addr: self.apis[at], token: None };
+            match api.get("/v1/status").await.and_then(|reply| reply.json()) {
+                Ok(json) => {
+                    let view: View = serde_json::from_value(json)
+                        .map_err(|e| format!("the node's answer is of another version: {e}"))?;
+                    // A node that is about to end sees less every moment.
+                    if view.nodes.iter().any(|n| n.name == view.me && n.leaving.is_some()) && self.apis.len() > 1 {
+                        continue;
+                    }
+                    let others = view.nodes.iter().filter(|n| n.state == NodeState::Live).map(|n| n.api);
+                    let new: Vec<SocketAddr> = others.filter(|api| !self.apis.contains(api)).collect();
+                    self.apis.extend(new);
+                    // Who answered is asked first from now on.
+                    self.apis.swap(0, at);
+                    return Ok(view);
+                }
+                Err(why) => problem = why,
+            }
+        }
+        Err(problem)
+    }
+
+    async fn node(&mut self, name: &str) -> Result<NodeView, String> {
+        let view = self.view().await?;
+        let names: Vec<&str> = view.nodes.iter().map(|n| n.name.as_str()).collect();
+        let found = view.nodes.iter().find(|n| n.name == name).cloned();
+        found.ok_or_else(|| format!("no node is named \"{name}\"; there are: {}", names.join(", ")))
+    }
+
+    async fn ask(&self, name: &str, what: &str, force: bool) -> Result<(), String> {
+        let mut problem = String::new();
+        for addr in &self.apis {
+            let api = Api { addr: *addr, token: self.token.clone() };
+            match api.post(&format!("/v1/nodes/{name}/{what}?force={force}"), "", "").await {
+                Ok(reply) => return reply.json().map(|_| ()),
+                Err(why) => problem = why,
+            }
+        }
+        Err(problem)
+    }
+
+    fn tell(&self, event: &str, name: &str, text: &str, more: &serde_json::Value) {
+        if self.json {
+            let mut line = json!({"event": event, "name": name});
+            if let (Some(line), Some(more)) = (line.as_object_mut(), more.as_object()) {
+                line.extend(more.clone());
+            }
+            println!("{line}");
+        } else {
+            println!("{name} {text}");
+        }
+    }
+
+    /// Waits until no other brick is being filled.
+    async fn calm(&mut self, name: &str, force: bool) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let view = self.view().await?;
+            let busy = view.nodes.iter().filter(|n| n.name != name).find(|n| !is_well(n));
+            match busy {
+                None => return Ok(()),
+                Some(_) if force => return Ok(()),
+                Some(n) if begun.elapsed() > CALM_WITHIN => {
+                    return Err(format!("{} is not live with a settled brick; nothing is restarted meanwhile", n.name));
+                }
+                Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
+        let before = self.node(name).await?;
+        let asked = Instant::now();
+        while let Err(why) = self.ask(name, "restart", force).await {
+            if asked.elapsed() >= patience {
+                return Err(format!("{name} is not restarted: {why}"));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let begun = Instant::now();
+        self.tell("restarting", name, "closes its doors", &json!({"pid": before.pid}));
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            // Nobody may answer for a moment, if it is the only node that we can reach.
+            if let Ok(view) = self.view().await
+                && let Some(now) = view.nodes.iter().find(|n| n.name == name)
+                && now.boot > before.boot
+                && is_well(now)
+                && clones_serve(&view)
+            {
+                let millis = begun.elapsed().as_millis() as u64;
+                let text = format!("is back (pid {}) and settled after {:.1} s", now.pid, millis as f64 / 1000.0);
+                self.tell("restarted", name, &text, &json!({"pid": now.pid, "millis": millis}));
+                return Ok(());
+            }
+            if begun.elapsed() > BACK_WITHIN {
+                let still = "does something start it again (`coppice up`, a systemd unit with Restart=always)?";
+                return Err(format!("{name} was not back and settled within {} s; {still}", BACK_WITHIN.as_secs()));
+            }
+        }
+    }
+
+    async fn remove(&mut self, name: &str, force: bool) -> Result<(), String> {
+        let before = self.node(name).await?;
+        let begun = Instant::now();
+        self.ask(name, "remove", force).await.map_err(|why| format!("{name} is not removed: {why}"))?;
+        self.tell("removing", name, "hands on what it holds", &json!({"pid": before.pid}));
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let view = self.view().await?;
+            let now = view.nodes.iter().find(|n| n.name == name);
+            match now {
+                None => break,
+                Some(n) if n.state == NodeState::Dead => break,
+                Some(n) if n.boot > before.boot => {
+                    return Err(format!("{name} ended and was started again by what watches over it; stop that first"));
+                }
+                Some(n) if n.leaving.is_none() && begun.elapsed() > Duration::from_secs(5) => {
+                    return Err(format!("{name} stays; `coppice status` and its events say why"));
+                }
+                Some(_) if begun.elapsed() > GONE_WITHIN => {
+                    return Err(format!("{name} has not left within {} s", GONE_WITHIN.as_secs()));
+                }
+                Some(_) => (),
+            }
+        }
+        let millis = begun.elapsed().as_millis() as u64;
+        let text = format!("has left after {:.1} s; its folder may be deleted", millis as f64 / 1000.0);
+        self.tell("removed", name, &text, &json!({"millis": millis}));
+        Ok(())
+    }
+}
+
+fn is_well(n: &NodeView) -> bool {
+    n.state == NodeState::Live && n.brick.settled && n.leaving.is_none()
+}
+
+fn clones_serve(view: &View) -> bool {
+    view.services
+        .iter()
+        .all(|s| s.clones.iter().filter(|c| c.state == CloneState::Serving).count() >= s.wanted as usize)
+}

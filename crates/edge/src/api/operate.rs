@@ -1,0 +1,70 @@
+//! What an operator does with nodes (restart one, let one leave for good: the operator's token is needed), and what
+//! anybody may see of namespaces.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use node::{Answer, Ask, Leaving};
+use serde::Deserialize;
+
+use super::limits::CHANGE_BUDGET;
+use super::problem::done;
+use super::{Api, Problem, guard};
+
+#[derive(Deserialize)]
+pub struct Force {
+    #[serde(default)]
+    force: bool,
+}
+
+/// `202`: the node will close its doors, end, and be started again by whoever watches over it.
+pub async fn restart(
+    api: State<Api>,
+    name: Path<String>,
+    force: Query<Force>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    leave(api, name, force, headers, Leaving::Restart).await
+}
+
+/// `202`: the node will hand on what it holds, close its doors, and end.
+pub async fn remove(
+    api: State<Api>,
+    name: Path<String>,
+    force: Query<Force>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    leave(api, name, force, headers, Leaving::Remove).await
+}
+
+async fn leave(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(Force { force }): Query<Force>,
+    headers: HeaderMap,
+    how: Leaving,
+) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    match api.backend.ask(Ask::Leave { name, how, force }, CHANGE_BUDGET).await? {
+        Answer::Done(outcome) => {
+            done(outcome)?;
+            Ok((StatusCode::ACCEPTED, Json(serde_json::json!({}))).into_response())
+        }
+        other => unreachable!("a node's leave was answered by {other:?}"),
+    }
+}
+
+/// All namespaces: class, lease, timeout, promise, odds.
+pub async fn namespaces(State(api): State<Api>) -> Response {
+    Json(&api.view().namespaces).into_response()
+}
+
+pub async fn namespace(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let view = api.view();
+    let found = view.namespaces.iter().find(|namespace| namespace.name == name);
+    found.map(|namespace| Json(namespace).into_response()).ok_or_else(|| {
+        let names: Vec<&str> = view.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
+        Problem::not_found(format!("there is no namespace {name:?}; there are: {}", names.join(", ")))
+    })
+}

@@ -1,0 +1,109 @@
+//! What this node shows of its stub and its brick: figures, windows, write intervals; and the hook by which tests damage
+//! memory.
+
+use base::NodeId;
+use bytes::Bytes;
+
+use super::brick::Intervals;
+use super::cookie_ops::COOKIE_BIT;
+use super::limits::{INTERVALS_TOLD, SHARDS};
+use super::table::Key;
+use super::{BrickMap, CookieError, Namespace, Session};
+
+/// What this node's stub has to do with one brick.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stub {
+    pub brick: NodeId,
+    /// Requests that may be under way at once (AIMD).
+    pub window: f64,
+    pub under_way: u32,
+    /// Its last request was not answered in time.
+    pub slow: bool,
+    /// Counted since this node started.
+    pub timeouts: u64,
+    /// Requests that were not sent because the window was full, counted likewise.
+    pub no_room: u64,
+}
+
+impl Session {
+    /// This node's stub towards each live brick of the map.
+    pub fn stubs(&self) -> Vec<Stub> {
+        let members = self.map.as_ref().map(BrickMap::everyone).unwrap_or_default();
+        let stub = |brick: NodeId| {
+            let peer = self.peers.get(&brick).filter(|peer| peer.live)?;
+            Some(Stub {
+                brick,
+                window: peer.window.size(),
+                under_way: peer.window.under_way(),
+                slow: peer.slow,
+                timeouts: peer.counts.timeouts,
+                no_room: peer.counts.no_room,
+            })
+        };
+        members.into_iter().filter_map(stub).collect()
+    }
+
+    /// How long values of each namespace stood until they were written anew, as this node's brick saw it: of the
+    /// [`INTERVALS_TOLD`] namespaces that were written most.
+    pub fn intervals(&self) -> Vec<(&str, Intervals)> {
+        let of = |namespace: &Namespace| {
+            let modes = [namespace.id, namespace.id | COOKIE_BIT];
+            modes.iter().filter_map(|id| self.brick.intervals.get(id)).fold(Intervals::default(), |all, one| {
+                Intervals { count: all.count + one.count, sum_ms: all.sum_ms.saturating_add(one.sum_ms) }
+            })
+        };
+        let mut all: Vec<_> = self.namespaces.iter().map(|(name, namespace)| (&**name, of(namespace))).collect();
+        all.retain(|(_, intervals)| intervals.count > 0);
+        all.sort_unstable_by(|(a, x), (b, y)| (y.count, a).cmp(&(x.count, b)));
+        all.truncate(INTERVALS_TOLD);
+        all
+    }
+
+    /// Times that this node's brick gave up its memory and started anew.
+    pub fn starts_anew(&self) -> u64 {
+        self.figures.starts_anew
+    }
+
+    /// Flips a bit of some stored value, as failing memory would: for tests and simulations of that, never called by a
+    /// node. `key` is one of namespace number 1; without it, it is the first value from the `nth` shard on. False if
+    /// there is none.
+    pub fn flip_bit(&mut self, key: Option<&[u8]>, nth: u64) -> bool {
+        let key = key.map(|key| Key::new(1, Bytes::copy_from_slice(key)));
+        self.brick.flip_bit(key.as_ref(), nth as usize % SHARDS)
+    }
+
+    /// Figures for metrics, by name: counted since this life began, but for the last four, which are what is now.
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        let f = &self.figures;
+        vec![
+            ("session.reads", f.reads),
+            ("session.writes", f.writes),
+            ("session.refused", f.refused),
+            ("session.unknown", f.unknown),
+            ("session.lost", f.lost),
+            ("session.timeouts", f.timeouts),
+            ("session.conflicts", f.conflicts),
+            ("session.repairs", f.repairs),
+            ("session.undos", f.undos),
+            ("session.served", f.served),
+            ("session.late_dropped", f.late),
+            ("session.filled_values", f.filled_values),
+            ("session.merged", f.merged),
+            ("session.merge_ended", f.ended),
+            ("session.merge_plain", f.plain),
+            ("session.cookies_truncated", f.bad_cookies[CookieError::Truncated as usize]),
+            ("session.cookies_forged", f.bad_cookies[CookieError::Forged as usize]),
+            ("session.cookies_foreign", f.bad_cookies[CookieError::Foreign as usize]),
+            ("session.cookies_expired", f.bad_cookies[CookieError::Expired as usize]),
+            ("session.damaged", self.brick.damaged),
+            ("session.damaged_frames", f.damaged_frames),
+            ("session.starts_anew", f.starts_anew),
+            ("session.brick_operations", self.brick.operations),
+            ("session.full", self.brick.full),
+            ("session.entries", self.brick.entries()),
+            ("session.bytes", self.brick.bytes()),
+            ("session.bytes_max", self.brick.bytes_max()),
+            ("session.running", self.ops.len()),
+        ]
+    }
+}
