@@ -1,8 +1,15 @@
 //! One file per experiment, one line per experiment.
 
 mod edge;
+mod figure4;
+mod figures5to7;
 mod kills;
+mod memory;
+mod overload;
+mod sentinel;
 mod session;
+mod session1;
+mod slowbrick;
 
 use crate::Plan;
 use crate::report::Report;
@@ -10,7 +17,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 3] = [
+pub const ALL: [(&str, &str, Run); 10] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -18,4 +25,11 @@ pub const ALL: [(&str, &str, Run); 3] = [
     ),
     ("edge", "HTTP proxying of 1 KiB answers, keep-alive, 64 connections, against nginx", edge::run),
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
+    ("figure4", "one brick of four killed and started again later: throughput, failures (SSM figure 4)", figure4::run),
+    ("session1", "the session workload on one node without replication, against Redis alone", session1::run),
+    ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
+    ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
+    ("overload", "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)", overload::run),
+    ("slowbrick", "one brick of four is slow for a while: what users of the others see (SSM figure 13)", slowbrick::run),
+    ("sentinel", "a node is killed under load, against Redis with Sentinel: failed requests, writes lost", sentinel::run),
 ];

@@ -212,7 +212,7 @@ impl Conn {
         }
         let mut any = false;
         if self.parked.is_some() || !self.input.buffer.is_empty() {
-            self.client.still_known(&self.node.backend.view());
+            self.client.still_known(&self.node.gate.view());
         }
         while self.has_room() {
             let (command, spec) = match self.parked.take() {
@@ -250,7 +250,7 @@ impl Conn {
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),
                 Act::Op(op, then) => {
-                    let waiting = self.node.backend.ask(node::Ask::Session(op), OP_BUDGET);
+                    let waiting = self.node.gate.ask(node::Ask::Session(op));
                     (Work::Op(waiting, then), false)
                 }
                 Act::Later(future) => (Work::Later(future), false),
@@ -289,7 +289,11 @@ impl Conn {
         if !spec.is_arity_right(command.len()) {
             return Err(commands::wrong_arity(spec.name));
         }
-        Ok(spec)
+        let wants_node = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll);
+        match self.node.gate.refusal().filter(|_| wants_node) {
+            Some(refusal) => Err(refusal),
+            None => Ok(spec),
+        }
     }
 
     /// Must a command wait for one under way?

@@ -1,14 +1,15 @@
 //! The Redis protocol door: any Redis client works, the user name is the namespace and the password its token.
 //!
 //! ```text
-//! socket ──► parse ──► commands (one list) ──► ops ──► the node (Ask::Session)
-//!    ▲                                                     │
-//!    └── writev ◄── encode ◄── replies in order ◄──────────┘
+//! socket ──► parse ──► commands (one list) ──► ops ──► gate ──► the node (Ask::Session)
+//!    ▲                                                              │
+//!    └── writev ◄── encode ◄── replies in order ◄───────────────────┘
 //! ```
 //! - `parse.rs`, `encode.rs`: bytes to commands, replies to bytes. Values are not copied either way.
 //! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
-//! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node.
+//! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
+//!   more comes than the node can do.
 //!
 //! It runs on the node's own thread, so that an operation is a call into the machine and not a message to it. How
 //! the node is asked is the wiring's to say ([`Backend`]).
@@ -29,24 +30,30 @@ pub mod client;
 mod commands;
 mod conn;
 pub mod encode;
+mod gate;
 mod glob;
 pub mod limits;
 mod ops;
 pub mod parse;
 
 pub use client::same_secret;
+use gate::Gate;
 
 /// How the node is asked, on its own thread.
 pub trait Backend: 'static {
     /// Starts a question at once. The answer comes within the budget, or the sender is dropped if the node stops.
-    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer>;
+    fn ask(&self, ask: Ask, budget: Span, answer: oneshot::Sender<Answer>);
+    /// Does this door refuse what it cannot do in time? Only an experiment says no.
+    fn sheds(&self) -> bool {
+        true
+    }
     /// What the node shows at this moment.
     fn view(&self) -> Arc<View>;
 }
 
 /// What all connections of this door share.
 pub struct Node {
-    backend: Rc<dyn Backend>,
+    gate: Rc<Gate>,
     meter: Arc<Meter>,
     since: Instant,
     last_id: Cell<u64>,
@@ -58,7 +65,22 @@ pub struct Node {
 pub async fn serve(listener: std::net::TcpListener, backend: Rc<dyn Backend>, meter: Arc<Meter>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let node = Rc::new(Node { backend, meter, since: Instant::now(), last_id: Cell::new(0), read_bytes: Cell::new(0) });
+    let sheds = backend.sheds();
+    let gate = Rc::new(Gate::new(backend, sheds));
+    let node = Rc::new(Node {
+        gate: Rc::clone(&gate),
+        meter,
+        since: Instant::now(),
+        last_id: Cell::new(0),
+        read_bytes: Cell::new(0),
+    });
+    tokio::select! {
+        never = accept(listener, node) => never,
+        () = gate.run() => Ok(()),
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, node: Rc<Node>) -> io::Result<()> {
     loop {
         match listener.accept().await {
             Ok((stream, _)) if node.meter.resp.connections() >= limits::CONNECTIONS_MAX as u64 => {

@@ -138,6 +138,8 @@ pub struct Session {
     plain_noted: Option<Time>,
     writers: Writers,
     figures: Figures,
+    /// False in one experiment only: then windows have no end and late requests are served.
+    protects: bool,
 }
 
 struct Namespace {
@@ -195,12 +197,19 @@ impl Session {
             plain_noted: None,
             writers: Writers::default(),
             figures: Figures::default(),
+            protects: true,
         }
     }
 
     /// With another bound than 1 GiB for its brick's memory.
     pub fn with_brick_bytes(mut self, bytes: u64) -> Self {
         self.brick.set_bytes_max(bytes);
+        self
+    }
+
+    /// Without self-protection, to show what becomes of that (SSM figures 5 and 6).
+    pub fn without_protection(mut self) -> Self {
+        self.protects = false;
         self
     }
 
@@ -298,7 +307,11 @@ impl Session {
         if self.peers.get(&peer).is_some_and(|known| known.live) {
             return;
         }
-        self.peers.insert(peer, Peer::new(boot, call.now));
+        let mut known = Peer::new(boot, call.now);
+        if !self.protects {
+            known.window = flow::Window::endless();
+        }
+        self.peers.insert(peer, known);
         self.count_members(call);
         self.fill_birth(peer);
         self.ops_birth(call, peer);

@@ -140,7 +140,7 @@ impl Call<'_> {
     /// The client's namespace. Commands that need AUTH are not run without it.
     pub fn space(&self) -> Space {
         let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
-        Space { name: known.namespace.clone(), node: self.node.backend.clone() }
+        Space { name: known.namespace.clone(), gate: self.node.gate.clone() }
     }
 
     /// Does the client's namespace merge fields?
