@@ -42,6 +42,8 @@ pub struct Bin {
     /// Microseconds of what was done.
     pub done_us: Histogram<u64>,
     pub refused_us: Histogram<u64>,
+    /// Of those refusals that waited for no earlier answer on their connection (answers come in order).
+    pub refused_alone_us: Histogram<u64>,
     pub first_failure: Option<String>,
 }
 
@@ -58,6 +60,7 @@ impl Default for Bin {
             wrong: 0,
             done_us: histogram(),
             refused_us: histogram(),
+            refused_alone_us: histogram(),
             first_failure: None,
         }
     }
@@ -74,6 +77,7 @@ impl Bin {
         self.wrong += other.wrong;
         self.done_us.add(&other.done_us).expect("the same bounds");
         self.refused_us.add(&other.refused_us).expect("the same bounds");
+        self.refused_alone_us.add(&other.refused_alone_us).expect("the same bounds");
         self.first_failure = self.first_failure.take().or_else(|| other.first_failure.clone());
     }
 }
@@ -121,7 +125,7 @@ const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 /// With so much unsent, a connection takes no more: it would just be this program's memory that grows.
 const UNSENT_MAX: usize = 4 << 20;
 /// Keys of a connection. Far more than it has under way, so that pipelined requests do not wait for each other.
-const SLOTS: usize = 512;
+const SLOTS: usize = 128;
 
 fn sweep(links: &mut [Link], target: &Target, shape: &Shape, bins: &mut [Bin]) {
     let mut any = false;
@@ -171,6 +175,8 @@ struct Pending {
     turn: u64,
     /// Of a read: nothing older was acknowledged when it left.
     floor: u64,
+    /// Nothing was under way on its connection when it left.
+    alone: bool,
 }
 
 /// What is known of a key.
@@ -235,6 +241,7 @@ impl Link {
             return;
         }
         self.turn += 1;
+        let alone = self.pending.is_empty();
         let at = (self.turn / 2) as usize;
         if self.turn % 2 == 1 {
             let (slot, turn) = (at % SLOTS, self.turn);
@@ -244,12 +251,12 @@ impl Link {
             self.template[self.mark_at..self.mark_at + MARK_BYTES].copy_from_slice(mark.as_bytes());
             self.out.extend_from_slice(&self.template);
             self.slots[slot].issued = turn;
-            self.pending.push_back(Pending { due, bin, slot, turn, floor: 0 });
+            self.pending.push_back(Pending { due, bin, slot, turn, floor: 0, alone });
         } else {
             let slot = (at + SLOTS / 2) % SLOTS;
             command(&mut self.out, &[b"GET", key(self.index, slot).as_bytes()]);
             let floor = self.slots[slot].acked;
-            self.pending.push_back(Pending { due, bin, slot, turn: 0, floor });
+            self.pending.push_back(Pending { due, bin, slot, turn: 0, floor, alone });
         }
     }
 
@@ -316,6 +323,9 @@ impl Slot {
             Answer::Error(text) if text.starts_with("-BUSY") => {
                 bin.refused += 1;
                 bin.refused_us.saturating_record(us);
+                if asked.alone {
+                    bin.refused_alone_us.saturating_record(us);
+                }
                 if asked.turn > 0 {
                     self.refused.push_back(asked.turn);
                     if self.refused.len() > REFUSED_KEPT {
@@ -400,7 +410,7 @@ mod tests {
     fn what_cannot_be_right_is_seen() {
         let shape = Shape { connections: 1, value_bytes: 64, deadline: Duration::from_millis(100), bin: DRAIN };
         let slot = Slot { acked: 7, issued: 9, refused: [8].into() };
-        let asked = Pending { due: Instant::now(), bin: 0, slot: 3, turn: 0, floor: 7 };
+        let asked = Pending { due: Instant::now(), bin: 0, slot: 3, turn: 0, floor: 7, alone: true };
         let value = |slot: usize, turn: u64| {
             let mut value = format!("{}:{turn:012x}:", key(1, slot)).into_bytes();
             value.resize(64, b'x');

@@ -10,7 +10,7 @@ use crate::open::{Bin, Shape, load};
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report};
 
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: usize = 120;
 const BYTES: usize = 8192;
 /// SSM's timeout.
 const DEADLINE: Duration = Duration::from_millis(60);

@@ -33,3 +33,16 @@ pub const ALL: [(&str, &str, Run); 10] = [
     ("slowbrick", "one brick of four is slow for a while: what users of the others see (SSM figure 13)", slowbrick::run),
     ("sentinel", "a node is killed under load, against Redis with Sentinel: failed requests, writes lost", sentinel::run),
 ];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_experiment_is_described_with_its_command() {
+        let page = include_str!("../../../docs/performance.md");
+        for (name, _, _) in super::ALL {
+            let command = format!("`cargo run --release -p lab -- run {name}");
+            let found = page.match_indices(&command).any(|(at, _)| page[at + command.len()..].starts_with([' ', '`']));
+            assert!(found, "docs/performance.md does not say {command}`");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::open::{Bin, Shape, load};
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report, median};
 
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: usize = 120;
 const DEADLINE: Duration = Duration::from_millis(100);
 /// Offered load over the peak.
 const STEPS: [f64; 6] = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0];
@@ -18,7 +18,7 @@ const SIZES: [usize; 2] = [1024, 8192];
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("overload");
-    let mut csv = "bytes,protection,round,of_peak,offered,good,late,refused,failed,unanswered,wrong,p99_us,refused_p50_us,refused_p99_us\n"
+    let mut csv = "bytes,protection,round,of_peak,offered,good,late,refused,failed,unanswered,wrong,p99_us,refused_p50_us,refused_p99_us,alone_p50_us\n"
         .to_owned();
     for bytes in SIZES {
         let mut curves = Vec::new();
@@ -58,13 +58,12 @@ pub fn peak(target: &Target, bytes: usize, plan: &Plan) -> Result<f64, String> {
     let shape = load::Shape { connections: CONNECTIONS, value_bytes: bytes, length: Duration::from_secs(1) };
     let mut best = load::write_read(target, &shape)?.per_second;
     let mut rate = best;
-    // Open-loop clients pipeline, so more goes through than one request at a time shows.
-    for _ in 0..8 {
+    // Open-loop clients pipeline, so more goes through than one request at a time shows. A noisy moment ends no search.
+    let mut beyond = 0;
+    while beyond < 3 {
         let good = per_second(steady(target, bytes, rate, plan)?.good, plan);
         best = best.max(good);
-        if good < rate * 0.9 {
-            break;
-        }
+        beyond += usize::from(good < rate * 0.95);
         rate *= 1.15;
     }
     Ok(best)
@@ -87,7 +86,7 @@ fn per_second(count: u64, plan: &Plan) -> f64 {
 
 fn row(bytes: usize, name: &str, round: usize, step: f64, bin: &Bin) -> String {
     let line = format!(
-        "{bytes},{name},{round},{step},{},{},{},{},{},{},{},{},{},{}\n",
+        "{bytes},{name},{round},{step},{},{},{},{},{},{},{},{},{},{},{}\n",
         bin.offered,
         bin.good,
         bin.late,
@@ -97,7 +96,8 @@ fn row(bytes: usize, name: &str, round: usize, step: f64, bin: &Bin) -> String {
         bin.wrong,
         bin.done_us.value_at_quantile(0.99),
         bin.refused_us.value_at_quantile(0.5),
-        bin.refused_us.value_at_quantile(0.99)
+        bin.refused_us.value_at_quantile(0.99),
+        bin.refused_alone_us.value_at_quantile(0.5)
     );
     eprint!("{line}");
     if let Some(why) = &bin.first_failure {
@@ -118,6 +118,8 @@ fn figures(report: &mut Report, bytes: usize, name: &str, peak: f64, shares: &[f
         if !bin.refused_us.is_empty() {
             push(format!("refused at {step}x"), "of offered", bin.refused as f64 / bin.offered.max(1) as f64, None);
             push(format!("refusal p50 at {step}x"), "us", bin.refused_us.value_at_quantile(0.5) as f64, None);
+            let alone = bin.refused_alone_us.value_at_quantile(0.5) as f64;
+            push(format!("refusal p50 at {step}x behind no other answer"), "us", alone, None);
             push(format!("refusal p99 at {step}x"), "us", bin.refused_us.value_at_quantile(0.99) as f64, None);
         }
     }
