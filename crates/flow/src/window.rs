@@ -51,10 +51,11 @@ impl Window {
         self.under_way += 1;
     }
 
-    /// An answer came: one more per window's worth of answers, if at least half of it was in use. What is not used
-    /// says nothing of what the other can take (RFC 7661), and a window that grew in quiet times protects nobody.
-    pub fn answered(&mut self) {
-        if 2.0 * f64::from(self.under_way) >= self.size {
+    /// An answer came, quick or not: one more per window's worth of quick answers, if at least half of it was in use.
+    /// What is not used says nothing of what the other can take (RFC 7661): a window that grew in quiet times protects
+    /// nobody. And one that grows until answers are too late finds its end in timeouts only.
+    pub fn answered(&mut self, quick: bool) {
+        if quick && 2.0 * f64::from(self.under_way) >= self.size {
             self.size = (self.size + 1.0 / self.size).min(WINDOW_MAX);
         }
         self.under_way = self.under_way.saturating_sub(1);
@@ -87,12 +88,17 @@ mod tests {
         }
         assert!(!window.has_room());
         for _ in 0..256 {
-            window.answered();
+            window.answered(true);
             window.sent();
         }
         assert!(window.size() > 256.9 && window.size() < 257.1, "one more after a window's worth: {}", window.size());
         for _ in 0..256 {
-            window.answered();
+            window.answered(false);
+            window.sent();
+        }
+        assert!(window.size() < 257.1, "slow answers make it no larger: {}", window.size());
+        for _ in 0..256 {
+            window.answered(true);
         }
         assert!(window.size() < 257.6, "what is not used does not grow: {}", window.size());
         let before = window.size();

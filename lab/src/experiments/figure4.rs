@@ -89,6 +89,7 @@ pub fn plot(
     }
     let name = report.name.clone();
     report.write(&plan.out, &format!("{name}.csv"), &csv)?;
-    let svg = lines(title, "seconds", "operations a second", &[Line { name: "operations/s".into(), points: rates }], marks);
+    let svg =
+        lines(title, "seconds", "operations a second", &[Line { name: "operations/s".into(), points: rates }], marks);
     report.write(&plan.out, &format!("{name}.svg"), &svg)
 }

@@ -33,7 +33,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             None => *common_peak.insert(peak(&target, BYTES, plan)?),
         };
         let rates: Vec<f64> = STEPS.iter().flat_map(|step| vec![step * peak; per_step]).collect();
-        let shape = Shape { connections: CONNECTIONS, value_bytes: BYTES, deadline: DEADLINE, bin: Duration::from_secs(1) };
+        let shape =
+            Shape { connections: CONNECTIONS, value_bytes: BYTES, deadline: DEADLINE, bin: Duration::from_secs(1) };
         let bins = load(&target, &shape, &rates)?;
         for (second, b) in bins.iter().enumerate() {
             csv += &format!(

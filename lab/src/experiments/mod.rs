@@ -29,9 +29,21 @@ pub const ALL: [(&str, &str, Run); 10] = [
     ("session1", "the session workload on one node without replication, against Redis alone", session1::run),
     ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
     ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
-    ("overload", "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)", overload::run),
-    ("slowbrick", "one brick of four is slow for a while: what users of the others see (SSM figure 13)", slowbrick::run),
-    ("sentinel", "a node is killed under load, against Redis with Sentinel: failed requests, writes lost", sentinel::run),
+    (
+        "overload",
+        "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)",
+        overload::run,
+    ),
+    (
+        "slowbrick",
+        "one brick of four is slow for a while: what users of the others see (SSM figure 13)",
+        slowbrick::run,
+    ),
+    (
+        "sentinel",
+        "a node is killed under load, against Redis with Sentinel: failed requests, writes lost",
+        sentinel::run,
+    ),
 ];
 
 #[cfg(test)]

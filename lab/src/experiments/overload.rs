@@ -38,14 +38,17 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
                 }
             }
             let shares: Vec<f64> = good.into_iter().map(median).collect();
-            curves.push(Line { name: name.into(), points: STEPS.iter().copied().zip(shares.iter().copied()).collect() });
+            curves
+                .push(Line { name: name.into(), points: STEPS.iter().copied().zip(shares.iter().copied()).collect() });
             figures(&mut report, bytes, name, median(peaks), &shares, &at_step);
         }
         let title = format!("Load against goodput, {} KiB values, deadline {} ms", bytes / 1024, DEADLINE.as_millis());
         let svg = lines(&title, "offered load over peak", "goodput over peak", &curves, &[1.0]);
         report.write(&plan.out, &format!("overload-{bytes}.svg"), &svg)?;
     }
-    report.notes.push("the three nodes share one processor, the load generator has another; the peak is measured so too".into());
+    report.notes.push(
+        "the three nodes share one processor, the load generator has another; the peak is measured so too".into(),
+    );
     report.write(&plan.out, "overload.csv", &csv)?;
     Ok(report)
 }

@@ -69,13 +69,21 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     }
     for (measure, unit, pick) in measures {
         let of = |kills: &[Kill]| median(kills.iter().map(pick).collect());
-        let figure = Figure::new(format!("{measure}, users of all nodes"), unit, of(&victims), "sentinel, down-after 5 s", Some(of(slow)));
+        let figure = Figure::new(
+            format!("{measure}, users of all nodes"),
+            unit,
+            of(&victims),
+            "sentinel, down-after 5 s",
+            Some(of(slow)),
+        );
         report.figures.push(figure);
     }
-    report.notes.push("Redis acknowledges a write before its replicas have it, as sessions usually use it (no WAIT)".into());
-    report.notes.extend(
-        sides.iter().filter_map(|(name, kills)| kills.iter().find_map(|k| k.seen.first_failure.as_ref()).map(|why| format!("{name}: first failure: {why}"))),
-    );
+    report
+        .notes
+        .push("Redis acknowledges a write before its replicas have it, as sessions usually use it (no WAIT)".into());
+    report.notes.extend(sides.iter().filter_map(|(name, kills)| {
+        kills.iter().find_map(|k| k.seen.first_failure.as_ref()).map(|why| format!("{name}: first failure: {why}"))
+    }));
     report.write(&plan.out, "sentinel.csv", &csv)?;
     let curves: Vec<Line> = sides
         .iter()

@@ -24,6 +24,7 @@ use tokio::time::{Sleep, sleep};
 use super::client::Client;
 use super::commands::{self, Act, Call, Does, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
+use super::gate::OVERLOADED;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
@@ -240,9 +241,16 @@ impl Conn {
                 },
             };
             let touches = Touches::of(&command, spec);
-            if self.must_wait(&touches) {
+            let late = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.node.gate.is_late();
+            // A client whose own pipeline is what others wait for is not refused: it waits, too.
+            if self.must_wait(&touches) || late && self.node.gate.is_mostly(self.slots.len()) {
                 self.parked = Some((command, spec));
                 break;
+            }
+            if late {
+                any = true;
+                self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
+                continue;
             }
             any = true;
             let act = (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node });
@@ -289,11 +297,7 @@ impl Conn {
         if !spec.is_arity_right(command.len()) {
             return Err(commands::wrong_arity(spec.name));
         }
-        let wants_node = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll);
-        match self.node.gate.refusal().filter(|_| wants_node) {
-            Some(refusal) => Err(refusal),
-            None => Ok(spec),
-        }
+        Ok(spec)
     }
 
     /// Must a command wait for one under way?

@@ -1,6 +1,7 @@
 //! The gate between connections and the node: it keeps the door quick when more comes than the node can do. In each turn
 //! of the thread it starts some operations and holds the rest in order; while the oldest has been held for too long, new
-//! ones are refused before anything else is done for them (SSM 3.5: the stub says no at once). So whoever is let in is
+//! ones are refused before anything else is done for them (SSM 3.5: the stub says no at once); but a connection that
+//! itself has sent much of what is held just waits. So whoever is let in is
 //! served in good time, and whoever is not hears so within a turn, instead of both waiting unread in sockets.
 
 use std::cell::{Cell, RefCell};
@@ -15,8 +16,7 @@ use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::encode::Reply;
-use super::limits::{HELD_MAX, HELD_TIME_MAX, OP_BUDGET, STARTED_PER_TURN};
+use super::limits::{HELD_MAX, HELD_TIME_MAX, MOSTLY, OP_BUDGET, STARTED_PER_TURN};
 
 pub struct Gate {
     backend: Rc<dyn Backend>,
@@ -25,6 +25,9 @@ pub struct Gate {
     held: RefCell<VecDeque<Held>>,
     /// Operations started in this turn of the thread.
     started: Cell<usize>,
+    /// When this turn began, while something is held. What is read in it came since the turn before: a thread that was
+    /// away for long (others use its processor) has not just now been asked.
+    turn_began: Cell<Option<Instant>>,
     wake: Notify,
 }
 
@@ -36,18 +39,30 @@ struct Held {
 
 impl Gate {
     pub fn new(backend: Rc<dyn Backend>, sheds: bool) -> Self {
-        Self { backend, sheds, held: RefCell::default(), started: Cell::new(0), wake: Notify::new() }
+        Self {
+            backend,
+            sheds,
+            held: RefCell::default(),
+            started: Cell::new(0),
+            turn_began: Cell::new(None),
+            wake: Notify::new(),
+        }
     }
 
     pub fn view(&self) -> Arc<View> {
         self.backend.view()
     }
 
-    /// What a command is told that would have to wait too long.
-    pub fn refusal(&self) -> Option<Reply> {
+    /// Would a new operation have to wait too long?
+    pub fn is_late(&self) -> bool {
         let held = self.held.borrow();
         let late = held.front().is_some_and(|first| first.since.elapsed() > HELD_TIME_MAX);
-        (self.sheds && (late || held.len() >= HELD_MAX)).then(|| Reply::error(OVERLOADED))
+        self.sheds && (late || held.len() >= HELD_MAX)
+    }
+
+    /// Are so many operations of one connection a good part of what is held?
+    pub fn is_mostly(&self, of_one: usize) -> bool {
+        of_one * MOSTLY >= self.held.borrow().len() && of_one > 0
     }
 
     /// Starts a question, now or when those before it have been.
@@ -60,7 +75,8 @@ impl Gate {
             self.started.set(self.started.get() + 1);
             self.backend.ask(ask, OP_BUDGET, answer);
         } else {
-            self.held.borrow_mut().push_back(Held { since: Instant::now(), ask, answer });
+            let since = self.turn_began.get().unwrap_or_else(Instant::now);
+            self.held.borrow_mut().push_back(Held { since, ask, answer });
         }
         waiting
     }
@@ -73,8 +89,10 @@ impl Gate {
             tokio::task::yield_now().await;
             self.started.set(0);
             while self.start_some() {
+                self.turn_began.set(Some(Instant::now()));
                 tokio::task::yield_now().await;
             }
+            self.turn_began.set(None);
             self.started.set(0);
         }
     }
@@ -100,7 +118,8 @@ impl Gate {
     }
 }
 
-const OVERLOADED: &str = "BUSY overloaded: this node takes no more, retry in 100 ms";
+/// What a command is told that would have to wait too long.
+pub const OVERLOADED: &str = "BUSY overloaded: this node takes no more, retry in 100 ms";
 
 #[cfg(test)]
 mod tests {
@@ -159,16 +178,32 @@ mod tests {
     #[test]
     fn new_ones_are_refused_while_the_oldest_is_held_for_too_long() {
         let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, true);
-        assert_eq!(gate.refusal(), None, "a full turn is no overload");
+        assert!(!gate.is_late(), "a full turn is no overload");
         hold_for(&gate, HELD_TIME_MAX);
-        assert_eq!(gate.refusal(), Some(Reply::error(OVERLOADED)));
+        assert!(gate.is_late());
         gate.start_some();
-        assert_eq!(gate.refusal(), None);
+        assert!(!gate.is_late());
         let (_, gate, _waiting) = asked(STARTED_PER_TURN + HELD_MAX, true);
-        assert!(gate.refusal().is_some(), "there is an end to what is held");
+        assert!(gate.is_late(), "there is an end to what is held");
         let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, false);
         hold_for(&gate, HELD_TIME_MAX);
-        assert_eq!(gate.refusal(), None, "the experiment without protection");
+        assert!(!gate.is_late(), "the experiment without protection");
+    }
+
+    #[test]
+    fn one_long_pipeline_is_told_from_many_clients() {
+        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 100, true);
+        assert!(gate.is_mostly(100) && gate.is_mostly(25));
+        assert!(!gate.is_mostly(24) && !gate.is_mostly(0));
+    }
+
+    #[test]
+    fn what_is_read_in_a_turn_came_before_it() {
+        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, true);
+        let away = 2 * HELD_TIME_MAX;
+        gate.turn_began.set(Instant::now().checked_sub(away));
+        let _late = gate.ask(get(0));
+        assert!(gate.held.borrow().back().is_some_and(|held| held.since.elapsed() >= away));
     }
 
     #[test]
@@ -186,6 +221,9 @@ mod tests {
         gate.start_some();
         assert_eq!(node.asked.borrow().len(), STARTED_PER_TURN);
         let told = waiting.pop().map(|mut answer| answer.try_recv());
-        assert!(matches!(told, Some(Ok(Answer::Session(Outcome::Refused(_))))), "it hears that it was not done: {told:?}");
+        assert!(
+            matches!(told, Some(Ok(Answer::Session(Outcome::Refused(_))))),
+            "it hears that it was not done: {told:?}"
+        );
     }
 }

@@ -42,6 +42,9 @@ pub const STARTED_PER_TURN: usize = 32;
 /// While the oldest operation has been held for so long, new ones are refused. Thousands of clients that wait for their
 /// answers stay below it; a brick then has its 60 ms, and both together are over before a person notices.
 pub const HELD_TIME_MAX: Duration = Duration::from_millis(20);
+/// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
+/// refused. Four connections with full pipelines ([`IN_FLIGHT_MAX`]) are about what 20 ms can do.
+pub const MOSTLY: usize = 4;
 /// Operations held at most. As long as time alone decides this is not reached: 16 Ki operations in 20 ms would be 800,000
 /// a second.
 pub const HELD_MAX: usize = 16 << 10;

@@ -145,7 +145,7 @@ impl Call<'_> {
 
     /// Does the client's namespace merge fields?
     pub fn merges(&self) -> bool {
-        let (space, view) = (self.space(), self.node.backend.view());
+        let (space, view) = (self.space(), self.node.gate.view());
         view.namespaces
             .iter()
             .any(|has| *has.name == *space.name && has.merge == state::namespace::Merges::Fields.name())
