@@ -264,6 +264,12 @@ impl Seen {
         ms.get(at.min(ms.len().saturating_sub(1))).copied().unwrap_or(0.0)
     }
 
+    /// The same of operations that were under way at any moment from `from` to `to`: in an outage few begin.
+    pub fn quantile_meanwhile(&self, quantile: f64, from: f64, to: f64) -> f64 {
+        let ops = self.ops.iter().filter(|op| op.at < to && op.at + op.ms / 1e3 >= from).copied().collect();
+        Seen { ops, ..Seen::default() }.quantile(quantile, 0.0, f64::INFINITY)
+    }
+
     /// Operations a second, begun from `from` to `to`.
     pub fn rate(&self, from: f64, to: f64) -> f64 {
         self.ops.iter().filter(|op| op.at >= from && op.at < to).count() as f64 / (to - from).max(1e-9)
@@ -295,5 +301,6 @@ mod tests {
         assert_eq!((seen.quantile(0.999, 1.0, 2.0), seen.quantile(0.0, 0.0, 1.0)), (700.0, 1.0));
         assert_eq!((seen.rate(0.0, 2.0), seen.failing_for(), seen.slowest()), (1.5, 0.5, 700.0));
         assert_eq!(seen.quantile(0.5, 5.0, 6.0), 0.0);
+        assert_eq!((seen.quantile_meanwhile(0.9, 2.1, 2.2), seen.quantile_meanwhile(0.9, 2.3, 2.4)), (700.0, 0.0));
     }
 }

@@ -24,6 +24,13 @@ struct Kill {
     at: f64,
 }
 
+impl Kill {
+    /// p99.9 in milliseconds of what began, and so far ended, before the kill.
+    fn normal(&self) -> f64 {
+        self.seen.quantile(0.999, 1.0, self.at - 0.1)
+    }
+}
+
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("sentinel");
     let mut csv = "side,round,failed_tries,failing_s,slowest_ms,acked,lost,p999_before_ms,p999_after_ms\n".to_owned();
@@ -57,7 +64,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         ("acknowledged writes lost", "writes", |k| k.seen.lost as f64),
         ("wrong reads", "reads", |k| k.seen.wrong as f64),
         ("p99.9 of the second after the kill over normal", "times", |k| {
-            k.seen.quantile(0.999, k.at, k.at + 1.0) / k.seen.quantile(0.999, 1.0, k.at).max(0.001)
+            k.seen.quantile_meanwhile(0.999, k.at, k.at + 1.0) / k.normal().max(0.001)
         }),
     ];
     for (users, ours) in [("other nodes", &others), ("all nodes", &victims)] {
@@ -140,7 +147,7 @@ fn row(name: &str, round: usize, kill: &Kill) -> String {
         seen.slowest(),
         seen.acked,
         seen.lost,
-        seen.quantile(0.999, 1.0, kill.at),
-        seen.quantile(0.999, kill.at, kill.at + 1.0)
+        kill.normal(),
+        seen.quantile_meanwhile(0.999, kill.at, kill.at + 1.0)
     )
 }
