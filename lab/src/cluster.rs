@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::load::Target;
+
 pub struct Cluster {
     up: Child,
     dir: PathBuf,
@@ -18,6 +20,23 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(nodes: u8, demo: bool) -> Result<Cluster, String> {
+        Self::start_with(nodes, demo, &[])
+    }
+
+    /// A cluster with a session namespace, and how its clients reach it through any node.
+    pub fn with_sessions(nodes: u8, environment: &[(&str, &str)]) -> Result<(Cluster, Target), String> {
+        let cluster = Self::start_with(nodes, false, environment)?;
+        cluster.apply("[namespace.lab]\nclass = \"session\"\nlease = \"10m\"\n")?;
+        let auth = Some(("lab".to_owned(), cluster.namespace_token("lab")?));
+        let target = Target { addrs: cluster.doors("resp"), auth, wait: None };
+        let (user, token) = target.auth.as_ref().expect("just set");
+        let line = format!("AUTH {user} {token}\r\n");
+        let opens = |addr: &SocketAddr| crate::peers::ask(*addr, line.as_bytes()).is_some_and(|a| a.starts_with("+OK"));
+        crate::peers::wait_until("every node knows the namespace", || target.addrs.iter().all(opens))?;
+        Ok((cluster, target))
+    }
+
+    fn start_with(nodes: u8, demo: bool, environment: &[(&str, &str)]) -> Result<Cluster, String> {
         let dir = std::env::temp_dir().join(format!("coppice-lab-{}-{}", std::process::id(), free_port(nodes)?));
         let ports: Vec<String> = (0..4).map(|_| free_port(nodes).map(|p| p.to_string())).collect::<Result<_, _>>()?;
         let mut command = Command::new(program()?);
@@ -36,6 +55,7 @@ impl Cluster {
             command.arg("--no-demo");
         }
         let mut up = command
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -83,6 +103,34 @@ impl Cluster {
         i32::try_from(self.ready["nodes"][node]["pid"].as_i64()?).ok()
     }
 
+    /// Gives all nodes one processor together and the caller, who makes the load, another, so that more load does not
+    /// take from what is measured.
+    pub fn set_apart(&self) -> Result<(), String> {
+        let nodes = self.ready["nodes"].as_array().map_or(0, Vec::len);
+        for node in 0..nodes {
+            pin(self.pid(node).ok_or("no pid")?, 0)?;
+        }
+        pin(std::process::id().cast_signed(), 1)
+    }
+
+    /// While held, a killed node is not started again. (`up`, which would do it, is stopped.)
+    pub fn hold_restarts(&self, hold: bool) -> Result<(), String> {
+        let signal = if hold { rustix::process::Signal::STOP } else { rustix::process::Signal::CONT };
+        send(self.up.id().cast_signed(), signal)
+    }
+
+    pub fn kill(&self, node: usize) -> Result<(), String> {
+        send(self.pid(node).ok_or("no pid")?, rustix::process::Signal::KILL)
+    }
+
+    /// Waits until a node that was killed serves again.
+    pub fn wait_restarted(&mut self, node: usize) -> Result<(), String> {
+        let event = self.event("restarted", Duration::from_secs(20))?;
+        self.ready["nodes"][node]["pid"] = event["pid"].clone();
+        let door = self.doors("api")[node];
+        crate::peers::wait_until("the node is ready again", || crate::load::http_get(door, "/readyz", None).is_ok())
+    }
+
     /// Applies a declaration, and gives the URL of a namespace in it.
     pub fn apply(&self, declaration: &str) -> Result<(), String> {
         let file = self.dir.join("lab.toml");
@@ -119,9 +167,23 @@ impl Cluster {
     }
 }
 
+/// Keeps all threads of a process on one processor.
+fn pin(pid: i32, processor: u32) -> Result<(), String> {
+    let output = Command::new("taskset").args(["-a", "-c", "-p", &processor.to_string(), &pid.to_string()]).output();
+    let output = output.map_err(|e| format!("taskset cannot be started ({e}); it is in the package util-linux"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// Sends a signal to a process that this experiment started.
+pub fn send(pid: i32, signal: rustix::process::Signal) -> Result<(), String> {
+    let pid = rustix::process::Pid::from_raw(pid).ok_or("no pid")?;
+    rustix::process::kill_process(pid, signal).map_err(|e| format!("cannot signal {pid}: {e}"))
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SIGTERM lets `up` end its nodes and reap them.
+        // SIGTERM lets `up` end its nodes and reap them; it must not be stopped then.
+        let _ = self.hold_restarts(false);
         if let Some(pid) = rustix::process::Pid::from_raw(self.up.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }

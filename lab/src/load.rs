@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::{Conn, command};
 
 /// What a side is asked with.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ async fn client(
     while Instant::now() < end {
         let conn = match &mut connection {
             Some(conn) => conn,
-            None => match Conn::open(&target, index).await {
+            None => match Conn::open(target.addrs[index % target.addrs.len()], target.auth.as_ref()).await {
                 Ok(conn) => connection.insert(conn),
                 Err(e) => {
                     failed += 1;
@@ -101,26 +102,7 @@ async fn client(
     (times, failed, wrong, why)
 }
 
-struct Conn {
-    stream: tokio::net::TcpStream,
-    out: Vec<u8>,
-    buffer: Vec<u8>,
-}
-
 impl Conn {
-    async fn open(target: &Target, index: usize) -> Result<Conn, String> {
-        let addr = target.addrs[index % target.addrs.len()];
-        let stream = tokio::net::TcpStream::connect(addr).await.map_err(|e| e.to_string())?;
-        stream.set_nodelay(true).map_err(|e| e.to_string())?;
-        let mut conn = Conn { stream, out: Vec::new(), buffer: Vec::new() };
-        if let Some((user, password)) = &target.auth {
-            command(&mut conn.out, &[b"AUTH", user.as_bytes(), password.as_bytes()]);
-            conn.send().await?;
-            conn.status().await?;
-        }
-        Ok(conn)
-    }
-
     /// A write and a read; false if what was read is not what was written.
     async fn pair(
         &mut self,
@@ -155,60 +137,9 @@ impl Conn {
         note(times, begun);
         Ok(good)
     }
-
-    async fn send(&mut self) -> Result<(), String> {
-        self.stream.write_all(&self.out).await.map_err(|e| e.to_string())?;
-        self.out.clear();
-        Ok(())
-    }
-
-    async fn fill(&mut self) -> Result<(), String> {
-        if self.stream.read_buf(&mut self.buffer).await.map_err(|e| e.to_string())? == 0 {
-            return Err("the server closed the connection".into());
-        }
-        Ok(())
-    }
-
-    async fn line(&mut self) -> Result<String, String> {
-        loop {
-            if let Some(end) = self.buffer.windows(2).position(|w| w == b"\r\n") {
-                let line = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
-                self.buffer.drain(..end + 2);
-                return Ok(line);
-            }
-            self.fill().await?;
-        }
-    }
-
-    async fn status(&mut self) -> Result<String, String> {
-        let line = self.line().await?;
-        if line.starts_with('-') { Err(line) } else { Ok(line) }
-    }
-
-    async fn bulk_equals(&mut self, value: &[u8]) -> Result<bool, String> {
-        let line = self.status().await?;
-        let len: i64 =
-            line.strip_prefix('$').and_then(|n| n.parse().ok()).ok_or_else(|| format!("not a value: {line}"))?;
-        let Ok(len) = usize::try_from(len) else { return Ok(false) };
-        while self.buffer.len() < len + 2 {
-            self.fill().await?;
-        }
-        let equal = &self.buffer[..len] == value;
-        self.buffer.drain(..len + 2);
-        Ok(equal)
-    }
 }
 
-fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).expect("sound bounds")
 }
 

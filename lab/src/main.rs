@@ -3,12 +3,15 @@
 //!
 //! `cargo run --release -p lab -- list`, `cargo run --release -p lab -- run NAME [--json]`.
 
+mod client;
 mod cluster;
 mod experiments;
 mod load;
+mod open;
 mod peers;
 mod plot;
 mod report;
+mod users;
 
 use std::path::PathBuf;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::free_port;
 use crate::load::Target;
+use crate::users::MASTER;
 
 /// A started program; ended when dropped.
 pub struct Program {
@@ -30,6 +31,12 @@ impl Program {
     }
 }
 
+impl Program {
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         // TERM first: nginx then ends its workers itself.
@@ -47,7 +54,8 @@ pub fn scratch(name: &str) -> PathBuf {
 
 /// A Redis primary with so many replicas, all caught up. Nothing is written to disk.
 pub struct Redis {
-    _programs: Vec<Program>,
+    /// The primary comes first.
+    programs: Vec<Program>,
     pub target: Target,
 }
 
@@ -72,19 +80,72 @@ impl Redis {
         let addr = SocketAddr::from(([127, 0, 0, 1], primary));
         wait_until("redis replicas are in step", || replicas_online(addr).is_some_and(|n| n >= replicas))?;
         let wait = (replicas > 0).then_some((1, 100));
-        Ok(Redis { _programs: programs, target: Target { addrs: vec![addr], auth: None, wait } })
+        Ok(Redis { programs, target: Target { addrs: vec![addr], auth: None, wait } })
+    }
+}
+
+impl Redis {
+    /// Of the primary.
+    pub fn pid(&self) -> i32 {
+        self.programs[0].pid()
+    }
+}
+
+/// A primary with two replicas, watched by three sentinels that agree by two.
+pub struct Sentinels {
+    redis: Redis,
+    _programs: Vec<Program>,
+    pub addrs: Vec<SocketAddr>,
+}
+
+impl Sentinels {
+    pub fn start(down_after_ms: u32) -> Result<Sentinels, String> {
+        let redis = Redis::start(2)?;
+        let primary = redis.target.addrs[0];
+        let (mut programs, mut addrs) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let port = free_port(1)?;
+            let dir = scratch(&format!("sentinel-{port}"));
+            std::fs::create_dir_all(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+            let conf = format!(
+                "port {port}\nbind 127.0.0.1\nsentinel monitor {MASTER} {} {} 2\n\
+                 sentinel down-after-milliseconds {MASTER} {down_after_ms}\nsentinel failover-timeout {MASTER} 10000\n",
+                primary.ip(),
+                primary.port()
+            );
+            // A sentinel writes into its configuration what it learns.
+            let file = dir.join("sentinel.conf");
+            std::fs::write(&file, conf).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            programs.push(Program::start("redis-sentinel", "redis-sentinel", dir, &["sentinel.conf"])?);
+            addrs.push(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+        let knows_all = |addr: &SocketAddr| {
+            let text = ask(*addr, b"INFO sentinel\r\n").unwrap_or_default();
+            text.contains("slaves=2,sentinels=3")
+        };
+        wait_until("the sentinels know each other", || addrs.iter().all(knows_all))?;
+        Ok(Sentinels { redis, _programs: programs, addrs })
+    }
+
+    pub fn kill_primary(&self) -> Result<(), String> {
+        crate::cluster::send(self.redis.pid(), rustix::process::Signal::KILL)
     }
 }
 
 fn replicas_online(addr: SocketAddr) -> Option<u32> {
+    let text = ask(addr, b"INFO replication\r\n")?;
+    Some(u32::try_from(text.matches("state=online").count()).unwrap_or(0))
+}
+
+/// One question, the beginning of the answer.
+pub fn ask(addr: SocketAddr, line: &[u8]) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(addr).ok()?;
     stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
-    stream.write_all(b"INFO replication\r\n").ok()?;
+    stream.write_all(line).ok()?;
     let mut buffer = [0u8; 8192];
     let n = stream.read(&mut buffer).ok()?;
-    let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
-    Some(u32::try_from(text.matches("state=online").count()).unwrap_or(0))
+    Some(String::from_utf8_lossy(&buffer[..n]).into_owned())
 }
 
 pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {

@@ -13,15 +13,22 @@ use node::{Answer, Ask, Node, View};
 use tokio::sync::{oneshot, watch};
 
 /// The Redis door asks on the node's own thread.
-pub struct RespDesk(pub LocalPort<Node>);
+pub struct RespDesk {
+    pub port: LocalPort<Node>,
+    pub sheds: bool,
+}
 
 impl edge::resp::Backend for RespDesk {
-    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer> {
-        self.0.ask(ask, budget)
+    fn ask(&self, ask: Ask, budget: Span, answer: oneshot::Sender<Answer>) {
+        self.port.ask(ask, budget, answer);
+    }
+
+    fn sheds(&self) -> bool {
+        self.sheds
     }
 
     fn view(&self) -> Arc<View> {
-        self.0.view()
+        self.port.view()
     }
 }
 

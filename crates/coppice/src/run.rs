@@ -142,15 +142,22 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
         io: io.handle().clone(),
     };
+    // For the comparison in docs/performance.md, and nothing else: the node without self-protection.
+    let sheds = std::env::var_os("COPPICE_LAB_NO_SHED").is_none_or(|value| value != "1");
+    if !sheds {
+        tracing::warn!("COPPICE_LAB_NO_SHED=1: this node does not protect itself from overload; for experiments only");
+    }
     let meter = Arc::new(Meter::new());
     let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
     let running = host::start(
         config,
-        move || Node::new(birth),
+        move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
         move |port| {
             Box::pin(async move {
                 let stop = edge::http::closes(port.watch());
-                if let Err(error) = edge::resp::serve(doors.resp, Rc::new(RespDesk(port)), resp_meter, stop).await {
+                if let Err(error) =
+                    edge::resp::serve(doors.resp, Rc::new(RespDesk { port, sheds }), resp_meter, stop).await
+                {
                     tracing::error!(%error, "the Redis protocol is not served");
                 }
             })

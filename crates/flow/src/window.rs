@@ -9,6 +9,7 @@ pub struct Window {
     under_way: u32,
     /// Timeouts of one burst count once: requests sent before this moment already paid for it.
     halved_at: Time,
+    endless: bool,
 }
 
 /// Room at birth: enough for a busy front door to start with, well under what a brick serves in one timeout.
@@ -24,13 +25,18 @@ const _: () =
 
 impl Default for Window {
     fn default() -> Self {
-        Self { size: WINDOW_FIRST, under_way: 0, halved_at: Time::ZERO }
+        Self { size: WINDOW_FIRST, under_way: 0, halved_at: Time::ZERO, endless: false }
     }
 }
 
 impl Window {
+    /// One that never says no; for experiments.
+    pub fn endless() -> Self {
+        Self { endless: true, ..Self::default() }
+    }
+
     pub fn has_room(&self) -> bool {
-        f64::from(self.under_way) < self.size
+        self.endless || f64::from(self.under_way) < self.size
     }
 
     pub fn size(&self) -> f64 {
@@ -45,10 +51,14 @@ impl Window {
         self.under_way += 1;
     }
 
-    /// An answer came: one more per window's worth of answers.
-    pub fn answered(&mut self) {
+    /// An answer came, quick or not: one more per window's worth of quick answers, if at least half of it was in use.
+    /// What is not used says nothing of what the other can take (RFC 7661): a window that grew in quiet times protects
+    /// nobody. And one that grows until answers are too late finds its end in timeouts only.
+    pub fn answered(&mut self, quick: bool) {
+        if quick && 2.0 * f64::from(self.under_way) >= self.size {
+            self.size = (self.size + 1.0 / self.size).min(WINDOW_MAX);
+        }
         self.under_way = self.under_way.saturating_sub(1);
-        self.size = (self.size + 1.0 / self.size).min(WINDOW_MAX);
     }
 
     /// None came in time. Halves once per `rest`, however many requests of one burst are late.
@@ -78,9 +88,19 @@ mod tests {
         }
         assert!(!window.has_room());
         for _ in 0..256 {
-            window.answered();
+            window.answered(true);
+            window.sent();
         }
         assert!(window.size() > 256.9 && window.size() < 257.1, "one more after a window's worth: {}", window.size());
+        for _ in 0..256 {
+            window.answered(false);
+            window.sent();
+        }
+        assert!(window.size() < 257.1, "slow answers make it no larger: {}", window.size());
+        for _ in 0..256 {
+            window.answered(true);
+        }
+        assert!(window.size() < 257.6, "what is not used does not grow: {}", window.size());
         let before = window.size();
         for late in 0..10 {
             window.sent();

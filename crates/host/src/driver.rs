@@ -198,10 +198,8 @@ impl<M: Machine> Clone for LocalPort<M> {
 impl<M: Machine + 'static> LocalPort<M> {
     /// Asks at once; the machine has seen the question when this returns. An error from the receiver means that the
     /// machine dropped the question.
-    pub fn ask(&self, ask: M::Ask, budget: Span) -> oneshot::Receiver<M::Answer> {
-        let (tx, rx) = oneshot::channel();
-        self.core.ask(ask, budget, tx);
-        rx
+    pub fn ask(&self, ask: M::Ask, budget: Span, answer: oneshot::Sender<M::Answer>) {
+        self.core.ask(ask, budget, answer);
     }
 
     pub fn view(&self) -> Arc<M::View> {

@@ -115,6 +115,12 @@ impl Node {
         }
     }
 
+    /// With windows that have no end and late requests served, to show in the lab what becomes of that.
+    pub fn without_protection(mut self) -> Self {
+        self.session = self.session.without_protection();
+        self
+    }
+
     /// The address on which a node's clones listen: its own if that is a loopback address, else 127.0.0.1. Nothing of a
     /// clone is reachable from another machine but through its node.
     pub fn clone_host(peer: SocketAddr) -> IpAddr {

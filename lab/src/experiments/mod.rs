@@ -2,8 +2,15 @@
 
 mod cookie;
 mod edge;
+mod figure4;
+mod figures5to7;
 mod kills;
+mod memory;
+mod overload;
+mod sentinel;
 mod session;
+mod session1;
+mod slowbrick;
 
 use crate::Plan;
 use crate::report::Report;
@@ -11,7 +18,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 4] = [
+pub const ALL: [(&str, &str, Run); 11] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -20,4 +27,36 @@ pub const ALL: [(&str, &str, Run); 4] = [
     ("edge", "HTTP proxying of 1 KiB answers, keep-alive, 64 connections, against nginx", edge::run),
     ("cookie", "sealing and verifying a cookie on one core, against the promised microsecond", cookie::run),
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
+    ("figure4", "one brick of four killed and started again later: throughput, failures (SSM figure 4)", figure4::run),
+    ("session1", "the session workload on one node without replication, against Redis alone", session1::run),
+    ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
+    ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
+    (
+        "overload",
+        "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)",
+        overload::run,
+    ),
+    (
+        "slowbrick",
+        "one brick of four is slow for a while: what users of the others see (SSM figure 13)",
+        slowbrick::run,
+    ),
+    (
+        "sentinel",
+        "a node is killed under load, against Redis with Sentinel: failed requests, writes lost",
+        sentinel::run,
+    ),
 ];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_experiment_is_described_with_its_command() {
+        let page = include_str!("../../../docs/performance.md");
+        for (name, _, _) in super::ALL {
+            let command = format!("`cargo run --release -p lab -- run {name}");
+            let found = page.match_indices(&command).any(|(at, _)| page[at + command.len()..].starts_with([' ', '`']));
+            assert!(found, "docs/performance.md does not say {command}`");
+        }
+    }
+}

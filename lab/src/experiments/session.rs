@@ -13,7 +13,6 @@ use crate::report::{Figure, Report, median};
 type Pick = fn(&Outcome) -> f64;
 
 const CONNECTIONS: [usize; 3] = [10, 50, 200];
-const NAMESPACE: &str = "[namespace.lab]\nclass = \"session\"\nlease = \"10m\"\n";
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("session");
@@ -25,10 +24,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // In turn, round by round, so that a noisy moment hits both.
         for round in 0..plan.rounds {
-            let cluster = Cluster::start(3, false)?;
-            cluster.apply(NAMESPACE)?;
-            let auth = Some(("lab".to_owned(), cluster.namespace_token("lab")?));
-            let target = Target { addrs: cluster.doors("resp"), auth, wait: None };
+            let (cluster, target) = Cluster::with_sessions(3, &[])?;
             ours.push(measure(&target, &shape, "coppice", round, &mut csv)?);
             drop(cluster);
             match Redis::start(2) {
@@ -79,7 +75,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     Ok(report)
 }
 
-fn measure(target: &Target, shape: &Shape, side: &str, round: usize, csv: &mut String) -> Result<Outcome, String> {
+pub fn measure(target: &Target, shape: &Shape, side: &str, round: usize, csv: &mut String) -> Result<Outcome, String> {
     // Warm up: connections, windows, memory.
     write_read(target, &Shape { length: Duration::from_millis(500), ..shape.clone() })?;
     let o = write_read(target, shape)?;

@@ -24,6 +24,7 @@ use tokio::time::{Sleep, sleep};
 use super::client::Client;
 use super::commands::{self, Act, Call, Does, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
+use super::gate::OVERLOADED;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
@@ -232,7 +233,7 @@ impl Conn {
         }
         let mut any = false;
         if self.parked.is_some() || !self.input.buffer.is_empty() {
-            self.client.still_known(&self.node.backend.view());
+            self.client.still_known(&self.node.gate.view());
         }
         while self.has_room() {
             let (command, spec) = match self.parked.take() {
@@ -260,9 +261,16 @@ impl Conn {
                 },
             };
             let touches = Touches::of(&command, spec);
-            if self.must_wait(&touches) {
+            let late = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.node.gate.is_late();
+            // A client whose own pipeline is what others wait for is not refused: it waits, too.
+            if self.must_wait(&touches) || late && self.node.gate.is_mostly(self.slots.len()) {
                 self.parked = Some((command, spec));
                 break;
+            }
+            if late {
+                any = true;
+                self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
+                continue;
             }
             any = true;
             let act = (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node });
@@ -270,7 +278,7 @@ impl Conn {
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),
                 Act::Op(op, then) => {
-                    let waiting = self.node.backend.ask(node::Ask::Session(op), OP_BUDGET);
+                    let waiting = self.node.gate.ask(node::Ask::Session(op));
                     (Work::Op(waiting, then), false)
                 }
                 Act::Later(future) => (Work::Later(future), false),

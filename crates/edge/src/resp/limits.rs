@@ -36,6 +36,18 @@ pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
 /// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
 /// may hold. Clients that pipeline more just wait.
 pub const IN_FLIGHT_MAX: usize = 256;
+/// Operations started in one turn of the thread; more are held for the next. 32 take half a millisecond: no connection,
+/// link or timer waits longer for its turn.
+pub const STARTED_PER_TURN: usize = 32;
+/// While the oldest operation has been held for so long, new ones are refused. Thousands of clients that wait for their
+/// answers stay below it; a brick then has its 60 ms, and both together are over before a person notices.
+pub const HELD_TIME_MAX: Duration = Duration::from_millis(20);
+/// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
+/// refused. Four connections with full pipelines ([`IN_FLIGHT_MAX`]) are about what 20 ms can do.
+pub const MOSTLY: usize = 4;
+/// Operations held at most. As long as time alone decides this is not reached: 16 Ki operations in 20 ms would be 800,000
+/// a second.
+pub const HELD_MAX: usize = 16 << 10;
 /// Keys of one command that are tracked one by one; a command with more runs alone.
 pub const KEYS_TRACKED_MAX: usize = 32;
 /// Operations that one command (MGET, DEL) runs at once.
@@ -78,4 +90,5 @@ pub const PATTERN_BYTES_MAX: usize = 512;
 const _: () = assert!(SESSION_VALUE_BYTES_MAX <= ARG_BYTES_MAX, "a value that may be stored must be able to come in");
 const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument must fit into a command");
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
+const _: () = assert!(HELD_TIME_MAX.as_micros() < OP_BUDGET.0 as u128, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");

@@ -1,14 +1,15 @@
 //! The Redis protocol door: any Redis client works, the user name is the namespace and the password its token.
 //!
 //! ```text
-//! socket ──► parse ──► commands (one list) ──► ops ──► the node (Ask::Session)
-//!    ▲                                                     │
-//!    └── writev ◄── encode ◄── replies in order ◄──────────┘
+//! socket ──► parse ──► commands (one list) ──► ops ──► gate ──► the node (Ask::Session)
+//!    ▲                                                              │
+//!    └── writev ◄── encode ◄── replies in order ◄───────────────────┘
 //! ```
 //! - `parse.rs`, `encode.rs`: bytes to commands, replies to bytes. Values are not copied either way.
 //! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
-//! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node.
+//! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
+//!   more comes than the node can do.
 //!
 //! It runs on the node's own thread, so that an operation is a call into the machine and not a message to it. How
 //! the node is asked is the wiring's to say ([`Backend`]).
@@ -29,24 +30,30 @@ pub mod client;
 mod commands;
 mod conn;
 pub mod encode;
+mod gate;
 mod glob;
 pub mod limits;
 mod ops;
 pub mod parse;
 
 pub use client::same_secret;
+use gate::Gate;
 
 /// How the node is asked, on its own thread.
 pub trait Backend: 'static {
     /// Starts a question at once. The answer comes within the budget, or the sender is dropped if the node stops.
-    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer>;
+    fn ask(&self, ask: Ask, budget: Span, answer: oneshot::Sender<Answer>);
+    /// Does this door refuse what it cannot do in time? Only an experiment says no.
+    fn sheds(&self) -> bool {
+        true
+    }
     /// What the node shows at this moment.
     fn view(&self) -> Arc<View>;
 }
 
 /// What all connections of this door share.
 pub struct Node {
-    backend: Rc<dyn Backend>,
+    gate: Rc<Gate>,
     meter: Arc<Meter>,
     since: Instant,
     last_id: Cell<u64>,
@@ -67,8 +74,12 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    let sheds = backend.sheds();
+    let gate = Rc::new(Gate::new(backend, sheds));
+    // Goes on after `stop`: what connections have sent is still answered.
+    tokio::task::spawn_local(Rc::clone(&gate).run());
     let node = Rc::new(Node {
-        backend,
+        gate,
         meter,
         since: Instant::now(),
         last_id: Cell::new(0),

@@ -12,15 +12,15 @@ use node::{Answer, Ask};
 use state::session::{Action, Lease, Op, Reply as Found, Version, When};
 use tokio::sync::oneshot;
 
-use super::Backend;
 use super::encode::Reply;
+use super::gate::Gate;
 use super::limits::*;
 
 /// A namespace as one client sees it, after AUTH.
 #[derive(Clone)]
 pub struct Space {
     pub name: Arc<str>,
-    pub node: Rc<dyn Backend>,
+    pub gate: Rc<Gate>,
 }
 
 /// A value as it was read.
@@ -47,7 +47,7 @@ impl Space {
     }
 
     pub fn start(&self, op: Op) -> Waiting {
-        self.node.ask(Ask::Session(op), OP_BUDGET)
+        self.gate.ask(Ask::Session(op))
     }
 
     pub async fn ask(&self, op: Op) -> Outcome<Found> {

@@ -130,9 +130,8 @@ fn shown(op: &Op) -> String {
 }
 
 impl Backend for Toy {
-    fn ask(&self, ask: Ask, budget: Span) -> oneshot::Receiver<Answer> {
+    fn ask(&self, ask: Ask, budget: Span, send: oneshot::Sender<Answer>) {
         assert!(budget > Span::ZERO);
-        let (send, receive) = oneshot::channel();
         let Ask::Session(op) = ask else { panic!("this door asks for values only") };
         assert_eq!(&*op.namespace, "carts");
         self.seen.borrow_mut().push(shown(&op));
@@ -141,7 +140,6 @@ impl Backend for Toy {
         } else {
             let _ = send.send(Answer::Session(self.run(op)));
         }
-        receive
     }
 
     fn view(&self) -> Arc<View> {

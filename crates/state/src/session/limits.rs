@@ -15,6 +15,8 @@ const _: () = assert!(2 * BRICKS_ACKED > BRICKS_ASKED, "two writes of one key mu
 /// A brick that has not answered by then is passed over, unless the namespace declares another `timeout`: far above a
 /// round trip of a busy network (1 ms), far below what a person notices.
 pub const BRICK_TIMEOUT: Span = Span::millis(60);
+/// Only answers quicker than this let a window grow: it should find its size before requests time out.
+pub const QUICK: Span = Span(BRICK_TIMEOUT.0 / 2);
 /// A member that is dead for so long leaves the map: longer than a restart of its machine's program.
 pub const DEAD_LEAVES_AFTER: Span = Span::secs(60);
 /// The map does not shrink below this: with fewer there is no third copy to give.

@@ -147,6 +147,8 @@ pub struct Session {
     /// When refused cookies were last reported, and how many had been refused by then.
     cookies_noted: Option<(Time, u64)>,
     figures: Figures,
+    /// False in one experiment only: then windows have no end and late requests are served.
+    protects: bool,
 }
 
 struct Namespace {
@@ -213,12 +215,19 @@ impl Session {
             writers: Writers::default(),
             cookies_noted: None,
             figures: Figures::default(),
+            protects: true,
         }
     }
 
     /// With another bound than 1 GiB for its brick's memory.
     pub fn with_brick_bytes(mut self, bytes: u64) -> Self {
         self.brick.set_bytes_max(bytes);
+        self
+    }
+
+    /// Without self-protection, to show what becomes of that (SSM figures 5 and 6).
+    pub fn without_protection(mut self) -> Self {
+        self.protects = false;
         self
     }
 
@@ -283,10 +292,13 @@ impl Session {
         if self.peers.get(&peer).is_some_and(|known| known.live) {
             return;
         }
-        let known = match self.peers.get(&peer) {
+        let mut known = match self.peers.get(&peer) {
             Some(known) => known.reborn(boot, call.now),
             None => Peer::new(boot, call.now),
         };
+        if !self.protects {
+            known.window = flow::Window::endless();
+        }
         self.peers.insert(peer, known);
         self.count_members(call);
         self.fill_birth(peer);

@@ -7,7 +7,7 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, QUICK, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -338,7 +338,7 @@ impl Session {
             peer.slow = false;
             peer.filled = head.filled;
             if leg.state == LegState::Waiting {
-                peer.window.answered();
+                peer.window.answered(call.now.since(leg.sent) < QUICK);
             }
         }
         // A late answer is as good as one in time; a second one is not taken.

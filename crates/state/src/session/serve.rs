@@ -37,7 +37,7 @@ impl Session {
         }
         if let Some(peer) = self.peers.get_mut(&from) {
             let waited = peer.delay.waited_ms(call.now, head.stamp_ms);
-            if frame.budget_ms > 0 && waited > u64::from(frame.budget_ms) {
+            if self.protects && frame.budget_ms > 0 && waited > u64::from(frame.budget_ms) {
                 self.figures.late += 1;
                 return;
             }

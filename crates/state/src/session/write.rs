@@ -370,6 +370,7 @@ impl Session {
         op.may_have_happened &= stored || silent || ahead;
         match said_no {
             Some(why) => self.give_up(call, op, &why),
+            None if silent => self.wait_or_give_up(call, number, op, "too few bricks of the key answered in time"),
             None => self.wait_or_give_up(call, number, op, "too few bricks of the key are live"),
         }
     }

@@ -91,7 +91,7 @@ fn auth(call: &mut Call<'_>) -> Act {
 
 /// What to answer if it did not work.
 fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act> {
-    if call.client.authenticate(&call.node.backend.view(), user, token) {
+    if call.client.authenticate(&call.node.gate.view(), user, token) {
         return None;
     }
     let wrong = Reply::error("WRONGPASS no namespace of this name has this token; `coppice status` lists namespaces");

@@ -33,7 +33,7 @@ static SECTIONS: &[Section] = &[
 ];
 
 fn run(call: &mut Call<'_>) -> Act {
-    let view = call.node.backend.view();
+    let view = call.node.gate.view();
     let wanted: Vec<Vec<u8>> = (1..call.command.len()).map(|i| call.command.arg(i).to_ascii_lowercase()).collect();
     let all = wanted.is_empty() || wanted.iter().any(|w| matches!(&w[..], b"all" | b"default" | b"everything"));
     let mut text = String::new();

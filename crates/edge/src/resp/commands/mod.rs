@@ -140,12 +140,12 @@ impl Call<'_> {
     /// The client's namespace. Commands that need AUTH are not run without it.
     pub fn space(&self) -> Space {
         let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
-        Space { name: known.namespace.clone(), node: self.node.backend.clone() }
+        Space { name: known.namespace.clone(), gate: self.node.gate.clone() }
     }
 
     /// Does the client's namespace merge fields?
     pub fn merges(&self) -> bool {
-        let (space, view) = (self.space(), self.node.backend.view());
+        let (space, view) = (self.space(), self.node.gate.view());
         view.namespaces
             .iter()
             .any(|has| *has.name == *space.name && has.merge == state::namespace::Merges::Fields.name())
