@@ -10,6 +10,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::*;
+use crate::partition::Partition;
+use crate::partition_check as partition;
 use crate::route::bare_host;
 use crate::text;
 
@@ -34,6 +36,9 @@ pub struct ServiceSpec {
     pub http: Option<HttpRoute>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpRoute>,
+    /// Parts of its requests that are treated in their own way; the first that matches takes a request.
+    #[serde(default, rename = "partition", skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
@@ -47,7 +52,7 @@ pub struct ServiceSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRoute {
-    /// A host name, or `*` for every host that no other service has.
+    /// A host name, `*.` and the end of names, or `*` for every host that no other service has.
     #[serde(default = "any_host")]
     pub host: String,
     /// Path prefix, in whole segments.
@@ -111,6 +116,7 @@ impl ServiceSpec {
             health: None,
             http: None,
             tcp: None,
+            partitions: Vec::new(),
             namespaces: Vec::new(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
@@ -146,6 +152,9 @@ impl ServiceSpec {
         }
         if self.tcp.as_ref().is_some_and(|tcp| tcp.port == 0) {
             wrong("tcp.port", "0 is no port to listen on; choose one from 1 to 65535".into());
+        }
+        for error in partition::check(self) {
+            wrong(&error.key, error.why);
         }
         for (name, value) in &self.env {
             if let Some(why) = env_error(name, value) {
@@ -185,6 +194,7 @@ impl ServiceSpec {
                 keep_known(inner, known);
             }
         }
+        partition::keep_understood(&mut value);
         serde_json::from_value(value)
     }
 
@@ -225,9 +235,10 @@ pub fn validate_all(
                 wrong("http", format!("{}{} is already where service {other:?} is reached", http.host, http.path));
             }
         }
-        let port = spec.tcp.as_ref().map(|tcp| tcp.port);
-        if let Some((port, other)) = port.and_then(|port| Some((port, ports.insert(port, name)?))) {
-            wrong("tcp.port", format!("{port} already belongs to service {other:?}"));
+        for (key, port) in partition::tcp_ports(spec) {
+            if let Some(other) = ports.insert(port, name).filter(|other| *other != name) {
+                wrong(&key, format!("{port} already belongs to service {other:?}"));
+            }
         }
         for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
             let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
@@ -244,6 +255,11 @@ pub fn validate_all(
         let why = format!("{clones} clones in all are over the limit of {CLONES_MAX}");
         errors.push(SpecError { key: "service".into(), why });
     }
+    let partitions: usize = services.values().map(|spec| spec.partitions.len()).sum();
+    if partitions > PARTITIONS_MAX {
+        let why = format!("{partitions} partitions in all are over the limit of {PARTITIONS_MAX}");
+        errors.push(SpecError { key: "service".into(), why });
+    }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
@@ -254,7 +270,7 @@ pub fn url_variable(namespace: &str) -> String {
     format!("COPPICE_{name}_URL")
 }
 
-fn name_error(name: &str) -> Option<String> {
+pub(crate) fn name_error(name: &str) -> Option<String> {
     let fits = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -264,7 +280,7 @@ fn name_error(name: &str) -> Option<String> {
         .then(|| format!("a service's name has 1 to {NAME_BYTES_MAX} of a-z, 0-9 and inner -; {name:?} does not fit"))
 }
 
-fn path_error(path: &str) -> Option<String> {
+pub(crate) fn path_error(path: &str) -> Option<String> {
     if !path.starts_with('/') {
         return Some(format!("{path:?} does not begin with /"));
     }
@@ -272,12 +288,15 @@ fn path_error(path: &str) -> Option<String> {
     Some(format!("{path:?} contains {wrong:?}; a path has no blanks, ? or # (percent-encode them)"))
 }
 
-fn host_error(host: &str) -> Option<String> {
+pub(crate) fn host_error(host: &str) -> Option<String> {
     if host == "*" {
         return None;
     }
+    let host = host.strip_prefix("*.").unwrap_or(host);
     if host.contains('*') {
-        return Some(format!("{host:?} has a * inside; write \"*\" for every host, or one whole name"));
+        return Some(format!(
+            "{host:?} has a * inside; write \"*\" for every host, \"*.example.com\" for all below a name, or one whole name"
+        ));
     }
     let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let fits = match name {
@@ -295,15 +314,15 @@ fn env_error(name: &str, value: &str) -> Option<String> {
     mistake.then(|| "a variable's name is not empty, has no =, and neither name nor value has a zero byte".into())
 }
 
-fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
+pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
     if let Some(map) = value.as_object_mut() {
         map.retain(|key, _| known.contains(&key.as_str()));
     }
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 10] =
-    ["run", "dir", "env", "clones", "health", "http", "tcp", "namespaces", "stop", "start_timeout"];
+const SERVICE_KEYS: [&str; 11] =
+    ["run", "dir", "env", "clones", "health", "http", "tcp", "partition", "namespaces", "stop", "start_timeout"];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const TCP_KEYS: [&str; 1] = ["port"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];

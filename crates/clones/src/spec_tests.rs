@@ -26,6 +26,7 @@ fn full() -> ServiceSpec {
         health = "/health"
         http = { path = "/shop" }
         tcp = { port = 2525 }
+        partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
         stop = { signal = "INT", drain = "500ms" }
         start_timeout = "1m"
@@ -83,7 +84,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
         (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
         (|s| s.http.as_mut().unwrap().host = "http://x".into(), "http.host", "without scheme"),
-        (|s| s.http.as_mut().unwrap().host = "*.x".into(), "http.host", "every host"),
+        (|s| s.http.as_mut().unwrap().host = "a.*.x".into(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = String::new(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = "[::g]".into(), "http.host", "every host"),
         (|s| s.tcp = Some(TcpRoute { port: 0 }), "tcp.port", "1 to 65535"),
