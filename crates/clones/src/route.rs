@@ -12,12 +12,13 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::NodeId;
 use state::hash::FixedMap;
 
-use crate::partition::{Asked, Headers, Miss, Partition};
+use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::spec::{HttpRoute, ServiceSpec};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -129,6 +130,22 @@ impl RouteService {
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
         let of_partitions = self.partitions.iter().filter(|_| self.http.is_none()).filter_map(|p| p.port);
         self.tcp.into_iter().flat_map(move |port| std::iter::once(port).chain(of_partitions.clone()))
+    }
+
+    /// Indexes of the clones that no partition reserves, or of all if all are reserved; and of those that each reserves.
+    /// A clone's number decides, so a death or a move changes nothing for the others.
+    pub fn parted(&self) -> (Vec<usize>, Vec<Option<Vec<usize>>>) {
+        let shares: Vec<Fraction> = self.partitions.iter().map(|p| p.share).collect();
+        let ranges = reserved(self.wanted, &shares);
+        let number = |clone: &RouteClone| clone.name.rsplit_once('/').and_then(|(_, n)| n.parse::<u32>().ok());
+        let of = |test: &dyn Fn(Option<u32>) -> bool| -> Vec<usize> {
+            (self.clones.iter().enumerate()).filter(|(_, clone)| test(number(clone))).map(|(i, _)| i).collect()
+        };
+        let is_in = |range: &Range<u32>, n: Option<u32>| n.is_some_and(|n| range.contains(&n));
+        let own = ranges.iter().map(|r| (!r.is_empty()).then(|| of(&|n| is_in(r, n)))).collect();
+        let first_open = ranges.last().map_or(0, |range| range.end);
+        let open = of(&|n| n.is_none_or(|n| n >= first_open));
+        (if open.is_empty() { of(&|_| true) } else { open }, own)
     }
 
     pub fn partition(&self, found: Found) -> Option<&Partition> {

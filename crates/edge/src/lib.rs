@@ -3,12 +3,14 @@
 //! state only by asking the node.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod affinity;
 pub mod api;
 pub mod http;
 pub mod meter;
 pub mod pool;
 pub mod resp;
 pub mod tcp;
+pub mod tls;
 
 pub use meter::Meter;
 pub use pool::Dial;

@@ -47,7 +47,7 @@ pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<d
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     loop {
         let routes = Arc::clone(&view.borrow_and_update().routes);
-        let ports: Vec<u16> = routes.services.iter().filter_map(|service| service.tcp).collect();
+        let ports: Vec<u16> = routes.services.iter().flat_map(|service| service.tcp_ports()).collect();
         listening.retain(|port, _| ports.contains(port));
         for port in ports {
             listening.entry(port).or_insert_with(|| Listening(tokio::spawn(listen(Arc::clone(&door), port))));
@@ -74,18 +74,18 @@ async fn listen(door: Arc<Door>, port: u16) {
     };
     tracing::info!(%address, "TCP service listens");
     loop {
-        let (stream, _) = accept(&listener).await;
+        let (stream, peer) = accept(&listener).await;
         // Too many: closed at once, so that the client need not wait to find out.
         if door.meter.tcp.connections() < CONNECTIONS_MAX {
-            tokio::spawn(carry(Arc::clone(&door), port, stream));
+            tokio::spawn(carry(Arc::clone(&door), port, stream, peer));
         }
     }
 }
 
-async fn carry(door: Arc<Door>, port: u16, client: TcpStream) {
+async fn carry(door: Arc<Door>, port: u16, client: TcpStream, peer: SocketAddr) {
     let _open = door.meter.tcp.opened();
     let began = Instant::now();
-    let reached = reach(&door.pool, port).await;
+    let reached = reach(&door.pool, port, peer.ip()).await;
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
@@ -99,11 +99,11 @@ async fn carry(door: Arc<Door>, port: u16, client: TcpStream) {
 }
 
 /// A stream to some clone of the port's service, waiting a little if there is none.
-async fn reach(pool: &Pool, port: u16) -> io::Result<(Stream, crate::pool::InFlight)> {
+async fn reach(pool: &Pool, port: u16, client: IpAddr) -> io::Result<(Stream, crate::pool::InFlight)> {
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
-        let chosen = pool.table().of_tcp(port).and_then(|clones| pool.choose(clones, &tried));
+        let chosen = pool.table().tcp_target(port, client).and_then(|target| pool.choose(&target, &tried));
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {

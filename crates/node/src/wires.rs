@@ -1,9 +1,10 @@
 //! The wires: what one machine puts out, another takes in. Nothing is decided here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{Effect, Frame, NodeId, Now, Span, kind};
-use clones::{Assignments, NodeClones, NodeLoad, ServiceSpec, group, manager};
+use clones::{Assignments, NodeClones, NodeLoad, RouteService, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, root};
 use state::namespace::NamespaceSpec;
 use state::session::{self, BrickMap};
@@ -158,6 +159,8 @@ impl Node {
             self.session_in(now, session::Input::Map(map), out);
         }
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        self.routed = services.iter().map(|(name, spec)| RouteService::new(name, spec)).collect();
+        self.services = Arc::new(services.clone());
         self.group_in(now, group::Input::Urls(urls), out);
         self.group_in(now, group::Input::Services(services), out);
         self.retry_pending(now, out);

@@ -1,6 +1,7 @@
-//! The HTTP/1.1 door: a reverse proxy in front of the clones of all services, on any node.
+//! The HTTP door: a reverse proxy in front of the clones of all services, on any node. In the clear it speaks HTTP/1.1;
+//! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
-//! A connection has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
+//! A connection of HTTP/1.1 has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
 //! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, which picks a clone
 //! from the pool and sends the request down a `line`, an idle or new connection on which hyper is a client. Bodies
 //! stream both ways. The line is driven by the same task, so a request crosses no thread.
@@ -12,6 +13,7 @@ mod body;
 #[doc(hidden)]
 pub mod check;
 mod guard;
+mod h2;
 #[doc(hidden)]
 pub mod headers;
 pub mod limits;
@@ -30,12 +32,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use node::View;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool};
+use crate::tls::{self, Certs};
 use guard::{Flags, Guard};
 use proxy::{Client, Edge};
 
@@ -48,6 +52,8 @@ pub struct Config {
     pub trust_forwarded: bool,
     /// Open client connections; more get 503.
     pub connections_max: u64,
+    /// With certificates, TLS is spoken and nothing else.
+    pub tls: Option<Arc<Certs>>,
 }
 
 impl Default for Config {
@@ -56,6 +62,7 @@ impl Default for Config {
             body_bytes_max: limits::BODY_BYTES_MAX,
             trust_forwarded: false,
             connections_max: limits::CONNECTIONS_MAX,
+            tls: None,
         }
     }
 }
@@ -86,14 +93,19 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
+    let port = listener.local_addr()?.port();
+    let acceptor = config.tls.as_ref().map(Certs::acceptor).transpose().map_err(io::Error::other)?;
     let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config });
     loop {
         let (stream, peer) = accept(&listener).await;
         if edge.door.connections() >= edge.config.connections_max {
-            tokio::spawn(turn_away(stream));
+            if acceptor.is_none() {
+                tokio::spawn(turn_away(stream));
+            }
             continue;
         }
-        tokio::spawn(talk(Arc::clone(&edge), stream, peer));
+        let peer = headers::Peer::new(peer.ip(), port, acceptor.is_some());
+        tokio::spawn(greet(Arc::clone(&edge), stream, peer, acceptor.clone()));
     }
 }
 
@@ -122,15 +134,32 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
 }
 
-async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr) {
+/// Finds out what the client speaks, and speaks it.
+async fn greet(edge: Arc<Edge>, stream: TcpStream, peer: headers::Peer, acceptor: Option<TlsAcceptor>) {
     let _open = edge.door.opened();
+    let peer = Arc::new(peer);
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, %peer, "client was gone at once");
+        tracing::debug!(%error, peer = %peer.ip, "client was gone at once");
         return;
     }
+    let Some(acceptor) = acceptor else { return talk(edge, stream, peer).await };
+    match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => h2::talk(edge, stream, peer).await,
+        Ok(Ok(stream)) => talk(edge, stream, peer).await,
+        Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
+        Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),
+    }
+}
+
+/// HTTP/1.1 and 1.0.
+async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<headers::Peer>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let flags = Arc::new(Flags::default());
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
-    let client = Arc::new(Client { peer: headers::Peer::new(peer.ip()), flags });
+    let ip = peer.ip;
+    let client = Arc::new(Client { peer, flags });
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
     let served = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
@@ -141,6 +170,6 @@ async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr) {
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, %peer, "client's connection ended");
+        tracing::debug!(%error, peer = %ip, "client's connection ended");
     }
 }
