@@ -334,9 +334,7 @@ impl FromStr for Affinity {
             ("none", _) => Ok(Affinity::None),
             ("sticky", _) => Ok(Affinity::Sticky),
             (_, Some(on)) => on.parse().map(Affinity::Hash),
-            _ => {
-                Err(format!("{text:?} is no affinity; write \"none\", \"sticky\", or \"hash:\" and one of {HASH_ON}"))
-            }
+            _ => Err(format!("{text:?} is no affinity; write \"none\", \"sticky\", or \"hash:\" and one of {HASH_ON}")),
         }
     }
 }

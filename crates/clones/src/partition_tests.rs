@@ -38,9 +38,9 @@ fn a_full_partition_reads_as_written_and_matches_only_what_fits_in_all() {
     let partition = full();
     assert_eq!((partition.priority, partition.share), (Priority(7), Fraction(2500)));
     assert_eq!(partition.affinity, Affinity::Hash(HashOn::Header("x-user".into())));
-    let sid = (0..).map(|n| n.to_string()).find(|sid| {
-        (1000..1250).contains(&((u128::from(place_hash(sid.as_bytes())) * 10_000) >> 64))
-    });
+    let sid = (0..)
+        .map(|n| n.to_string())
+        .find(|sid| (1000..1250).contains(&((u128::from(place_hash(sid.as_bytes())) * 10_000) >> 64)));
     let cookies = format!("a=b; sid={}", sid.unwrap());
     let fields = [("X-Plan", "gold"), ("x-beta", ""), ("User-Agent", "curl/8"), ("Cookie", &cookies)];
     let without = |name: &str| -> Vec<(String, String)> {
@@ -127,9 +127,8 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
 
 #[test]
 fn mistakes_between_partitions_are_found() {
-    let all = |spec: &ServiceSpec| -> Vec<String> {
-        spec.validate().unwrap_err().iter().map(ToString::to_string).collect()
-    };
+    let all =
+        |spec: &ServiceSpec| -> Vec<String> { spec.validate().unwrap_err().iter().map(ToString::to_string).collect() };
     let share = |name: &str, percent: u16| Partition { share: Fraction(percent * 100), ..full_named(name) };
     let mut spec = read("").unwrap();
     spec.partitions = vec![share("a", 60), share("a", 60)];
@@ -146,10 +145,13 @@ fn mistakes_between_partitions_are_found() {
 
     spec.http = None;
     assert!(all(&spec)[0].contains("give it an address"), "{:?}", all(&spec));
-    spec.tcp = Some(TcpRoute { port: 25 });
+    spec.tcp = Some(TcpRoute::on(25));
     spec.partitions = vec![full_named("a")];
     let errors = all(&spec);
-    assert!(errors[0].contains("partition.a.host: is known of HTTP") && errors[1].contains("hash:client"), "{errors:?}");
+    assert!(
+        errors[0].contains("partition.a.host: is known of HTTP") && errors[1].contains("hash:client"),
+        "{errors:?}"
+    );
 }
 
 fn full_named(name: &str) -> Partition {

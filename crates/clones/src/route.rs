@@ -19,7 +19,7 @@ use base::NodeId;
 use state::hash::FixedMap;
 
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
-use crate::spec::{HttpRoute, ServiceSpec};
+use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Routes {
@@ -33,8 +33,8 @@ pub struct Routes {
 pub struct RouteService {
     pub name: String,
     pub http: Option<HttpRoute>,
-    /// Every edge listens on this port for it.
-    pub tcp: Option<u16>,
+    /// Every edge listens on its port for it.
+    pub tcp: Option<TcpRoute>,
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
@@ -111,7 +111,7 @@ impl RouteService {
         Self {
             name: name.into(),
             http: spec.http.clone(),
-            tcp: spec.tcp.as_ref().map(|tcp| tcp.port),
+            tcp: spec.tcp.clone(),
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones,
             clones: Vec::new(),
@@ -129,7 +129,7 @@ impl RouteService {
     /// Ports on which its TCP clients may come: its own, and without HTTP those of its partitions.
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
         let of_partitions = self.partitions.iter().filter(|_| self.http.is_none()).filter_map(|p| p.port);
-        self.tcp.into_iter().flat_map(move |port| std::iter::once(port).chain(of_partitions.clone()))
+        self.tcp.iter().flat_map(move |tcp| std::iter::once(tcp.port).chain(of_partitions.clone()))
     }
 
     /// Indexes of the clones that no partition reserves, or of all if all are reserved; and of those that each reserves.
@@ -176,6 +176,11 @@ impl Routes {
         let mut partitions = self.services[service].partitions.iter();
         let partition = partitions.position(|p| p.http_key().is_none() && p.miss(&asked).is_none());
         Some(Found { service, partition })
+    }
+
+    /// How the service on this TCP port wants its clients.
+    pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
+        self.services[*self.table.ports.get(&port)?].tcp.as_ref()
     }
 
     /// Every entry in the order in which they are asked, each with its reason, up to the one that matches.

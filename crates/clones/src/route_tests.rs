@@ -90,7 +90,7 @@ fn what_nobody_declared_is_not_found() {
 
 #[test]
 fn a_tcp_service_is_found_by_its_port_and_by_those_of_its_partitions() {
-    let mut mail = RouteService { http: None, tcp: Some(25), ..service("mail", "", "") };
+    let mut mail = RouteService { http: None, tcp: Some(TcpRoute::on(25)), ..service("mail", "", "") };
     let bulk = Partition { port: Some(26), ..Partition::new("bulk") };
     mail.partitions = [bulk].into();
     assert_eq!(mail.tcp_ports().collect::<Vec<_>>(), [25, 26]);
@@ -143,7 +143,8 @@ fn the_table_is_shared_while_only_clones_change() {
 
 /// Few words, so that they meet.
 fn host() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["a.x", "b.x", "c.b.x", "x", "y", "", "A.x:80", "a..x", ".x", "[::1]"]).prop_map(Into::into)
+    prop::sample::select(vec!["a.x", "b.x", "c.b.x", "x", "y", "", "A.x:80", "a..x", ".x", "[::1]"])
+        .prop_map(Into::into)
 }
 
 fn host_pattern() -> impl Strategy<Value = String> {
@@ -165,7 +166,8 @@ fn partition() -> impl Strategy<Value = Partition> {
         begins: (kind == 2).then(|| "2".into()),
     });
     let on = prop::sample::select(vec![HashOn::Path, HashOn::Cookie("c".into()), HashOn::Header("x".into())]);
-    let range = (on, 0..5000u16).prop_map(|(on, from)| HashRange { on, from: Fraction(from), to: Fraction(from + 3000) });
+    let range =
+        (on, 0..5000u16).prop_map(|(on, from)| HashRange { on, from: Fraction(from), to: Fraction(from + 3000) });
     let some = |chance| prop::option::weighted(chance, Just(()));
     (
         (prop::option::weighted(0.4, host_pattern()), prop::option::weighted(0.4, path()), some(0.2), some(0.2)),

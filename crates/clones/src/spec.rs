@@ -65,6 +65,25 @@ pub struct HttpRoute {
 pub struct TcpRoute {
     /// Every node listens on this port for the service.
     pub port: u16,
+    /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub accept_proxy: bool,
+    /// Clones are told by the PROXY protocol who the client is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_proxy: Option<ProxyVersion>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}
+
+impl TcpRoute {
+    pub fn on(port: u16) -> Self {
+        Self { port, accept_proxy: false, send_proxy: None }
+    }
 }
 
 /// How a clone is asked to go: the signal, and how long it then has before it is killed.
@@ -324,7 +343,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 const SERVICE_KEYS: [&str; 11] =
     ["run", "dir", "env", "clones", "health", "http", "tcp", "partition", "namespaces", "stop", "start_timeout"];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
-const TCP_KEYS: [&str; 1] = ["port"];
+const TCP_KEYS: [&str; 3] = ["port", "accept_proxy", "send_proxy"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
 
 fn clones_default() -> u32 {
@@ -332,6 +351,9 @@ fn clones_default() -> u32 {
 }
 fn start_timeout_default() -> Span {
     START_TIMEOUT_DEFAULT
+}
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 fn any_host() -> String {
     "*".into()

@@ -25,7 +25,7 @@ fn full() -> ServiceSpec {
         clones = 3
         health = "/health"
         http = { path = "/shop" }
-        tcp = { port = 2525 }
+        tcp = { port = 2525, accept_proxy = true, send_proxy = "v2" }
         partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
         stop = { signal = "INT", drain = "500ms" }
@@ -87,7 +87,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.http.as_mut().unwrap().host = "a.*.x".into(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = String::new(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = "[::g]".into(), "http.host", "every host"),
-        (|s| s.tcp = Some(TcpRoute { port: 0 }), "tcp.port", "1 to 65535"),
+        (|s| s.tcp = Some(TcpRoute::on(0)), "tcp.port", "1 to 65535"),
         (|s| drop(s.env.insert("PORT".into(), "1".into())), "env.PORT", "by its node"),
         (|s| drop(s.env.insert("A=B".into(), "1".into())), "env.A=B", "no ="),
         (|s| s.namespaces = vec!["a-b".into(), "a_b".into()], "namespaces", "COPPICE_A_B_URL"),

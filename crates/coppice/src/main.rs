@@ -8,6 +8,7 @@ mod events;
 mod found;
 mod operate;
 mod ports;
+mod route;
 mod run;
 mod status;
 mod up;
@@ -55,6 +56,9 @@ enum Command {
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Say where requests go, and why
+    #[command(subcommand)]
+    Route(route::RouteCommand),
 }
 
 const EXAMPLES: &str = "\
@@ -62,6 +66,7 @@ Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
   coppice apply -f shop.toml         declare a service
+  coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
 fn main() {
@@ -83,6 +88,7 @@ fn main() {
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
         Command::Status(args) => single(operate::status(args)),
+        Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {
         eprintln!("coppice: {error}");

@@ -54,7 +54,7 @@ pub struct TokenArgs {
 }
 
 impl NodeArgs {
-    fn reader(&self) -> Api {
+    pub fn reader(&self) -> Api {
         Api { addr: self.api, token: None }
     }
 

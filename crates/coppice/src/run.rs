@@ -7,13 +7,18 @@ use std::sync::Arc;
 
 use cluster::Card;
 use edge::Meter;
+use edge::tls::Certs;
 use host::{DataDir, HostConfig};
-use node::{Birth, Node};
+use node::{Birth, Node, View};
+use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
 use crate::found;
 use crate::ports::{Wanted, check_free};
+
+/// Where HTTPS is served if there are certificates and nothing else is said.
+pub const HTTPS_PORT: u16 = 8443;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
@@ -23,6 +28,15 @@ pub struct RunArgs {
     /// HTTP edge, ADDRESS:PORT (default: as in node.toml)
     #[arg(long)]
     pub http: Option<SocketAddr>,
+    /// HTTPS edge (default: port 8443 beside --http, if there is a --tls-dir)
+    #[arg(long, requires = "tls_dir")]
+    pub https: Option<SocketAddr>,
+    /// Certificates: NAME.crt with NAME.key, or fullchain.pem with privkey.pem, in it or one folder below
+    #[arg(long, value_name = "DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// HTTP and HTTPS clients come through a balancer that speaks the PROXY protocol (version 1 or 2)
+    #[arg(long)]
+    pub accept_proxy: bool,
     /// Redis protocol
     #[arg(long)]
     pub resp: Option<SocketAddr>,
@@ -79,6 +93,11 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         Wanted { addr: api, purpose: "API and monitor", option: "--api" },
         Wanted { addr: peer, purpose: "other nodes", option: "--peer" },
     ])?;
+    let tls = args.tls_dir.as_deref().map(Certs::load).transpose()?;
+    let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
+    if let Some(addr) = https {
+        check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https" }])?;
+    }
     let boot = held.next_boot().map_err(|e| e.to_string())?;
     let card = Card {
         id: identity.node,
@@ -98,7 +117,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         seed: seed()?,
         found: founding,
     };
-    let doors = Doors { http: listen(http)?, resp: listen(resp)?, api: listen(api)? };
+    let doors =
+        Doors { http: listen(http)?, https: https.map(listen).transpose()?, resp: listen(resp)?, api: listen(api)? };
     let services_dir = match args.services {
         Some(dir) => dir,
         None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
@@ -140,7 +160,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let port = running.port();
     join.open(port.clone());
     tunnels.open(port.clone());
-    tracing::info!(node = %card.name, id = %card.id, %boot, %http, %resp, %api, %peer, "node runs");
+    tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer));
     // The page starts a task that samples.
     let entered = io.enter();
@@ -150,9 +170,13 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     io.block_on(async move {
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
+        let config = edge::http::Config { accept_proxy: args.accept_proxy, ..Default::default() };
+        let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
+        let secure = https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter));
         tokio::select! {
             ended = edge::api::serve(api_door, api_router) => ended.map_err(|e| format!("the API is not served: {e}")),
-            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter)) => ended.map_err(|e| format!("HTTP is not served: {e}")),
+            ended = edge::http::serve_with(http_door, view.clone(), dial.clone(), Arc::clone(&meter), config) => ended.map_err(|e| format!("HTTP is not served: {e}")),
+            ended = secure => ended.map_err(|e| format!("HTTPS is not served: {e}")),
             () = edge::tcp::serve(http.ip(), view, dial, meter) => Ok(()),
             () = ended_by_signal() => Ok(()),
         }
@@ -164,8 +188,22 @@ pub fn run(args: RunArgs) -> Result<(), String> {
 
 struct Doors {
     http: TcpListener,
+    https: Option<TcpListener>,
     resp: TcpListener,
     api: TcpListener,
+}
+
+/// The HTTPS edge, if there is one; its certificates are looked after.
+async fn https_edge(
+    door: Option<TcpListener>,
+    config: edge::http::Config,
+    view: watch::Receiver<Arc<View>>,
+    dial: Arc<EdgeDial>,
+    meter: Arc<Meter>,
+) -> std::io::Result<()> {
+    let (Some(door), Some(tls)) = (door, config.tls.clone()) else { return std::future::pending().await };
+    tokio::spawn(tls.follow());
+    edge::http::serve_with(door, view, dial, meter, config).await
 }
 
 fn listen(addr: SocketAddr) -> Result<TcpListener, String> {

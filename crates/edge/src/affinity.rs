@@ -41,7 +41,13 @@ pub fn prefers(service: &RouteService, found: Found, asked: &Asked<'_>) -> Prefe
 }
 
 /// The cookie that a browser needs to come back to the clone that was chosen for it, unless it has it.
-pub fn stay(routes: &Routes, found: Found, target: &Target<'_>, chosen: &Upstream, is_https: bool) -> Option<HeaderValue> {
+pub fn stay(
+    routes: &Routes,
+    found: Found,
+    target: &Target<'_>,
+    chosen: &Upstream,
+    is_https: bool,
+) -> Option<HeaderValue> {
     let Prefers::Tag(shown) = &target.prefers else { return None };
     if chosen.tag.as_bytes() == shown {
         return None;

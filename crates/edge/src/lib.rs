@@ -8,6 +8,7 @@ pub mod api;
 pub mod http;
 pub mod meter;
 pub mod pool;
+mod proxy_protocol;
 pub mod resp;
 pub mod tcp;
 pub mod tls;

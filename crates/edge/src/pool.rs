@@ -122,7 +122,7 @@ impl Drop for InFlight {
 impl Upstream {
     fn new(clone: &RouteClone, secret: &str) -> Self {
         Self {
-            hash: place_hash(clone.name.as_bytes()),
+            hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
             name: clone.name.clone(),
             node: clone.node,
@@ -140,6 +140,11 @@ impl Upstream {
         self.in_flight.fetch_add(1, Relaxed);
         InFlight(Arc::clone(self))
     }
+}
+
+/// A clone's place for consistent hashing: by its name alone, so it keeps its keys when it moves or starts anew.
+pub fn place(clone: &str) -> u64 {
+    place_hash(clone.as_bytes())
 }
 
 impl Table {
@@ -274,10 +279,7 @@ thread_local! {
     static CHANCE: RefCell<Rng> = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
 }
 
-fn pick<'a>(
-    clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone,
-    prefers: &Prefers,
-) -> Option<&'a Arc<Upstream>> {
+fn pick<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone, prefers: &Prefers) -> Option<&'a Arc<Upstream>> {
     match prefers {
         Prefers::Any => less_loaded(clones),
         Prefers::Tag(tag) => clones.clone().find(|u| u.tag.as_bytes() == tag).or_else(|| less_loaded(clones)),
@@ -344,7 +346,7 @@ mod tests {
 
     fn view(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> View {
         let mut spec = ServiceSpec::new(["s"]);
-        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute { port: 1 }), partitions, clones.len() as u32);
+        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, clones.len() as u32);
         let service = RouteService { clones, ..RouteService::new("s", &spec) };
         View { routes: Arc::new(Routes::new(vec![service])), admin_token: "secret".into(), ..View::default() }
     }

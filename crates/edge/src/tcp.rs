@@ -8,7 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clones::spec::TcpRoute;
 use node::View;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,6 +20,7 @@ use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool, Stream};
+use crate::proxy_protocol;
 
 /// A port that could not be had is tried again this often: its holder may leave.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -82,15 +85,28 @@ async fn listen(door: Arc<Door>, port: u16) {
     }
 }
 
-async fn carry(door: Arc<Door>, port: u16, client: TcpStream, peer: SocketAddr) {
+async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: SocketAddr) {
     let _open = door.meter.tcp.opened();
+    let wish = door.pool.table().routes.tcp(port).cloned().unwrap_or_else(|| TcpRoute::on(port));
+    if wish.accept_proxy {
+        match proxy_protocol::receive(&mut client).await {
+            Ok(from) => peer = from.unwrap_or(peer),
+            Err(error) => {
+                tracing::debug!(port, %error, %peer, "TCP connection not taken");
+                return;
+            }
+        }
+    }
     let began = Instant::now();
     let reached = reach(&door.pool, port, peer.ip()).await;
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
-        let (clone, _in_flight) = reached?;
+        let (mut clone, _in_flight) = reached?;
         client.set_nodelay(true)?;
+        if let Some(version) = wish.send_proxy {
+            clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
+        }
         copy_both(client, clone, IDLE).await
     };
     if let Err(error) = copied.await {

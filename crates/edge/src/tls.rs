@@ -203,7 +203,10 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
     let length = std::fs::metadata(path).map_err(cannot)?.len();
     if length > FILE_BYTES_MAX {
-        return Err(format!("{} has {length} bytes; certificates and keys have {FILE_BYTES_MAX} at most", path.display()));
+        return Err(format!(
+            "{} has {length} bytes; certificates and keys have {FILE_BYTES_MAX} at most",
+            path.display()
+        ));
     }
     std::fs::read(path).map_err(cannot)
 }
@@ -219,14 +222,14 @@ fn read(pair: &Pair) -> Result<(Arc<CertifiedKey>, Vec<String>), String> {
     let secret = PrivateKeyDer::from_pem_slice(&bytes_of(&pair.key)?)
         .map_err(|_| format!("{key} has no private key in PEM (one without a password is needed)"))?;
     let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(chain, secret, &provider)
-        .map(|certified| (Arc::new(certified), names))
-        .map_err(|e| match e {
+    CertifiedKey::from_der(chain, secret, &provider).map(|certified| (Arc::new(certified), names)).map_err(
+        |e| match e {
             rustls::Error::InconsistentKeys(_) => {
                 format!("{key} is not the key of {cert}; the certificate was made for another one")
             }
             other => format!("{key} and {cert} cannot be used: {other}"),
-        })
+        },
+    )
 }
 
 fn names(cert: &CertificateDer<'_>) -> Option<Vec<String>> {

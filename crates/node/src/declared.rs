@@ -260,7 +260,8 @@ fn partition_line(lines: &[(usize, &str)], name: &str, key: Option<&str>) -> Opt
     let at = lines.iter().position(|(_, line)| is_name(line))?;
     let is_table = |(_, line): &(usize, &str)| line.trim_start().starts_with('[');
     let from = lines[..at].iter().rposition(is_table).map_or(at, |table| table + 1);
-    let to = lines[at + 1..].iter().position(|line| is_table(line) || is_name(line.1)).map_or(lines.len(), |n| at + 1 + n);
+    let to =
+        lines[at + 1..].iter().position(|line| is_table(line) || is_name(line.1)).map_or(lines.len(), |n| at + 1 + n);
     let of_key = |(_, line): &(usize, &str)| key.is_some_and(|key| line.trim_start().starts_with(key));
     Some(lines[from..to].iter().position(of_key).map_or(at, |n| from + n))
 }

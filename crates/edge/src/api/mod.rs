@@ -3,6 +3,7 @@
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens: the operator's token is needed.
+//! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed.
 //! - `problem.rs`: every error is `{"error": "...", "retry_after_ms": n?}`.
 //!
@@ -23,6 +24,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::Meter;
 
 mod declare;
+mod explain;
 mod guard;
 pub mod limits;
 mod metrics;
@@ -79,6 +81,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/apply", post(declare::apply))
         .route("/v1/export", get(declare::export))
         .route("/v1/tokens", post(declare::token))
+        .route("/v1/route/explain", post(explain::explain))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))

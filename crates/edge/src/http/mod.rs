@@ -39,6 +39,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool};
+use crate::proxy_protocol;
 use crate::tls::{self, Certs};
 use guard::{Flags, Guard};
 use proxy::{Client, Edge};
@@ -52,6 +53,8 @@ pub struct Config {
     pub trust_forwarded: bool,
     /// Open client connections; more get 503.
     pub connections_max: u64,
+    /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
+    pub accept_proxy: bool,
     /// With certificates, TLS is spoken and nothing else.
     pub tls: Option<Arc<Certs>>,
 }
@@ -62,6 +65,7 @@ impl Default for Config {
             body_bytes_max: limits::BODY_BYTES_MAX,
             trust_forwarded: false,
             connections_max: limits::CONNECTIONS_MAX,
+            accept_proxy: false,
             tls: None,
         }
     }
@@ -104,8 +108,7 @@ pub async fn serve_with(
             }
             continue;
         }
-        let peer = headers::Peer::new(peer.ip(), port, acceptor.is_some());
-        tokio::spawn(greet(Arc::clone(&edge), stream, peer, acceptor.clone()));
+        tokio::spawn(greet(Arc::clone(&edge), stream, SocketAddr::new(peer.ip(), port), acceptor.clone()));
     }
 }
 
@@ -134,14 +137,20 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
 }
 
-/// Finds out what the client speaks, and speaks it.
-async fn greet(edge: Arc<Edge>, stream: TcpStream, peer: headers::Peer, acceptor: Option<TlsAcceptor>) {
+/// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
+async fn greet(edge: Arc<Edge>, mut stream: TcpStream, mut at: SocketAddr, acceptor: Option<TlsAcceptor>) {
     let _open = edge.door.opened();
-    let peer = Arc::new(peer);
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, peer = %peer.ip, "client was gone at once");
+        tracing::debug!(%error, peer = %at.ip(), "client was gone at once");
         return;
     }
+    if edge.config.accept_proxy {
+        match proxy_protocol::receive(&mut stream).await {
+            Ok(from) => at.set_ip(from.map_or(at.ip(), |from| from.ip())),
+            Err(error) => return tracing::debug!(%error, peer = %at.ip(), "connection not taken"),
+        }
+    }
+    let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
     let Some(acceptor) = acceptor else { return talk(edge, stream, peer).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => h2::talk(edge, stream, peer).await,
