@@ -47,22 +47,6 @@ pub struct Partition {
     pub share: Fraction,
 }
 
-/// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-pub(crate) const PARTITION_KEYS: [&str; 12] = [
-    "name",
-    "port",
-    "host",
-    "path",
-    "path_suffix",
-    "path_contains",
-    "method",
-    "header",
-    "hash_range",
-    "affinity",
-    "priority",
-    "share",
-];
-
 /// A field that is there; with `is` or `begins`, one of its values is or begins so.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
-use crate::partition::{Affinity, Fraction, HashOn, PARTITION_KEYS, Partition, is_token};
+use crate::partition::{Affinity, Fraction, HashOn, Partition, is_token};
 use crate::route::{bare_host, host_covers, is_below};
 use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, path_error};
 
@@ -146,8 +146,5 @@ pub fn tcp_ports(spec: &ServiceSpec) -> Vec<(String, u16)> {
 /// not understand, a partition would take requests that are not its own.
 pub fn keep_understood(service: &mut Value) {
     let Some(partitions) = service.get_mut("partition").and_then(Value::as_array_mut) else { return };
-    partitions.retain(|one| {
-        one.as_object().is_some_and(|map| map.keys().all(|key| PARTITION_KEYS.contains(&key.as_str())))
-            && serde_json::from_value::<Partition>(one.clone()).is_ok()
-    });
+    partitions.retain(|one| serde_json::from_value::<Partition>(one.clone()).is_ok());
 }

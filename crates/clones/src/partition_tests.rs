@@ -69,12 +69,7 @@ fn a_full_partition_reads_as_written_and_matches_only_what_fits_in_all() {
 }
 
 #[test]
-fn the_known_keys_are_the_types_keys_and_a_partition_of_a_newer_version_is_left_out_whole() {
-    let value = serde_json::to_value(full()).unwrap();
-    let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    let mut known = PARTITION_KEYS.to_vec();
-    known.sort_unstable();
-    assert_eq!(keys, known);
+fn a_partition_of_a_newer_version_is_left_out_whole() {
     let kept = br#"{"run":["a"],"http":{},"partition":[{"name":"a","weekday":"sunday"},{"name":"b","priority":77},{"name":"c"}]}"#;
     let spec = ServiceSpec::from_stored(kept).unwrap();
     assert_eq!(spec.partitions, [Partition::new("c")], "without its condition it would take everything");
@@ -186,7 +181,7 @@ fn a_cookie_is_found_by_its_whole_name() {
 
 proptest! {
     #[test]
-    fn shares_never_overlap_and_get_what_they_say(clones in 0u32..300, parts in prop::collection::vec(0u16..4000, 0..6)) {
+    fn shares_never_overlap_and_get_what_they_say(clones in prop_oneof![0u32..6, 0u32..300], parts in prop::collection::vec(0u16..4000, 0..6)) {
         let mut left = 10_000u16;
         let shares: Vec<Fraction> = parts.iter().map(|part| { let part = (*part).min(left); left -= part; Fraction(part) }).collect();
         let given = reserved(clones, &shares);

@@ -45,6 +45,7 @@ fn exact_host_then_longest_wildcard_then_longest_prefix_at_a_segment_border() {
         ("shop", "shop.example", "/"),
         ("six", "[::1]", "/"),
         ("wild", "*.example.org", "/"),
+        ("wild-deep", "*.example.org", "/api/deep"),
         ("wilder", "*.eu.example.org", "/api"),
     ];
     let mut turned = all;
@@ -71,6 +72,7 @@ fn exact_host_then_longest_wildcard_then_longest_prefix_at_a_segment_border() {
             ("A.example.org", "/api", "wild"),
             ("b.a.example.org", "/api", "wild"),
             ("b.eu.example.org", "/api/x", "wilder"),
+            ("b.eu.example.org", "/api/deep", "wilder"),
             ("b.eu.example.org", "/", "wild"),
         ] {
             assert_eq!(found(&routes, host, path), Some(expect), "{host:?} {path:?}");
