@@ -142,6 +142,25 @@ pub fn tcp_ports(spec: &ServiceSpec) -> Vec<(String, u16)> {
     std::iter::once(("tcp.port".to_owned(), tcp.port)).chain(partitions).collect()
 }
 
+/// Why two services cannot both have a TCP port, if they cannot: connections are told apart by the host they ask for.
+pub fn port_quarrel(port: u16, spec: &ServiceSpec, other: &str, at: &ServiceSpec) -> Option<String> {
+    let (mine, theirs) = (spec.tcp.as_ref()?, at.tcp.as_ref()?);
+    if std::ptr::eq(spec, at) {
+        return None;
+    }
+    let lower = |sni: &str| bare_host(sni).to_ascii_lowercase();
+    match (mine.sni.as_deref().map(lower), theirs.sni.as_deref().map(lower)) {
+        (Some(mine), Some(theirs)) if mine == theirs => {
+            Some(format!("{port} for host {mine:?} already belongs to service {other:?}"))
+        }
+        (Some(_), Some(_)) if mine.accept_proxy != theirs.accept_proxy => {
+            Some(format!("{port} also belongs to service {other:?}; tcp.accept_proxy must be the same for both"))
+        }
+        (Some(_), Some(_)) => None,
+        _ => Some(format!("{port} already belongs to service {other:?}")),
+    }
+}
+
 /// Takes out partitions that a newer version wrote with keys this one does not know: without a condition that it does
 /// not understand, a partition would take requests that are not its own.
 pub fn keep_understood(service: &mut Value) {

@@ -70,7 +70,8 @@ pub struct Table {
     /// In the order in which they are asked.
     entries: Vec<Entry>,
     hosts: Hosts,
-    ports: BTreeMap<u16, usize>,
+    /// Services that listen, by port: each with the host pattern that its clients ask for, if it has one, in order.
+    ports: BTreeMap<u16, Vec<(Option<Box<str>>, usize)>>,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -169,18 +170,21 @@ impl Routes {
         self.table.find(&self.services, asked)
     }
 
-    /// The service that listens on this TCP port, and the partition of a client.
-    pub fn find_tcp(&self, port: u16, client: IpAddr) -> Option<Found> {
-        let service = *self.table.ports.get(&port)?;
+    /// The service that a TCP client is for, and its partition. `sni` is the host that it asks for, where one is wanted.
+    pub fn find_tcp(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Found> {
+        let sni = bare_host(sni.unwrap_or_default()).to_ascii_lowercase();
+        let mut services = self.table.ports.get(&port)?.iter();
+        let takes = |pattern: &Option<Box<str>>| pattern.as_deref().is_none_or(|pattern| host_matches(pattern, &sni));
+        let service = services.find(|(pattern, _)| takes(pattern))?.1;
         let asked = tcp_asked(port, client);
         let mut partitions = self.services[service].partitions.iter();
         let partition = partitions.position(|p| p.http_key().is_none() && p.miss(&asked).is_none());
         Some(Found { service, partition })
     }
 
-    /// How the service on this TCP port wants its clients.
+    /// How those who listen on this TCP port want its clients; what differs between them is of the first.
     pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
-        self.services[*self.table.ports.get(&port)?].tcp.as_ref()
+        self.services[self.table.ports.get(&port)?.first()?.1].tcp.as_ref()
     }
 
     /// Every entry in the order in which they are asked, each with its reason, up to the one that matches.
@@ -241,9 +245,14 @@ impl Table {
             }
         }
         for (index, service) in services.iter().enumerate() {
+            let sni = service.tcp.as_ref().and_then(|tcp| tcp.sni.as_deref());
+            let sni: Option<Box<str>> = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
             for port in service.tcp_ports() {
-                table.ports.entry(port).or_insert(index);
+                table.ports.entry(port).or_default().push((sni.clone(), index));
             }
+        }
+        for services in table.ports.values_mut() {
+            services.sort_by_key(|(sni, index)| (sni.as_deref().map(host_rank), *index));
         }
         table
     }

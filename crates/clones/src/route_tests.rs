@@ -86,7 +86,7 @@ fn what_nobody_declared_is_not_found() {
     for (host, path) in [("x", "/cart"), ("shop.example", "/"), ("shop.example", "/carts"), ("", "")] {
         assert_eq!(found(&routes, host, path), None, "{host:?} {path:?}");
     }
-    assert_eq!(routes.find_tcp(25, CLIENT), None);
+    assert_eq!(routes.find_tcp(25, CLIENT, None), None);
     assert_eq!(found(&Routes::default(), "x", "/"), None);
 }
 
@@ -97,9 +97,26 @@ fn a_tcp_service_is_found_by_its_port_and_by_those_of_its_partitions() {
     mail.partitions = [bulk].into();
     assert_eq!(mail.tcp_ports().collect::<Vec<_>>(), [25, 26]);
     let routes = Routes::new(vec![mail]);
-    assert_eq!(routes.find_tcp(25, CLIENT), Some(Found { service: 0, partition: None }));
-    assert_eq!(routes.find_tcp(26, CLIENT), Some(Found { service: 0, partition: Some(0) }));
+    assert_eq!(routes.find_tcp(25, CLIENT, None), Some(Found { service: 0, partition: None }));
+    assert_eq!(routes.find_tcp(26, CLIENT, None), Some(Found { service: 0, partition: Some(0) }));
     assert_eq!(found(&routes, "x", "/"), None, "a service without an HTTP route is not reached by HTTP");
+}
+
+#[test]
+fn services_on_one_tcp_port_are_told_apart_by_the_host_that_is_asked_for() {
+    let tls = |name: &str, sni: &str| {
+        let tcp = TcpRoute { sni: Some(sni.into()), ..TcpRoute::on(443) };
+        RouteService { http: None, tcp: Some(tcp), ..service(name, "", "") }
+    };
+    let all = [tls("any", "*"), tls("wild", "*.db.example"), tls("one", "a.db.example")];
+    let routes = Routes::new(all.to_vec());
+    for (sni, expect) in
+        [(Some("A.db.example"), "one"), (Some("b.db.example"), "wild"), (Some("db.example"), "any"), (None, "any")]
+    {
+        let found = routes.find_tcp(443, CLIENT, sni).map(|found| routes.services[found.service].name.as_str());
+        assert_eq!(found, Some(expect), "{sni:?}");
+    }
+    assert_eq!(Routes::new(all[1..].to_vec()).find_tcp(443, CLIENT, Some("x")), None);
 }
 
 #[test]

@@ -71,6 +71,10 @@ pub struct TcpRoute {
     /// Clones are told by the PROXY protocol who the client is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_proxy: Option<ProxyVersion>,
+    /// Takes TLS connections for this host alone, by the name that they begin with, and passes them on as they are: the
+    /// clones have the certificate. A name, `*.` and the end of names, or `*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,7 +86,7 @@ pub enum ProxyVersion {
 
 impl TcpRoute {
     pub fn on(port: u16) -> Self {
-        Self { port, accept_proxy: false, send_proxy: None }
+        Self { port, accept_proxy: false, send_proxy: None, sni: None }
     }
 }
 
@@ -172,6 +176,9 @@ impl ServiceSpec {
         if self.tcp.as_ref().is_some_and(|tcp| tcp.port == 0) {
             wrong("tcp.port", "0 is no port to listen on; choose one from 1 to 65535".into());
         }
+        if let Some(why) = self.tcp.as_ref().and_then(|tcp| host_error(tcp.sni.as_deref()?)) {
+            wrong("tcp.sni", why);
+        }
         for error in partition::check(self) {
             wrong(&error.key, error.why);
         }
@@ -236,7 +243,7 @@ pub fn validate_all(
     namespaces: &BTreeSet<String>,
 ) -> Result<(), Vec<SpecError>> {
     let mut errors = Vec::new();
-    let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::new());
+    let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::<u16, Vec<_>>::new());
     for (name, spec) in services {
         let mut wrong = |key: &str, why: String| {
             let dot = if key.is_empty() { "" } else { "." };
@@ -255,9 +262,11 @@ pub fn validate_all(
             }
         }
         for (key, port) in partition::tcp_ports(spec) {
-            if let Some(other) = ports.insert(port, name).filter(|other| *other != name) {
-                wrong(&key, format!("{port} already belongs to service {other:?}"));
+            let others: &mut Vec<(&String, &ServiceSpec)> = ports.entry(port).or_default();
+            if let Some(why) = others.iter().find_map(|(other, at)| partition::port_quarrel(port, spec, other, at)) {
+                wrong(&key, why);
             }
+            others.push((name, spec));
         }
         for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
             let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
@@ -343,7 +352,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 const SERVICE_KEYS: [&str; 11] =
     ["run", "dir", "env", "clones", "health", "http", "tcp", "partition", "namespaces", "stop", "start_timeout"];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
-const TCP_KEYS: [&str; 3] = ["port", "accept_proxy", "send_proxy"];
+const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
 
 fn clones_default() -> u32 {

@@ -182,8 +182,8 @@ impl Table {
         Target { meant, all: &group.all, prefers }
     }
 
-    pub fn tcp_target(&self, port: u16, client: IpAddr) -> Option<Target<'_>> {
-        let found = self.routes.find_tcp(port, client)?;
+    pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
+        let found = self.routes.find_tcp(port, client, sni)?;
         Some(self.target(found, &tcp_asked(port, client)))
     }
 }
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn at(pool: &Pool, port: u16, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
-        pool.choose(&pool.table().tcp_target(port, CLIENT).unwrap(), tried)
+        pool.choose(&pool.table().tcp_target(port, CLIENT, None).unwrap(), tried)
     }
 
     #[test]
@@ -442,6 +442,6 @@ mod tests {
         let table = pool.table();
         let now = &table.groups[0].all;
         assert!(Arc::ptr_eq(&now[1], &one) && now[0].name == "s/333");
-        assert!(table.tcp_target(2, CLIENT).is_none());
+        assert!(table.tcp_target(2, CLIENT, None).is_none());
     }
 }

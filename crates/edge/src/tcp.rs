@@ -8,8 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clones::spec::TcpRoute;
+use clones::spec::{ProxyVersion, TcpRoute};
 use node::View;
+use rustls::server::Acceptor;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -28,6 +29,12 @@ const BIND_AGAIN: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2 * 3600);
 /// Open connections over all TCP services. Each holds two sockets and 32 KiB of buffers.
 const CONNECTIONS_MAX: u64 = 10_000;
+
+/// A TLS client's first words: one record (RFC 8446 5.1), and its head.
+const HELLO_BYTES_MAX: usize = (16 << 10) + 5;
+/// They come in one or two packets; more slowly is an attack.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+const HELLO_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 struct Door {
     ip: IpAddr,
@@ -88,23 +95,25 @@ async fn listen(door: Arc<Door>, port: u16) {
 async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: SocketAddr) {
     let _open = door.meter.tcp.opened();
     let wish = door.pool.table().routes.tcp(port).cloned().unwrap_or_else(|| TcpRoute::on(port));
-    if wish.accept_proxy {
-        match proxy_protocol::receive(&mut client).await {
-            Ok(from) => peer = from.unwrap_or(peer),
-            Err(error) => {
-                tracing::debug!(port, %error, %peer, "TCP connection not taken");
-                return;
-            }
+    let greeted = async {
+        if wish.accept_proxy {
+            peer = proxy_protocol::receive(&mut client).await?.unwrap_or(peer);
         }
-    }
+        if wish.sni.is_some() { server_name(&client).await } else { Ok(None) }
+    };
+    let sni = match greeted.await {
+        Ok(sni) => sni,
+        Err(error) => return tracing::debug!(port, %error, %peer, "TCP connection not taken"),
+    };
+    let sni = sni.as_deref();
     let began = Instant::now();
-    let reached = reach(&door.pool, port, peer.ip()).await;
+    let reached = reach(&door.pool, port, peer.ip(), sni).await;
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
         let (mut clone, _in_flight) = reached?;
         client.set_nodelay(true)?;
-        if let Some(version) = wish.send_proxy {
+        if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
         }
         copy_both(client, clone, IDLE).await
@@ -114,12 +123,53 @@ async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: Sock
     }
 }
 
+/// Whether the clones of a client's service are told who it is.
+fn send_proxy(pool: &Pool, port: u16, client: IpAddr, sni: Option<&str>) -> Option<ProxyVersion> {
+    let table = pool.table();
+    let found = table.routes.find_tcp(port, client, sni)?;
+    table.routes.services[found.service].tcp.as_ref()?.send_proxy
+}
+
+/// The host that a TLS client asks for. Its bytes are only looked at: the clone gets them all.
+async fn server_name(client: &TcpStream) -> io::Result<Option<String>> {
+    let looking = async {
+        let (mut bytes, mut seen) = (vec![0; HELLO_BYTES_MAX], 0);
+        loop {
+            let count = client.peek(&mut bytes).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if count > seen {
+                let (mut acceptor, mut hello) = (Acceptor::default(), &bytes[..count]);
+                while !hello.is_empty() {
+                    acceptor.read_tls(&mut hello)?;
+                }
+                match acceptor.accept() {
+                    Ok(Some(accepted)) => return Ok(accepted.client_hello().server_name().map(str::to_owned)),
+                    Ok(None) if count < HELLO_BYTES_MAX => seen = count,
+                    Ok(None) => return Err(io::Error::new(io::ErrorKind::InvalidData, "its first words are too long")),
+                    Err((error, _)) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                }
+            }
+            // What was looked at stays readable, so nothing tells when more is there.
+            tokio::time::sleep(HELLO_LOOK_EVERY).await;
+        }
+    };
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no TLS began in time");
+    tokio::time::timeout(HELLO_TIME, looking).await.map_err(late)?
+}
+
 /// A stream to some clone of the port's service, waiting a little if there is none.
-async fn reach(pool: &Pool, port: u16, client: IpAddr) -> io::Result<(Stream, crate::pool::InFlight)> {
+async fn reach(
+    pool: &Pool,
+    port: u16,
+    client: IpAddr,
+    sni: Option<&str>,
+) -> io::Result<(Stream, crate::pool::InFlight)> {
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
-        let chosen = pool.table().tcp_target(port, client).and_then(|target| pool.choose(&target, &tried));
+        let chosen = pool.table().tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {
