@@ -15,7 +15,7 @@ use crate::limits::PRIORITY_MAX;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
-    /// For `route explain`, metrics and the name of a sticky cookie.
+    /// For `route explain` and the name of a sticky cookie.
     pub name: String,
     /// The port the client came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]

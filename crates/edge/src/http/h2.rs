@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
@@ -33,6 +33,7 @@ use super::wait::Wait;
 /// What is known of one connection's manners.
 struct Manners {
     began: Instant,
+    asked: AtomicU64,
     answered: AtomicU64,
     taken_back: AtomicU64,
     /// Bytes that came, and bytes that may have come by now (without those that time allows).
@@ -44,6 +45,11 @@ struct Manners {
 impl Manners {
     fn allow(&self, bytes: u64) {
         self.allowed.fetch_add(bytes + CONTROL_BYTES_EACH, Relaxed);
+    }
+
+    fn asked_and_ended(&self) -> (u64, u64) {
+        let ended = self.answered.load(Relaxed) + self.taken_back.load(Relaxed);
+        (self.asked.load(Relaxed), ended)
     }
 
     fn is_flooding(&self) -> bool {
@@ -70,6 +76,7 @@ where
 {
     let manners = Arc::new(Manners {
         began: Instant::now(),
+        asked: AtomicU64::new(0),
         answered: AtomicU64::new(0),
         taken_back: AtomicU64::new(0),
         came: AtomicU64::new(0),
@@ -80,6 +87,7 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
         of_requests.allow(fields.sum::<usize>() as u64 + request.uri().path().len() as u64);
+        of_requests.asked.fetch_add(1, Relaxed);
         let ending = Ending { manners: Arc::clone(&of_requests), is_answered: false };
         let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::new(Flags::default()) });
         let edge = Arc::clone(&edge);
@@ -99,14 +107,27 @@ where
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIME);
     let io = TokioIo::new(Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default() });
-    tokio::select! {
-        served = builder.serve_connection(io, service) => {
-            if let Err(error) = served {
-                tracing::debug!(%error, peer = %ip, "client's connection ended");
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut asked_before = None;
+    loop {
+        tokio::select! {
+            served = connection.as_mut() => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, peer = %ip, "client's connection ended");
+                }
+                return;
             }
-        }
-        () = manners.enough.notified() => {
-            tracing::info!(peer = %ip, "an HTTP/2 client took back most of its requests and was cut off");
+            () = manners.enough.notified() => {
+                tracing::info!(peer = %ip, "an HTTP/2 client took back most of its requests and was cut off");
+                return;
+            }
+            () = tokio::time::sleep(KEEP_ALIVE) => {
+                let (asked, ended) = manners.asked_and_ended();
+                if asked == ended && asked_before == Some(asked) {
+                    connection.as_mut().graceful_shutdown();
+                }
+                asked_before = Some(asked);
+            }
         }
     }
 }
