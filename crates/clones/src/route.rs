@@ -70,8 +70,15 @@ pub struct Table {
     /// In the order in which they are asked.
     entries: Vec<Entry>,
     hosts: Hosts,
-    /// Services that listen, by port: each with the host pattern that its clients ask for, if it has one, in order.
-    ports: BTreeMap<u16, Vec<(Option<Box<str>>, usize)>>,
+    /// Services that listen, by port, in the order in which they are asked.
+    ports: BTreeMap<u16, Vec<Listening>>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Listening {
+    service: usize,
+    /// Pattern of the host that its clients ask for, if they have to.
+    sni: Option<Box<str>>,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -174,8 +181,8 @@ impl Routes {
     pub fn find_tcp(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Found> {
         let sni = bare_host(sni.unwrap_or_default()).to_ascii_lowercase();
         let mut services = self.table.ports.get(&port)?.iter();
-        let takes = |pattern: &Option<Box<str>>| pattern.as_deref().is_none_or(|pattern| host_matches(pattern, &sni));
-        let service = services.find(|(pattern, _)| takes(pattern))?.1;
+        let takes = |listening: &&Listening| listening.sni.as_deref().is_none_or(|pattern| host_matches(pattern, &sni));
+        let service = services.find(takes)?.service;
         let asked = tcp_asked(port, client);
         let mut partitions = self.services[service].partitions.iter();
         let partition = partitions.position(|p| p.http_key().is_none() && p.miss(&asked).is_none());
@@ -184,7 +191,7 @@ impl Routes {
 
     /// How those who listen on this TCP port want its clients; what differs between them is of the first.
     pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
-        self.services[self.table.ports.get(&port)?.first()?.1].tcp.as_ref()
+        self.services[self.table.ports.get(&port)?.first()?.service].tcp.as_ref()
     }
 
     /// Every entry in the order in which they are asked, each with its reason, up to the one that matches.
@@ -248,11 +255,11 @@ impl Table {
             let sni = service.tcp.as_ref().and_then(|tcp| tcp.sni.as_deref());
             let sni: Option<Box<str>> = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
             for port in service.tcp_ports() {
-                table.ports.entry(port).or_default().push((sni.clone(), index));
+                table.ports.entry(port).or_default().push(Listening { service: index, sni: sni.clone() });
             }
         }
         for services in table.ports.values_mut() {
-            services.sort_by_key(|(sni, index)| (sni.as_deref().map(host_rank), *index));
+            services.sort_by_key(|listening| (listening.sni.as_deref().map(host_rank), listening.service));
         }
         table
     }

@@ -1,4 +1,5 @@
 //! Partitions at the HTTP door: who gets what, and browsers that stay with a clone.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The HTTPS door: what is spoken, what a clone sees of it, and clients of HTTP/2 that misbehave.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
