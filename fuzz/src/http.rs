@@ -125,7 +125,7 @@ pub fn forwarded(bytes: &[u8]) -> bool {
         assert_eq!(headers.get(name), before.get(name), "{name} framed or routed the request");
     }
     let ip = Rng::new(bytes.len() as u64).u64() as u32;
-    let peer = Peer::new(std::net::IpAddr::from(ip.to_be_bytes()));
+    let peer = Peer::new(std::net::IpAddr::from(ip.to_be_bytes()), 80, false);
     set_forwarded(&mut headers, &peer, false);
     let address = std::net::Ipv4Addr::from(ip).to_string();
     let all = |name: &str| headers.get_all(name).iter().map(|v| v.as_bytes().to_vec()).collect::<Vec<_>>();

@@ -12,6 +12,15 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// Services at most: their names travel in each beacon, so 256 x 64 bytes are a quarter of one.
 pub const SERVICES_MAX: usize = 256;
 
+/// Partitions of one service at most, and of all. Each is some 100 bytes of the declaration (1 MiB at most) and of the
+/// route table; a test holds 10,000 to 2 microseconds a look-up.
+pub const PARTITIONS_PER_SERVICE_MAX: usize = 10_000;
+pub const PARTITIONS_MAX: usize = 16_384;
+/// Hosts, paths, header names and values in a partition, bytes: longer ones match nothing that gets through the edge.
+pub const MATCH_BYTES_MAX: usize = 1024;
+/// Priorities are 0 to this.
+pub const PRIORITY_MAX: u8 = 9;
+
 /// Clones of a service that does not say how many: two, so that any one may die and the other serves.
 pub const CLONES_DEFAULT: u32 = 2;
 /// From the start of a process to its first healthy answer. An interpreter with a busy disk takes a few seconds.
@@ -58,6 +67,7 @@ pub const MOVE_TIME_MAX: Span = Span::secs(30);
 pub const MOVE_REST: Span = Span::secs(300);
 
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");
+const _: () = assert!(PARTITIONS_PER_SERVICE_MAX <= PARTITIONS_MAX, "one service cannot have more than all");
 const _: () = assert!(CLONES_DEFAULT <= CLONES_PER_SERVICE_MAX, "the default is allowed");
 const _: () = assert!(PROBE_TIMEOUT.0 < PROBE_LOST.0, "a probe's own timeout ends it before it counts as lost");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");

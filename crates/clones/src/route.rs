@@ -1,16 +1,31 @@
-//! Routes: which clones serve what the outside asks for. Built by the node from beacons, so possibly a moment old, and
-//! replaced whole; the edges only read them. How a clone is chosen and reached is the edges' matter.
+//! Routes: which service and which of its partitions takes what the outside asks for, and its clones. Built by the node
+//! from the declaration and from beacons, so possibly a moment old, and replaced whole; the edges only read them. How a
+//! clone is chosen and reached is the edges' matter.
+//!
+//! Every service's address (`http`), with each of its partitions and then its rest, is an entry of one list; the first
+//! that matches takes a request. Addresses stand in this order: whole names, then wildcards, the longer first, then
+//! `*`; of one host the longer path first. So between services the more specific address decides, and inside a service
+//! the order in its declaration. The list is never walked: a tree of host labels leads to trees of path segments, and
+//! only entries that these find are looked at ([`Table`]). `explain` does walk it, and is what tests compare with.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::NodeId;
+use state::hash::FixedMap;
 
+use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::session::SessionCookie;
-use crate::spec::HttpRoute;
+use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Routes {
+    /// Changes with the declaration only, and is shared until then. Invariant: made from `services`.
+    table: Arc<Table>,
     pub services: Vec<RouteService>,
 }
 
@@ -19,10 +34,13 @@ pub struct Routes {
 pub struct RouteService {
     pub name: String,
     pub http: Option<HttpRoute>,
-    /// Every edge listens on this port for it.
-    pub tcp: Option<u16>,
+    /// Every edge listens on its port for it.
+    pub tcp: Option<TcpRoute>,
     /// The edge keeps its users' sessions.
     pub session: Option<Arc<RouteSession>>,
+    pub partitions: Arc<[Partition]>,
+    /// How many clones were declared; their numbers are below.
+    pub wanted: u32,
     /// Those that serve; starting, draining and dead ones are not here.
     pub clones: Vec<RouteClone>,
 }
@@ -52,31 +70,298 @@ pub struct RouteClone {
     pub node_load: u16,
 }
 
-impl Routes {
-    /// The service for a `Host` (a port and letter case do not matter) and a path (a query does not matter). An exact
-    /// host goes before `*`, then the longest path prefix; prefixes end at segment borders: `/api` is not for `/apiary`.
-    pub fn find(&self, host: &str, path: &str) -> Option<&RouteService> {
-        let host = bare_host(host);
-        let path = path.split(['?', '#']).next().unwrap_or("");
-        let mut best: Option<(&RouteService, (bool, usize))> = None;
-        for service in &self.services {
-            let Some(http) = &service.http else { continue };
-            let exact = http.host != "*";
-            if exact && !bare_host(&http.host).eq_ignore_ascii_case(host) {
-                continue;
-            }
-            let Some(length) = prefix_length(&http.path, path) else { continue };
-            if best.is_none_or(|(_, rank)| (exact, length) > rank) {
-                best = Some((service, (exact, length)));
-            }
+/// Who takes a request, by index into `Routes::services` and `RouteService::partitions`. `None` is the service's rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    pub service: usize,
+    pub partition: Option<usize>,
+}
+
+/// The compiled routes: immutable, replaced whole.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub struct Table {
+    /// In the order in which they are asked.
+    entries: Vec<Entry>,
+    hosts: Hosts,
+    /// Services that listen, by port, in the order in which they are asked.
+    ports: BTreeMap<u16, Vec<Listening>>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Listening {
+    service: usize,
+    /// Pattern of the host that its clients ask for, if they have to.
+    sni: Option<Box<str>>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Entry {
+    found: Found,
+    /// Lower case: a name, `*.` and the end of names, or `*`. The narrower of the address's and the partition's.
+    host: Box<str>,
+    /// Without a `/` at its end. The longer of the address's and the partition's.
+    prefix: Box<str>,
+}
+
+/// A tree of host labels, last label first. Its lists hold indexes into `entries`, ascending.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Hosts {
+    /// Of the name that ends here.
+    here: Paths,
+    /// Of all names that have more labels.
+    below: Paths,
+    labels: FixedMap<Box<str>, Hosts>,
+}
+
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Paths {
+    entries: Vec<u32>,
+    segments: FixedMap<Box<str>, Paths>,
+}
+
+/// One step of an explanation: an entry and why it does not match, if it does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step<'a> {
+    pub found: Found,
+    pub miss: Option<Miss<'a>>,
+}
+
+impl RouteService {
+    /// A declared service, without clones yet.
+    pub fn new(name: &str, spec: &ServiceSpec) -> Self {
+        Self {
+            name: name.into(),
+            http: spec.http.clone(),
+            tcp: spec.tcp.clone(),
+            session: None,
+            partitions: spec.partitions.as_slice().into(),
+            wanted: spec.clones,
+            clones: Vec::new(),
         }
-        best.map(|(service, _)| service)
     }
 
-    /// The service that listens on this TCP port.
-    pub fn find_tcp(&self, port: u16) -> Option<&RouteService> {
-        self.services.iter().find(|service| service.tcp == Some(port))
+    /// All that the table is made of is the same.
+    fn is_routed_like(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.http == other.http
+            && self.tcp == other.tcp
+            && (Arc::ptr_eq(&self.partitions, &other.partitions) || self.partitions == other.partitions)
     }
+
+    /// Ports on which its TCP clients may come: its own, and without HTTP those of its partitions.
+    pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let of_partitions = self.partitions.iter().filter(|_| self.http.is_none()).filter_map(|p| p.port);
+        self.tcp.iter().flat_map(move |tcp| std::iter::once(tcp.port).chain(of_partitions.clone()))
+    }
+
+    /// Indexes of the clones that no partition reserves, or of all if all are reserved; and of those that each reserves.
+    /// A clone's number decides, so a death or a move changes nothing for the others.
+    pub fn parted(&self) -> (Vec<usize>, Vec<Option<Vec<usize>>>) {
+        let shares: Vec<Fraction> = self.partitions.iter().map(|p| p.share).collect();
+        let ranges = reserved(self.wanted, &shares);
+        let number = |clone: &RouteClone| clone.name.rsplit_once('/').and_then(|(_, n)| n.parse::<u32>().ok());
+        let of = |test: &dyn Fn(Option<u32>) -> bool| -> Vec<usize> {
+            (self.clones.iter().enumerate()).filter(|(_, clone)| test(number(clone))).map(|(i, _)| i).collect()
+        };
+        let is_in = |range: &Range<u32>, n: Option<u32>| n.is_some_and(|n| range.contains(&n));
+        let own = ranges.iter().map(|r| (!r.is_empty()).then(|| of(&|n| is_in(r, n)))).collect();
+        let first_open = ranges.last().map_or(0, |range| range.end);
+        let open = of(&|n| n.is_none_or(|n| n >= first_open));
+        (if open.is_empty() { of(&|_| true) } else { open }, own)
+    }
+
+    pub fn partition(&self, found: Found) -> Option<&Partition> {
+        found.partition.map(|index| &self.partitions[index])
+    }
+}
+
+impl Routes {
+    pub fn new(services: Vec<RouteService>) -> Self {
+        Self { table: Arc::new(Table::compile(&services)), services }
+    }
+
+    /// The routes that follow these. While only clones come and go, the table stays as it is.
+    pub fn next(&self, services: Vec<RouteService>) -> Self {
+        let is_same = self.services.len() == services.len()
+            && self.services.iter().zip(&services).all(|(old, new)| old.is_routed_like(new));
+        if is_same { Self { table: Arc::clone(&self.table), services } } else { Self::new(services) }
+    }
+
+    pub fn find(&self, asked: &Asked<'_>) -> Option<Found> {
+        self.table.find(&self.services, asked)
+    }
+
+    /// The service that a TCP client is for, and its partition. `sni` is the host that it asks for, where one is wanted.
+    pub fn find_tcp(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Found> {
+        let sni = bare_host(sni.unwrap_or_default()).to_ascii_lowercase();
+        let mut services = self.table.ports.get(&port)?.iter();
+        let takes = |listening: &&Listening| listening.sni.as_deref().is_none_or(|pattern| host_matches(pattern, &sni));
+        let service = services.find(takes)?.service;
+        let asked = tcp_asked(port, client);
+        let mut partitions = self.services[service].partitions.iter();
+        let partition = partitions.position(|p| p.http_key().is_none() && p.miss(&asked).is_none());
+        Some(Found { service, partition })
+    }
+
+    /// How those who listen on this TCP port want its clients; what differs between them is of the first.
+    pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
+        self.services[self.table.ports.get(&port)?.first()?.service].tcp.as_ref()
+    }
+
+    /// Every entry in the order in which they are asked, each with its reason, up to the one that matches.
+    pub fn explain(&self, asked: &Asked<'_>) -> Vec<Step<'_>> {
+        let host = bare_host(asked.host).to_ascii_lowercase();
+        let mut steps = Vec::new();
+        for entry in &self.table.entries {
+            let miss = if !host_matches(&entry.host, &host) {
+                Some(Miss::Host(&entry.host))
+            } else if !is_below(&entry.prefix, asked.path) {
+                Some(Miss::Path(&entry.prefix))
+            } else {
+                self.services[entry.found.service].partition(entry.found).and_then(|p| p.miss(asked))
+            };
+            let is_end = miss.is_none();
+            steps.push(Step { found: entry.found, miss });
+            if is_end {
+                break;
+            }
+        }
+        steps
+    }
+}
+
+/// What is known of a TCP client.
+pub fn tcp_asked(port: u16, client: IpAddr) -> Asked<'static> {
+    struct Nothing;
+    impl Headers for Nothing {
+        fn any(&self, _: &str, _: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+            false
+        }
+    }
+    Asked { port, host: "", path: "", method: "", client, headers: &Nothing }
+}
+
+impl Table {
+    fn compile(services: &[RouteService]) -> Self {
+        let mut order: Vec<(usize, &HttpRoute, String)> = services
+            .iter()
+            .enumerate()
+            .filter_map(|(index, service)| Some((index, service.http.as_ref()?)))
+            .map(|(index, http)| (index, http, bare_host(&http.host).to_ascii_lowercase()))
+            .collect();
+        order.sort_by_key(|(index, http, host)| {
+            (host_rank(host), Reverse(http.path.trim_end_matches('/').len()), host.clone(), *index)
+        });
+        let mut table = Table::default();
+        for (service, http, host) in order {
+            let partitions = services[service].partitions.iter().enumerate().map(|(i, p)| (Some(i), Some(p)));
+            for (partition, of) in partitions.chain([(None, None)]) {
+                let narrower = of.and_then(|p| p.host.as_deref()).map(|host| bare_host(host).to_ascii_lowercase());
+                let deeper = of.and_then(|p| p.path.as_deref()).unwrap_or(&http.path);
+                table.add(Entry {
+                    found: Found { service, partition },
+                    host: narrower.unwrap_or_else(|| host.clone()).into(),
+                    prefix: deeper.trim_end_matches('/').into(),
+                });
+            }
+        }
+        for (index, service) in services.iter().enumerate() {
+            let sni = service.tcp.as_ref().and_then(|tcp| tcp.sni.as_deref());
+            let sni: Option<Box<str>> = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
+            for port in service.tcp_ports() {
+                table.ports.entry(port).or_default().push(Listening { service: index, sni: sni.clone() });
+            }
+        }
+        for services in table.ports.values_mut() {
+            services.sort_by_key(|listening| (listening.sni.as_deref().map(host_rank), listening.service));
+        }
+        table
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let mut hosts = &mut self.hosts;
+        for label in labels(&entry.host).take_while(|label| *label != "*") {
+            hosts = hosts.labels.entry(label.into()).or_default();
+        }
+        let mut paths = if entry.host.starts_with('*') { &mut hosts.below } else { &mut hosts.here };
+        for segment in segments(&entry.prefix) {
+            paths = paths.segments.entry(segment.into()).or_default();
+        }
+        paths.entries.push(u32::try_from(self.entries.len()).expect("partitions are limited to some thousands"));
+        self.entries.push(entry);
+    }
+
+    fn find(&self, services: &[RouteService], asked: &Asked<'_>) -> Option<Found> {
+        let host = bare_host(asked.host);
+        let host = match host.bytes().any(|b| b.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        };
+        let mut best = u32::MAX;
+        let mut hosts = &self.hosts;
+        let mut labels = labels(&host);
+        loop {
+            let label = labels.next();
+            let paths = if label.is_some() { &hosts.below } else { &hosts.here };
+            best = self.first_below(paths, services, asked, best);
+            let Some(deeper) = label.and_then(|label| hosts.labels.get(label)) else { break };
+            hosts = deeper;
+        }
+        self.entries.get(best as usize).map(|entry| entry.found)
+    }
+
+    /// The first entry along a path that matches, if it stands before `best`; else `best`.
+    fn first_below(&self, mut paths: &Paths, services: &[RouteService], asked: &Asked<'_>, mut best: u32) -> u32 {
+        let mut segments = segments(asked.path);
+        loop {
+            for &index in &paths.entries {
+                if index >= best {
+                    break;
+                }
+                let found = self.entries[index as usize].found;
+                if services[found.service].partition(found).is_none_or(|p| p.miss(asked).is_none()) {
+                    best = index;
+                    break;
+                }
+            }
+            match segments.next().and_then(|segment| paths.segments.get(segment)) {
+                Some(deeper) => paths = deeper,
+                None => return best,
+            }
+        }
+    }
+}
+
+/// Labels, last first.
+fn labels(host: &str) -> impl Iterator<Item = &str> {
+    host.rsplit('.')
+}
+
+/// Segments of a path or prefix; what does not begin with `/` (`*`, for one) has none.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.strip_prefix('/').into_iter().flat_map(|rest| rest.split('/'))
+}
+
+/// Whole names first, then the longer ends of names.
+fn host_rank(host: &str) -> (u8, Reverse<usize>) {
+    match host {
+        "*" => (2, Reverse(0)),
+        _ if host.starts_with('*') => (1, Reverse(host.len())),
+        _ => (0, Reverse(0)),
+    }
+}
+
+/// Whether a pattern in lower case takes a host in lower case: `*.example` takes any name that has more labels.
+pub(crate) fn host_matches(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(end) => host.ends_with(end),
+        None => pattern == host,
+    }
+}
+
+/// Whether all hosts of one pattern are hosts of another.
+pub(crate) fn host_covers(outer: &str, inner: &str) -> bool {
+    outer == inner || outer.strip_prefix('*').is_some_and(|end| inner.strip_prefix('*').unwrap_or(inner).ends_with(end))
 }
 
 /// A host without its port and without the dot that ends a full name.
@@ -89,78 +374,12 @@ pub(crate) fn bare_host(host: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// How much of `path` the prefix covers, if it covers it up to a segment border.
-fn prefix_length(prefix: &str, path: &str) -> Option<usize> {
+/// Whether a path is below a prefix, up to a segment border: `/api` is not for `/apiary`.
+pub(crate) fn is_below(prefix: &str, path: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
-    let rest = path.strip_prefix(prefix)?;
-    (rest.is_empty() || rest.starts_with('/') || prefix.is_empty()).then_some(prefix.len())
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.is_empty())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn routes(of: &[(&str, &str, &str)]) -> Routes {
-        let service = |&(name, host, path): &(&str, &str, &str)| RouteService {
-            name: name.into(),
-            http: Some(HttpRoute { host: host.into(), path: path.into() }),
-            tcp: None,
-            session: None,
-            clones: Vec::new(),
-        };
-        Routes { services: of.iter().map(service).collect() }
-    }
-
-    #[test]
-    fn exact_host_then_longest_prefix_at_a_segment_border() {
-        let all = [
-            ("any", "*", "/"),
-            ("api", "*", "/api"),
-            ("deep", "*", "/api/v1/"),
-            ("shop", "shop.example", "/"),
-            ("six", "[::1]", "/"),
-        ];
-        let mut turned = all;
-        turned.reverse();
-        for routes in [routes(&all), routes(&turned)] {
-            for (host, path, expect) in [
-                ("x", "/", "any"),
-                ("x", "", "any"),
-                ("x", "*", "any"),
-                ("x", "/apiary", "any"),
-                ("x", "/api", "api"),
-                ("x", "/api?q=/api/v1/", "api"),
-                ("x", "/api/", "api"),
-                ("x", "/api/v1", "deep"),
-                ("x", "/api/v1/x", "deep"),
-                ("x", "/api/v10", "api"),
-                ("shop.example", "/api", "shop"),
-                ("SHOP.example.:8080", "/", "shop"),
-                ("notshop.example", "/", "any"),
-                ("[::1]:8080", "/", "six"),
-                ("[::2]:8080", "/", "any"),
-            ] {
-                let found = routes.find(host, path).map(|s| s.name.as_str());
-                assert_eq!(found, Some(expect), "{host:?} {path:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_nobody_declared_is_not_found() {
-        let routes = routes(&[("shop", "shop.example", "/cart")]);
-        for (host, path) in [("x", "/cart"), ("shop.example", "/"), ("shop.example", "/carts"), ("", "")] {
-            assert_eq!(routes.find(host, path), None, "{host:?} {path:?}");
-        }
-        assert_eq!(routes.find_tcp(25), None);
-        assert_eq!(Routes::default().find("x", "/"), None);
-    }
-
-    #[test]
-    fn a_tcp_service_is_found_by_its_port() {
-        let mail = RouteService { name: "mail".into(), http: None, tcp: Some(25), session: None, clones: Vec::new() };
-        let routes = Routes { services: vec![mail.clone()] };
-        assert_eq!(routes.find_tcp(25), Some(&mail));
-        assert_eq!(routes.find("x", "/"), None, "a service without an HTTP route is not reached by HTTP");
-    }
-}
+#[path = "route_tests.rs"]
+mod tests;

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::*;
+use crate::partition::Partition;
+use crate::partition_check as partition;
 use crate::route::bare_host;
 use crate::session::SessionCookie;
 use crate::text;
@@ -35,6 +37,9 @@ pub struct ServiceSpec {
     pub http: Option<HttpRoute>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpRoute>,
+    /// Parts of its requests that are treated in their own way; the first that matches takes a request.
+    #[serde(default, rename = "partition", skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
@@ -51,7 +56,7 @@ pub struct ServiceSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRoute {
-    /// A host name, or `*` for every host that no other service has.
+    /// A host name, `*.` and the end of names, or `*` for every host that no other service has.
     #[serde(default = "any_host")]
     pub host: String,
     /// Path prefix, in whole segments.
@@ -64,6 +69,29 @@ pub struct HttpRoute {
 pub struct TcpRoute {
     /// Every node listens on this port for the service.
     pub port: u16,
+    /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub accept_proxy: bool,
+    /// Clones are told by the PROXY protocol who the client is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_proxy: Option<ProxyVersion>,
+    /// Takes TLS connections for this host alone, by the name that they begin with, and passes them on as they are: the
+    /// clones have the certificate. A name, `*.` and the end of names, or `*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}
+
+impl TcpRoute {
+    pub fn on(port: u16) -> Self {
+        Self { port, accept_proxy: false, send_proxy: None, sni: None }
+    }
 }
 
 /// How a clone is asked to go: the signal, and how long it then has before it is killed.
@@ -115,6 +143,7 @@ impl ServiceSpec {
             health: None,
             http: None,
             tcp: None,
+            partitions: Vec::new(),
             namespaces: Vec::new(),
             session: None,
             stop: Stop::default(),
@@ -151,6 +180,12 @@ impl ServiceSpec {
         }
         if self.tcp.as_ref().is_some_and(|tcp| tcp.port == 0) {
             wrong("tcp.port", "0 is no port to listen on; choose one from 1 to 65535".into());
+        }
+        if let Some(why) = self.tcp.as_ref().and_then(|tcp| host_error(tcp.sni.as_deref()?)) {
+            wrong("tcp.sni", why);
+        }
+        for error in partition::check(self) {
+            wrong(&error.key, error.why);
         }
         for (name, value) in &self.env {
             if let Some(why) = env_error(name, value) {
@@ -194,6 +229,7 @@ impl ServiceSpec {
                 keep_known(inner, known);
             }
         }
+        partition::keep_understood(&mut value);
         serde_json::from_value(value)
     }
 
@@ -216,7 +252,7 @@ pub fn validate_all(
     namespaces: &BTreeSet<String>,
 ) -> Result<(), Vec<SpecError>> {
     let mut errors = Vec::new();
-    let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::new());
+    let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::<u16, Vec<_>>::new());
     for (name, spec) in services {
         let mut wrong = |key: &str, why: String| {
             let dot = if key.is_empty() { "" } else { "." };
@@ -234,9 +270,12 @@ pub fn validate_all(
                 wrong("http", format!("{}{} is already where service {other:?} is reached", http.host, http.path));
             }
         }
-        let port = spec.tcp.as_ref().map(|tcp| tcp.port);
-        if let Some((port, other)) = port.and_then(|port| Some((port, ports.insert(port, name)?))) {
-            wrong("tcp.port", format!("{port} already belongs to service {other:?}"));
+        for (key, port) in partition::tcp_ports(spec) {
+            let others: &mut Vec<(&String, &ServiceSpec)> = ports.entry(port).or_default();
+            if let Some(why) = others.iter().find_map(|(other, at)| partition::port_quarrel(port, spec, other, at)) {
+                wrong(&key, why);
+            }
+            others.push((name, spec));
         }
         for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
             let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
@@ -253,6 +292,11 @@ pub fn validate_all(
         let why = format!("{clones} clones in all are over the limit of {CLONES_MAX}");
         errors.push(SpecError { key: "service".into(), why });
     }
+    let partitions: usize = services.values().map(|spec| spec.partitions.len()).sum();
+    if partitions > PARTITIONS_MAX {
+        let why = format!("{partitions} partitions in all are over the limit of {PARTITIONS_MAX}");
+        errors.push(SpecError { key: "service".into(), why });
+    }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
@@ -263,7 +307,7 @@ pub fn url_variable(namespace: &str) -> String {
     format!("COPPICE_{name}_URL")
 }
 
-fn name_error(name: &str) -> Option<String> {
+pub(crate) fn name_error(name: &str) -> Option<String> {
     let fits = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -281,12 +325,15 @@ pub(crate) fn path_error(path: &str) -> Option<String> {
     Some(format!("{path:?} contains {wrong:?}; a path has no blanks, ? or # (percent-encode them)"))
 }
 
-fn host_error(host: &str) -> Option<String> {
+pub(crate) fn host_error(host: &str) -> Option<String> {
     if host == "*" {
         return None;
     }
+    let host = host.strip_prefix("*.").unwrap_or(host);
     if host.contains('*') {
-        return Some(format!("{host:?} has a * inside; write \"*\" for every host, or one whole name"));
+        return Some(format!(
+            "{host:?} has a * inside; write \"*\" for every host, \"*.example.com\" for all below a name, or one whole name"
+        ));
     }
     let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let fits = match name {
@@ -304,17 +351,17 @@ fn env_error(name: &str, value: &str) -> Option<String> {
     mistake.then(|| "a variable's name is not empty, has no =, and neither name nor value has a zero byte".into())
 }
 
-fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
+pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
     if let Some(map) = value.as_object_mut() {
         map.retain(|key, _| known.contains(&key.as_str()));
     }
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 11] =
-    ["run", "dir", "env", "clones", "health", "http", "tcp", "namespaces", "session", "stop", "start_timeout"];
+const SERVICE_KEYS: [&str; 12] =
+    ["run", "dir", "env", "clones", "health", "http", "tcp", "partition", "namespaces", "session", "stop", "start_timeout"];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
-const TCP_KEYS: [&str; 1] = ["port"];
+const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
 const SESSION_KEYS: [&str; 6] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes"];
 
@@ -323,6 +370,9 @@ fn clones_default() -> u32 {
 }
 fn start_timeout_default() -> Span {
     START_TIMEOUT_DEFAULT
+}
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 fn any_host() -> String {
     "*".into()

@@ -25,7 +25,8 @@ fn full() -> ServiceSpec {
         clones = 3
         health = "/health"
         http = { path = "/shop" }
-        tcp = { port = 2525 }
+        tcp = { port = 2525, accept_proxy = true, send_proxy = "v2", sni = "*.shop.example" }
+        partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
         stop = { signal = "INT", drain = "500ms" }
         start_timeout = "1m"
@@ -85,10 +86,11 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
         (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
         (|s| s.http.as_mut().unwrap().host = "http://x".into(), "http.host", "without scheme"),
-        (|s| s.http.as_mut().unwrap().host = "*.x".into(), "http.host", "every host"),
+        (|s| s.http.as_mut().unwrap().host = "a.*.x".into(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = String::new(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = "[::g]".into(), "http.host", "every host"),
-        (|s| s.tcp = Some(TcpRoute { port: 0 }), "tcp.port", "1 to 65535"),
+        (|s| s.tcp = Some(TcpRoute::on(0)), "tcp.port", "1 to 65535"),
+        (|s| s.tcp.as_mut().unwrap().sni = Some("a:b/".into()), "tcp.sni", "without scheme"),
         (|s| drop(s.env.insert("PORT".into(), "1".into())), "env.PORT", "by its node"),
         (|s| drop(s.env.insert("A=B".into(), "1".into())), "env.A=B", "no ="),
         (|s| s.namespaces = vec!["a-b".into(), "a_b".into()], "namespaces", "COPPICE_A_B_URL"),
@@ -123,10 +125,34 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
     assert_eq!(errors.len(), 4, "{errors:#?}");
     assert!(errors[0].starts_with("service.Shop 2: a service's name"), "{}", errors[0]);
     assert_eq!(errors[1], "service.shop.http: */shop/ is already where service \"Shop 2\" is reached");
-    assert_eq!(errors[2], "service.shop.tcp.port: 2525 already belongs to service \"Shop 2\"");
+    assert_eq!(
+        errors[2],
+        "service.shop.tcp.port: 2525 for host \"*.shop.example\" already belongs to service \"Shop 2\""
+    );
     assert_eq!(errors[3], "service.shop.namespaces: \"cats\" is not declared; declared are: carts");
 
     let many = |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256, ..ServiceSpec::new(["a"]) }));
     assert_eq!(validate_all(&many(4).collect(), &carts), Ok(()));
     assert!(validate_all(&many(5).collect(), &carts).unwrap_err()[0].why.contains("limit of 1024"));
+}
+
+#[test]
+fn services_share_a_tcp_port_only_if_the_host_tells_them_apart() {
+    let service = |sni: Option<&str>, accept_proxy| {
+        let sni = sni.map(Into::into);
+        ServiceSpec { tcp: Some(TcpRoute { sni, accept_proxy, ..TcpRoute::on(443) }), ..ServiceSpec::new(["a"]) }
+    };
+    let why = |a, b| {
+        let both = BTreeMap::from([("a".to_string(), a), ("b".to_string(), b)]);
+        validate_all(&both, &BTreeSet::new()).err().map(|errors| errors[0].to_string())
+    };
+    assert_eq!(why(service(Some("a.x"), true), service(Some("*.x"), true)), None);
+    for (a, b, hint) in [
+        (service(Some("a.x"), false), service(Some("A.x"), false), "443 for host \"a.x\" already"),
+        (service(Some("a.x"), false), service(Some("b.x"), true), "must be the same for both"),
+        (service(Some("a.x"), false), service(None, false), "443 already belongs to service \"a\""),
+    ] {
+        let why = why(a, b).unwrap();
+        assert!(why.starts_with("service.b.tcp.port: ") && why.contains(hint), "{why}");
+    }
 }

@@ -10,6 +10,7 @@ mod nodes;
 mod ns;
 mod operate;
 mod ports;
+mod route;
 mod run;
 mod size;
 mod status;
@@ -64,6 +65,9 @@ enum Command {
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Say where requests go, and why
+    #[command(subcommand)]
+    Route(route::RouteCommand),
 }
 
 const EXAMPLES: &str = "\
@@ -71,6 +75,7 @@ Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
   coppice apply -f shop.toml         declare a service
+  coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
 fn main() {
@@ -94,6 +99,7 @@ fn main() {
         Command::Node(command) => single(nodes::node(command)),
         Command::Ns(command) => single(ns::ns(command)),
         Command::Status(args) => single(operate::status(args)),
+        Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {
         eprintln!("coppice: {error}");

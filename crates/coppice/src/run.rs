@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use cluster::Card;
 use edge::Meter;
+use edge::tls::Certs;
 use host::{DataDir, HostConfig};
 use node::{Birth, Leaving, Node, View};
 use tokio::sync::watch;
@@ -18,6 +19,9 @@ use crate::found;
 use crate::ports::{Wanted, check_free};
 use crate::size::{Size, brick_memory};
 
+/// Where HTTPS is served if there are certificates and nothing else is said.
+pub const HTTPS_PORT: u16 = 8443;
+
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     /// The node's folder, from `coppice init` or `coppice join`
@@ -26,6 +30,15 @@ pub struct RunArgs {
     /// HTTP edge, ADDRESS:PORT (default: as in node.toml)
     #[arg(long)]
     pub http: Option<SocketAddr>,
+    /// HTTPS edge (default: port 8443 beside --http, if there is a --tls-dir)
+    #[arg(long, requires = "tls_dir")]
+    pub https: Option<SocketAddr>,
+    /// Certificates: NAME.crt with NAME.key, or fullchain.pem with privkey.pem, in it or one folder below
+    #[arg(long, value_name = "DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// HTTP and HTTPS clients come through a balancer that speaks the PROXY protocol (version 1 or 2)
+    #[arg(long)]
+    pub accept_proxy: bool,
     /// Redis protocol
     #[arg(long)]
     pub resp: Option<SocketAddr>,
@@ -92,6 +105,11 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         Wanted { addr: api, purpose: "API and monitor", option: "--api" },
         Wanted { addr: peer, purpose: "other nodes", option: "--peer" },
     ])?;
+    let tls = args.tls_dir.as_deref().map(Certs::load).transpose()?;
+    let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
+    if let Some(addr) = https {
+        check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https" }])?;
+    }
     let boot = held.next_boot().map_err(|e| e.to_string())?;
     let card = Card {
         id: identity.node,
@@ -118,7 +136,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         },
         found: founding,
     };
-    let doors = Doors { http: listen(http)?, resp: listen(resp)?, api: listen(api)? };
+    let doors =
+        Doors { http: listen(http)?, https: https.map(listen).transpose()?, resp: listen(resp)?, api: listen(api)? };
     let services_dir = match args.services {
         Some(dir) => dir,
         None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
@@ -168,7 +187,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let port = running.port();
     join.open(port.clone());
     tunnels.open(port.clone());
-    tracing::info!(node = %card.name, id = %card.id, %boot, %http, %resp, %api, %peer, "node runs");
+    tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer));
     // The page starts a task that samples.
     let entered = io.enter();
@@ -178,13 +197,17 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let leaves = io.block_on(async move {
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
+        let config = edge::http::Config { accept_proxy: args.accept_proxy, ..Default::default() };
+        let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
+        let secure = https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));
         tokio::select! {
             ended = edge::api::serve(api_door, api_router) => {
                 ended.map(|()| None).map_err(|e| format!("the API is not served: {e}"))
             }
-            ended = edge::http::serve(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk) => {
+            ended = edge::http::serve_with(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk, config) => {
                 ended.map(|()| None).map_err(|e| format!("HTTP is not served: {e}"))
             }
+            ended = secure => ended.map(|()| None).map_err(|e| format!("HTTPS is not served: {e}")),
             () = edge::tcp::serve(http.ip(), view.clone(), dial, Arc::clone(&meter)) => Ok(None),
             how = doors_closed(view, meter) => Ok(Some(how)),
             () = ended_by_signal() => Ok(None),
@@ -216,8 +239,23 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
 
 struct Doors {
     http: TcpListener,
+    https: Option<TcpListener>,
     resp: TcpListener,
     api: TcpListener,
+}
+
+/// The HTTPS edge, if there is one; its certificates are looked after.
+async fn https_edge(
+    door: Option<TcpListener>,
+    config: edge::http::Config,
+    view: watch::Receiver<Arc<View>>,
+    dial: Arc<EdgeDial>,
+    meter: Arc<Meter>,
+    desk: Arc<ApiDesk>,
+) -> std::io::Result<()> {
+    let (Some(door), Some(tls)) = (door, config.tls.clone()) else { return std::future::pending().await };
+    tokio::spawn(tls.follow());
+    edge::http::serve_with(door, view, dial, meter, desk, config).await
 }
 
 fn listen(addr: SocketAddr) -> Result<TcpListener, String> {

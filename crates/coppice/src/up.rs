@@ -48,6 +48,12 @@ pub struct UpArgs {
     /// Memory for session values of each node, like 512MiB or 2GiB
     #[arg(long, value_name = "SIZE", value_parser = brick_memory, default_value = "1GiB")]
     pub brick_memory: Size,
+    /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; without, there is no HTTPS
+    #[arg(long, value_name = "DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// HTTPS edge, if there are certificates
+    #[arg(long, requires = "tls_dir", default_value_t = crate::run::HTTPS_PORT)]
+    pub https_port: u16,
     #[command(flatten)]
     pub ports: Ports,
 }
@@ -116,9 +122,17 @@ pub async fn up(args: UpArgs) -> Result<(), String> {
 
 async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     let mut stop = stop_signal()?;
+    if let Some(dir) = &args.tls_dir {
+        // A mistake is told here, once, instead of in the log of each node.
+        edge::tls::Certs::load(dir)?;
+    }
     let mut wards = wards(args);
     for ward in &wards {
         check_free(&args.ports.wanted_on(ward.host))?;
+        if args.tls_dir.is_some() {
+            let addr = SocketAddr::new(ward.host, args.https_port);
+            check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https-port" }])?;
+        }
     }
     tokio::select! {
         ready = bring_up(args, &mut wards) => told.tell(&ready?),
@@ -246,6 +260,9 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
     command.args(["--brick-memory", &args.brick_memory.to_string()]);
     command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
+    if let Some(dir) = &args.tls_dir {
+        command.arg("--tls-dir").arg(dir).args(["--https", &SocketAddr::new(ward.host, args.https_port).to_string()]);
+    }
     for i in 1..=args.nodes {
         let seed = args.ports.on(IpAddr::V4(Ipv4Addr::new(127, 0, 0, i))).peer;
         if seed != at.peer {

@@ -3,14 +3,17 @@
 //! state only by asking the node.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod affinity;
 pub mod api;
 mod cookie;
 mod handle;
 pub mod http;
 pub mod meter;
 pub mod pool;
+mod proxy_protocol;
 pub mod resp;
 pub mod tcp;
+pub mod tls;
 
 pub use meter::Meter;
 pub use pool::Dial;

@@ -6,21 +6,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
+use base::checksum::place_hash;
 use base::{NodeId, Rng};
-use clones::route::{RouteClone, RouteService, RouteSession, Routes};
-use flow::balance::pick_two;
+use clones::partition::Asked;
+use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
+use flow::balance::{pick_bounded, pick_two};
 use futures_util::future::BoxFuture;
 use node::View;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
+use crate::affinity;
 use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED};
 use crate::http::line::Idle;
 
@@ -44,6 +47,10 @@ pub struct Upstream {
     pub local: bool,
     pub addr: SocketAddr,
     pub peer: SocketAddr,
+    /// Its place for consistent hashing.
+    hash: u64,
+    /// What a sticky cookie says of it.
+    pub tag: String,
     node_load: AtomicU16,
     in_flight: AtomicU32,
     /// Milliseconds since the pool began until which it is avoided.
@@ -58,8 +65,41 @@ pub struct InFlight(Arc<Upstream>);
 #[derive(Default)]
 pub struct Table {
     pub routes: Arc<Routes>,
+    /// Makes the tags of sticky cookies, on every node the same.
+    secret: Arc<str>,
     /// In the order of `routes.services`.
-    clones: Vec<Vec<Arc<Upstream>>>,
+    groups: Vec<Group>,
+    /// Some service's sessions are kept by the edge.
+    has_sessions: bool,
+}
+
+/// A service's clones, and which of them are for whom.
+struct Group {
+    all: Clones,
+    /// Not reserved by a partition.
+    open: Clones,
+    /// Of each partition that reserves some.
+    own: Vec<Option<Clones>>,
+}
+
+type Clones = Arc<[Arc<Upstream>]>;
+
+/// Where a request may go, and where it would rather go.
+pub struct Target<'a> {
+    /// Those meant for it. If none of them will do, any other.
+    meant: &'a [Arc<Upstream>],
+    all: &'a [Arc<Upstream>],
+    pub prefers: Prefers,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Prefers {
+    /// The less loaded.
+    Any,
+    /// Where this hash belongs.
+    Hash(u64),
+    /// The one with this tag.
+    Tag(Vec<u8>),
 }
 
 pub struct Pool {
@@ -82,8 +122,10 @@ impl Drop for InFlight {
 }
 
 impl Upstream {
-    fn new(clone: &RouteClone) -> Self {
+    fn new(clone: &RouteClone, secret: &str) -> Self {
         Self {
+            hash: place(&clone.name),
+            tag: affinity::tag(secret, &clone.name),
             name: clone.name.clone(),
             node: clone.node,
             local: clone.local,
@@ -102,41 +144,58 @@ impl Upstream {
     }
 }
 
+/// A clone's place for consistent hashing: by its name alone, so it keeps its keys when it moves or starts anew.
+pub fn place(clone: &str) -> u64 {
+    place_hash(clone.as_bytes())
+}
+
 impl Table {
     /// Takes over what is known of clones that stay.
-    fn next(&self, routes: Arc<Routes>) -> Self {
+    fn next(&self, routes: Arc<Routes>, secret: Arc<str>) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
-        let known: BTreeMap<Key<'_>, &Arc<Upstream>> =
-            self.clones.iter().flatten().map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u)).collect();
+        let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
+            .filter(|_| secret == self.secret)
+            .map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u))
+            .collect();
         let upstream = |clone: &RouteClone| match known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer))
         {
             Some(upstream) if upstream.local == clone.local => {
                 upstream.node_load.store(clone.node_load, Relaxed);
                 Arc::clone(upstream)
             }
-            _ => Arc::new(Upstream::new(clone)),
+            _ => Arc::new(Upstream::new(clone, &secret)),
         };
-        let clones = routes.services.iter().map(|s| s.clones.iter().map(upstream).collect()).collect();
-        Self { routes, clones }
+        let group = |service: &RouteService| {
+            let all: Clones = service.clones.iter().map(upstream).collect();
+            let some = |of: Vec<usize>| -> Clones { of.into_iter().map(|i| Arc::clone(&all[i])).collect() };
+            let (open, own) = service.parted();
+            let open = if open.len() == all.len() { Arc::clone(&all) } else { some(open) };
+            Group { open, own: own.into_iter().map(|own| own.map(some)).collect(), all }
+        };
+        let groups = routes.services.iter().map(group).collect();
+        let has_sessions = routes.services.iter().any(|service| service.session.is_some());
+        Self { routes, secret, groups, has_sessions }
     }
 
-    /// The clones of one of this table's own services.
-    fn clones_of(&self, service: &RouteService) -> &[Arc<Upstream>] {
-        let index = self.routes.services.iter().position(|s| std::ptr::eq(s, service));
-        index.map_or(&[], |index| &self.clones[index])
+    /// Where what was found may go.
+    pub fn target(&self, found: Found, asked: &Asked<'_>) -> Target<'_> {
+        let group = &self.groups[found.service];
+        let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
+        let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
+        Target { meant, all: &group.all, prefers }
     }
 
-    pub fn of_http(&self, host: &str, path: &str) -> Option<&[Arc<Upstream>]> {
-        self.routes.find(host, path).map(|service| self.clones_of(service))
+    /// How sessions of the service that takes this are kept, if the edge keeps them.
+    pub fn session(&self, asked: &Asked<'_>) -> Option<Arc<RouteSession>> {
+        if !self.has_sessions {
+            return None;
+        }
+        self.routes.services[self.routes.find(asked)?.service].session.clone()
     }
 
-    /// How sessions of the service for this host and path are kept, if the edge keeps them.
-    pub fn session(&self, host: &str, path: &str) -> Option<Arc<RouteSession>> {
-        self.routes.find(host, path)?.session.clone()
-    }
-
-    pub fn of_tcp(&self, port: u16) -> Option<&[Arc<Upstream>]> {
-        self.routes.find_tcp(port).map(|service| self.clones_of(service))
+    pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
+        let found = self.routes.find_tcp(port, client, sni)?;
+        Some(self.target(found, &tcp_asked(port, client)))
     }
 }
 
@@ -144,15 +203,15 @@ impl Pool {
     /// A pool that follows the view until the view's owner is gone.
     pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>) -> Arc<Self> {
         let pool = Arc::new(Self { table: ArcSwap::default(), changed: Notify::new(), began: Instant::now(), dial });
-        pool.take(&view.borrow().routes);
+        pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
     }
 
-    fn take(&self, routes: &Arc<Routes>) {
+    fn take(&self, view: &View) {
         let old = self.table.load();
-        if !Arc::ptr_eq(&old.routes, routes) {
-            self.table.store(Arc::new(old.next(Arc::clone(routes))));
+        if !Arc::ptr_eq(&old.routes, &view.routes) {
+            self.table.store(Arc::new(old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token))));
             self.changed.notify_waiters();
         }
     }
@@ -177,13 +236,18 @@ impl Pool {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// A clone for the next request: none of the `tried` ones; one that failed a moment ago only if there is no other.
-    pub fn choose(&self, clones: &[Arc<Upstream>], tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
+    /// A clone for the next request: none of the `tried` ones; one that failed a moment ago, or is meant for others, only
+    /// if there is no other.
+    pub fn choose(&self, target: &Target<'_>, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
         let now_ms = self.now_ms();
         let untried = |u: &&Arc<Upstream>| !tried.iter().any(|t| Arc::ptr_eq(t, u));
         let is_well = |u: &&Arc<Upstream>| u.avoid_until_ms.load(Relaxed) <= now_ms;
-        pick(clones.iter().filter(untried).filter(is_well))
-            .or_else(|| pick(clones.iter().filter(untried)))
+        let (meant, all) = (target.meant.iter().filter(untried), target.all.iter().filter(untried));
+        let prefers = &target.prefers;
+        pick(meant.clone().filter(is_well), prefers)
+            .or_else(|| pick(all.clone().filter(is_well), prefers))
+            .or_else(|| pick(meant, prefers))
+            .or_else(|| pick(all, prefers))
             .map(Arc::clone)
     }
 
@@ -214,9 +278,9 @@ async fn follow(pool: std::sync::Weak<Pool>, mut view: watch::Receiver<Arc<View>
         if matches!(changed, Ok(Err(_))) {
             return;
         }
-        let routes = Arc::clone(&view.borrow_and_update().routes);
-        pool.take(&routes);
-        for upstream in pool.table().clones.iter().flatten() {
+        let now = Arc::clone(&view.borrow_and_update());
+        pool.take(&now);
+        for upstream in pool.table().groups.iter().flat_map(|group| group.all.iter()) {
             upstream.idle.sweep();
         }
     }
@@ -226,9 +290,22 @@ thread_local! {
     static CHANCE: RefCell<Rng> = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
 }
 
+fn pick<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone, prefers: &Prefers) -> Option<&'a Arc<Upstream>> {
+    match prefers {
+        Prefers::Any => less_loaded(clones),
+        Prefers::Tag(tag) => clones.clone().find(|u| u.tag.as_bytes() == tag).or_else(|| less_loaded(clones)),
+        Prefers::Hash(key) => {
+            let clones: Vec<_> = clones.collect();
+            // Only what this edge sent there is known at once; the others see the same keys, so the same picture.
+            let of = |i: usize| (clones[i].hash, u64::from(clones[i].in_flight.load(Relaxed)));
+            pick_bounded(*key, clones.len(), of).map(|i| clones[i])
+        }
+    }
+}
+
 /// The less loaded of two random local clones. Only when that one is loaded, too, of two random ones anywhere: a clone
 /// elsewhere costs a tunnel, and a death elsewhere cannot hurt who does not go there.
-fn pick<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone) -> Option<&'a Arc<Upstream>> {
+fn less_loaded<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone) -> Option<&'a Arc<Upstream>> {
     let score = |u: &Upstream| {
         let load = u64::from(u.node_load.load(Relaxed));
         // Own requests count as they are; a node's report is old and about all it does, so it tips the scale only.
@@ -257,6 +334,11 @@ fn two<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use clones::partition::{Affinity, HashOn, Partition};
+    use clones::spec::{ServiceSpec, TcpRoute};
+
     use super::*;
 
     struct Nobody;
@@ -271,20 +353,74 @@ mod tests {
         RouteClone { name: name.into(), node: NodeId(1), local, addr, peer: addr, node_load: 0 }
     }
 
-    fn routes(clones: Vec<RouteClone>) -> Arc<Routes> {
-        let service = RouteService { name: "s".into(), http: None, tcp: Some(1), session: None, clones };
-        Arc::new(Routes { services: vec![service] })
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn view(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> View {
+        let mut spec = ServiceSpec::new(["s"]);
+        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, clones.len() as u32);
+        let service = RouteService { clones, ..RouteService::new("s", &spec) };
+        View { routes: Arc::new(Routes::new(vec![service])), admin_token: "secret".into(), ..View::default() }
     }
 
     fn pool(clones: Vec<RouteClone>) -> Pool {
+        parted(Vec::new(), clones)
+    }
+
+    fn parted(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> Pool {
         let began = Instant::now();
         let pool = Pool { table: ArcSwap::default(), changed: Notify::new(), began, dial: Arc::new(Nobody) };
-        pool.take(&routes(clones));
+        pool.take(&view(partitions, clones));
         pool
     }
 
     fn chosen(pool: &Pool, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
-        pool.choose(pool.table().of_tcp(1).unwrap(), tried)
+        at(pool, 1, tried)
+    }
+
+    fn at(pool: &Pool, port: u16, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
+        pool.choose(&pool.table().tcp_target(port, CLIENT, None).unwrap(), tried)
+    }
+
+    #[test]
+    fn reserved_clones_serve_their_partition_alone_until_no_other_is_left() {
+        let own = Partition { port: Some(7), share: "50%".parse().unwrap(), ..Partition::new("own") };
+        let pool = parted(vec![own], (0..4).map(|n| clone(&format!("s/{n}"), true)).collect());
+        let names = |port, tried: &[Arc<Upstream>]| -> BTreeSet<String> {
+            (0..100).filter_map(|_| Some(at(&pool, port, tried)?.name.clone())).collect()
+        };
+        assert_eq!(names(7, &[]), ["s/0", "s/1"].map(String::from).into());
+        assert_eq!(names(1, &[]), ["s/2", "s/3"].map(String::from).into());
+        let all = Arc::clone(&pool.table().groups[0].all);
+        assert_eq!(names(7, &all[..2]), ["s/2", "s/3"].map(String::from).into(), "better than none");
+        assert_eq!(names(1, &all[2..]), ["s/0", "s/1"].map(String::from).into(), "better than none");
+        assert_eq!(names(1, &all), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_hash_keeps_to_its_clone_until_that_has_much_more_than_the_others() {
+        let by = Partition { affinity: Affinity::Hash(HashOn::Client), ..Partition::new("by-client") };
+        let pool = parted(vec![by], (0..4).map(|n| clone(&format!("s/{n}"), n == 0)).collect());
+        let home = chosen(&pool, &[]).unwrap();
+        assert!((0..50).all(|_| chosen(&pool, &[]).unwrap().name == home.name));
+        let busy: Vec<_> = (0..2).map(|_| home.begin()).collect();
+        let second = chosen(&pool, &[]).unwrap();
+        assert!(second.name != home.name && chosen(&pool, &[]).unwrap().name == second.name);
+        drop(busy);
+        assert_eq!(chosen(&pool, &[]).unwrap().name, home.name);
+        pool.failed(&home);
+        assert_eq!(chosen(&pool, &[]).unwrap().name, second.name, "the next in its order");
+    }
+
+    #[test]
+    fn a_tag_leads_to_its_clone_and_nobody_else_can_make_one() {
+        let pool = pool((0..4).map(|n| clone(&format!("s/{n}"), true)).collect());
+        let all = Arc::clone(&pool.table().groups[0].all);
+        let to = |tag: &str| Target { meant: &all, all: &all, prefers: Prefers::Tag(tag.into()) };
+        assert!((0..50).all(|_| pool.choose(&to(&all[2].tag), &[]).unwrap().name == "s/2"));
+        assert!(all.iter().all(|u| !u.tag.contains("s/") && u.tag.len() == 16));
+        assert_ne!(affinity::tag("secret", "s/2"), affinity::tag("other", "s/2"));
+        let strays: BTreeSet<_> = (0..100).map(|_| pool.choose(&to("x"), &[]).unwrap().name.clone()).collect();
+        assert!(strays.len() > 1, "{strays:?}");
     }
 
     #[test]
@@ -312,11 +448,11 @@ mod tests {
     #[test]
     fn what_is_known_of_a_clone_survives_a_change_of_routes() {
         let pool = pool(vec![clone("s/1", true), clone("s/22", true)]);
-        let one = Arc::clone(&pool.table().of_tcp(1).unwrap()[0]);
-        pool.take(&routes(vec![clone("s/333", true), clone("s/1", true)]));
+        let one = Arc::clone(&pool.table().groups[0].all[0]);
+        pool.take(&view(Vec::new(), vec![clone("s/333", true), clone("s/1", true)]));
         let table = pool.table();
-        let now = table.of_tcp(1).unwrap();
+        let now = &table.groups[0].all;
         assert!(Arc::ptr_eq(&now[1], &one) && now[0].name == "s/333");
-        assert!(table.of_tcp(2).is_none());
+        assert!(table.tcp_target(2, CLIENT, None).is_none());
     }
 }

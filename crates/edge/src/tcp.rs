@@ -8,7 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clones::spec::{ProxyVersion, TcpRoute};
 use node::View;
+use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,6 +21,7 @@ use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool, Stream};
+use crate::proxy_protocol;
 
 /// A port that could not be had is tried again this often: its holder may leave.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -25,6 +29,12 @@ const BIND_AGAIN: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2 * 3600);
 /// Open connections over all TCP services. Each holds two sockets and 32 KiB of buffers.
 const CONNECTIONS_MAX: u64 = 10_000;
+
+/// A TLS client's first words: one record (RFC 8446 5.1), and its head.
+const HELLO_BYTES_MAX: usize = (16 << 10) + 5;
+/// They come in one or two packets; more slowly is an attack.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+const HELLO_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 struct Door {
     ip: IpAddr,
@@ -47,7 +57,7 @@ pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<d
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     loop {
         let routes = Arc::clone(&view.borrow_and_update().routes);
-        let ports: Vec<u16> = routes.services.iter().filter_map(|service| service.tcp).collect();
+        let ports: Vec<u16> = routes.services.iter().flat_map(|service| service.tcp_ports()).collect();
         listening.retain(|port, _| ports.contains(port));
         for port in ports {
             listening.entry(port).or_insert_with(|| Listening(tokio::spawn(listen(Arc::clone(&door), port))));
@@ -74,23 +84,38 @@ async fn listen(door: Arc<Door>, port: u16) {
     };
     tracing::info!(%address, "TCP service listens");
     loop {
-        let (stream, _) = accept(&listener).await;
+        let (stream, peer) = accept(&listener).await;
         // Too many: closed at once, so that the client need not wait to find out.
         if door.meter.tcp.connections() < CONNECTIONS_MAX {
-            tokio::spawn(carry(Arc::clone(&door), port, stream));
+            tokio::spawn(carry(Arc::clone(&door), port, stream, peer));
         }
     }
 }
 
-async fn carry(door: Arc<Door>, port: u16, client: TcpStream) {
+async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: SocketAddr) {
     let _open = door.meter.tcp.opened();
+    let wish = door.pool.table().routes.tcp(port).cloned().unwrap_or_else(|| TcpRoute::on(port));
+    let greeted = async {
+        if wish.accept_proxy {
+            peer = proxy_protocol::receive(&mut client).await?.unwrap_or(peer);
+        }
+        if wish.sni.is_some() { server_name(&client).await } else { Ok(None) }
+    };
+    let sni = match greeted.await {
+        Ok(sni) => sni,
+        Err(error) => return tracing::debug!(port, %error, %peer, "TCP connection not taken"),
+    };
+    let sni = sni.as_deref();
     let began = Instant::now();
-    let reached = reach(&door.pool, port).await;
+    let reached = reach(&door.pool, port, peer.ip(), sni).await;
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
-        let (clone, _in_flight) = reached?;
+        let (mut clone, _in_flight) = reached?;
         client.set_nodelay(true)?;
+        if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
+            clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
+        }
         copy_both(client, clone, IDLE).await
     };
     if let Err(error) = copied.await {
@@ -98,12 +123,53 @@ async fn carry(door: Arc<Door>, port: u16, client: TcpStream) {
     }
 }
 
+/// Whether the clones of a client's service are told who it is.
+fn send_proxy(pool: &Pool, port: u16, client: IpAddr, sni: Option<&str>) -> Option<ProxyVersion> {
+    let table = pool.table();
+    let found = table.routes.find_tcp(port, client, sni)?;
+    table.routes.services[found.service].tcp.as_ref()?.send_proxy
+}
+
+/// The host that a TLS client asks for. Its bytes are only looked at: the clone gets them all.
+async fn server_name(client: &TcpStream) -> io::Result<Option<String>> {
+    let looking = async {
+        let (mut bytes, mut seen) = (vec![0; HELLO_BYTES_MAX], 0);
+        loop {
+            let count = client.peek(&mut bytes).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if count > seen {
+                let (mut acceptor, mut hello) = (Acceptor::default(), &bytes[..count]);
+                while !hello.is_empty() {
+                    acceptor.read_tls(&mut hello)?;
+                }
+                match acceptor.accept() {
+                    Ok(Some(accepted)) => return Ok(accepted.client_hello().server_name().map(str::to_owned)),
+                    Ok(None) if count < HELLO_BYTES_MAX => seen = count,
+                    Ok(None) => return Err(io::Error::new(io::ErrorKind::InvalidData, "its first words are too long")),
+                    Err((error, _)) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                }
+            }
+            // What was looked at stays readable, so nothing tells when more is there.
+            tokio::time::sleep(HELLO_LOOK_EVERY).await;
+        }
+    };
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no TLS began in time");
+    tokio::time::timeout(HELLO_TIME, looking).await.map_err(late)?
+}
+
 /// A stream to some clone of the port's service, waiting a little if there is none.
-async fn reach(pool: &Pool, port: u16) -> io::Result<(Stream, crate::pool::InFlight)> {
+async fn reach(
+    pool: &Pool,
+    port: u16,
+    client: IpAddr,
+    sni: Option<&str>,
+) -> io::Result<(Stream, crate::pool::InFlight)> {
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
-        let chosen = pool.table().of_tcp(port).and_then(|clones| pool.choose(clones, &tried));
+        let chosen = pool.table().tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {

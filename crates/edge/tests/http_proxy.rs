@@ -352,7 +352,7 @@ async fn a_clone_that_comes_while_a_request_waits_serves_it() {
 async fn what_is_not_routed_gets_404_at_once() {
     let mut mail = routes(Vec::new(), None).services[0].clone();
     mail.http = None;
-    let door = Door::at(Arc::new(Routes { services: vec![mail] }), Config::default()).await;
+    let door = Door::at(Arc::new(Routes::new(vec![mail])), Config::default()).await;
     let answer = door.ask(GET).await;
     assert_eq!(answer.status, 404);
     assert!(answer.body.contains("coppice status"));

@@ -4,9 +4,17 @@
 
 mod common;
 
-use common::{Toy, clone, connect, routes, soon, tcp_door, view};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clones::spec::{ProxyVersion, ServiceSpec, TcpRoute};
+use clones::{RouteService, Routes};
+use common::{Plain, Toy, clone, connect, routes, soon, tcp_door, view};
+use edge::{Meter, tcp};
+use node::View;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// Sends back all it gets once the client has ended its side.
 async fn echo_at_end() -> Toy {
@@ -69,4 +77,65 @@ async fn a_service_that_leaves_takes_its_listener_along_but_no_open_connection()
     })
     .await;
     assert_eq!(talk(open, b"lo").await, b"hello");
+}
+
+/// A door for these services, all on one port.
+async fn door(services: impl Fn(u16) -> Vec<(TcpRoute, SocketAddr)>) -> (SocketAddr, watch::Sender<Arc<View>>) {
+    let addr = Toy::absent().await;
+    let service = |(i, (tcp, at)): (usize, (TcpRoute, SocketAddr))| {
+        let spec = ServiceSpec { tcp: Some(tcp), ..ServiceSpec::new(["x"]) };
+        RouteService { clones: vec![clone(i, at, true)], ..RouteService::new(&format!("s{i}"), &spec) }
+    };
+    let services = services(addr.port()).into_iter().enumerate().map(service).collect();
+    let (sender, receiver) = watch::channel(view(Arc::new(Routes::new(services))));
+    tokio::spawn(tcp::serve(addr.ip(), receiver, Arc::new(Plain), Arc::new(Meter::new())));
+    (addr, sender)
+}
+
+#[tokio::test]
+async fn a_balancer_says_who_the_client_is_and_the_program_is_told() {
+    let toy = echo_at_end().await;
+    let at = toy.addr;
+    let tcp = move |port| TcpRoute { accept_proxy: true, send_proxy: Some(ProxyVersion::V1), ..TcpRoute::on(port) };
+    let (addr, _view) = door(move |port| vec![(tcp(port), at)]).await;
+    let got = talk(connect(addr).await, b"PROXY TCP4 192.0.2.1 198.51.100.1 5 6\r\nhello").await;
+    let expect = format!("PROXY TCP4 192.0.2.1 127.0.0.1 5 {}\r\nhello", addr.port());
+    assert_eq!(String::from_utf8(got).unwrap(), expect);
+    let mut bare = connect(addr).await;
+    bare.write_all(b"hello, this is longer than it must be").await.unwrap();
+    assert!(soon(bare.read_u8()).await.is_err(), "closed");
+    assert_eq!(toy.connections(), 1);
+}
+
+#[tokio::test]
+async fn tls_is_passed_on_unread_by_the_host_that_is_asked_for() {
+    let (one, other) = (echo_at_end().await, echo_at_end().await);
+    let at = [("a.db.example", one.addr), ("*.db.example", other.addr)];
+    let service = |port, sni: &str| TcpRoute { sni: Some(sni.into()), ..TcpRoute::on(port) };
+    let (addr, _view) = door(move |port| at.iter().map(|(sni, at)| (service(port, sni), *at)).collect()).await;
+    let hello = |name: &'static str| {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+        let mut client = rustls::ClientConnection::new(Arc::new(config), name.try_into().unwrap()).unwrap();
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        bytes
+    };
+    for (name, expect) in [("a.db.example", (1, 0)), ("b.db.example", (1, 1))] {
+        let bytes = hello(name);
+        // In two packets.
+        let mut stream = connect(addr).await;
+        stream.write_all(&bytes[..40]).await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(talk(stream, &bytes[40..]).await == bytes, "{name}");
+        assert_eq!((one.connections(), other.connections()), expect, "{name}");
+    }
+    for bytes in [hello("other.example"), b"SSH-2.0-x\r\n".to_vec()] {
+        let mut stream = connect(addr).await;
+        stream.write_all(&bytes).await.unwrap();
+        assert!(soon(stream.read_u8()).await.is_err(), "closed");
+    }
+    assert_eq!((one.connections(), other.connections()), (1, 1));
 }

@@ -287,19 +287,33 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
     let Some(span) = span else { return format!("{file}: {key}: {why}") };
     let first = text[..span.start.min(text.len())].matches('\n').count();
     let words: Vec<&str> = rest.split('.').filter(|word| !word.is_empty()).collect();
+    let own = format!("{}.{name}.", table.unwrap_or_default());
     let within = text.lines().enumerate().skip(first).take_while(|(i, line)| {
         let line = line.trim_start();
-        *i == first || !line.starts_with('[') || line.starts_with(&format!("[{}.{name}.", table.unwrap_or_default()))
+        *i == first || !line.starts_with('[') || line.trim_start_matches('[').starts_with(&own)
     });
-    let named = |line: &str, word: &str| line.trim_start().trim_start_matches('[').contains(word);
-    let mut found = first;
-    for (i, line) in within {
-        if words.first().is_some_and(|word| named(line, word)) {
-            found = i;
-            break;
-        }
-    }
+    let lines: Vec<(usize, &str)> = within.collect();
+    let has = |line: &str, word: &str| line.trim_start().trim_start_matches('[').contains(word);
+    let found = match words.as_slice() {
+        [] => None,
+        ["partition", name, rest @ ..] => partition_line(&lines, name, rest.first().copied()),
+        [word, ..] => lines.iter().position(|(_, line)| has(line, word)),
+    };
+    let found = found.map_or(first, |index| lines[index].0);
     format!("{file}:{}: {key}: {why}", found + 1)
+}
+
+/// The line of a partition's key, else that of its name. A partition is a table of its own or a line of a list.
+fn partition_line(lines: &[(usize, &str)], name: &str, key: Option<&str>) -> Option<usize> {
+    let (quoted, single) = (format!("\"{name}\""), format!("'{name}'"));
+    let is_name = |line: &str| line.contains("name") && (line.contains(&quoted) || line.contains(&single));
+    let at = lines.iter().position(|(_, line)| is_name(line))?;
+    let is_table = |(_, line): &(usize, &str)| line.trim_start().starts_with('[');
+    let from = lines[..at].iter().rposition(is_table).map_or(at, |table| table + 1);
+    let to =
+        lines[at + 1..].iter().position(|line| is_table(line) || is_name(line.1)).map_or(lines.len(), |n| at + 1 + n);
+    let of_key = |(_, line): &(usize, &str)| key.is_some_and(|key| line.trim_start().starts_with(key));
+    Some(lines[from..to].iter().position(of_key).map_or(at, |n| from + n))
 }
 
 fn new_secret(now: &Declared, name: &str, entropy: &[u8; 32], nth: usize) -> NamespaceSecret {

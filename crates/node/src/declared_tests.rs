@@ -105,6 +105,15 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[service.shop]\nrun = [\"x\"]\n\nhealth = \"health\"\n",
             &["shop.toml:4", "service.shop.health", "begin with /"],
         ),
+        (
+            "[service.shop]\nrun = [\"x\"]\nhttp = {}\n\n[[service.shop.partition]]\nname = \"a\"\npath = \"/a\"\n\n\
+             [[service.shop.partition]]\nname = \"b\"\npath = \"b\"\n",
+            &["shop.toml:11", "service.shop.partition.b.path", "begin with /"],
+        ),
+        (
+            "[service.shop]\nrun = [\"x\"]\nhttp = {}\npartition = [\n  { name = \"a\", path = \"/a\" },\n  { name = \"b\", host = \"?\" },\n]\n",
+            &["shop.toml:6", "service.shop.partition.b.host", "without scheme"],
+        ),
         ("[service.shop]\nrun = []\n", &["shop.toml:2", "service.shop.run", "for example"]),
         ("[service.shop]\nrun = [\"x\"]\nnamespaces = [\"cards\"]\n", &["shop.toml:3", "cards", "declared"]),
         (

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
-use clones::{Group, Manager, group, manager};
+use clones::{Group, Manager, RouteService, Routes, ServiceSpec, group, manager};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::session::{self, Session};
@@ -62,6 +62,11 @@ pub struct Node {
     pub(crate) proposals: u64,
     pub(crate) tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
+    /// The declared services, and as routes without clones. Read when the declaration changes, not with each view.
+    pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
+    pub(crate) routed: Vec<RouteService>,
+    /// Those of the last view.
+    pub(crate) routes: Arc<Routes>,
     /// Something that the view shows has changed.
     pub(crate) stale: bool,
     /// The routes did: publish at once.
@@ -107,6 +112,9 @@ impl Node {
             proposals: 0,
             tokens: Arc::default(),
             admin_token: Arc::from(""),
+            services: Arc::default(),
+            routed: Vec::new(),
+            routes: Arc::default(),
             stale: true,
             routes_stale: true,
             view_at: Time::ZERO,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
-use clones::{CloneState, CloneStatus, RouteClone, RouteService, RouteSession, Routes, ServiceSpec};
+use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::namespace::NamespaceSpec;
 use state::session::limits::BRICKS_ACKED;
@@ -20,7 +20,7 @@ impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
-        let services = declared::all::<ServiceSpec>(self.root.declared(), kind::SERVICE);
+        let services = Arc::clone(&self.services);
         // Clones of live nodes only: what a dead one said last is no longer so.
         let running: Vec<(Card, CloneStatus)> = self
             .live_cards()
@@ -29,6 +29,8 @@ impl Node {
             })
             .collect();
         let namespaces = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
+        let routed = self.routed.iter().map(|service| self.route(service, &running)).collect();
+        self.routes = Arc::new(self.routes.next(routed));
         View {
             cluster: self.cluster.clone(),
             me: self.card.name.clone(),
@@ -45,9 +47,7 @@ impl Node {
             closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
             figures: self.figures(),
-            routes: Arc::new(Routes {
-                services: services.iter().map(|(name, spec)| self.route(name, spec, &running, &namespaces)).collect(),
-            }),
+            routes: Arc::clone(&self.routes),
             tokens: Arc::clone(&self.tokens),
             admin_token: Arc::clone(&self.admin_token),
         }
@@ -140,15 +140,10 @@ impl Node {
         }
     }
 
-    fn route(
-        &self,
-        name: &str,
-        spec: &ServiceSpec,
-        running: &[(Card, CloneStatus)],
-        namespaces: &BTreeMap<String, NamespaceSpec>,
-    ) -> RouteService {
-        let serving = running.iter().filter(|(_, c)| c.id.service == name && c.state == CloneState::Serving);
-        let clones = serving.map(|(card, c)| RouteClone {
+    /// A declared service with the clones that serve it now.
+    fn route(&self, service: &RouteService, running: &[(Card, CloneStatus)]) -> RouteService {
+        let is_its = |c: &CloneStatus| c.id.service == service.name && c.state == CloneState::Serving;
+        let clones = running.iter().filter(|(_, c)| is_its(c)).map(|(card, c)| RouteClone {
             name: c.id.to_string(),
             node: card.id,
             local: card.id == self.me(),
@@ -156,21 +151,8 @@ impl Node {
             peer: card.peer,
             node_load: self.report_of(card.id).load,
         });
-        RouteService {
-            name: name.into(),
-            http: spec.http.clone(),
-            tcp: spec.tcp.as_ref().map(|t| t.port),
-            session: route_session(spec, namespaces).map(Arc::new),
-            clones: clones.collect(),
-        }
+        RouteService { clones: clones.collect(), ..service.clone() }
     }
-}
-
-fn route_session(spec: &ServiceSpec, namespaces: &BTreeMap<String, NamespaceSpec>) -> Option<RouteSession> {
-    let (session, http) = (spec.session.as_ref()?, spec.http.as_ref()?);
-    let lease_ms = namespaces.get(&session.namespace)?.lease_ms;
-    let path = session.path.clone().unwrap_or_else(|| http.path.clone());
-    Some(RouteSession { spec: session.clone(), path, lease_ms })
 }
 
 fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {

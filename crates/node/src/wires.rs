@@ -1,9 +1,10 @@
 //! The wires: what one machine puts out, another takes in. Nothing is decided here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{Effect, Frame, NodeId, Now, Span, kind};
-use clones::{Assignments, NodeClones, NodeLoad, ServiceSpec, group, manager};
+use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, root};
 use state::namespace::NamespaceSpec;
 use state::session::{self, BrickMap};
@@ -173,6 +174,7 @@ impl Node {
             .collect::<std::collections::BTreeMap<_, _>>()
             .into();
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
+        let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
         let namespaces = specs.into_iter().filter_map(|(name, spec)| {
             let secret = secrets.get(&name)?;
             Some((name, (secret.id, spec, secret.cookie.clone())))
@@ -183,6 +185,12 @@ impl Node {
             self.session_in(now, session::Input::Map(map), out);
         }
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
+            session: route_session(spec, &leases).map(Arc::new),
+            ..RouteService::new(name, spec)
+        };
+        self.routed = services.iter().map(routed).collect();
+        self.services = Arc::new(services.clone());
         self.group_in(now, group::Input::Urls(urls), out);
         self.group_in(now, group::Input::Services(services), out);
         self.retry_pending(now, out);
@@ -322,4 +330,12 @@ impl Node {
         }
         self.seen.get(&id).map_or_else(|| id.to_string(), |seen| seen.card.name.clone())
     }
+}
+
+/// How the edge keeps a service's sessions, if it does. `leases` are those of the namespaces, milliseconds.
+fn route_session(spec: &ServiceSpec, leases: &BTreeMap<String, u64>) -> Option<RouteSession> {
+    let (session, http) = (spec.session.as_ref()?, spec.http.as_ref()?);
+    let lease_ms = *leases.get(&session.namespace)?;
+    let path = session.path.clone().unwrap_or_else(|| http.path.clone());
+    Some(RouteSession { spec: session.clone(), path, lease_ms })
 }

@@ -4,6 +4,7 @@
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
+//! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
 //! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?}`.
@@ -25,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::Meter;
 
 mod declare;
+mod explain;
 mod guard;
 pub mod limits;
 mod metrics;
@@ -86,6 +88,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/nodes/{name}/remove", post(operate::remove))
         .route("/v1/ns", get(operate::namespaces))
         .route("/v1/ns/{ns}", get(operate::namespace))
+        .route("/v1/route/explain", post(explain::explain))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))

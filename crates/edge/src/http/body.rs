@@ -8,11 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::check::{TOO_LARGE, Violation};
 use super::guard::Flags;
+use super::h2;
+use super::limits::BODY_IDLE;
 use super::line::Line;
+use super::wait::Wait;
 use crate::pool::{InFlight, Upstream};
 
 /// A request's body.
@@ -20,7 +25,68 @@ pub enum UpBody {
     Empty,
     /// Kept, since the request may be sent again.
     Whole(Bytes),
-    Stream(Incoming),
+    Stream(Counted),
+}
+
+/// A body as the client sends it. Of HTTP/1.1 the guard has counted and timed it already; of HTTP/2 it is done here.
+pub struct Counted {
+    incoming: Incoming,
+    limits: Option<Limits>,
+}
+
+struct Limits {
+    bytes_left: u64,
+    wait: Wait,
+    flags: Arc<Flags>,
+}
+
+impl Counted {
+    pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>, bytes_max: u64) -> Self {
+        let limits = || Limits { bytes_left: bytes_max, wait: Wait::default(), flags: Arc::clone(flags) };
+        Self { limits: (version == Version::HTTP_2).then(limits), incoming }
+    }
+}
+
+impl Limits {
+    fn refuse<T>(&self, status: u16, why: &'static str) -> io::Result<T> {
+        self.flags.set_violation(Violation { status, why });
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        let Some(limits) = &mut this.limits else { return polled.map(|f| f.map(|f| f.map_err(io::Error::other))) };
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                limits.wait.over();
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                h2::progress(bytes);
+                match limits.bytes_left.checked_sub(bytes) {
+                    Some(left) => limits.bytes_left = left,
+                    None => return Poll::Ready(Some(limits.refuse(TOO_LARGE.status, TOO_LARGE.why))),
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Pending if limits.wait.is_overdue(cx, BODY_IDLE) => {
+                Poll::Ready(Some(limits.refuse(408, "the request did not arrive in time")))
+            }
+            other => other.map(|f| f.map(|f| f.map_err(io::Error::other))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
 }
 
 /// An answer's body.
@@ -63,9 +129,9 @@ impl Drop for Busy {
 
 impl Body for UpBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
         match this {
             UpBody::Empty => Poll::Ready(None),

@@ -19,6 +19,15 @@ pub enum Framing {
     Chunked,
 }
 
+/// A name or an address, with or without a port.
+pub fn is_host(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, HOST)
+}
+
+pub fn is_target(bytes: &[u8]) -> bool {
+    all(bytes, TARGET)
+}
+
 /// What is known of a head that may not be complete yet. Fed with the same growing bytes until it is.
 #[derive(Debug, Default)]
 pub struct HeadScan {
@@ -194,7 +203,7 @@ impl HeadScan {
     }
 }
 
-const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };
+pub const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };
 
 fn length(value: &[u8]) -> Option<u64> {
     // Not str::parse: it takes a plus sign.

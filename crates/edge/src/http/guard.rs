@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::check::{Chunks, Framing, HeadScan, Violation};
@@ -40,14 +39,14 @@ impl Flags {
         *self.violation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_violation(&self, violation: Violation) {
+    pub fn set_violation(&self, violation: Violation) {
         *self.violation.lock().unwrap_or_else(PoisonError::into_inner) = Some(violation);
     }
 }
 
 #[derive(Debug)]
-pub struct Guard {
-    stream: TcpStream,
+pub struct Guard<S> {
+    stream: S,
     flags: Arc<Flags>,
     body_bytes_max: u64,
     reading: Reading,
@@ -128,8 +127,8 @@ impl Buffer {
     }
 }
 
-impl Guard {
-    pub fn new(stream: TcpStream, flags: Arc<Flags>, body_bytes_max: u64) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+    pub fn new(stream: S, flags: Arc<Flags>, body_bytes_max: u64) -> Self {
         Self {
             stream,
             flags,
@@ -260,7 +259,7 @@ impl Guard {
     }
 }
 
-impl AsyncRead for Guard {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -301,7 +300,7 @@ impl AsyncRead for Guard {
     }
 }
 
-impl Guard {
+impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     fn written<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.write_wait.over();
@@ -312,7 +311,7 @@ impl Guard {
     }
 }
 
-impl AsyncWrite for Guard {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_write(cx, bytes);
@@ -330,7 +329,7 @@ impl AsyncWrite for Guard {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -41,19 +42,36 @@ const BELIEVED: [&str; 11] = [
 /// Values that are the same for all requests of a connection.
 #[derive(Debug)]
 pub struct Peer {
+    pub ip: IpAddr,
+    /// The port it came to.
+    pub port: u16,
+    pub is_https: bool,
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http`, as Forwarded wants it.
     forwarded: String,
 }
 
 impl Peer {
-    pub fn new(ip: IpAddr) -> Self {
+    pub fn new(ip: IpAddr, port: u16, is_https: bool) -> Self {
         let ip = ip.to_canonical();
         let node = if ip.is_ipv6() { format!("\"[{ip}]\"") } else { ip.to_string() };
+        let proto = if is_https { "https" } else { "http" };
         Self {
+            ip,
+            port,
+            is_https,
             address: HeaderValue::from_str(&ip.to_string()).expect("an address is plain ASCII"),
-            forwarded: format!("for={node};proto=http"),
+            forwarded: format!("for={node};proto={proto}"),
         }
+    }
+}
+
+/// Header fields, as partitions ask for them.
+pub struct Fields<'a>(pub &'a HeaderMap);
+
+impl Headers for Fields<'_> {
+    fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
     }
 }
 
@@ -91,7 +109,7 @@ pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool) {
         headers.append(header::FORWARDED, forwarded);
     }
     headers.append(FORWARDED_FOR, peer.address.clone());
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(if peer.is_https { "https" } else { "http" }));
     if let Some(host) = host {
         headers.entry(FORWARDED_HOST).or_insert(host);
     }
@@ -169,7 +187,7 @@ mod tests {
             ("x-real-ip", "6.6.6.6"),
             ("proxy", "http://evil"),
         ]);
-        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()), false);
+        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap(), 80, false), false);
         assert_eq!(names(&headers), ["forwarded", "host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]);
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-host"], "shop:8080");
@@ -179,11 +197,11 @@ mod tests {
     #[test]
     fn a_trusted_client_is_added_to() {
         let mut headers = map(&[("host", "a"), ("x-forwarded-for", "6.6.6.6"), ("x-forwarded-proto", "https")]);
-        set_forwarded(&mut headers, &Peer::new("::1".parse().unwrap()), true);
+        set_forwarded(&mut headers, &Peer::new("::1".parse().unwrap(), 443, true), true);
         let all: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         assert_eq!(all, ["6.6.6.6", "::1"]);
         assert_eq!(headers["x-forwarded-proto"], "https");
-        assert_eq!(headers["forwarded"], "for=\"[::1]\";proto=http;host=\"a\"");
+        assert_eq!(headers["forwarded"], "for=\"[::1]\";proto=https;host=\"a\"");
     }
 
     #[test]

@@ -40,6 +40,28 @@ pub const WRITE_IDLE: Duration = Duration::from_secs(30);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 
+/// From a client's connection to the end of its TLS handshake. As for a head: slower is an attack.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Requests that one HTTP/2 connection may have open: what nginx allows, and more than browsers use.
+pub const STREAMS_MAX: u32 = 128;
+/// Bytes that a client may send of one body before the clone takes them, and of all bodies of a connection.
+pub const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of an answer that wait for one stream's client.
+pub const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// Requests that a client may take back before their answer, when these are most of all that it sent: each costs a
+/// clone a connection (rapid reset, CVE-2023-44487). Browsers take back single ones.
+pub const TAKEN_BACK_MAX: u64 = 100;
+/// Bytes of frames that move nothing (settings, pings, empty data): so many at once, and so many a second. An idle
+/// client that pings each second needs 17.
+pub const CONTROL_BYTES_MAX: u64 = 256 << 10;
+pub const CONTROL_BYTES_PER_SECOND: u64 = 4 << 10;
+/// What a request, or a part of a body or an answer, may bring along of such frames (window updates, mostly).
+pub const CONTROL_BYTES_EACH: u64 = 128;
+/// An HTTP/2 connection that is silent is asked whether it lives, and given up if it does not say so.
+pub const PING_EVERY: Duration = Duration::from_secs(30);
+pub const PING_TIME: Duration = Duration::from_secs(20);
+
 /// Connect to a clone. It is in the same machine room: 1 s is a lost SYN, and another clone may be tried.
 pub const CONNECT_TIME: Duration = Duration::from_secs(1);
 /// From the request to a clone until the head of its answer.

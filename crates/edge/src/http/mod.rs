@@ -1,6 +1,7 @@
-//! The HTTP/1.1 door: a reverse proxy in front of the clones of all services, on any node.
+//! The HTTP door: a reverse proxy in front of the clones of all services, on any node. In the clear it speaks HTTP/1.1;
+//! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
-//! A connection has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
+//! A connection of HTTP/1.1 has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
 //! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, which picks a clone
 //! from the pool and sends the request down a `line`, an idle or new connection on which hyper is a client. Bodies
 //! stream both ways. The line is driven by the same task, so a request crosses no thread.
@@ -14,6 +15,7 @@ mod body;
 #[doc(hidden)]
 pub mod check;
 mod guard;
+mod h2;
 #[doc(hidden)]
 pub mod headers;
 pub mod limits;
@@ -33,13 +35,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use node::View;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::Backend;
 use crate::meter::Meter;
 use crate::pool::{Dial, Pool};
+use crate::proxy_protocol;
+use crate::tls::{self, Certs};
 use guard::{Flags, Guard};
 use proxy::{Client, Edge};
 use session::Sessions;
@@ -53,6 +58,10 @@ pub struct Config {
     pub trust_forwarded: bool,
     /// Open client connections; more get 503.
     pub connections_max: u64,
+    /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
+    pub accept_proxy: bool,
+    /// With certificates, TLS is spoken and nothing else.
+    pub tls: Option<Arc<Certs>>,
 }
 
 impl Default for Config {
@@ -61,6 +70,8 @@ impl Default for Config {
             body_bytes_max: limits::BODY_BYTES_MAX,
             trust_forwarded: false,
             connections_max: limits::CONNECTIONS_MAX,
+            accept_proxy: false,
+            tls: None,
         }
     }
 }
@@ -94,6 +105,8 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
+    let port = listener.local_addr()?.port();
+    let acceptor = config.tls.as_ref().map(Certs::acceptor).transpose().map_err(io::Error::other)?;
     // Told to all connections by a channel of its own: the view changes ten times a second.
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone()));
@@ -109,10 +122,13 @@ pub async fn serve_with(
             }
         };
         if edge.door.connections() >= edge.config.connections_max {
-            tokio::spawn(turn_away(stream));
+            if acceptor.is_none() {
+                tokio::spawn(turn_away(stream));
+            }
             continue;
         }
-        tokio::spawn(talk(Arc::clone(&edge), stream, peer, closing.clone()));
+        let at = SocketAddr::new(peer.ip(), port);
+        tokio::spawn(greet(Arc::clone(&edge), stream, at, acceptor.clone(), closing.clone()));
     }
 }
 
@@ -149,15 +165,44 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
 }
 
-async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr, mut closing: watch::Receiver<bool>) {
+/// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
+async fn greet(
+    edge: Arc<Edge>,
+    mut stream: TcpStream,
+    mut at: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    closing: watch::Receiver<bool>,
+) {
     let _open = edge.door.opened();
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, %peer, "client was gone at once");
+        tracing::debug!(%error, peer = %at.ip(), "client was gone at once");
         return;
     }
+    if edge.config.accept_proxy {
+        match proxy_protocol::receive(&mut stream).await {
+            Ok(from) => at.set_ip(from.map_or(at.ip(), |from| from.ip())),
+            Err(error) => return tracing::debug!(%error, peer = %at.ip(), "connection not taken"),
+        }
+    }
+    let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
+    let Some(acceptor) = acceptor else { return talk(edge, stream, peer, closing).await };
+    match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => h2::talk(edge, stream, peer, closing).await,
+        Ok(Ok(stream)) => talk(edge, stream, peer, closing).await,
+        Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
+        Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),
+    }
+}
+
+/// HTTP/1.1 and 1.0.
+async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<headers::Peer>, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let flags = Arc::new(Flags::default());
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
-    let client = Arc::new(Client { peer: headers::Peer::new(peer.ip()), flags });
+    let ip = peer.ip;
+    let client = Arc::new(Client { peer, flags });
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
     let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
@@ -177,6 +222,6 @@ async fn talk(edge: Arc<Edge>, stream: TcpStream, peer: SocketAddr, mut closing:
         }
     };
     if let Err(error) = served {
-        tracing::debug!(%error, %peer, "client's connection ended");
+        tracing::debug!(%error, peer = %ip, "client's connection ended");
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use base::Rng;
 use bytes::Bytes;
+use clones::partition::Asked;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -18,15 +19,16 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
-use super::body::{Busy, DownBody, FromClone, UpBody};
+use super::body::{Busy, Counted, DownBody, FromClone, UpBody};
 use super::check::Violation;
 use super::guard::{Flags, REFUSED_METHOD};
-use super::headers::{Peer, set_forwarded, strip_one_hop, wanted_upgrade};
+use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{Failed, Line};
 use super::refusal::Refusal;
 use super::session::{Sessions, remove_ours};
-use super::{Config, upgrade};
+use super::{Config, h2, upgrade};
+use crate::affinity;
 use crate::meter::Door;
 use crate::pool::{InFlight, Pool, Upstream};
 
@@ -40,9 +42,9 @@ pub struct Edge {
     pub sessions: Sessions,
 }
 
-/// What all requests of one connection share.
+/// What all requests of one connection share (of HTTP/2, only the peer: each stream has flags of its own).
 pub struct Client {
-    pub peer: Peer,
+    pub peer: Arc<Peer>,
     pub flags: Arc<Flags>,
 }
 
@@ -64,6 +66,8 @@ struct Again {
 struct Errand {
     host: HeaderValue,
     path: Uri,
+    /// Tells a browser to come back to the clone that was chosen, if that is new to it.
+    stay: Option<HeaderValue>,
     /// None only while a clone has it.
     request: Option<Request<UpBody>>,
     again: Option<Again>,
@@ -116,6 +120,9 @@ async fn carry(
     {
         return Err(Refusal::Expectation);
     }
+    if request.version() == Version::HTTP_2 {
+        h2::to_http1(&mut request).map_err(Refusal::Violation)?;
+    }
     let upgrade = (request.version() == Version::HTTP_11 && request.body().is_end_stream())
         .then(|| wanted_upgrade(request.headers()))
         .flatten()
@@ -127,7 +134,12 @@ async fn carry(
     strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
     remove_ours(&mut parts.headers);
-    let session = edge.pool.table().session(host.to_str().unwrap_or(""), path.path());
+    let session = {
+        let fields = Fields(&parts.headers);
+        let (host, path, method) = (host.to_str().unwrap_or(""), path.path(), parts.method.as_str());
+        let (port, client) = (client.peer.port, client.peer.ip);
+        edge.pool.table().session(&Asked { port, host, path, method, client, headers: &fields })
+    };
     let session = match session {
         Some(route) => Some(edge.sessions.begin(route, &mut parts.headers).await?),
         None => None,
@@ -138,6 +150,7 @@ async fn carry(
     }
     let head = Head { method: parts.method, uri: origin_form(parts.uri), headers: parts.headers };
 
+    let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
     let mut errand = Errand::new(head, host, path, incoming).await.map_err(|_| body_broken(client))?;
     let mut answer = errand.run(edge, client).await?;
     let fields = answer.response.headers_mut();
@@ -145,7 +158,11 @@ async fn carry(
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_ours(fields),
     }
-    pass_on(client, answer, upgrade.map(|(_, client)| client))
+    let (mut response, from) = pass_on(client, answer, upgrade.map(|(_, client)| client))?;
+    if let Some(stay) = errand.stay {
+        response.headers_mut().append(header::SET_COOKIE, stay);
+    }
+    Ok((response, from))
 }
 
 /// The part of a target that a clone gets.
@@ -174,7 +191,7 @@ fn may_repeat(head: &Head) -> bool {
 }
 
 impl Errand {
-    async fn new(head: Head, host: HeaderValue, path: Uri, incoming: Incoming) -> hyper::Result<Self> {
+    async fn new(head: Head, host: HeaderValue, path: Uri, incoming: Counted) -> io::Result<Self> {
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
         let is_small = bytes.is_some_and(|bytes| bytes <= REPLAY_BYTES_MAX);
         let again = if is_small && may_repeat(&head) {
@@ -189,12 +206,13 @@ impl Errand {
 
     fn with(request: Request<UpBody>, host: HeaderValue, path: Uri, again: Option<Again>) -> Self {
         let tried = Vec::new();
-        Self { host, path, request: Some(request), again, sends: 0, tried, want_fresh: false, give_up_at: None }
+        let request = Some(request);
+        Self { host, path, stay: None, request, again, sends: 0, tried, want_fresh: false, give_up_at: None }
     }
 
     async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
         loop {
-            let upstream = self.choose(&edge.pool).await?;
+            let upstream = self.choose(&edge.pool, &client.peer).await?;
             let in_flight = upstream.begin();
             let Some((mut line, is_fresh)) = self.line_to(&edge.pool, &upstream).await else { continue };
             let mut request = self.request.take().expect("put back after each failure that goes on");
@@ -223,15 +241,26 @@ impl Errand {
     }
 
     /// The clone for the next try, waiting a little if there is none.
-    async fn choose(&mut self, pool: &Pool) -> Result<Arc<Upstream>, Refusal> {
+    async fn choose(&mut self, pool: &Pool, peer: &Peer) -> Result<Arc<Upstream>, Refusal> {
         loop {
             let refusal;
             {
                 let table = pool.table();
-                let host = self.host.to_str().unwrap_or("");
-                match table.of_http(host, self.path.path()) {
-                    Some(clones) => {
-                        if let Some(upstream) = pool.choose(clones, &self.tried) {
+                let request = self.request.as_ref().expect("it is here until a clone is chosen");
+                let fields = Fields(request.headers());
+                let asked = Asked {
+                    port: peer.port,
+                    host: self.host.to_str().unwrap_or(""),
+                    path: self.path.path(),
+                    method: request.method().as_str(),
+                    client: peer.ip,
+                    headers: &fields,
+                };
+                match table.routes.find(&asked) {
+                    Some(found) => {
+                        let target = table.target(found, &asked);
+                        if let Some(upstream) = pool.choose(&target, &self.tried) {
+                            self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
                             return Ok(upstream);
                         }
                         refusal = Refusal::NoClone;
@@ -302,7 +331,7 @@ impl Errand {
     }
 }
 
-fn stream(incoming: Incoming) -> UpBody {
+fn stream(incoming: Counted) -> UpBody {
     if incoming.is_end_stream() { UpBody::Empty } else { UpBody::Stream(incoming) }
 }
 

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{NodeId, Span};
+use clones::Partition;
 use clones::route::{RouteClone, RouteService, Routes};
-use clones::spec::HttpRoute;
+use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
 use edge::api::{Backend, Gone, Minted};
 use edge::http::{Config, serve_with};
 use edge::pool::{Dial, Duplex};
@@ -153,8 +154,15 @@ pub fn clone(number: usize, addr: SocketAddr, local: bool) -> RouteClone {
 }
 
 pub fn routes(clones: Vec<RouteClone>, tcp: Option<u16>) -> Arc<Routes> {
-    let http = Some(HttpRoute { host: "*".into(), path: "/".into() });
-    Arc::new(Routes { services: vec![RouteService { name: "shop".into(), http, tcp, session: None, clones }] })
+    parted(clones, tcp, Vec::new())
+}
+
+pub fn parted(clones: Vec<RouteClone>, tcp: Option<u16>, partitions: Vec<Partition>) -> Arc<Routes> {
+    let mut spec = ServiceSpec::new(["shop"]);
+    spec.http = Some(HttpRoute::default());
+    spec.tcp = tcp.map(TcpRoute::on);
+    (spec.partitions, spec.clones) = (partitions, clones.len() as u32);
+    Arc::new(Routes::new(vec![RouteService { clones, ..RouteService::new("shop", &spec) }]))
 }
 
 pub fn view(routes: Arc<Routes>) -> Arc<View> {

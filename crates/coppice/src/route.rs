@@ -1,0 +1,125 @@
+//! `coppice route explain`: which service, partition and clone a request would go to, and why not the ones before.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use crate::operate::NodeArgs;
+
+#[derive(clap::Subcommand)]
+pub enum RouteCommand {
+    /// Which service, partition and clone takes a request, and why each one before does not
+    #[command(
+        after_help = "Examples:\n  coppice route explain http://shop.example/cart\n  coppice route explain http://shop.example/pay --method POST --header 'Cookie: sid=7' --json"
+    )]
+    Explain(ExplainArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// The address that a client asks for
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Its method
+    #[arg(short = 'X', long, default_value = "GET")]
+    pub method: String,
+    /// One of its header fields, 'Name: value'; may be given several times
+    #[arg(short = 'H', long, value_name = "FIELD", value_parser = field)]
+    pub header: Vec<(String, String)>,
+    /// The client's address
+    #[arg(long, default_value = "127.0.0.1")]
+    pub client: IpAddr,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// The node's answer (`edge/src/api/explain.rs`).
+#[derive(Deserialize)]
+struct Explained {
+    service: Option<String>,
+    partition: Option<String>,
+    affinity: String,
+    priority: u8,
+    clones: Vec<String>,
+    target: Option<String>,
+    why: String,
+    before: Vec<Before>,
+}
+
+#[derive(Deserialize)]
+struct Before {
+    service: String,
+    partition: Option<String>,
+    why_not: String,
+}
+
+pub async fn explain(args: ExplainArgs) -> Result<(), String> {
+    let url = if args.url.contains("://") { args.url.clone() } else { format!("http://{}", args.url) };
+    let wish = serde_json::json!({"url": url, "method": args.method, "headers": args.header, "client": args.client});
+    let reply = args.node.reader().post("/v1/route/explain", "", wish.to_string()).await?;
+    if args.json {
+        println!("{}", reply.json()?);
+        return Ok(());
+    }
+    let explained: Explained =
+        serde_json::from_value(reply.json()?).map_err(|e| format!("the node's answer is of another version: {e}"))?;
+    print!("{}", page(&args.method, &url, &explained));
+    Ok(())
+}
+
+fn page(method: &str, url: &str, explained: &Explained) -> String {
+    let part = |service: &str, partition: &Option<String>| match partition {
+        Some(partition) => format!("{service}, partition {partition}"),
+        None => format!("{service}, its rest"),
+    };
+    let mut text = format!("{method} {url}\n");
+    for before in &explained.before {
+        text += &format!("  not {}: {}\n", part(&before.service, &before.partition), before.why_not);
+    }
+    let Some(service) = &explained.service else { return text + "  no service takes it: 404\n" };
+    text += &format!("  goes to {}\n", part(service, &explained.partition));
+    let clones = if explained.clones.is_empty() { "none".to_owned() } else { explained.clones.join(", ") };
+    text += &format!("  affinity {}, priority {}, clones {clones}\n", explained.affinity, explained.priority);
+    match &explained.target {
+        Some(target) => text + &format!("  clone {target}: {}\n", explained.why),
+        None => text + &format!("  clone: {}\n", explained.why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_told_in_the_order_in_which_it_was_found() {
+        let before =
+            Before { service: "shop".into(), partition: Some("pay".into()), why_not: "method is not POST".into() };
+        let mut explained = Explained {
+            service: Some("shop".into()),
+            partition: None,
+            affinity: "none".into(),
+            priority: 5,
+            clones: vec!["shop/0".into()],
+            target: None,
+            why: "the less loaded of two".into(),
+            before: vec![before],
+        };
+        let told = page("GET", "http://x/", &explained);
+        assert_eq!(
+            told,
+            "GET http://x/\n  not shop, partition pay: method is not POST\n  goes to shop, its rest\n  affinity none, \
+             priority 5, clones shop/0\n  clone: the less loaded of two\n"
+        );
+        explained.service = None;
+        assert!(page("GET", "http://x/", &explained).ends_with("404\n"));
+        assert_eq!(field("a: b:c"), Ok(("a".into(), "b:c".into())));
+    }
+}

@@ -1,0 +1,339 @@
+//! HTTP/2 from clients (RFC 9113). hyper keeps the protocol; here is what protects the cluster from its liberties: how
+//! many requests a client may take back, how many bytes may come that move nothing, how long it may leave an answer
+//! untaken. Requests go to clones as HTTP/1.1, so what HTTP/1.1 refuses is refused here too.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::body::DownBody;
+use super::check::{Violation, is_host, is_target};
+use super::guard::Flags;
+use super::headers::Peer;
+use super::limits::*;
+use super::proxy::{self, Client, Edge};
+use super::wait::Wait;
+
+/// What is known of one connection's manners.
+struct Manners {
+    began: Instant,
+    asked: AtomicU64,
+    answered: AtomicU64,
+    taken_back: AtomicU64,
+    /// Bytes that came, and bytes that may have come by now (without those that time allows).
+    came: AtomicU64,
+    allowed: AtomicU64,
+    enough: Notify,
+}
+
+impl Manners {
+    fn allow(&self, bytes: u64) {
+        self.allowed.fetch_add(bytes + CONTROL_BYTES_EACH, Relaxed);
+    }
+
+    fn asked_and_ended(&self) -> (u64, u64) {
+        let ended = self.answered.load(Relaxed) + self.taken_back.load(Relaxed);
+        (self.asked.load(Relaxed), ended)
+    }
+
+    fn is_flooding(&self) -> bool {
+        let by_time = CONTROL_BYTES_MAX + self.began.elapsed().as_secs() * CONTROL_BYTES_PER_SECOND;
+        self.came.load(Relaxed) > self.allowed.load(Relaxed) + by_time
+    }
+
+    fn ended(&self, is_answered: bool) {
+        if is_answered {
+            self.answered.fetch_add(1, Relaxed);
+            return;
+        }
+        let taken_back = self.taken_back.fetch_add(1, Relaxed) + 1;
+        if taken_back >= TAKEN_BACK_MAX && taken_back > self.answered.load(Relaxed) {
+            self.enough.notify_one();
+        }
+    }
+}
+
+/// Serves a connection to its end.
+pub async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<Peer>, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let manners = Arc::new(Manners {
+        began: Instant::now(),
+        asked: AtomicU64::new(0),
+        answered: AtomicU64::new(0),
+        taken_back: AtomicU64::new(0),
+        came: AtomicU64::new(0),
+        allowed: AtomicU64::new(0),
+        enough: Notify::new(),
+    });
+    let (of_requests, ip) = (Arc::clone(&manners), peer.ip);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+        of_requests.allow(fields.sum::<usize>() as u64 + request.uri().path().len() as u64);
+        of_requests.asked.fetch_add(1, Relaxed);
+        let ending = Ending { manners: Arc::clone(&of_requests), is_answered: false };
+        let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::new(Flags::default()) });
+        let edge = Arc::clone(&edge);
+        async move {
+            let answer = proxy::answer(edge, client, request).await;
+            answer.map(|response: Response<DownBody>| response.map(|body| Taken { body, ending }))
+        }
+    });
+    let mut builder = http2::Builder::new(Streams(Arc::clone(&manners)));
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIME);
+    let io = TokioIo::new(Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default() });
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut asked_before = None;
+    loop {
+        tokio::select! {
+            served = connection.as_mut() => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, peer = %ip, "client's connection ended");
+                }
+                return;
+            }
+            // Changed once: from false to true. Its sender lives as long as the door.
+            Ok(()) = closing.changed() => connection.as_mut().graceful_shutdown(),
+            () = manners.enough.notified() => {
+                tracing::info!(peer = %ip, "an HTTP/2 client took back most of its requests and was cut off");
+                return;
+            }
+            () = tokio::time::sleep(KEEP_ALIVE) => {
+                let (asked, ended) = manners.asked_and_ended();
+                if asked == ended && asked_before == Some(asked) {
+                    connection.as_mut().graceful_shutdown();
+                }
+                asked_before = Some(asked);
+            }
+        }
+    }
+}
+
+/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1).
+pub fn to_http1(request: &mut Request<Incoming>) -> Result<(), Violation> {
+    let bad = |why| Err(Violation { status: 400, why });
+    if *request.method() == Method::CONNECT {
+        return Err(Violation { status: 501, why: "this is no forward proxy: CONNECT is not offered" });
+    }
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(Violation { status: 414, why: "the request line is longer than 8 KiB" });
+    }
+    if !is_target(target.as_bytes()) {
+        return bad("the request's target has characters that are not allowed; they are sent as %XX");
+    }
+    let authority = uri.authority().map(|authority| authority.as_str().to_owned());
+    let headers = request.headers_mut();
+    if headers.len() > FIELDS_MAX {
+        return Err(Violation { status: 431, why: "the request has more than 100 header fields" });
+    }
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (authority, hosts.next(), hosts.next()) {
+        (Some(authority), Some(host), None) if !authority.as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {
+            return bad("the request's target and its Host field name different hosts");
+        }
+        (_, _, Some(_)) => return bad("the request has more than one Host field"),
+        (Some(authority), _, None) => authority,
+        (None, Some(host), None) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
+        (None, None, None) => return bad("the request does not name a host"),
+    };
+    if !is_host(host.as_bytes()) {
+        return bad("the request's host is not a name or an address");
+    }
+    headers.insert(header::HOST, HeaderValue::try_from(host).expect("checked just above"));
+    if headers.get_all(header::COOKIE).iter().nth(1).is_some() {
+        let crumbs: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        let cookie = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).expect("made of values");
+        headers.insert(header::COOKIE, cookie);
+    }
+    Ok(())
+}
+
+/// Counts how a request ended.
+struct Ending {
+    manners: Arc<Manners>,
+    is_answered: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.manners.ended(self.is_answered);
+    }
+}
+
+/// An answer's body that notes when the client does not take it.
+pub struct Taken {
+    body: DownBody,
+    ending: Ending,
+}
+
+impl Body for Taken {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.ending.manners.allow(frame.data_ref().map_or(0, |data| data.len() as u64 / 8));
+                with_stream(|stream| stream.client_has_to_take.store(true, Relaxed));
+            }
+            Poll::Ready(_) => self.ending.is_answered = true,
+            Poll::Pending => with_stream(|stream| stream.client_has_to_take.store(false, Relaxed)),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // hyper does not ask for the end of a body whose length was reached.
+        self.ending.is_answered |= self.body.is_end_stream();
+    }
+}
+
+/// One stream, as its task sees it.
+struct Stream {
+    manners: Arc<Manners>,
+    /// hyper has a part of the answer and asks for no more before the client has taken it.
+    client_has_to_take: AtomicBool,
+}
+
+thread_local! {
+    /// The stream that is polled on this thread now.
+    static NOW: RefCell<Option<Arc<Stream>>> = const { RefCell::new(None) };
+}
+
+fn with_stream(act: impl FnOnce(&Stream)) {
+    NOW.with_borrow(|now| {
+        if let Some(stream) = now {
+            act(stream);
+        }
+    });
+}
+
+/// A part of a request's body came.
+pub fn progress(bytes: u64) {
+    with_stream(|stream| {
+        if bytes > 0 {
+            stream.manners.allow(bytes + bytes / 8);
+        }
+    });
+}
+
+/// Runs hyper's tasks, one a stream.
+#[derive(Clone)]
+struct Streams(Arc<Manners>);
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let stream = Arc::new(Stream { manners: Arc::clone(&self.0), client_has_to_take: AtomicBool::new(false) });
+        tokio::spawn(Running { future: Some(Box::pin(future)), stream, wait: Wait::default() });
+    }
+}
+
+/// A stream's task. It ends, and with it the stream, when the client takes nothing for too long.
+struct Running<F> {
+    future: Option<Pin<Box<F>>>,
+    stream: Arc<Stream>,
+    wait: Wait,
+}
+
+impl<F: Future<Output = ()>> Future for Running<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let Some(future) = &mut this.future else { return Poll::Ready(()) };
+        let before = NOW.replace(Some(Arc::clone(&this.stream)));
+        let polled = future.as_mut().poll(cx);
+        NOW.set(before);
+        if polled.is_pending() {
+            if !this.stream.client_has_to_take.load(Relaxed) {
+                this.wait.over();
+            } else if this.wait.is_overdue(cx, WRITE_IDLE) {
+                this.future = None;
+                return Poll::Ready(());
+            }
+        }
+        polled
+    }
+}
+
+/// Counts what comes, and ends a connection that floods or takes nothing.
+struct Counting<S> {
+    stream: S,
+    manners: Arc<Manners>,
+    write_wait: Wait,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = to.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, to);
+        if let Poll::Ready(Ok(())) = polled {
+            self.manners.came.fetch_add((to.filled().len() - before) as u64, Relaxed);
+            if self.manners.is_flooding() {
+                return Poll::Ready(Err(io::Error::other("the client floods us with frames that move nothing")));
+            }
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counting<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if polled.is_ready() {
+            self.write_wait.over();
+        } else if self.write_wait.is_overdue(cx, WRITE_IDLE) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

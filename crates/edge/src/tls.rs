@@ -1,0 +1,346 @@
+//! Certificates of the edge: read from a folder, chosen by the name that a client asks for (SNI), replaced when the
+//! files change. A folder that cannot be read whole changes nothing: what was good goes on. Keys never leave here.
+//!
+//! Pairs are `NAME.crt` with `NAME.key`, or `fullchain.pem` with `privkey.pem`, in the folder or one folder below (as
+//! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+pub const H2: &[u8] = b"h2";
+/// The files are looked at this often: a renewed certificate has weeks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Pairs in a folder; each is some kilobytes in memory.
+const PAIRS_MAX: usize = 10_000;
+/// Largest file read as a certificate or key: a chain is some kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What is shown to clients now.
+#[derive(Debug)]
+pub struct Certs {
+    dir: PathBuf,
+    now: ArcSwap<Store>,
+}
+
+#[derive(Debug)]
+struct Store {
+    /// By name in lower case; a wildcard by its `*.` form.
+    by_name: BTreeMap<String, Arc<CertifiedKey>>,
+    default: Arc<CertifiedKey>,
+    /// Of the files, to see a change.
+    seen: Seen,
+}
+
+type Seen = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
+/// One pair of files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Pair {
+    name: String,
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl Certs {
+    /// # Errors
+    /// Says which file is wrong and what would be right.
+    pub fn load(dir: &Path) -> Result<Arc<Self>, String> {
+        let store = Store::read(dir)?;
+        Ok(Arc::new(Self { dir: dir.to_owned(), now: ArcSwap::from_pointee(store) }))
+    }
+
+    /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients.
+    ///
+    /// # Errors
+    /// The provider has no such versions, which does not happen.
+    pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(rustls::DEFAULT_VERSIONS)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Takes over what changes in the folder, for ever.
+    pub async fn follow(self: Arc<Self>) {
+        let mut complained = Seen::new();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let me = Arc::clone(&self);
+            let looked = tokio::task::spawn_blocking(move || {
+                let seen = look(&pairs(&me.dir)?);
+                Ok::<_, String>((seen != me.now.load().seen).then(|| (seen, Store::read(&me.dir))))
+            });
+            match looked.await {
+                Ok(Ok(Some((_, Ok(store))))) => {
+                    tracing::info!(dir = %self.dir.display(), names = store.by_name.len(), "certificates were replaced");
+                    self.now.store(Arc::new(store));
+                }
+                Ok(Ok(Some((seen, Err(error))))) if seen != complained => {
+                    tracing::error!(%error, "the changed certificates are not taken; the former ones go on");
+                    complained = seen;
+                }
+                Ok(Ok(Some(_) | None)) => (),
+                Ok(Err(error)) => tracing::debug!(%error, "the certificates cannot be looked at"),
+                Err(error) => tracing::error!(%error, "looking at the certificates failed"),
+            }
+        }
+    }
+
+    fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        let store = self.now.load();
+        let found = name.and_then(|name| {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            // A wildcard stands for one label (RFC 6125 6.4.3).
+            let wild = || store.by_name.get(&format!("*.{}", name.split_once('.')?.1));
+            store.by_name.get(&name).or_else(wild)
+        });
+        Arc::clone(found.unwrap_or(&store.default))
+    }
+}
+
+impl ResolvesServerCert for Certs {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.find(hello.server_name()))
+    }
+}
+
+impl Store {
+    fn read(dir: &Path) -> Result<Self, String> {
+        let pairs = pairs(dir)?;
+        let seen = look(&pairs);
+        let (mut by_name, mut default) = (BTreeMap::new(), None);
+        let mut wrong = String::new();
+        for pair in &pairs {
+            match read(pair) {
+                Ok((key, names)) => {
+                    if default.is_none() || pair.name == "default" {
+                        default = Some(Arc::clone(&key));
+                    }
+                    for name in names {
+                        by_name.entry(name).or_insert_with(|| Arc::clone(&key));
+                    }
+                }
+                Err(why) => {
+                    let _ = write!(wrong, "{}{why}", if wrong.is_empty() { "" } else { "\n" });
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let default = default.ok_or_else(|| {
+            let dir = dir.display();
+            format!("{dir} has no certificate; put NAME.crt and NAME.key there, or fullchain.pem and privkey.pem")
+        })?;
+        Ok(Self { by_name, default, seen })
+    }
+}
+
+/// The pairs of a folder and of the folders in it, by name. A certificate without its key is an error.
+fn pairs(dir: &Path) -> Result<Vec<Pair>, String> {
+    let mut pairs = Vec::new();
+    let mut inner = Vec::new();
+    let list = |dir: &Path| -> Result<Vec<PathBuf>, String> {
+        let cannot = |e: std::io::Error| format!("cannot read the folder of certificates {}: {e}", dir.display());
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(cannot)? {
+            paths.push(entry.map_err(cannot)?.path());
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    let of = |path: &Path| -> Option<Pair> {
+        let name = |path: &Path| path.file_name().and_then(|n| n.to_str()).map(str::to_owned);
+        if name(path)? == "fullchain.pem" {
+            let key = path.with_file_name("privkey.pem");
+            return Some(Pair { name: name(path.parent()?)?, cert: path.to_owned(), key });
+        }
+        let stem = name(path)?.strip_suffix(".crt")?.to_owned();
+        Some(Pair { key: path.with_file_name(format!("{stem}.key")), name: stem, cert: path.to_owned() })
+    };
+    for path in list(dir)? {
+        if path.is_dir() {
+            inner.push(path);
+        } else {
+            pairs.extend(of(&path));
+        }
+    }
+    for dir in inner {
+        // Folders that are none of ours to read (certbot's archive, lost+found) have no say.
+        pairs.extend(list(&dir).unwrap_or_default().iter().filter_map(|path| of(path)));
+    }
+    if pairs.len() > PAIRS_MAX {
+        return Err(format!("{} has {} certificates; {PAIRS_MAX} are the most", dir.display(), pairs.len()));
+    }
+    Ok(pairs)
+}
+
+fn look(pairs: &[Pair]) -> Seen {
+    let files = pairs.iter().flat_map(|pair| [&pair.cert, &pair.key]);
+    let seen = |path: &PathBuf| {
+        let meta = std::fs::metadata(path).ok();
+        (path.clone(), meta.as_ref().map_or(0, std::fs::Metadata::len), meta.and_then(|m| m.modified().ok()))
+    };
+    files.map(seen).collect()
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let cannot = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
+    let length = std::fs::metadata(path).map_err(cannot)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(format!(
+            "{} has {length} bytes; certificates and keys have {FILE_BYTES_MAX} at most",
+            path.display()
+        ));
+    }
+    std::fs::read(path).map_err(cannot)
+}
+
+/// A pair as rustls takes it, and the names that its certificate is for.
+fn read(pair: &Pair) -> Result<(Arc<CertifiedKey>, Vec<String>), String> {
+    let (cert, key) = (pair.cert.display(), pair.key.display());
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&bytes_of(&pair.cert)?)
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("{cert} is not a certificate in PEM: {e}"))?;
+    let first = chain.first().ok_or_else(|| format!("{cert} has no certificate in PEM"))?;
+    let names = names(first).ok_or_else(|| format!("{cert} begins with something else than an X.509 certificate"))?;
+    let secret = PrivateKeyDer::from_pem_slice(&bytes_of(&pair.key)?)
+        .map_err(|_| format!("{key} has no private key in PEM (one without a password is needed)"))?;
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(chain, secret, &provider).map(|certified| (Arc::new(certified), names)).map_err(
+        |e| match e {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("{key} is not the key of {cert}; the certificate was made for another one")
+            }
+            other => format!("{key} and {cert} cannot be used: {other}"),
+        },
+    )
+}
+
+fn names(cert: &CertificateDer<'_>) -> Option<Vec<String>> {
+    let (_, cert) = X509Certificate::from_der(cert).ok()?;
+    let named = cert.subject_alternative_name().ok().flatten();
+    let names = named.iter().flat_map(|named| &named.value.general_names).filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    });
+    Some(names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("coppice-tls-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(dir.join("certbot")).unwrap();
+            Self(dir)
+        }
+
+        fn put(&self, cert: &str, key: &str, names: &[&str]) {
+            let made = rcgen::generate_simple_self_signed(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+            let made = made.unwrap();
+            std::fs::write(self.0.join(cert), made.cert.pem()).unwrap();
+            std::fs::write(self.0.join(key), made.signing_key.serialize_pem()).unwrap();
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The first name of the certificate that is shown for a name.
+    fn shown(certs: &Certs, name: &str) -> String {
+        let found = certs.find(Some(name).filter(|name| !name.is_empty()));
+        names(&found.cert[0]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_name_that_is_asked_for_decides_and_default_is_shown_to_the_others() {
+        let dir = Folder::new("sni");
+        dir.put("a.crt", "a.key", &["a.example"]);
+        dir.put("certbot/fullchain.pem", "certbot/privkey.pem", &["*.shop.example", "shop.example"]);
+        let certs = Certs::load(&dir.0).unwrap();
+        for (name, expect) in [
+            ("a.example", "a.example"),
+            ("A.Example.", "a.example"),
+            ("shop.example", "*.shop.example"),
+            ("eu.shop.example", "*.shop.example"),
+            ("x.eu.shop.example", "a.example"),
+            ("other", "a.example"),
+            ("", "a.example"),
+        ] {
+            assert_eq!(shown(&certs, name), expect, "{name:?}");
+        }
+        dir.put("default.crt", "default.key", &["z.example"]);
+        assert_eq!(shown(&Certs::load(&dir.0).unwrap(), "other"), "z.example");
+    }
+
+    #[test]
+    fn a_mistake_names_the_file() {
+        let dir = Folder::new("wrong");
+        let error = |hint: &str| {
+            let error = Certs::load(&dir.0).unwrap_err();
+            assert!(error.contains(hint), "{error}");
+        };
+        error("put NAME.crt and NAME.key there");
+        dir.put("a.crt", "a.key", &["a.example"]);
+        std::fs::rename(dir.0.join("a.key"), dir.0.join("b.key")).unwrap();
+        error("cannot read");
+        dir.put("c.crt", "a.key", &["c.example"]);
+        std::fs::remove_file(dir.0.join("c.crt")).unwrap();
+        error("a.key is not the key of");
+        std::fs::write(dir.0.join("a.key"), "nothing").unwrap();
+        error("no private key");
+        std::fs::write(dir.0.join("a.crt"), "nothing").unwrap();
+        error("no certificate in PEM");
+        let missing = Certs::load(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(missing.contains("/nowhere/at/all"), "{missing}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changed_files_are_taken_over_and_wrong_ones_are_not() {
+        let dir = Folder::new("reload");
+        dir.put("a.crt", "a.key", &["old.example"]);
+        let certs = Certs::load(&dir.0).unwrap();
+        tokio::spawn(Arc::clone(&certs).follow());
+        dir.put("a.crt", "a.key", &["new.example"]);
+        until(|| shown(&certs, "x") == "new.example").await;
+        std::fs::write(dir.0.join("a.key"), "nothing").unwrap();
+        tokio::time::sleep(3 * LOOK_EVERY).await;
+        assert_eq!(shown(&certs, "x"), "new.example");
+        dir.put("a.crt", "a.key", &["newer.example"]);
+        until(|| shown(&certs, "x") == "newer.example").await;
+    }
+
+    async fn until(test: impl Fn() -> bool) {
+        for _ in 0..100 {
+            if test() {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        panic!("it never became so");
+    }
+}

@@ -1,0 +1,58 @@
+//! Partitions at the HTTP door: who gets what, and browsers that stay with a clone.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use clones::Partition;
+use clones::partition::Affinity;
+use common::{Door, Toy, clone, parted, view};
+use edge::http::Config;
+
+async fn two() -> (Toy, Toy) {
+    (Toy::steady("zero").await, Toy::steady("one").await)
+}
+
+#[tokio::test]
+async fn a_partition_goes_to_its_own_clones_and_the_rest_to_the_others() {
+    let (zero, one) = two().await;
+    let clones = vec![clone(0, zero.addr, true), clone(1, one.addr, true)];
+    let pay = Partition { method: vec!["POST".into()], share: "50%".parse().unwrap(), ..Partition::new("pay") };
+    let door = Door::at(parted(clones, None, vec![pay]), Config::default()).await;
+    for _ in 0..10 {
+        let post = door.ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await;
+        let get = door.ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert_eq!((post.body.as_str(), get.body.as_str()), ("zero", "one"));
+    }
+}
+
+#[tokio::test]
+async fn a_browser_stays_with_its_clone_until_that_is_gone() {
+    let (zero, one) = two().await;
+    let clones = vec![clone(0, zero.addr, true), clone(1, one.addr, true)];
+    let sticky = || vec![Partition { affinity: Affinity::Sticky, ..Partition::new("shop") }];
+    let door = Door::at(parted(clones.clone(), None, sticky()), Config::default()).await;
+    let first = door.ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let set = first.field("set-cookie").unwrap();
+    let (cookie, attributes) = set.split_once(';').unwrap();
+    assert!(cookie.starts_with("coppice-at-shop.shop="), "{set}");
+    assert!(attributes.contains("HttpOnly") && attributes.contains("SameSite=Lax") && !attributes.contains("Secure"));
+    assert!(!cookie.contains("shop/") && !cookie.contains("127.0.0.1"), "opaque: {cookie}");
+
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: a=b; {cookie}\r\n\r\n");
+    for _ in 0..20 {
+        let answer = door.ask(&request).await;
+        assert_eq!((&answer.body, answer.field("set-cookie")), (&first.body, None));
+    }
+    let left = clones.into_iter().filter(|c| (c.name == "shop/0") != (first.body == "zero")).collect();
+    door.view.send_replace(view(parted(left, None, sticky())));
+    let other = common::soon(async {
+        loop {
+            let answer = door.ask(&request).await;
+            if answer.body != first.body {
+                return answer;
+            }
+        }
+    })
+    .await;
+    assert!(other.field("set-cookie").is_some_and(|set| !set.starts_with(cookie)), "{other:?}");
+}

@@ -1,0 +1,237 @@
+//! The HTTPS door: what is spoken, what a clone sees of it, and clients of HTTP/2 that misbehave.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Door, Toy, clone, field, ok, routes, soon};
+use edge::http::Config;
+use edge::tls::Certs;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::SendRequest;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+struct Secure {
+    door: Door,
+    roots: Arc<RootCertStore>,
+    dir: PathBuf,
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Secure {
+    async fn to(name: &str, clones: &[SocketAddr], body_bytes_max: u64) -> Self {
+        let dir = std::env::temp_dir().join(format!("coppice-https-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["shop.example".to_owned()]).unwrap();
+        std::fs::write(dir.join("a.crt"), made.cert.pem()).unwrap();
+        std::fs::write(dir.join("a.key"), made.signing_key.serialize_pem()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let clones = clones.iter().enumerate().map(|(i, addr)| clone(i, *addr, true)).collect();
+        let config = Config { tls: Some(Certs::load(&dir).unwrap()), body_bytes_max, ..Config::default() };
+        Self { door: Door::at(routes(clones, None), config).await, roots: Arc::new(roots), dir }
+    }
+
+    async fn stream(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = config.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+        let tcp = soon(TcpStream::connect(self.door.addr)).await.unwrap();
+        let name = ServerName::try_from("shop.example").unwrap();
+        soon(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await.unwrap()
+    }
+
+    async fn h2(&self) -> SendRequest<Full<Bytes>> {
+        let io = TokioIo::new(self.stream(&["h2", "http/1.1"]).await);
+        let (sender, connection) = soon(hyper::client::conn::http2::handshake(TokioExecutor::new(), io)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// A raw connection after its preface, for frames by hand.
+    async fn raw(&self) -> TlsStream<TcpStream> {
+        let mut stream = self.stream(&["h2"]).await;
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+        stream
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+async fn text(response: Response<hyper::body::Incoming>) -> String {
+    String::from_utf8(soon(response.into_body().collect()).await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_gets_http_2_if_it_speaks_it_and_the_clone_sees_a_sound_request() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("both", &[toy.addr], 1 << 20).await;
+    let mut sender = secure.h2().await;
+    let request = Request::get("https://shop.example/a?b=c")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .header("x-forwarded-proto", "gopher")
+        .body(Full::default())
+        .unwrap();
+    let answer = soon(sender.send_request(request)).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.version()), (200, hyper::Version::HTTP_2));
+    assert_eq!(text(answer).await, "hello");
+    let seen = toy.seen()[0].clone();
+    assert!(seen.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{seen}");
+    for (name, value) in [
+        ("host", "shop.example"),
+        ("cookie", "a=1; b=2"),
+        ("x-forwarded-proto", "https"),
+        ("forwarded", "for=127.0.0.1;proto=https;host=\"shop.example\""),
+    ] {
+        assert_eq!(field(&seen, name).as_deref(), Some(value), "{seen}");
+    }
+    assert_eq!(seen.matches("cookie:").count(), 1);
+
+    let mut old = secure.stream(&[]).await;
+    old.write_all(b"GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    soon(old.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_http_1_1_refuses_is_refused_in_http_2() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("refused", &[toy.addr], 1000).await;
+    let mut sender = secure.h2().await;
+    let get = |path: &str| Request::get(format!("https://shop.example{path}"));
+    let long = format!("/{}", "a".repeat(9 << 10));
+    let mut many = get("/");
+    for i in 0..120 {
+        many = many.header(format!("x-{i}"), "1");
+    }
+    let big = Request::post("https://shop.example/").body(Full::from(vec![b'x'; 2000])).unwrap();
+    for (request, status) in [
+        (get("/").header("host", "other.example").body(Full::default()).unwrap(), 400),
+        (get(&long).body(Full::default()).unwrap(), 414),
+        (many.body(Full::default()).unwrap(), 431),
+        (Request::connect("shop.example:443").body(Full::default()).unwrap(), 501),
+        (big, 413),
+        (get("/").body(Full::default()).unwrap(), 200),
+    ] {
+        let shown = format!("{} {}", request.method(), &request.uri().path()[..1.min(request.uri().path().len())]);
+        let answer = soon(sender.send_request(request)).await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{shown}");
+    }
+    assert!(toy.seen().iter().all(|seen| seen.starts_with("GET / ") || seen.starts_with("POST / ")));
+}
+
+#[tokio::test]
+async fn a_client_that_takes_back_its_requests_is_cut_off_and_the_others_go_on() {
+    let toy = Toy::start(|toy, mut stream, _| async move {
+        let request = toy.read_request(&mut stream).await?;
+        if request.starts_with("GET /well") {
+            return stream.write_all(ok("well").as_bytes()).await;
+        }
+        std::future::pending().await
+    })
+    .await;
+    let secure = Secure::to("reset", &[toy.addr], 1000).await;
+    // GET https / with authority "x"; then RST_STREAM(CANCEL).
+    let head = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+    // Taken back before we look, and taken back when a clone has it already.
+    for is_late in [false, true] {
+        let before = toy.seen().len();
+        let (mut read, mut write) = tokio::io::split(secure.raw().await);
+        let ended = tokio::spawn(async move {
+            let mut bytes = vec![0; 4096];
+            while matches!(read.read(&mut bytes).await, Ok(n) if n > 0) {}
+        });
+        for n in 0..5000u32 {
+            let mut is_sent = write.write_all(&frame(1, 5, 2 * n + 1, &head)).await.is_ok();
+            soon(async {
+                while is_late && !ended.is_finished() && toy.seen().len() <= before + n as usize {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            is_sent &= write.write_all(&frame(3, 0, 2 * n + 1, &8u32.to_be_bytes())).await.is_ok();
+            if !is_sent || ended.is_finished() {
+                break;
+            }
+        }
+        soon(ended).await.unwrap();
+        let reached = toy.seen().len() - before;
+        assert!(reached <= 110, "{reached} reached the clone");
+    }
+    let request = Request::get("https://shop.example/well").body(Full::default()).unwrap();
+    assert_eq!(text(soon(secure.h2().await.send_request(request)).await.unwrap()).await, "well");
+}
+
+#[tokio::test]
+async fn frames_that_move_nothing_end_the_connection() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("flood", &[toy.addr], 1000).await;
+    let ping = frame(6, 0, 0, &[0; 8]);
+    let settings = frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]);
+    // An open request, so that empty data is not an error by itself.
+    let head = [0x83, 0x87, 0x84, 0x41, 1, b'x'];
+    let empty = frame(0, 0, 1, &[]);
+    for (kind, flood) in [("ping", ping), ("settings", settings), ("empty data", empty)] {
+        let stream = secure.raw().await;
+        let (mut read, mut write) = tokio::io::split(stream);
+        let ended = tokio::spawn(async move {
+            let mut bytes = vec![0; 4096];
+            while matches!(read.read(&mut bytes).await, Ok(n) if n > 0) {}
+        });
+        let _ = write.write_all(&frame(1, 4, 1, &head)).await;
+        let flood = flood.repeat(1000);
+        for _ in 0..100 {
+            if write.write_all(&flood).await.is_err() {
+                break;
+            }
+        }
+        tokio::time::timeout(common::PATIENCE, ended).await.unwrap_or_else(|_| panic!("{kind} goes on")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_bounded() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("continuation", &[toy.addr], 1000).await;
+    let (mut read, mut write) = tokio::io::split(secure.raw().await);
+    let ended = tokio::spawn(async move {
+        let mut bytes = vec![0; 4096];
+        while matches!(read.read(&mut bytes).await, Ok(n) if n > 0) {}
+    });
+    let _ = write.write_all(&frame(1, 0, 1, &[0x82, 0x87, 0x84, 0x41, 1, b'x'])).await;
+    // Literal fields that are not indexed, and never END_HEADERS.
+    let field = [&[0u8, 3][..], b"x-a", &[100], &[b'a'; 100]].concat().repeat(100);
+    for _ in 0..1000 {
+        if write.write_all(&frame(9, 0, 1, &field)).await.is_err() {
+            break;
+        }
+    }
+    soon(ended).await.unwrap();
+    assert_eq!(toy.connections(), 0);
+}
