@@ -168,7 +168,7 @@ fn fractions_read_and_write_the_same() {
 fn a_cookie_is_found_by_its_whole_name() {
     let value = |line: &str| {
         let mut value = None;
-        let headers = vec![("Cookie".to_string(), line.to_string())];
+        let headers = [("Cookie".to_string(), line.to_string())];
         cookie(&headers[..], "sid", &mut |found| value = Some(String::from_utf8(found.to_vec()).unwrap()));
         value
     };

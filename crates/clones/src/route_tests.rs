@@ -12,6 +12,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         name: name.into(),
         http: Some(HttpRoute { host: host.into(), path: path.into() }),
         tcp: None,
+        session: None,
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),

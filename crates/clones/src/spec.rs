@@ -358,8 +358,20 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 12] =
-    ["run", "dir", "env", "clones", "health", "http", "tcp", "partition", "namespaces", "session", "stop", "start_timeout"];
+const SERVICE_KEYS: [&str; 12] = [
+    "run",
+    "dir",
+    "env",
+    "clones",
+    "health",
+    "http",
+    "tcp",
+    "partition",
+    "namespaces",
+    "session",
+    "stop",
+    "start_timeout",
+];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];

@@ -199,7 +199,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         let (api_door, http_door) = (doors.api, doors.http);
         let config = edge::http::Config { accept_proxy: args.accept_proxy, ..Default::default() };
         let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
-        let secure = https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));
+        let secure =
+            https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));
         tokio::select! {
             ended = edge::api::serve(api_door, api_router) => {
                 ended.map(|()| None).map_err(|e| format!("the API is not served: {e}"))

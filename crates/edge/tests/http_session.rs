@@ -11,7 +11,7 @@ use base::{Outcome, Refused, Span, Unknown};
 use bytes::Bytes;
 use clones::route::{RouteService, RouteSession, Routes};
 use clones::session::{SameSite, Secure};
-use clones::{HttpRoute, SessionCookie};
+use clones::{HttpRoute, ServiceSpec, SessionCookie};
 use common::{Answer, Door, Toy, clone, field};
 use edge::api::{Backend, Gone, Minted};
 use edge::http::Config;
@@ -108,15 +108,15 @@ impl Case {
             Ok(())
         })
         .await;
+        let mut declared = ServiceSpec::new(["shop"]);
+        declared.http = Some(HttpRoute::default());
         let service = RouteService {
-            name: "shop".into(),
-            http: Some(HttpRoute { host: "*".into(), path: "/".into() }),
-            tcp: None,
             session: Some(Arc::new(RouteSession { spec, path: "/shop".into(), lease_ms: LEASE_MS })),
             clones: vec![clone(1, toy.addr, true)],
+            ..RouteService::new("shop", &declared)
         };
         let node = Arc::new(Node { says: Mutex::new(says.into_iter().collect()), ..Node::default() });
-        let routes = Arc::new(Routes { services: vec![service] });
+        let routes = Arc::new(Routes::new(vec![service]));
         Self { door: Door::before(routes, config, Arc::clone(&node) as _).await, node, toy }
     }
 

@@ -187,7 +187,9 @@ async fn greet(
     let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
     let Some(acceptor) = acceptor else { return talk(edge, stream, peer, closing).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => h2::talk(edge, stream, peer, closing).await,
+        Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => {
+            h2::talk(edge, stream, peer, closing).await
+        }
         Ok(Ok(stream)) => talk(edge, stream, peer, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
         Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),
