@@ -86,6 +86,8 @@ pub(super) struct Running {
     pub tried: Vec<Version>,
     /// A write went out that was not surely taken back.
     pub may_have_happened: bool,
+    /// The same, of its writes but the present one.
+    pub earlier_may_have: bool,
     pub had: bool,
     pub by_cookie: bool,
     pub cookie: Option<super::cookie::Cookie>,
@@ -117,6 +119,7 @@ impl Running {
             tried: Vec::new(),
             met: None,
             may_have_happened: false,
+            earlier_may_have: false,
             had: false,
             by_cookie: false,
             cookie: None,

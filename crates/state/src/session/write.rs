@@ -108,6 +108,8 @@ impl Session {
                 if op.write.as_ref().is_some_and(|write| write.is_conditional() || write.extend) {
                     return self.lost_to_another(call, number, op);
                 }
+                // Nobody takes back what has it in the version that lost.
+                op.earlier_may_have |= op.legs.iter().any(Leg::may_have_stored);
                 let version = self.clock.tick();
                 let write = op.write.as_mut().expect("it is writing");
                 (write.version, write.guard) = (version, None);
@@ -294,24 +296,16 @@ impl Session {
         op.tried.push(write.version);
         self.undo(call, op, write.version);
         // If all that could have stored it said no, nothing happened.
-        op.may_have_happened = op.legs.iter().any(|leg| {
-            leg.has_stored() && leg.node != self.me || matches!(leg.state, LegState::Waiting | LegState::TimedOut)
-                // A copy of the frame may come when that brick's clock has caught up.
-                || leg.ahead().is_some()
-        });
+        op.earlier_may_have |= op.legs.iter().any(|leg| leg.may_have_stored() && leg.node != self.me);
+        op.may_have_happened = op.earlier_may_have;
         let span = self.pause(op);
         self.rest(call, number, op, span)
     }
 
     /// Asks those that have, or may have, this version to take it back, until they say so.
     fn undo(&mut self, call: &mut Call, op: &Running, version: Version) {
-        let may_have = |leg: &&Leg| {
-            leg.has_stored()
-                || leg.ahead().is_some()
-                || matches!(leg.state, LegState::Waiting | LegState::TimedOut | LegState::Dead)
-        };
         let mut legs = Vec::new();
-        for leg in op.legs.iter().filter(may_have) {
+        for leg in op.legs.iter().filter(|leg| leg.may_have_stored()) {
             self.figures.undos += 1;
             if leg.node == self.me {
                 self.brick.undo(call.now, &op.key, version);
@@ -363,11 +357,8 @@ impl Session {
             LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
             _ => None,
         });
-        let stored = op.legs.iter().any(Leg::has_stored);
         let silent = op.legs.iter().any(|leg| matches!(leg.state, LegState::TimedOut | LegState::Dead));
-        // A copy of the frame that is still on its way may come when the brick's clock has caught up.
-        let ahead = op.legs.iter().any(|leg| matches!(leg.state, LegState::Wrote(Wrote::Ahead(_))));
-        op.may_have_happened &= stored || silent || ahead;
+        op.may_have_happened &= op.earlier_may_have || op.legs.iter().any(Leg::may_have_stored);
         match said_no {
             Some(why) => self.give_up(call, op, &why),
             None if silent => self.wait_or_give_up(call, number, op, "too few bricks of the key answered in time"),
@@ -400,6 +391,12 @@ impl Leg {
             LegState::Wrote(Wrote::Ahead(ms)) => Some(ms),
             _ => None,
         }
+    }
+
+    fn may_have_stored(&self) -> bool {
+        let silent = matches!(self.state, LegState::Waiting | LegState::TimedOut | LegState::Dead);
+        // Where it is ahead, a copy of the frame may come when that brick's clock has caught up.
+        self.has_stored() || silent || self.ahead().is_some()
     }
 
     pub(super) fn has_stored(&self) -> bool {
