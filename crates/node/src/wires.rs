@@ -184,8 +184,9 @@ impl Node {
         let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
         let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
         self.linear_names = Arc::new(specs.iter().filter(is_linear).map(|(name, _)| name.clone()).collect());
-        let placed = self.placed().into_values().map(|placed| (placed.id, placed)).collect();
-        self.linear_in(now, linear::Input::Placed(placed), out);
+        let groups = self.placed().into_values().map(|placed| (placed.id, placed)).collect();
+        let version = self.root.declared().version;
+        self.linear_in(now, linear::Input::Placed { version, groups }, out);
         let sessions = specs.into_iter().filter(|(_, spec)| spec.class == Class::Session);
         let namespaces = sessions.filter_map(|(name, spec)| {
             let secret = secrets.get(&name)?;

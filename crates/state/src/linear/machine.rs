@@ -15,7 +15,7 @@ use super::functions::{self, Run};
 use super::group::{Answered, Group};
 use super::limits::*;
 use super::op::{Op, Ran};
-use super::place::Placed;
+use super::place::{self, Placed};
 use super::space::CommandId;
 use super::wire::{self, Answer, Call, Command};
 
@@ -38,8 +38,11 @@ pub enum Input {
         budget: Span,
         op: Op,
     },
-    /// All groups that there are.
-    Placed(BTreeMap<GroupId, Placed>),
+    /// All groups that there are, in this version of the declaration.
+    Placed {
+        version: u64,
+        groups: BTreeMap<GroupId, Placed>,
+    },
     Appended {
         group: GroupId,
         ticket: Ticket,
@@ -176,7 +179,7 @@ impl Linear {
                 None => out.push(Output::Note(Note::error(format!("a frame of {from} is not one of this protocol")))),
             },
             Input::Ask { id, budget, op } => self.ask(now, id, budget, op, out),
-            Input::Placed(placed) => self.place(now, placed, out),
+            Input::Placed { version, groups } => self.place(now, version, groups, out),
             Input::Appended { group, ticket } => {
                 self.drive(now, group, out, |group, wants, _| group.appended(now.mono, ticket, wants));
             }
@@ -267,8 +270,8 @@ impl Linear {
     }
 
     /// Lets groups follow what is placed: begins those that are this node's, tells the others who is in them.
-    fn place(&mut self, now: Now, placed: BTreeMap<GroupId, Placed>, out: &mut Vec<Output>) {
-        if placed == self.placed {
+    fn place(&mut self, now: Now, version: u64, placed: BTreeMap<GroupId, Placed>, out: &mut Vec<Output>) {
+        if placed == self.placed && self.kept.is_empty() {
             return;
         }
         self.placed = placed;
@@ -279,7 +282,7 @@ impl Linear {
         let known: BTreeSet<GroupId> =
             self.placed.keys().chain(self.groups.keys()).chain(self.kept.keys()).copied().collect();
         for id in known {
-            self.follow(now, id, out);
+            self.follow(now, version, id, out);
         }
         let gone = |call: &Pending| !self.placed.contains_key(&call.group);
         let gone: Vec<u64> = self.calls.iter().filter(|(_, call)| gone(call)).map(|(seq, _)| *seq).collect();
@@ -288,9 +291,13 @@ impl Linear {
         }
     }
 
-    fn follow(&mut self, now: Now, id: GroupId, out: &mut Vec<Output>) {
+    fn follow(&mut self, now: Now, version: u64, id: GroupId, out: &mut Vec<Output>) {
         let placed = self.placed.get(&id).cloned();
         let Some(placed) = placed else {
+            if version < place::created_at(id) {
+                // This node has not heard of it again since it started: no reason to think that it is gone (rule 10).
+                return;
+            }
             // Its namespace is not declared any more.
             if self.groups.remove(&id).is_some() | self.kept.remove(&id).is_some() {
                 self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));

@@ -44,7 +44,7 @@ pub struct Scene<'a> {
     pub away: BTreeMap<NodeId, Span>,
     /// Groups that have formed, as their leaders say.
     pub formed: BTreeSet<GroupId>,
-    /// A number that no earlier plan has used.
+    /// The version that the declaration will have with this plan.
     pub fresh: u64,
 }
 
@@ -53,6 +53,12 @@ pub struct Scene<'a> {
 pub struct Plan {
     pub puts: BTreeMap<String, Placed>,
     pub removes: Vec<String>,
+}
+
+/// The version of the declaration that first had this group. A later one without it has removed it; an earlier one says
+/// nothing about it.
+pub fn created_at(id: GroupId) -> u64 {
+    id.0 >> 16
 }
 
 /// So many groups change at once; the others wait for the next look.
@@ -203,6 +209,7 @@ mod tests {
             assert!(placed.windows(2).all(|pair| pair[0].to + 1 == pair[1].from), "{placed:?}");
             let ids: BTreeSet<_> = placed.iter().map(|placed| placed.id).collect();
             assert_eq!(ids.len(), shards as usize);
+            assert!(ids.iter().all(|id| created_at(*id) == 7));
             for node in 1..=3 {
                 let leads = placed.iter().filter(|placed| placed.members[0] == NodeId(node)).count();
                 assert!(leads.abs_diff(shards as usize / 3) <= 1, "node {node} leads {leads} of {shards}");

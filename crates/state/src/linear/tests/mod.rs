@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::space::{CommandId, Space, Verdict};
 use super::wire::{self, Answer, Batch, Call, Command};
+use super::{Input, Linear, Output};
 use base::GroupId;
 
 fn id(seq: u64) -> CommandId {
@@ -179,6 +180,20 @@ fn a_call_and_an_answer_have_these_bytes() {
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
+}
+
+#[test]
+fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
+    let forgets = |version| {
+        let mut linear = Linear::new(NodeId(1), Boot(2), base::Rng::new(1));
+        linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into());
+        let mut out = Vec::new();
+        linear.handle(base::Now::default(), Input::Placed { version, groups: [].into() }, &mut out);
+        matches!(out[..], [Output::Forget { group: GroupId(458_752) }])
+    };
+    // A node that restarts shows an older declaration until it knows what of its log is committed.
+    assert!(!forgets(0) && !forgets(6));
+    assert!(forgets(7) && forgets(8));
 }
 
 proptest! {
