@@ -32,7 +32,9 @@ fn who_shows_no_good_token_does_not_get_in() {
     // What apply has said is on the disk.
     yard.apply(1, "ns.toml", "[namespace.boxes]\nclass = \"session\"\n").good();
     // As it was before it made any token: the same authority, and knows of none.
-    let forgetful = std::fs::read(yard.node_dir(1).join("root.log")).unwrap();
+    let log = yard.node_dir(1).join("log");
+    let files = std::fs::read_dir(&log).unwrap().map(|file| file.unwrap().path());
+    let forgetful: Vec<_> = files.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
 
     for garbage in ["hello", "coppice1-hello", "", &"x".repeat(5000)] {
         let error = yard.join(2, garbage).wrong();
@@ -70,7 +72,9 @@ fn who_shows_no_good_token_does_not_get_in() {
     assert!(error.contains("Not A Name") && error.contains("lower-case"), "{error}");
 
     yard.kill(1);
-    std::fs::write(yard.node_dir(1).join("root.log"), &forgetful).unwrap();
+    std::fs::remove_dir_all(&log).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    forgetful.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
     yard.run(1);
     let error = yard.join(2, &token).wrong();
     assert!(error.contains("does not know the join token"), "{error}");

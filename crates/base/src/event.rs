@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::process::Probe;
-use crate::{AskId, Boot, Exit, Frame, NodeId, Now, ProcId, ProcSpec, Signal, Span, Ticket, Time};
+use crate::{AskId, Boot, Exit, Frame, GroupId, NodeId, Now, ProcId, ProcSpec, Signal, Span, Ticket, Time};
 
 /// Whatever decides: a clone group's manager, a brick, a whole node. No clock, no socket, no entropy of its own.
 pub trait Machine {
@@ -28,9 +28,10 @@ pub trait Machine {
 /// What can happen to a node.
 #[derive(Debug)]
 pub enum Event<Ask> {
-    /// Comes first and once. `log` is what the disk has kept, in the order it was appended.
+    /// Comes first and once. `log` is what the disk has kept of each group: what was saved last, then what was appended
+    /// since, in order.
     Start {
-        log: Vec<Bytes>,
+        log: BTreeMap<GroupId, Vec<Bytes>>,
     },
     /// The moment asked for by `wake_at` has come (or passed).
     Wake,
@@ -56,8 +57,14 @@ pub enum Event<Ask> {
         budget: Span,
         ask: Ask,
     },
-    /// Everything up to this ticket is on this node's disk.
+    /// All that was appended for this group up to this ticket is on this node's disk.
     Appended {
+        group: GroupId,
+        ticket: Ticket,
+    },
+    /// This save is on this node's disk. It may come before or after `Appended` of what was asked for around it.
+    Saved {
+        group: GroupId,
         ticket: Ticket,
     },
     /// A child runs and has been given this port.
@@ -110,15 +117,22 @@ pub enum Effect<Answer, View> {
         id: AskId,
         answer: Answer,
     },
-    /// Append to the node's log and force it to disk; `Appended` follows.
+    /// Append to the group's share of the node's log and force it to disk; `Appended` follows.
     Append {
+        group: GroupId,
         records: Vec<Bytes>,
         ticket: Ticket,
     },
-    /// Replace the node's whole log by these records, atomically; `Appended` follows.
-    Rewrite {
-        records: Vec<Bytes>,
+    /// Replace all that was appended for the group before this by these records, atomically; `Saved` follows. Appends
+    /// go on meanwhile.
+    Save {
+        group: GroupId,
+        parts: Parts,
         ticket: Ticket,
+    },
+    /// The group is no longer this node's: what the disk has of it may go.
+    Forget {
+        group: GroupId,
     },
     /// Start a child; `Spawned` or `Exited` follows.
     Spawn {
@@ -138,6 +152,22 @@ pub enum Effect<Answer, View> {
     Publish(View),
     /// A line for the log.
     Note(Note),
+}
+
+/// Records that are made one by one when they are asked for, so that a large snapshot never lies in memory twice and
+/// never takes the machine's time.
+pub struct Parts(pub Box<dyn Iterator<Item = Bytes> + Send>);
+
+impl Parts {
+    pub fn of(records: Vec<Bytes>) -> Self {
+        Self(Box::new(records.into_iter()))
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Parts")
+    }
 }
 
 /// Why a link ended.

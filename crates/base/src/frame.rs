@@ -12,7 +12,13 @@ pub mod kind {
     pub const ROOT: u16 = 3;
     /// A question for the root group's leader, and its answer.
     pub const ROOT_CALL: u16 = 4;
+    /// What members of a `linear` group say to each other without data: votes, heartbeats, acknowledgements.
+    pub const LINEAR_CONTROL: u16 = 5;
     pub const SESSION: u16 = 16;
+    /// Entries and snapshots of a `linear` group.
+    pub const LINEAR_DATA: u16 = 17;
+    /// Operations for a `linear` group's leader, and their answers.
+    pub const LINEAR_CALL: u16 = 18;
 }
 
 /// Control frames (who is here, who leads) have a share of the link that data cannot take.

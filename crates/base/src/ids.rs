@@ -42,6 +42,10 @@ id!(
     AskId, "ask-{}"
 );
 id!(
+    /// A consensus group, and its share of the node's one log. Never given twice; 0 is the root group.
+    GroupId, "group-{}"
+);
+id!(
     /// A write to the node's own disk; the event that says it is safe carries it back.
     Ticket, "ticket-{}"
 );
@@ -49,3 +53,7 @@ id!(
     /// A child process, as its node numbers it. Never used twice in one boot.
     ProcId, "proc-{}"
 );
+
+impl GroupId {
+    pub const ROOT: GroupId = GroupId(0);
+}

@@ -14,9 +14,9 @@ pub mod process;
 pub mod rng;
 pub mod time;
 
-pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel};
+pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel, Parts};
 pub use frame::{Frame, Lane, Priority, kind};
-pub use ids::{AskId, Boot, ClusterId, NodeId, ProcId, Ticket};
+pub use ids::{AskId, Boot, ClusterId, GroupId, NodeId, ProcId, Ticket};
 pub use outcome::{Outcome, Refused, Unknown};
 pub use process::{Exit, ProcSpec, Signal};
 pub use rng::Rng;

@@ -1,13 +1,14 @@
 //! Who is here, what they say, and what was declared.
 //!
 //! `membership` knows which nodes live (SWIM with suspicion), `beacon` spreads small facts that expire, `root` keeps
-//! what an operator declared in one small consensus group. All three are machines: time and one input in, outputs out;
+//! what an operator declared in one small consensus group; `raft` is the consensus, for it and for others. All are machines: time and one input in, outputs out;
 //! frames may be lost, doubled, late or out of order. `card` is what a node says of itself when a link comes up.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod beacon;
 pub mod card;
 pub mod membership;
+pub mod raft;
 pub mod root;
 
 pub use beacon::Beacons;

@@ -195,9 +195,9 @@ fn founding(dir: &Path, identity: &Identity) -> Result<Option<Change>, String> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(format!("cannot read {}: {e}", path.display())),
     };
-    // Once the log has the records, the key of the authority need not lie about twice. A log that has them is longer
-    // than they are; one that a crash left with its header alone is not, and then they are still needed.
-    if fs::metadata(dir.join("root.log")).is_ok_and(|m| m.len() > bytes.len() as u64) {
+    // Once the root group's snapshot has the records, the key of the authority need not lie about twice. It is there whole
+    // or not at all.
+    if host::has_snapshot(dir, base::GroupId::ROOT) {
         fs::remove_file(&path).map_err(|e| format!("cannot remove {}: {e}", path.display()))?;
         return Ok(None);
     }

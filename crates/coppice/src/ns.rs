@@ -1,7 +1,7 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use bytes::Bytes;
-use node::view::NamespaceView;
+use node::view::{NamespaceView, ShardView};
 use state::namespace::span_text;
 
 use crate::operate::NodeArgs;
@@ -65,6 +65,11 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             let all: Vec<NamespaceView> = serde_json::from_value(reply.json()?).map_err(not_ours)?;
             println!("{:<16} {:<8} {:>8} {:>8} {:>9}", "NAMESPACE", "CLASS", "LEASE", "TIMEOUT", "P(LOSS)");
             for n in &all {
+                // Leases, timeouts and these odds are of bricks.
+                if n.class == "linear" {
+                    println!("{:<16} {:<8} {:>8} {:>8} {:>9}", n.name, n.class, "-", "-", "-");
+                    continue;
+                }
                 let (lease, timeout) = (span_text(n.lease_ms), span_text(n.timeout_ms));
                 println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, n.odds.p_loss);
             }
@@ -101,6 +106,17 @@ async fn rotate(args: RotateArgs) -> Result<(), String> {
 }
 
 fn page(n: &NamespaceView) -> String {
+    if n.class == "linear" {
+        let shard = |s: &ShardView| {
+            let leader = s.leader.as_deref().unwrap_or("nobody that this node knows");
+            format!("group:             {}: {}, led by {leader}\n", s.name, s.members.join(" "))
+        };
+        let shards: String = n.shards.iter().map(shard).collect();
+        let (name, class, promise) = (&n.name, &n.class, &n.promise);
+        return format!(
+            "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n{shards}"
+        );
+    }
     format!(
         "namespace:         {}\n\
          class:             {}\n\

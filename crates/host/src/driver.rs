@@ -18,7 +18,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Safe};
 use crate::limits::ASKS_WAITING_MAX;
 use crate::net::{Desks, Net};
 use crate::process::Procs;
@@ -28,7 +28,7 @@ use crate::{Error, Identity, JoinDesk, TunnelDesk};
 
 /// What a host needs to run a machine.
 pub struct HostConfig {
-    /// The node's folder (`DataDir::path`): `root.log` and `logs/` go there. The caller holds its lock.
+    /// The node's folder (`DataDir::path`): `log/` and `logs/` go there. The caller holds its lock.
     pub dir: PathBuf,
     /// Listens for peers, newcomers and tunnels; from [`crate::ports::listen`].
     pub peer: TcpListener,
@@ -271,8 +271,9 @@ impl<M: Machine + 'static> Core<M> {
                     let _ = asker.send(answer);
                 }
             }
-            Effect::Append { records, ticket } => self.disk.append(records, ticket),
-            Effect::Rewrite { records, ticket } => self.disk.rewrite(records, ticket),
+            Effect::Append { group, records, ticket } => self.disk.append(group, records, ticket),
+            Effect::Save { group, parts, ticket } => self.disk.save(group, parts, ticket),
+            Effect::Forget { group } => self.disk.forget(group),
             Effect::Spawn { proc, spec } => self.procs.spawn(proc, spec),
             Effect::Signal { proc, signal } => self.procs.signal(proc, signal),
             Effect::Probe { proc, probe } => self.procs.probe(proc, probe),
@@ -291,7 +292,8 @@ impl<M: Machine + 'static> Sink for Core<M> {
             Event::Unlinked { peer, addr, why } => Event::Unlinked { peer, addr, why },
             Event::Frame { from, frame } => Event::Frame { from, frame },
             Event::Ask { ask, .. } => match ask {},
-            Event::Appended { ticket } => Event::Appended { ticket },
+            Event::Appended { group, ticket } => Event::Appended { group, ticket },
+            Event::Saved { group, ticket } => Event::Saved { group, ticket },
             Event::Spawned { proc, pid, port } => Event::Spawned { proc, pid, port },
             Event::Output { proc, line } => Event::Output { proc, line },
             Event::Exited { proc, exit } => Event::Exited { proc, exit },
@@ -388,9 +390,12 @@ async fn timers<M: Machine + 'static>(core: Rc<Core<M>>) {
     }
 }
 
-async fn appends<M: Machine + 'static>(core: Rc<Core<M>>, mut appended: mpsc::UnboundedReceiver<base::Ticket>) {
-    while let Some(ticket) = appended.recv().await {
-        core.event(Event::Appended { ticket });
+async fn appends<M: Machine + 'static>(core: Rc<Core<M>>, mut safe: mpsc::UnboundedReceiver<Safe>) {
+    while let Some(safe) = safe.recv().await {
+        core.event(match safe {
+            Safe::Appended(group, ticket) => Event::Appended { group, ticket },
+            Safe::Saved(group, ticket) => Event::Saved { group, ticket },
+        });
     }
 }
 

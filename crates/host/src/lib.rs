@@ -25,6 +25,7 @@ pub mod tls;
 pub mod tunnel;
 mod vitals;
 
+pub use disk::has_snapshot;
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
 pub use identity::{Authority, DataDir, Identity};

@@ -63,6 +63,9 @@ pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
 pub const DISK_QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Largest batch in the log. A batch is what was waiting when the disk became free.
 pub const BATCH_BYTES_MAX: usize = 64 << 20;
+/// A segment of the log ends with the batch that passes this. Small enough to be given back soon, large enough that a new
+/// one (some milliseconds) is rare.
+pub const SEGMENT_BYTES: usize = 32 << 20;
 
 // --- processes ---
 

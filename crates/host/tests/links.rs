@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use base::{Boot, Effect, Event, Frame, LinkEnd, NodeId, Span, Ticket, kind};
+use base::{Boot, Effect, Event, Frame, GroupId, LinkEnd, NodeId, Span, Ticket, kind};
 use common::{Act, Node, TempDir, cluster, config, listener, member, run, temp_dir};
 use futures_util::future::BoxFuture;
 use host::{Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, TunnelDesk};
@@ -237,8 +237,8 @@ fn wake_ups_appends_and_views_come_as_asked() {
         _ => None,
     });
     assert!(log.is_empty());
-    a.act(vec![Effect::Append { records: vec!["one".into(), "two".into()], ticket: Ticket(5) }]);
-    a.wait("append", |event| matches!(event, Event::Appended { ticket: Ticket(5) }).then_some(()));
+    a.act(vec![Effect::Append { group: GroupId(3), records: vec!["one".into(), "two".into()], ticket: Ticket(5) }]);
+    a.wait("append", |event| matches!(event, Event::Appended { group: GroupId(3), ticket: Ticket(5) }).then_some(()));
     assert_eq!(*a.running.port().view(), 1);
     field.io.block_on(a.running.port().ask(vec![], Span::millis(30))).unwrap();
     a.wait("wake-up", |event| matches!(event, Event::Wake).then_some(()));
@@ -256,7 +256,7 @@ fn wake_ups_appends_and_views_come_as_asked() {
     let again = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.dir = dir.0.clone());
     again.wait("its log", |event| match event {
         Event::Start { log } => {
-            assert_eq!(log, ["one", "two"]);
+            assert_eq!(log[&GroupId(3)], ["one", "two"]);
             Some(())
         }
         _ => None,

@@ -3,12 +3,14 @@
 use base::{NodeId, Outcome};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use state::session;
+use state::{linear, session};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// An operation of the `session` class.
     Session(session::Op),
+    /// An operation of the `linear` class.
+    Linear(linear::Op),
     /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
     /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
     Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
@@ -28,6 +30,7 @@ pub enum Ask {
 #[derive(Clone, Debug)]
 pub enum Answer {
     Session(Outcome<session::Reply>),
+    Linear(Outcome<linear::Ran>),
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),

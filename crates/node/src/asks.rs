@@ -4,6 +4,7 @@ use base::{AskId, Effect, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
+use state::linear::{self, place};
 use state::session::{self, BrickMap};
 
 use crate::declared::{self, kind};
@@ -45,6 +46,8 @@ enum What {
     },
     /// The leader's own: the brick map. Nobody waits for it.
     Map,
+    /// The leader's own: the groups of `linear` namespaces. Nobody waits for it.
+    Groups,
 }
 
 /// A join token as the root group keeps it, under the hex of its secret's hash.
@@ -64,6 +67,7 @@ impl Node {
     pub(crate) fn ask(&mut self, now: Now, id: AskId, budget: Span, ask: Ask, out: &mut Out) {
         let what = match ask {
             Ask::Session(op) => return self.session_in(now, session::Input::Ask { id, budget, op }, out),
+            Ask::Linear(op) => return self.linear_in(now, linear::Input::Ask { id, budget, op }, out),
             Ask::Export => {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
                 return out.push(Effect::Answer { id, answer });
@@ -178,7 +182,7 @@ impl Node {
                 let put = (kind::NODE.to_owned(), name.clone(), facts::encode(&id));
                 Ok(Some(Change { expect: Some(declared.version), puts: vec![put], removes: Vec::new() }))
             }
-            What::Map => Ok(None),
+            What::Map | What::Groups => Ok(None),
         }
     }
 
@@ -187,11 +191,31 @@ impl Node {
             return;
         }
         let put = (kind::MAP.to_owned(), "session".to_owned(), facts::encode(map));
-        let change = Change { expect: Some(self.root.declared().version), puts: vec![put], removes: Vec::new() };
+        self.propose_own(now, What::Map, vec![put], Vec::new(), out);
+    }
+
+    pub(crate) fn propose_groups(&mut self, now: Now, plan: place::Plan, out: &mut Out) {
+        if self.pending.values().any(|p| matches!(p.what, What::Groups)) {
+            return;
+        }
+        let put = |(name, placed): (String, linear::Placed)| (kind::GROUP.to_owned(), name, facts::encode(&placed));
+        let puts = plan.puts.into_iter().map(put).collect();
+        let removes = plan.removes.into_iter().map(|name| (kind::GROUP.to_owned(), name)).collect();
+        self.propose_own(now, What::Groups, puts, removes, out);
+    }
+
+    fn propose_own(
+        &mut self,
+        now: Now,
+        what: What,
+        puts: Vec<(String, String, Bytes)>,
+        removes: Vec<(String, String)>,
+        out: &mut Out,
+    ) {
+        let change = Change { expect: Some(self.root.declared().version), puts, removes };
         self.proposals += 1;
         let (id, budget) = (self.proposals, Span::secs(2));
-        let pending =
-            Pending { id: AskId(0), deadline: now.mono + budget, tries: 0, again_at_version: None, what: What::Map };
+        let pending = Pending { id: AskId(0), deadline: now.mono + budget, tries: 0, again_at_version: None, what };
         self.pending.insert(id, pending);
         self.root_in(now, root::Input::Propose { id, budget, change }, out);
     }
@@ -209,7 +233,7 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map => (),
+                What::Map | What::Groups => (),
                 _ if pending.tries >= APPLY_TRIES_MAX => {
                     let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
                     finish(pending, Outcome::Refused(refused), 0, None, out);
@@ -274,7 +298,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             }
             None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
         })),
-        What::Map => return,
+        What::Map | What::Groups => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

@@ -26,6 +26,8 @@ pub mod kind {
     pub const NODE: &str = "node";
     /// The brick map.
     pub const MAP: &str = "map";
+    /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
+    pub const GROUP: &str = "group";
 }
 
 /// What a file says.
@@ -75,6 +77,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}"), &e))?;
         let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         spec.get_ref().validate().map_err(wrong)?;
+        if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
+            let error = |e: String| at_key(file, text, &parsed, &format!("namespace.{name}.class"), &e);
+            spec.get_ref().may_follow(&before).map_err(error)?;
+        }
         note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
             let secret = new_secret(now, name, entropy, diff.change.puts.len());
@@ -88,6 +94,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         diff.lines.push(format!("- {kind} {name}"));
         if kind == kind::NAMESPACE {
             diff.change.removes.push((kind::SECRET.into(), secret_name(&name)));
+            // Its groups go with it: a namespace that is declared anew begins empty.
+            let groups =
+                now.of_kind(kind::GROUP).filter(|(group, _)| group.rsplit_once('/').is_some_and(|g| g.0 == name));
+            diff.change.removes.extend(groups.map(|(group, _)| (kind::GROUP.to_owned(), group.to_owned())));
         }
         diff.change.removes.push((kind.into(), name));
     }
@@ -175,7 +185,9 @@ impl Spec for ServiceSpec {
 impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(mut map) = value else { return None };
-        map.retain(|key, _| ["class", "lease", "merge", "timeout"].contains(&key.as_str()));
+        map.retain(|key, _| {
+            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability"].contains(&key.as_str())
+        });
         serde_json::from_value(map.into()).ok()
     }
 }

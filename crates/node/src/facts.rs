@@ -20,6 +20,8 @@ pub const WISH: &str = "wish";
 pub const LEAVING: &str = "leaving";
 /// [`crate::lives::Record`]: each node, each second.
 pub const LIVES: &str = "lives";
+/// Groups that this node leads and that have just formed: each node, at each change.
+pub const FORMED: &str = "formed";
 
 /// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

@@ -1,13 +1,14 @@
 //! The node: takes each event to the machine it is for. What the machines then want of each other is in `wires.rs`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use base::{Effect, Event, Frame, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
+use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
 use clones::{Group, Manager, RouteService, Routes, ServiceSpec, group, manager};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
+use state::linear::{self, Linear};
 use state::session::{self, Session};
 
 use crate::asks::Pending;
@@ -43,6 +44,7 @@ pub struct Node {
     pub(crate) beacons: Beacons,
     pub(crate) root: root::Root,
     pub(crate) session: Session,
+    pub(crate) linear: Linear,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
     found: Option<Change>,
@@ -74,6 +76,9 @@ pub struct Node {
     view_at: Time,
     /// Kept from call to call, so that the hot path allocates no vector.
     pub(crate) session_out: Vec<session::Output>,
+    pub(crate) linear_out: Vec<linear::Output>,
+    /// `linear` namespaces, for the front doors.
+    pub(crate) linear_names: Arc<BTreeSet<String>>,
 }
 
 /// A node as it was last seen.
@@ -96,6 +101,7 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
+            linear: Linear::new(me, boot, rng.fork()),
             group: Group::new(me, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me),
             found,
@@ -119,6 +125,8 @@ impl Node {
             routes_stale: true,
             view_at: Time::ZERO,
             session_out: Vec::new(),
+            linear_out: Vec::new(),
+            linear_names: Arc::default(),
             card,
         }
     }
@@ -139,7 +147,8 @@ impl Node {
         self.card.id
     }
 
-    fn start(&mut self, now: Now, log: Vec<bytes::Bytes>, out: &mut Out) {
+    fn start(&mut self, now: Now, mut kept: BTreeMap<GroupId, Vec<bytes::Bytes>>, out: &mut Out) {
+        let log = kept.remove(&GroupId::ROOT).unwrap_or_default();
         self.started = now.mono;
         let mut wants = Vec::new();
         let found = self.found.take().filter(|_| log.is_empty());
@@ -147,6 +156,7 @@ impl Node {
             // Without a believable log the node takes no part in the root group (rule 10); everything else runs.
             out.push(Effect::Note(Note::error(format!("{error}; this node takes no part in the root group"))));
         }
+        self.linear.start(kept);
         self.wire_root(now, wants, out);
         self.declaration_changed(now, out);
         self.seen.insert(
@@ -162,6 +172,9 @@ impl Node {
         self.membership.heard(now, from);
         match frame.kind {
             kind::SESSION => self.session_in(now, session::Input::Frame { from, frame }, out),
+            kind::LINEAR_CALL | kind::LINEAR_CONTROL | kind::LINEAR_DATA => {
+                self.linear_in(now, linear::Input::Frame { from, frame }, out);
+            }
             kind::MEMBERSHIP => self.membership_in(now, membership::Input::Frame { from, head: frame.head }, out),
             kind::BEACON => self.beacons_in(now, beacon::Input::Frame { from, head: frame.head }, out),
             kind::ROOT | kind::ROOT_CALL => {
@@ -181,6 +194,9 @@ impl Node {
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now.mono);
         if due(self.session.wake_at()) {
             self.session_in(now, session::Input::Wake, out);
+        }
+        if due(self.linear.wake_at()) {
+            self.linear_in(now, linear::Input::Wake, out);
         }
         if due(self.membership.wake_at()) {
             self.membership_in(now, membership::Input::Wake, out);
@@ -215,8 +231,10 @@ impl Node {
         self.expire_pending(now, out);
         self.lives.tick(now, self.membership.live().count());
         self.keep_leaving(now, out);
+        self.tend_groups(now, out);
         if self.root.is_leader() {
             self.keep_map(now, out);
+            self.keep_groups(now, out);
         }
         self.stale = true;
     }
@@ -290,7 +308,14 @@ impl Machine for Node {
             Event::Unlinked { peer, addr, why } => {
                 self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
             }
-            Event::Appended { ticket } => self.root_in(now, root::Input::Appended { ticket }, out),
+            Event::Appended { group: GroupId::ROOT, ticket } => {
+                self.root_in(now, root::Input::Appended { ticket }, out);
+            }
+            Event::Saved { group: GroupId::ROOT, ticket } => self.root_in(now, root::Input::Saved { ticket }, out),
+            Event::Appended { group, ticket } => {
+                self.linear_in(now, linear::Input::Appended { group, ticket }, out);
+            }
+            Event::Saved { group, ticket } => self.linear_in(now, linear::Input::Saved { group, ticket }, out),
             Event::Spawned { proc, pid, port } => self.group_in(now, group::Input::Spawned { proc, pid, port }, out),
             Event::Output { proc, line } => self.group_in(now, group::Input::Output { proc, line }, out),
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
@@ -306,6 +331,7 @@ impl Machine for Node {
         let view = if self.stale { self.view_at } else { Time::NEVER };
         let machines = [
             self.session.wake_at(),
+            self.linear.wake_at(),
             self.membership.wake_at(),
             self.beacons.wake_at(),
             self.root.wake_at(),

@@ -14,7 +14,9 @@ use crate::View;
 use crate::declared::{self, kind};
 use crate::limits::DEAD_SHOWN;
 use crate::node::Node;
-use crate::view::{self, BrickView, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView, StubView};
+use crate::view::{
+    self, BrickView, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView, ShardView, StubView,
+};
 
 impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
@@ -49,13 +51,19 @@ impl Node {
             figures: self.figures(),
             routes: Arc::clone(&self.routes),
             tokens: Arc::clone(&self.tokens),
+            linear: Arc::clone(&self.linear_names),
             admin_token: Arc::clone(&self.admin_token),
         }
     }
 
     fn figures(&self) -> BTreeMap<String, u64> {
-        let mut figures: BTreeMap<String, u64> =
-            self.session.figures().into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        let mut figures: BTreeMap<String, u64> = self
+            .session
+            .figures()
+            .into_iter()
+            .chain(self.linear.figures())
+            .map(|(name, n)| (name.to_owned(), n))
+            .collect();
         let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
         let is_settled = map.is_some() && self.session.filled() >= self.session.map_seen();
@@ -129,6 +137,13 @@ impl Node {
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
         let bricks = self.session.map().map_or(1, |map| map.members.len());
+        let placed = if spec.groups().is_some() { self.placed() } else { BTreeMap::new() };
+        let shards =
+            placed.into_iter().filter(|(_, placed)| placed.namespace == name).map(|(name, placed)| ShardView {
+                name,
+                leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
+                members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
+            });
         NamespaceView {
             name: name.into(),
             class: spec.class.to_string(),
@@ -136,6 +151,7 @@ impl Node {
             timeout_ms: spec.timeout_ms,
             merge: spec.merge.name().into(),
             promise: spec.promise().into(),
+            shards: shards.collect(),
             odds: odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms),
         }
     }

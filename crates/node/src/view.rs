@@ -2,7 +2,7 @@
 //! from soft state, so it may be a moment old; it is replaced whole. `coppice status --json` prints these fields:
 //! their names and meaning are held fast by a test, new ones may be added.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -37,6 +37,9 @@ pub struct View {
     /// Namespace to its token, for the front doors alone: never shown.
     #[serde(skip)]
     pub tokens: Arc<BTreeMap<String, String>>,
+    /// Namespaces of class `linear`, for the front doors.
+    #[serde(skip)]
+    pub linear: Arc<BTreeSet<String>>,
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
@@ -161,9 +164,22 @@ pub struct NamespaceView {
     pub timeout_ms: u64,
     /// What the class promises, in a sentence.
     pub promise: String,
+    /// Its consensus groups, if its class has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardView>,
     /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7).
     #[serde(default)]
     pub odds: Odds,
+}
+
+/// One consensus group of a namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShardView {
+    /// `namespace/number`.
+    pub name: String,
+    /// As far as the node knows that shows this.
+    pub leader: Option<String>,
+    pub members: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! The wires: what one machine puts out, another takes in. Nothing is decided here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Effect, Frame, NodeId, Now, Span, kind};
+use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
 use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
-use cluster::{Card, beacon, membership, root};
-use state::namespace::NamespaceSpec;
+use cluster::{Card, beacon, membership, raft, root};
+use state::linear::{self, Placed, place};
+use state::namespace::{Class, NamespaceSpec};
 use state::session::{self, BrickMap};
 
 use crate::declared::{self, kind as record};
@@ -58,6 +59,7 @@ impl Node {
         self.beacons_in(now, beacon::Input::Birth { peer }, out);
         self.root_in(now, root::Input::Birth { peer }, out);
         self.session_in(now, session::Input::Birth { peer, boot }, out);
+        self.linear_in(now, linear::Input::Birth { peer }, out);
         self.cluster_changed(now, out);
     }
 
@@ -71,6 +73,7 @@ impl Node {
         self.beacons_in(now, beacon::Input::Death { peer: id }, out);
         self.root_in(now, root::Input::Death { peer: id }, out);
         self.session_in(now, session::Input::Death { peer: id }, out);
+        self.linear_in(now, linear::Input::Death { peer: id }, out);
         self.cluster_changed(now, out);
     }
 
@@ -139,8 +142,12 @@ impl Node {
         for want in wants {
             match want {
                 root::Output::Send { to, frame } => self.send(to, frame, out),
-                root::Output::Append { records, ticket } => out.push(Effect::Append { records, ticket }),
-                root::Output::Rewrite { records, ticket } => out.push(Effect::Rewrite { records, ticket }),
+                root::Output::Append { records, ticket } => {
+                    out.push(Effect::Append { group: GroupId::ROOT, records, ticket });
+                }
+                root::Output::Save { parts, ticket } => {
+                    out.push(Effect::Save { group: GroupId::ROOT, parts, ticket });
+                }
                 root::Output::Changed => self.declaration_changed(now, out),
                 root::Output::Leads { leader } => self.led_by(now, leader, out),
                 root::Output::Proposed { id, outcome } => self.proposed(now, id, outcome, out),
@@ -175,7 +182,13 @@ impl Node {
             .into();
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
         let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
-        let namespaces = specs.into_iter().filter_map(|(name, spec)| {
+        let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
+        self.linear_names = Arc::new(specs.iter().filter(is_linear).map(|(name, _)| name.clone()).collect());
+        let groups = self.placed().into_values().map(|placed| (placed.id, placed)).collect();
+        let version = self.root.declared().version;
+        self.linear_in(now, linear::Input::Placed { version, groups }, out);
+        let sessions = specs.into_iter().filter(|(_, spec)| spec.class == Class::Session);
+        let namespaces = sessions.filter_map(|(name, spec)| {
             let secret = secrets.get(&name)?;
             Some((name, (secret.id, spec, secret.cookie.clone())))
         });
@@ -196,6 +209,79 @@ impl Node {
         self.retry_pending(now, out);
         self.report_brick(now, out);
         self.cluster_changed(now, out);
+    }
+
+    /// Groups of `linear` namespaces, by `namespace/shard`. A record that this version cannot read is left out.
+    pub(crate) fn placed(&self) -> BTreeMap<String, Placed> {
+        let groups = self.root.declared().of_kind(record::GROUP);
+        groups.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?))).collect()
+    }
+
+    pub(crate) fn linear_in(&mut self, now: Now, input: linear::Input, out: &mut Out) {
+        let mut wants = std::mem::take(&mut self.linear_out);
+        self.linear.handle(now, input, &mut wants);
+        self.wire_linear(&mut wants, out);
+        self.linear_out = wants;
+    }
+
+    fn wire_linear(&mut self, wants: &mut Vec<linear::Output>, out: &mut Out) {
+        for want in wants.drain(..) {
+            match want {
+                linear::Output::Raft { group, output } => match output {
+                    raft::Output::Send { to, frame } => self.send(to, frame, out),
+                    raft::Output::Append { records, ticket } => out.push(Effect::Append { group, records, ticket }),
+                    raft::Output::Save { parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
+                    raft::Output::Note(note) => out.push(Effect::Note(note)),
+                },
+                linear::Output::Send { to, frame } => self.send(to, frame, out),
+                linear::Output::Answer { id, outcome } => {
+                    out.push(Effect::Answer { id, answer: Answer::Linear(outcome) });
+                }
+                linear::Output::Forget { group } => out.push(Effect::Forget { group }),
+                linear::Output::Note(note) => out.push(Effect::Note(note)),
+            }
+        }
+    }
+
+    /// What no event announces about groups.
+    pub(crate) fn tend_groups(&mut self, now: Now, out: &mut Out) {
+        let mut wants = std::mem::take(&mut self.linear_out);
+        self.linear.tend(now, &mut wants);
+        self.wire_linear(&mut wants, out);
+        self.linear_out = wants;
+        // Putting what stands changes nothing.
+        let formed = facts::encode(&self.linear.formed());
+        self.put_fact(now, facts::FORMED, formed, out);
+    }
+
+    /// At the leader: lets groups follow what is declared and who is here.
+    pub(crate) fn keep_groups(&mut self, now: Now, out: &mut Out) {
+        let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
+        let placed = self.placed();
+        let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));
+        let scene = place::Scene {
+            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.groups()?))).collect(),
+            now: placed.iter().map(|(name, placed)| (name.as_str(), placed.clone())).collect(),
+            formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
+            away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
+            fresh: self.root.declared().version + 1,
+            live,
+        };
+        let plan = place::plan(&scene);
+        if plan != place::Plan::default() {
+            self.propose_groups(now, plan, out);
+        }
+    }
+
+    /// How long nodes have been dead. Those of `known` that this node has never seen are so at least since it started.
+    fn away(&self, now: Now, known: impl Iterator<Item = NodeId>) -> BTreeMap<NodeId, Span> {
+        let dead = self.seen.iter().filter(|(_, s)| s.state == NodeState::Dead);
+        let mut away: BTreeMap<NodeId, Span> = dead.map(|(id, s)| (*id, now.mono.since(s.since))).collect();
+        for id in known.filter(|id| !self.seen.contains_key(id)) {
+            away.insert(id, now.mono.since(self.started));
+        }
+        away
     }
 
     pub(crate) fn map(&self) -> Option<BrickMap> {
@@ -305,12 +391,7 @@ impl Node {
         // Who leaves for good counts until it is out of the map, and does not come back in.
         let live: Vec<NodeId> =
             live.filter(|id| !removed(id) || current.as_ref().is_some_and(|map| map.is_brick(*id))).collect();
-        let dead = self.seen.iter().filter(|(_, s)| s.state == NodeState::Dead);
-        let mut dead_for: BTreeMap<NodeId, Span> = dead.map(|(id, s)| (*id, now.mono.since(s.since))).collect();
-        // Members that this node has never seen are dead at least since it started.
-        for id in current.iter().flat_map(|map| map.everyone()).filter(|id| !self.seen.contains_key(id)) {
-            dead_for.insert(id, now.mono.since(self.started));
-        }
+        let dead_for = self.away(now, current.iter().flat_map(|map| map.everyone()));
         let report = |id: NodeId| facts::decode::<BrickReport>(self.beacons.get(id, facts::BRICK)?);
         let reports: Vec<(NodeId, BrickReport)> = live.iter().filter_map(|id| Some((*id, report(*id)?))).collect();
         let seen = reports.iter().map(|(id, r)| (*id, r.seen)).collect();

@@ -7,6 +7,7 @@
 
 pub mod faults;
 pub mod history;
+pub mod linear_load;
 pub mod load;
 pub mod promises;
 pub mod scene;

@@ -127,7 +127,7 @@ pub fn declaration(mark: u64, rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
     let mut text = format!(
-        "[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
+        "[namespace.bank]\nclass = \"linear\"\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{MARK}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [service.shop]\nrun = [\"shop\"]\nclones = {clones}\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\n\
          namespaces = [\"{NAMESPACE}\"]\nenv = {{ COLOUR = \"{colour}\" }}\n",

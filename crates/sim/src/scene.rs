@@ -12,10 +12,12 @@ use state::session::{Op, Reply};
 
 use crate::faults::{self, Faults, May};
 use crate::history::{History, Line};
+use crate::linear_load::{self, LinearLoad};
 use crate::load::{self, Drawn, Load};
 use crate::promises::answers::Answers;
 use crate::promises::clones::Clones;
 use crate::promises::declared::{self, Declared};
+use crate::promises::linear::Linear;
 use crate::promises::session::{Ended, Found, Sessions};
 use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped};
@@ -38,6 +40,8 @@ const CUT_OFF_COUNTS: Span = Span::secs(8);
 /// Operators wait for so long.
 const APPLY_BUDGET: Span = Span::secs(5);
 
+/// Clients of class `linear` count from here.
+const LINEAR: u64 = 1 << 32;
 const TICK: u64 = 1 << 60;
 const PHASE: u64 = 2 << 60;
 const OPERATOR: u64 = 3 << 60;
@@ -87,6 +91,7 @@ struct Flight {
 
 enum Asked {
     Session(Drawn),
+    Linear(linear_load::Act),
     Apply(u64),
 }
 
@@ -102,6 +107,10 @@ struct Seen {
     bricks_dead: u64,
     wanted: Vec<(String, u32)>,
     filled: Option<bool>,
+    /// Groups that it leads and that are whole.
+    groups_whole: u64,
+    /// Members of the smallest group, as it should be.
+    members: usize,
 }
 
 pub struct Scene {
@@ -110,6 +119,8 @@ pub struct Scene {
     rng: Rng,
     faults: Faults,
     load: Load,
+    linear_load: LinearLoad,
+    linear: Linear,
     history: History,
     flights: BTreeMap<AskId, Flight>,
     seen: Vec<Seen>,
@@ -131,6 +142,7 @@ pub fn run(plan: Plan) -> Report {
     let mut scene = Scene::new(plan);
     let broken = scene.run(Time::ZERO + length).err();
     let faults = scene.faults.counts().iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect();
+    scene.ops.insert("linear judged".into(), scene.linear.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
     Report {
@@ -157,6 +169,8 @@ impl Scene {
             seed: plan.seed,
             faults: Faults::new(rng.fork()),
             load: Load::new(rng.fork()),
+            linear_load: LinearLoad::new(rng.fork()),
+            linear: Linear::default(),
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
             rng,
             world,
@@ -183,6 +197,9 @@ impl Scene {
         self.world.alarm(Span::secs(3), OPERATOR);
         for client in 0..self.load.clients() {
             self.world.alarm(Span::secs(3), client as u64);
+        }
+        for client in 0..self.linear_load.clients() {
+            self.world.alarm(Span::secs(5), LINEAR + client as u64);
         }
     }
 
@@ -231,6 +248,7 @@ impl Scene {
             }
             Happened::Alarm(PHASE) => self.turn(),
             Happened::Alarm(OPERATOR) => self.operate(),
+            Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),
             Happened::Alarm(client) => self.ask(client as usize),
         }
         Ok(())
@@ -276,7 +294,10 @@ impl Scene {
 
     /// A disk may go for ever when three voters live: the other two carry on and choose a new one.
     fn may_empty(&self) -> bool {
-        self.all_well() && self.seen.iter().all(|seen| seen.voters >= 3)
+        // Of each group the other two members carry on, too.
+        let whole: u64 = self.seen.iter().map(|seen| seen.groups_whole).sum();
+        let are_whole = whole >= 1 && self.seen.iter().all(|seen| seen.members >= 3);
+        self.all_well() && are_whole && self.seen.iter().all(|seen| seen.voters >= 3)
     }
 
     /// Whether an operation through a node that is up must succeed now: after faults have ended, and also while only
@@ -368,6 +389,23 @@ impl Scene {
         self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
     }
 
+    fn ask_linear(&mut self, client: usize) {
+        let now = self.world.now();
+        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
+        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
+        let token = LINEAR + client as u64;
+        if nodes.is_empty() {
+            return self.world.alarm(Span::millis(300), token);
+        }
+        let node = nodes[self.linear_load.choose(client, nodes.len())];
+        let (act, budget) = self.linear_load.draw(client);
+        let id = self.world.ask(node, budget, Ask::Linear(act.op())).expect("the node was seen to run");
+        self.answers.asked(id, node, now, budget, self.world.is_hung(node));
+        self.linear.begin(&act, now);
+        let must = self.must_serve();
+        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(act) });
+    }
+
     /// The operator's next apply. During a calm there is none: what runs must be what is declared by then.
     fn operate(&mut self) {
         let calm = self.calm_for().is_some() && self.world.now() > Time::ZERO + Span::secs(25);
@@ -395,6 +433,8 @@ impl Scene {
                     self.sessions.end(&drawn.key, id, now, Ended::Unknown)?;
                 }
             }
+            // It may have happened.
+            Asked::Linear(_) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         self.ended(&flight, "died");
@@ -419,6 +459,24 @@ impl Scene {
                     return Err(Broken { promise: SERVED, at: now, what });
                 }
                 self.judge_session(&flight, drawn, outcome)
+            }
+            (Asked::Linear(act), Answer::Linear(outcome)) => {
+                let text = match &outcome {
+                    Outcome::Done(ran) => format!("ok {ran:?}"),
+                    Outcome::Refused(refused) => format!("refused {refused}"),
+                    Outcome::Unknown(unknown) => format!("unknown {unknown}"),
+                };
+                self.ended(&flight, &text);
+                if flight.must && self.must_serve() && !matches!(outcome, Outcome::Done(_)) {
+                    let what = format!("{act:?} through node {} since {:?}: {text}", flight.node, flight.start);
+                    return Err(Broken { promise: SERVED, at: now, what });
+                }
+                if let (linear_load::Act::Get { key }, Outcome::Done(ran)) = (act, &outcome)
+                    && let Some(version) = Linear::version_of(ran)
+                {
+                    self.linear_load.has_read((flight.client - LINEAR) as usize, key, version);
+                }
+                self.linear.end(act, flight.start, now, &outcome)
             }
             (Asked::Apply(mark), Answer::Applied(outcome)) => {
                 let (text, ended) = match outcome {
@@ -478,6 +536,7 @@ impl Scene {
             Asked::Session(drawn) => {
                 (drawn.name, drawn.key.as_str(), drawn.write.map(|(id, what)| format!("{id} {what:?}")))
             }
+            Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
         };
         let word = outcome.split(' ').next().unwrap_or_default();
@@ -488,6 +547,10 @@ impl Scene {
         match flight.what {
             Asked::Session(_) => {
                 let pause = self.load.pause(flight.client as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            Asked::Linear(_) => {
+                let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
                 self.world.alarm(pause, flight.client);
             }
             Asked::Apply(_) => {
@@ -516,6 +579,9 @@ impl Seen {
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
+        self.groups_whole = view.figures.get("linear.groups_whole").copied().unwrap_or(0);
+        let shards = view.namespaces.iter().flat_map(|namespace| &namespace.shards);
+        self.members = shards.map(|shard| shard.members.len()).min().unwrap_or(0);
         self.filled = view.figures.get(FILLED_FIGURE).map(|filled| *filled > 0);
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use base::{AskId, Boot, Effect, Event, Machine, Now, Outcome, ProcId, Rng, Span, Time};
+use base::{AskId, Boot, Effect, Event, GroupId, Machine, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::Card;
 use cluster::root::{Change, Declared};
 use node::{Answer, Applied, Ask, Node, View};
+use state::linear::{Ran, Reply as Got};
 use state::session::{Action, Reply};
 
 use crate::world::{Birth, Factory, Life};
@@ -31,6 +32,12 @@ pub enum Bug {
     Refuses,
     /// It wants to be woken all the time.
     Spins,
+    /// Some reads of class `linear` return what was first read of their key.
+    LinearStale,
+    /// Some writes of class `linear` are acknowledged and not done.
+    LinearFalseAck,
+    /// After a restart the end of each `linear` group's log is not there.
+    LinearForgets,
 }
 
 /// Makes nodes of one cluster: node 0 founds it in its first life, everyone knows the first three.
@@ -61,7 +68,7 @@ pub const FILE: &str = "sim.toml";
 impl Factory for Cluster {
     type Machine = Shipped;
 
-    fn birth(&mut self, life: &Life, _log: &[Bytes]) -> Birth<Shipped> {
+    fn birth(&mut self, life: &Life) -> Birth<Shipped> {
         let at = |port| SocketAddr::new(life.peer.ip(), port);
         let card = Card {
             id: life.id,
@@ -89,6 +96,9 @@ impl Factory for Cluster {
             rng: Rng::new(life.seed ^ 1),
             reads: BTreeMap::new(),
             first: BTreeMap::new(),
+            gets: BTreeMap::new(),
+            first_got: BTreeMap::new(),
+            version: 0,
             born: None,
             now: Time::ZERO,
         });
@@ -108,6 +118,10 @@ struct Planted {
     /// Reads under way, by their key.
     reads: BTreeMap<AskId, Bytes>,
     first: BTreeMap<Bytes, Reply>,
+    /// Of class `linear`: reads under way, what was first read, and the newest version seen.
+    gets: BTreeMap<AskId, Bytes>,
+    first_got: BTreeMap<Bytes, Ran>,
+    version: i64,
     born: Option<Time>,
     now: Time,
 }
@@ -139,11 +153,27 @@ impl Machine for Shipped {
 }
 
 impl Planted {
-    fn spoil_event(&mut self, event: Event<Ask>, out: &mut Out) -> Option<Event<Ask>> {
+    fn spoil_event(&mut self, mut event: Event<Ask>, out: &mut Out) -> Option<Event<Ask>> {
+        if let (Bug::LinearForgets, Event::Start { log }) = (self.bug, &mut event) {
+            for (_, records) in log.iter_mut().filter(|(group, _)| **group != GroupId::ROOT) {
+                let kept = records.len().saturating_sub(self.rng.below(40) as usize).max(1);
+                records.truncate(kept);
+            }
+        }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {
                 (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
                     self.reads.insert(*id, op.key.clone());
+                }
+                (Bug::LinearStale, Ask::Linear(op)) if op.steps[0].function == "look" => {
+                    self.gets.insert(*id, op.steps[0].key.clone());
+                }
+                (Bug::LinearFalseAck, Ask::Linear(op)) if op.steps[0].function == "put" && self.rng.chance(0.1) => {
+                    self.version += 1;
+                    let stored = vec![Got::Int(1), Got::Nil, Got::Int(self.version)];
+                    let ran = Ran::Done(vec![Got::List(stored)]);
+                    out.push(Effect::Answer { id: *id, answer: Answer::Linear(Outcome::Done(ran)) });
+                    return None;
                 }
                 (Bug::Refuses, Ask::Session(_)) if self.rng.chance(0.02) => {
                     let refused = base::Refused::busy("no reason", Span::millis(1));
@@ -176,6 +206,15 @@ impl Planted {
                     None => reply,
                 };
                 out.push(Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) });
+            }
+            (Bug::LinearStale, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {
+                let first = self.gets.remove(&id).map(|key| self.first_got.entry(key).or_insert_with(|| ran.clone()));
+                let ran = first.filter(|_| self.rng.chance(0.1)).map_or(ran, |first| first.clone());
+                out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
+            }
+            (Bug::LinearFalseAck, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {
+                self.version = self.version.max(crate::promises::linear::Linear::newest_in(&ran));
+                out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
             }
             (_, effect) => out.push(effect),
         }

@@ -60,6 +60,27 @@ fn a_busy_loop_is_caught() {
     assert_eq!(caught(Bug::Spins), Some("no machine wakes without end"));
 }
 
+const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
+const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
+
+#[test]
+fn a_linear_read_that_asks_nobody_is_caught() {
+    assert_eq!(caught(Bug::LinearStale), Some(LINEAR));
+}
+
+#[test]
+fn a_linear_write_acknowledged_before_it_is_agreed_on_is_caught() {
+    assert_eq!(caught(Bug::LinearFalseAck), Some(LINEAR));
+}
+
+/// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
+#[test]
+fn a_linear_member_that_forgets_at_a_restart_is_caught() {
+    // Either promise may show it, once the wrong ones have restarted.
+    let broken = (1..40).find_map(|seed| run(seed, 3, 3, Some(Bug::LinearForgets)).broken.map(|broken| broken.promise));
+    assert!(broken.is_some_and(|promise| [LINEAR, ONCE].contains(&promise)), "{broken:?}");
+}
+
 #[test]
 fn the_shipped_node_keeps_its_promises_and_one_seed_gives_one_run() {
     for (seed, nodes) in [(1, 3), (2, 5)] {

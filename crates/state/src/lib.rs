@@ -7,6 +7,7 @@
 extern crate self as state;
 
 pub mod hash;
+pub mod linear;
 pub mod namespace;
 pub mod session;
 

@@ -1,5 +1,5 @@
 //! What an operator declares of a namespace: its class, which is its promise, and how long values are kept.
-//! Only `session` exists so far; any other class is an error that lists the known ones.
+//! A class that does not exist is an error that lists the known ones.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,32 +8,87 @@ use base::Span;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`.
+/// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`; or `class = "linear"`, `shards = 1`,
+/// `replicas = 3`, `durability = "disk"`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Written")]
 pub struct NamespaceSpec {
     pub class: Class,
-    /// How long a value is kept after it was last written, unless the write says otherwise; milliseconds.
-    #[serde(rename = "lease", default = "default_lease", serialize_with = "put_span", deserialize_with = "get_span")]
+    /// How long a value is kept after it was last written, unless the write says otherwise; milliseconds. 0: for ever,
+    /// as in class `linear`.
+    #[serde(rename = "lease", skip_serializing_if = "is_zero", serialize_with = "put_span")]
     pub lease_ms: u64,
     /// What becomes of writes that were made from one and the same reading.
-    #[serde(default, skip_serializing_if = "Merges::is_none")]
+    #[serde(skip_serializing_if = "Merges::is_none")]
     pub merge: Merges,
     /// How long one brick is waited for (SSM's t), milliseconds.
-    #[serde(
-        rename = "timeout",
-        default = "default_timeout",
-        skip_serializing_if = "is_default_timeout",
-        serialize_with = "put_span",
-        deserialize_with = "get_span"
-    )]
+    #[serde(rename = "timeout", skip_serializing_if = "is_default_timeout", serialize_with = "put_span")]
     pub timeout_ms: u64,
+    /// Of class `linear`: consensus groups that its keys are spread over. None: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
+    /// Of class `linear`: members of each group. None: 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Of class `linear`: where an acknowledged write is. None: `disk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+}
+
+/// As people write it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    class: Class,
+    #[serde(default, deserialize_with = "get_span")]
+    lease: Option<u64>,
+    #[serde(default)]
+    merge: Merges,
+    #[serde(default, deserialize_with = "get_span")]
+    timeout: Option<u64>,
+    shards: Option<u32>,
+    replicas: Option<u32>,
+    durability: Option<String>,
+}
+
+impl From<Written> for NamespaceSpec {
+    fn from(Written { class, lease, merge, timeout, shards, replicas, durability }: Written) -> Self {
+        let lease_ms = lease.unwrap_or(match class {
+            Class::Session => default_lease(),
+            Class::Linear => 0,
+        });
+        let timeout_ms = timeout.unwrap_or(default_timeout());
+        Self { class, lease_ms, merge, timeout_ms, shards, replicas, durability }
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl NamespaceSpec {
     /// A `session` namespace with the default lease of 30 minutes.
     pub fn session() -> Self {
-        Self { class: Class::Session, lease_ms: default_lease(), merge: Merges::None, timeout_ms: default_timeout() }
+        Self {
+            class: Class::Session,
+            lease_ms: default_lease(),
+            merge: Merges::None,
+            timeout_ms: default_timeout(),
+            shards: None,
+            replicas: None,
+            durability: None,
+        }
+    }
+
+    /// A `linear` namespace of one group with three members.
+    pub fn linear() -> Self {
+        Self { class: Class::Linear, lease_ms: 0, ..Self::session() }
+    }
+
+    /// Groups and members, if it is a `linear` one.
+    pub fn groups(&self) -> Option<crate::linear::place::Wanted> {
+        let (shards, replicas) = (self.shards.unwrap_or(1), self.replicas.unwrap_or(3));
+        (self.class == Class::Linear).then_some(crate::linear::place::Wanted { shards, replicas })
     }
 
     pub fn lease(&self) -> Span {
@@ -55,11 +110,24 @@ impl NamespaceSpec {
                 "memory only, on three nodes: any one may be killed at any time and nothing is lost, and writes of \
                  different fields of a value all count; a power cut of the whole cluster ends all sessions"
             }
+            (Class::Linear, _) if self.replicas == Some(1) => {
+                "every operation is atomic and linearizable; an acknowledged write is on one node's disk, and is lost with it"
+            }
+            (Class::Linear, _) => {
+                "every operation is atomic and linearizable; an acknowledged write is on a majority's disks: any minority \
+                 of its nodes may be lost, and the power of all may fail"
+            }
         }
     }
 
     /// Checks what the types cannot: the key that is wrong, and why.
     pub fn validate(&self) -> Result<(), (&'static str, String)> {
+        if self.class == Class::Linear {
+            return self.validate_linear();
+        }
+        if self.shards.is_some() || self.replicas.is_some() || self.durability.is_some() {
+            return Err(("class", "shards, replicas and durability are of class linear".into()));
+        }
         let within = |key, ms: u64, bounds: RangeInclusive<u64>| {
             let (low, high) = (span_text(*bounds.start()), span_text(*bounds.end()));
             let wrong = || (key, format!("{} is not between {low} and {high}", span_text(ms)));
@@ -70,18 +138,66 @@ impl NamespaceSpec {
     }
 }
 
+impl NamespaceSpec {
+    fn validate_linear(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |key, why: String| Err((key, why));
+        if self.lease_ms != 0 {
+            return wrong(
+                "lease",
+                "class linear keeps values until they are removed; give a key an end with EX".into(),
+            );
+        }
+        if !self.merge.is_none() || !is_default_timeout(&self.timeout_ms) {
+            return wrong("class", "merge and timeout are of class session".into());
+        }
+        if !(1..=SHARDS_MAX).contains(&self.shards.unwrap_or(1)) {
+            return wrong("shards", format!("write a number from 1 to {SHARDS_MAX}"));
+        }
+        if ![1, 3, 5].contains(&self.replicas.unwrap_or(3)) {
+            let why = "write 1, 3 or 5; an even number survives no more than the odd one below it";
+            return wrong("replicas", why.into());
+        }
+        match self.durability.as_deref() {
+            None | Some("disk") => Ok(()),
+            Some("memory") => {
+                wrong("durability", "\"memory\" is not offered yet; write \"disk\" or leave it out".into())
+            }
+            Some(other) => wrong("durability", format!("\"{other}\" is not known; write \"disk\"")),
+        }
+    }
+
+    /// Whether a namespace that was declared as `before` may be declared as this.
+    pub fn may_follow(&self, before: &Self) -> Result<(), String> {
+        if self.class != before.class {
+            return Err(format!(
+                "class: it is {}, and cannot become {}; choose another name",
+                before.class, self.class
+            ));
+        }
+        if self.shards.unwrap_or(1) != before.shards.unwrap_or(1) {
+            return Err("shards: cannot be changed yet; choose another name and copy the keys".into());
+        }
+        Ok(())
+    }
+}
+
+/// Shards of one namespace: each costs a log entry and some memory on its nodes.
+pub const SHARDS_MAX: u32 = 256;
+
 /// The promise of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     Session,
+    Linear,
 }
 
 impl Class {
-    pub const ALL: [Class; 1] = [Class::Session];
+    pub const ALL: [Class; 2] = [Class::Session, Class::Linear];
 
     pub fn name(self) -> &'static str {
         match self {
             Class::Session => "session",
+            Class::Linear => "linear",
         }
     }
 }
@@ -202,8 +318,8 @@ fn put_span<S: Serializer>(ms: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&span_text(*ms))
 }
 
-fn get_span<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    span_from_text(&String::deserialize(from)?).map_err(D::Error::custom)
+fn get_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    span_from_text(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -234,15 +350,18 @@ mod tests {
         assert_eq!(spec.timeout_ms, 250);
         assert_eq!(serde_json::to_string(&spec).unwrap(), r#"{"class":"session","lease":"30m","timeout":"250ms"}"#);
         assert!(
-            read(r#"{"class":"linear"}"#)
+            read(r#"{"class":"liner"}"#)
                 .unwrap_err()
-                .contains("class \"linear\" is not known; known are: \"session\"")
+                .contains("class \"liner\" is not known; known are: \"session\", \"linear\"")
         );
         let merges = read(r#"{"class":"session","merge":"fields"}"#).unwrap();
         assert_eq!(merges.merge, Merges::Fields);
         assert_eq!(serde_json::to_string(&merges).unwrap(), r#"{"class":"session","lease":"30m","merge":"fields"}"#);
         let wrong = read(r#"{"class":"session","merge":"field"}"#).unwrap_err();
         assert!(wrong.contains("\"field\" is not known") && wrong.contains("\"fields\""), "{wrong}");
+        let linear = read(r#"{"class":"linear","replicas":5}"#).unwrap();
+        assert_eq!(linear, NamespaceSpec { replicas: Some(5), ..NamespaceSpec::linear() });
+        assert_eq!(serde_json::to_string(&linear).unwrap(), r#"{"class":"linear","replicas":5}"#);
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
         assert!(read(r#"{"class":"session","leese":"2h"}"#).unwrap_err().contains("lease"));
     }
@@ -257,5 +376,16 @@ mod tests {
             let wrong = Err(("timeout", format!("{timeout_ms}ms is not between 5ms and 5s")));
             assert_eq!(spec.validate(), if good { Ok(()) } else { wrong });
         }
+        assert_eq!(NamespaceSpec::linear().validate(), Ok(()));
+        for (wrong, says) in [
+            (NamespaceSpec { replicas: Some(2), ..NamespaceSpec::linear() }, "replicas"),
+            (NamespaceSpec { shards: Some(0), ..NamespaceSpec::linear() }, "shards"),
+            (NamespaceSpec { lease_ms: 1000, ..NamespaceSpec::linear() }, "lease"),
+            (NamespaceSpec { durability: Some("tape".into()), ..NamespaceSpec::linear() }, "durability"),
+            (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "class linear"),
+        ] {
+            assert!(format!("{:?}", wrong.validate()).contains(says), "{wrong:?}");
+        }
+        assert!(NamespaceSpec::linear().may_follow(&NamespaceSpec::session()).is_err());
     }
 }

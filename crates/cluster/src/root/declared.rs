@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use base::{Boot, NodeId};
+use base::{Boot, NodeId, Parts};
 use bytes::Bytes;
+
+use super::wire::{self, WireState};
+use crate::raft;
 
 use super::limits::{CHANGE_BYTES_MAX, DECLARED_BYTES_MAX, NAME_BYTES_MAX, REMEMBERED_MAX};
 
@@ -111,6 +114,16 @@ impl Change {
 }
 
 impl State {
+    /// The state of a new cluster: the first records, as version 1.
+    pub fn founded(first: Change) -> Result<Self, String> {
+        first.check()?;
+        let mut state = State::default();
+        match state.declared.apply(Change { expect: None, ..first }) {
+            Verdict::Applied(_) => Ok(state),
+            other => Err(format!("the first records cannot be applied: {other:?}")),
+        }
+    }
+
     /// What became of a proposal, if it was applied and is remembered.
     pub fn verdict(&self, id: ChangeId) -> Option<Verdict> {
         if let Some((_, verdict)) = self.remembered.iter().find(|(known, _)| *known == id) {
@@ -133,6 +146,32 @@ impl State {
             *floor = (*floor).max((old.boot, old.seq));
         }
         verdict
+    }
+}
+
+impl raft::State for State {
+    type Done = (ChangeId, Verdict);
+
+    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool {
+        let Some((id, change)) = wire::decode_change(data) else { return false };
+        let verdict = State::apply(self, id, change);
+        done.push((id, verdict));
+        true
+    }
+
+    fn parts(&self) -> Parts {
+        Parts::of(vec![WireState::bytes(self)])
+    }
+
+    fn from_parts(parts: Vec<Bytes>) -> Option<Self> {
+        match <[Bytes; 1]>::try_from(parts) {
+            Ok([only]) => WireState::parse(only),
+            Err(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.declared.size()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{NodeId, Span};
 
 use super::limits::{VOTER_AWAY_MAX, VOTERS_WANTED};
+use crate::raft::Step;
 
 /// What the leader sees.
 #[derive(Clone, Debug, Default)]
@@ -20,18 +21,6 @@ pub(super) struct Scene {
     pub away: BTreeMap<NodeId, Span>,
     /// Learners with (nearly) the whole log.
     pub caught_up: BTreeSet<NodeId>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Step {
-    /// Give this node a copy of everything.
-    Learn(NodeId),
-    /// Change the voters, at once: these come, those go on as learners.
-    Vote {
-        come: Vec<NodeId>,
-        go: Vec<NodeId>,
-    },
-    Leave,
 }
 
 pub(super) fn next(scene: &Scene) -> Option<Step> {

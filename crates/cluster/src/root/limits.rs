@@ -2,21 +2,11 @@
 
 use base::Span;
 
-/// Raft counts time in ticks. Heartbeats and elections are multiples of it; finer would only cost wake-ups.
-pub const TICK: Span = Span::millis(50);
-/// A leader is heard from every 100 ms: five beats may be lost before anybody doubts it.
-pub const HEARTBEAT_TICKS: usize = 2;
-/// 500 ms to 1000 ms without a beat start an election, so a killed leader is replaced in about 1.5 s at worst.
-pub const ELECTION_TICKS_MIN: usize = 10;
-pub const ELECTION_TICKS_MAX: usize = 20;
-
 /// Voters wanted. Three survive the loss of one; each change costs two disks' time instead of three.
 pub const VOTERS_WANTED: usize = 3;
 /// A voter away for so long is replaced if a caught-up node is at hand: longer than a reboot of a process, shorter than
 /// the wait for a second failure that would stop changes.
 pub const VOTER_AWAY_MAX: Span = Span::secs(30);
-/// A learner at most so many entries behind may become a voter: it is then a moment, not a transfer, from the end.
-pub const CAUGHT_UP_ENTRIES: u64 = 16;
 
 /// The disk's log is rewritten as one snapshot after so many records (in tests soon, so that storms meet it often)...
 pub const LOG_RECORDS_MAX: usize = if cfg!(test) { 60 } else { 1_000 };
@@ -35,8 +25,6 @@ pub const NAME_BYTES_MAX: usize = 256;
 pub const REMEMBERED_MAX: usize = 1_024;
 /// Proposals of one node that wait at once. More are refused: changes come from people and scripts.
 pub const PENDING_MAX: usize = 256;
-/// Bytes in one append message; one entry always goes, however large.
-pub const APPEND_BYTES_MAX: u64 = 256 << 10;
 /// Proposed but not committed bytes at a leader; beyond it refuses.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
 
@@ -44,11 +32,7 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
 pub const CALL_RETRY: Span = Span::millis(400);
 /// The leader said yes, our own copy does not show it yet: so long do we wait for it before we say yes too.
 pub const SHOW_WAIT: Span = Span::millis(500);
-/// A snapshot under way to a member without an answer for so long is taken for lost.
-pub const SNAPSHOT_WAIT: Span = Span::secs(2);
 
-const _: () = assert!(HEARTBEAT_TICKS * 3 <= ELECTION_TICKS_MIN, "a lost heartbeat or two must not start an election");
-const _: () = assert!(ELECTION_TICKS_MIN < ELECTION_TICKS_MAX, "elections need jitter");
 const _: () = assert!((ENTRIES_KEPT as usize) < LOG_RECORDS_MAX, "what is kept must fit");
 const _: () = assert!(VOTERS_WANTED % 2 == 1, "an even group survives no more than the odd one below it");
 const _: () = assert!(CHANGE_BYTES_MAX * 2 <= DECLARED_BYTES_MAX, "one change must not be able to fill everything");

@@ -2,16 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, Frame, NodeId, Note, Now, Outcome, Priority, Refused, Rng, Span, Ticket, Time, Unknown, kind};
+use base::{
+    Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Parts, Priority, Refused, Rng, Span, Ticket, Time, Unknown, kind,
+};
 use bytes::Bytes;
 
-use super::declared::{Change, ChangeId, Conflict, Declared, Verdict};
-use super::group;
+use super::declared::{Change, ChangeId, Conflict, Declared, State, Verdict};
+use super::group::{self, Scene};
 use super::limits::*;
-use super::record;
-use super::replica::{Happened, Replica};
-use super::store::Store;
 use super::wire::{self, Call};
+use crate::raft::limits::TICK;
+use crate::raft::{self, Config, Member};
+
+type Happened = raft::Happened<(ChangeId, Verdict)>;
+
+const CONFIG: Config = Config {
+    group: GroupId::ROOT,
+    control: kind::ROOT,
+    data: kind::ROOT,
+    log_records_max: LOG_RECORDS_MAX,
+    log_bytes_max: LOG_BYTES_MAX,
+    entries_kept: ENTRIES_KEPT,
+    uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
+};
 
 /// What can happen to the root group's member on a node, after [`Root::start`].
 #[derive(Clone, Debug)]
@@ -38,23 +51,26 @@ pub enum Input {
     Appended {
         ticket: Ticket,
     },
+    Saved {
+        ticket: Ticket,
+    },
     Wake,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub enum Output {
     Send {
         to: NodeId,
         frame: Frame,
     },
-    /// Append to the node's log and force it to disk.
+    /// Append to the root group's log and force it to disk.
     Append {
         records: Vec<Bytes>,
         ticket: Ticket,
     },
-    /// Replace the node's whole log, atomically.
-    Rewrite {
-        records: Vec<Bytes>,
+    /// Replace the root group's whole log, atomically.
+    Save {
+        parts: Parts,
         ticket: Ticket,
     },
     /// What [`Root::declared`] shows has changed.
@@ -70,6 +86,17 @@ pub enum Output {
         outcome: Outcome<Result<u64, Conflict>>,
     },
     Note(Note),
+}
+
+impl From<raft::Output> for Output {
+    fn from(output: raft::Output) -> Self {
+        match output {
+            raft::Output::Send { to, frame } => Self::Send { to, frame },
+            raft::Output::Append { records, ticket } => Self::Append { records, ticket },
+            raft::Output::Save { parts, ticket } => Self::Save { parts, ticket },
+            raft::Output::Note(note) => Self::Note(note),
+        }
+    }
 }
 
 /// The node must not take part in the group; a person decides.
@@ -101,7 +128,7 @@ pub struct Root {
     boot: Boot,
     rng: Rng,
     /// None until started.
-    replica: Option<Replica>,
+    member: Option<Member<State>>,
     next_tick: Time,
     live: BTreeSet<NodeId>,
     /// Since when those that are not live are away.
@@ -146,7 +173,7 @@ impl Root {
             me,
             boot,
             rng,
-            replica: None,
+            member: None,
             next_tick: Time::NEVER,
             live: BTreeSet::from([me]),
             away: BTreeMap::new(),
@@ -168,22 +195,24 @@ impl Root {
         found: Option<Change>,
         out: &mut Vec<Output>,
     ) -> Result<(), StartError> {
-        assert!(self.replica.is_none(), "started twice");
+        assert!(self.member.is_none(), "started twice");
         let founder = if log.is_empty() { found } else { None };
-        let founds = founder.is_some();
-        let store = match founder {
-            Some(first) => Store::founded(self.me, first).map_err(|why| StartError::Found { why })?,
-            None => record::load(log)?,
+        let mut wants = Vec::new();
+        let member = match founder {
+            Some(first) => {
+                let state = State::founded(first).map_err(|why| StartError::Found { why })?;
+                Member::found(CONFIG, self.me, &[self.me], state, self.rng.fork(), &mut wants)
+            }
+            None => Member::load(CONFIG, self.me, log, self.rng.fork())
+                .map_err(|raft::LogError { record, why }| StartError::Log { record, why })?,
         };
-        let mut replica = Replica::new(self.me, store, self.rng.fork()).map_err(|why| StartError::Senseless { why })?;
-        if founds {
-            replica.rewrite(out);
-        }
-        if replica.voters() == [self.me] {
+        let mut member = member.map_err(|why| StartError::Senseless { why })?;
+        if member.voters() == [self.me] {
             // Nobody else could be elected: no reason to wait.
-            replica.campaign();
+            member.campaign();
         }
-        self.replica = Some(replica);
+        self.member = Some(member);
+        out.extend(wants.into_iter().map(Output::from));
         // Not all nodes of a site that gets its power back should count in step.
         self.next_tick = now.mono + Span(self.rng.below(TICK.0));
         self.settle(now.mono, true, out);
@@ -203,21 +232,20 @@ impl Root {
                 if self.live.remove(&peer) {
                     self.away.insert(peer, now);
                 }
-                if let Some(replica) = &mut self.replica {
-                    replica.unreachable(peer);
+                if let Some(member) = &mut self.member {
+                    member.unreachable(peer);
                 }
             }
-            Input::Frame { from, kind, head, body: _ } => self.frame(now, from, kind, head, out),
+            Input::Frame { from, kind, head, body } => self.frame(now, from, kind, head, body, out),
             Input::Propose { id, budget, change } => self.propose(now, id, budget, change, out),
             Input::Appended { ticket } => {
-                if let Some(replica) = &mut self.replica {
-                    replica.persisted(ticket, now, out);
-                }
+                self.drive(out, |member, out| member.persisted(ticket, now, out));
             }
+            Input::Saved { ticket } => self.drive(out, |member, out| member.saved(ticket, now, out)),
             Input::Wake => {
-                if let Some(replica) = self.replica.as_mut().filter(|_| self.next_tick <= now) {
+                if self.member.is_some() && self.next_tick <= now {
                     // One tick, however late: a process that hung has not waited for anybody meanwhile.
-                    replica.tick(now);
+                    self.drive(out, |member, out| member.tick(now, out));
                     self.next_tick = now + TICK;
                     plan = true;
                 }
@@ -227,41 +255,51 @@ impl Root {
     }
 
     pub fn wake_at(&self) -> Option<Time> {
-        self.replica.as_ref()?;
+        self.member.as_ref()?;
         let ends = self.pending.values().map(|p| p.known.map_or(p.deadline, |(_, until)| until.min(p.deadline)));
         Some(ends.fold(self.next_tick, Time::min))
     }
 
     /// What this node knows to be declared; needs nobody else, and may be a moment old.
     pub fn declared(&self) -> &Declared {
-        self.replica.as_ref().map_or(&self.nothing, |replica| &replica.state().declared)
+        self.member.as_ref().map_or(&self.nothing, |member| &member.state().declared)
     }
 
     /// Who leads, as far as this node knows; none while nobody that is live does.
     pub fn leader(&self) -> Option<NodeId> {
-        self.replica.as_ref()?.leader().filter(|leader| self.live.contains(leader))
+        self.member.as_ref()?.leader().filter(|leader| self.live.contains(leader))
     }
 
     pub fn is_leader(&self) -> bool {
-        self.replica.as_ref().is_some_and(Replica::is_leader)
+        self.member.as_ref().is_some_and(Member::is_leader)
     }
 
     /// Who votes, or will as soon as a change of voters that is under way is through (a moment).
     pub fn voters(&self) -> Vec<NodeId> {
-        self.replica.as_ref().map_or(Vec::new(), Replica::voters)
+        self.member.as_ref().map_or(Vec::new(), Member::voters)
     }
 
-    fn frame(&mut self, now: Time, from: NodeId, kind: u16, head: Bytes, out: &mut Vec<Output>) {
-        let Some(replica) = &mut self.replica else { return };
+    /// Has the member do something, and passes on what it wants.
+    fn drive(&mut self, out: &mut Vec<Output>, act: impl FnOnce(&mut Member<State>, &mut Vec<raft::Output>)) {
+        let Some(member) = &mut self.member else { return };
+        let mut wants = Vec::new();
+        act(member, &mut wants);
+        out.extend(wants.into_iter().map(Output::from));
+    }
+
+    fn frame(&mut self, now: Time, from: NodeId, kind: u16, head: Bytes, body: Bytes, out: &mut Vec<Output>) {
         if kind == kind::ROOT {
-            if let Err(why) = replica.step(from, head) {
+            let mut result = Ok(());
+            self.drive(out, |member, out| result = member.step(now, from, head, body, out));
+            if let Err(why) = result {
                 out.push(Output::Note(Note::error(format!("a root message of {from} {why}"))));
             }
             return;
         }
+        let Some(member) = &mut self.member else { return };
         match wire::decode_call(head) {
             Some(Call::Propose(id, change)) if id.node == from => {
-                let verdict = replica.state().verdict(id);
+                let verdict = member.state().verdict(id);
                 if verdict.is_some() || !self.put_in_log(id, &change) {
                     out.push(send(from, &Call::Verdict(id, verdict), Span::ZERO));
                 }
@@ -283,7 +321,7 @@ impl Root {
     }
 
     fn propose(&mut self, now: Time, caller: u64, budget: Span, change: Change, out: &mut Vec<Output>) {
-        let refused = if self.replica.is_none() {
+        let refused = if self.member.is_none() {
             Some(Refused::wrong("this node is no member of the root group"))
         } else if let Err(why) = change.check() {
             Some(Refused::wrong(why))
@@ -304,14 +342,14 @@ impl Root {
 
     /// As leader: makes sure that it is in the log, once. False: we do not lead, or have no room.
     fn put_in_log(&mut self, id: ChangeId, change: &Change) -> bool {
-        let Some(replica) = self.replica.as_mut().filter(|replica| replica.is_leader()) else { return false };
-        if self.in_log.0 != replica.term() {
-            self.in_log = (replica.term(), BTreeSet::new());
+        let Some(member) = self.member.as_mut().filter(|member| member.is_leader()) else { return false };
+        if self.in_log.0 != member.term() {
+            self.in_log = (member.term(), BTreeSet::new());
         }
         if self.in_log.1.contains(&id) {
             return true;
         }
-        let taken = change.check().is_ok() && replica.propose(id, change);
+        let taken = change.check().is_ok() && member.propose(wire::encode_change(id, change));
         if taken {
             self.in_log.1.insert(id);
         }
@@ -322,9 +360,11 @@ impl Root {
     fn settle(&mut self, now: Time, plan: bool, out: &mut Vec<Output>) {
         let mut plan = plan;
         loop {
-            let Some(replica) = &mut self.replica else { return };
+            if self.member.is_none() {
+                return;
+            }
             let mut happened = Vec::new();
-            replica.pump(now, out, &mut happened);
+            self.drive(out, |member, out| member.pump(now, out, &mut happened));
             plan |= happened.contains(&Happened::Regrouped);
             // Before the ends of proposals: who reads after such an end finds the change.
             self.tell(out);
@@ -343,7 +383,7 @@ impl Root {
 
     fn happened(&mut self, what: Happened, out: &mut Vec<Output>) {
         match what {
-            Happened::Applied(id, verdict) => {
+            Happened::Applied((id, verdict)) => {
                 self.in_log.1.remove(&id);
                 if id.node == self.me && id.boot == self.boot {
                     self.end(id.seq, verdict, out);
@@ -354,13 +394,14 @@ impl Root {
             Happened::Restored => {
                 let ids: Vec<_> = self.pending.keys().map(|seq| self.id(*seq)).collect();
                 for id in ids {
-                    let verdict = self.replica.as_ref().and_then(|replica| replica.state().verdict(id));
+                    let verdict = self.member.as_ref().and_then(|member| member.state().verdict(id));
                     if let Some(verdict) = verdict {
                         self.end(id.seq, verdict, out);
                     }
                 }
             }
-            Happened::Regrouped => (),
+            // The root group is read without asking.
+            Happened::Regrouped | Happened::Entry | Happened::Readable { .. } => (),
         }
     }
 
@@ -389,8 +430,15 @@ impl Root {
     }
 
     fn regroup(&mut self, now: Time) -> bool {
-        let Some(replica) = self.replica.as_mut().filter(|replica| replica.may_regroup()) else { return false };
-        let mut scene = replica.scene();
+        let Some(member) = self.member.as_mut().filter(|member| member.may_regroup()) else { return false };
+        let mut scene = Scene {
+            me: self.me,
+            voters: member.voters().into_iter().collect(),
+            learners: member.learners().into_iter().collect(),
+            joint: member.is_joint(),
+            caught_up: member.caught_up().into_iter().collect(),
+            ..Scene::default()
+        };
         for voter in scene.voters.iter().filter(|voter| !self.live.contains(voter)) {
             // A leader that never saw it counts from now.
             self.away.entry(*voter).or_insert(now);
@@ -398,7 +446,7 @@ impl Root {
         scene.live = self.live.clone();
         scene.away = self.away.iter().map(|(id, since)| (*id, now.since(*since))).collect();
         let Some(step) = group::next(&scene) else { return false };
-        replica.regroup(&step);
+        member.regroup(&step);
         true
     }
 
@@ -464,13 +512,13 @@ impl Root {
     /// A change of voters is under way: until it is through, the old voters' majority is needed as well.
     #[cfg(test)]
     pub(super) fn is_joint(&self) -> bool {
-        self.replica.as_ref().is_some_and(Replica::is_joint)
+        self.member.as_ref().is_some_and(Member::is_joint)
     }
 
     /// Plants the bug that promises come before the disk has what they promise.
     #[cfg(test)]
     pub(super) fn plant_haste(&mut self) {
-        self.replica.as_mut().expect("it is started").hasty = true;
+        self.member.as_mut().expect("it is started").hasty = true;
     }
 }
 

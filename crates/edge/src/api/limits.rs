@@ -12,6 +12,8 @@ pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
 pub const BODY_BYTES_MAX: usize = 16 << 10;
 /// Time for an operation on a value, as for Redis clients.
 pub const OP_BUDGET: Span = Span::millis(1000);
+/// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
+pub const LINEAR_BUDGET: Span = Span::secs(4);
 /// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.
 pub const CHANGE_BUDGET: Span = Span::secs(10);
 /// The node's own thread must answer `/livez` within this.

@@ -3,6 +3,7 @@
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
+//! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order.
 //! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -29,6 +30,7 @@ mod declare;
 mod explain;
 mod guard;
 pub mod limits;
+mod linear;
 mod metrics;
 mod operate;
 mod problem;
@@ -93,6 +95,8 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
+        .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
         .merge(pages.with_state(()))
         .fallback(|| async { Problem::not_found("there is nothing here; docs/api.md lists what there is") })

@@ -13,7 +13,7 @@ use state::session::{Action, Lease, Op, Reply, Version, When};
 
 use super::declare::{operate, whole};
 use super::limits::*;
-use super::{Api, Problem, guard};
+use super::{Api, Problem, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
@@ -26,6 +26,9 @@ type Done = Result<Response, Problem>;
 /// 200 with the value, 304 if the client has this version, 404 if there is none, 410 if it was lost with its bricks.
 pub async fn get(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    if api.view().linear.contains(&ns) {
+        return linear::get(&api, &ns, &key, &headers).await;
+    }
     let reply = operate(&api, Op::keyed(ns.into(), key.into(), Action::Get)).await?;
     value(reply, &headers)
 }
@@ -38,6 +41,9 @@ pub async fn put(
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    if api.view().linear.contains(&ns) {
+        return linear::put(&api, &ns, &key, &headers, body).await;
+    }
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     match operate(&api, Op::keyed(ns.into(), key.into(), action)).await? {
@@ -50,6 +56,9 @@ pub async fn put(
 /// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
 pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    if api.view().linear.contains(&ns) {
+        return linear::remove(&api, &ns, &key, &headers).await;
+    }
     let action = match when(&headers)? {
         When::Always | When::Present => Action::Remove,
         When::Version(version) => Action::RemoveIf { version },

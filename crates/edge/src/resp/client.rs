@@ -1,13 +1,17 @@
 //! One client as its commands see it: who it is, what it calls itself, which dialect it speaks. Also who may become who:
 //! the user name is the namespace, the password its token.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use node::View;
+use state::linear::{Condition, Step};
 
+use super::commands::linear::Then;
 use super::encode::Protocol;
 use super::parse::Bounds;
 
@@ -23,12 +27,28 @@ pub struct Client {
     pub protocol: Protocol,
     pub wrong_passwords: u32,
     pub known: Option<Known>,
+    /// Commands between MULTI and EXEC (class `linear`).
+    pub multi: Option<Multi>,
+    /// Keys that EXEC wants unchanged, as they were when they were watched.
+    pub watched: Watched,
 }
+
+/// A transaction that is being put together.
+#[derive(Debug, Default)]
+pub struct Multi {
+    /// The steps of each command, and what makes its reply of theirs.
+    pub queued: Vec<(Vec<Step>, Then)>,
+    /// A command was refused: EXEC will be.
+    pub is_bad: bool,
+}
+
+pub type Watched = Rc<RefCell<Vec<Condition>>>;
 
 /// An authenticated client: its namespace, and the token that opened it.
 #[derive(Debug)]
 pub struct Known {
     pub namespace: Arc<str>,
+    pub is_linear: bool,
     token: String,
     /// All tokens when it was last looked: the same ones need no second look.
     seen: Arc<BTreeMap<String, String>>,
@@ -47,7 +67,14 @@ impl Client {
             protocol: Protocol::default(),
             wrong_passwords: 0,
             known: None,
+            multi: None,
+            watched: Watched::default(),
         }
+    }
+
+    /// Is its namespace of class `linear`?
+    pub fn is_linear(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_linear)
     }
 
     /// What it may send now.
@@ -81,10 +108,13 @@ impl Client {
             (Some((namespace, token)), None) => {
                 self.known = Some(Known {
                     namespace: namespace.as_str().into(),
+                    is_linear: view.linear.contains(namespace),
                     token: token.clone(),
                     seen: Arc::clone(&view.tokens),
                 });
                 self.wrong_passwords = 0;
+                self.multi = None;
+                self.watched = Watched::default();
                 true
             }
             _ => {

@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::client::Client;
+use super::commands::linear::Then;
 use super::commands::{self, Act, Call, Does, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
 use super::gate::OVERLOADED;
@@ -139,6 +140,7 @@ struct Slot {
 enum Work {
     Ready(Reply),
     Op(ops::Waiting, fn(Outcome<Found>) -> Reply),
+    Linear(ops::Waiting, Then),
     Later(LocalBoxFuture<'static, Reply>),
 }
 
@@ -248,6 +250,9 @@ impl Conn {
                         Ok(spec) => (command, spec),
                         Err(error) => {
                             any = true;
+                            if let Some(multi) = &mut self.client.multi {
+                                multi.is_bad = true;
+                            }
                             self.put(Work::Ready(error), Touches::None);
                             continue;
                         }
@@ -273,7 +278,9 @@ impl Conn {
                 continue;
             }
             any = true;
+            let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
             let act = (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node });
+            let act = if in_multi { commands::linear::queue(&mut self.client, spec, act) } else { act };
             let (work, closes) = match act {
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),
@@ -281,6 +288,7 @@ impl Conn {
                     let waiting = self.node.gate.ask(node::Ask::Session(op));
                     (Work::Op(waiting, then), false)
                 }
+                Act::Linear(op, then) => (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false),
                 Act::Later(future) => (Work::Later(future), false),
             };
             self.put(work, touches);
@@ -309,13 +317,15 @@ impl Conn {
 
     /// The command's place in the list, or why it is not run.
     fn admit(&self, command: &Command) -> Result<&'static Spec, Reply> {
-        let spec = commands::find(command.arg(0));
+        let is_linear = self.client.is_linear();
+        let spec = if is_linear { commands::linear::find(command.arg(0)) } else { commands::find(command.arg(0)) };
         if self.client.known.is_none() && spec.is_none_or(|spec| spec.does != Does::Connect) {
             return Err(Reply::error("NOAUTH Authentication required: AUTH <namespace> <token>"));
         }
-        let spec = spec.ok_or_else(|| commands::not_offered(command))?;
+        let not_offered = if is_linear { commands::linear::not_offered } else { commands::not_offered };
+        let spec = spec.ok_or_else(|| not_offered(command))?;
         if !spec.is_arity_right(command.len()) {
-            return Err(commands::wrong_arity(spec.name));
+            return Err(commands::arity_error(spec));
         }
         Ok(spec)
     }
@@ -380,6 +390,10 @@ impl Work {
             Work::Op(waiting, then) => {
                 let answer = ready!(Pin::new(waiting).poll(cx));
                 Poll::Ready(then(ops::outcome(answer)))
+            }
+            Work::Linear(waiting, then) => {
+                let answer = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(commands::linear::reply(ops::linear_outcome(answer), *then))
             }
             Work::Later(future) => future.as_mut().poll(cx),
         }

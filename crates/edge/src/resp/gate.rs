@@ -16,7 +16,7 @@ use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::limits::{HELD_MAX, HELD_TIME_MAX, MOSTLY, OP_BUDGET, STARTED_PER_TURN};
+use super::limits::{HELD_MAX, HELD_TIME_MAX, LINEAR_BUDGET, MOSTLY, OP_BUDGET, STARTED_PER_TURN};
 
 pub struct Gate {
     backend: Rc<dyn Backend>,
@@ -73,7 +73,8 @@ impl Gate {
         }
         if self.started.get() < STARTED_PER_TURN && self.held.borrow().is_empty() {
             self.started.set(self.started.get() + 1);
-            self.backend.ask(ask, OP_BUDGET, answer);
+            let budget = budget(&ask);
+            self.backend.ask(ask, budget, answer);
         } else {
             let since = self.turn_began.get().unwrap_or_else(Instant::now);
             self.held.borrow_mut().push_back(Held { since, ask, answer });
@@ -101,7 +102,7 @@ impl Gate {
     fn start_some(&self) -> bool {
         for _ in 0..STARTED_PER_TURN {
             let Some(Held { since, ask, answer }) = self.held.borrow_mut().pop_front() else { return false };
-            let left = Span(OP_BUDGET.0.saturating_sub(since.elapsed().as_micros() as u64));
+            let left = Span(budget(&ask).0.saturating_sub(since.elapsed().as_micros() as u64));
             if answer.is_closed() {
                 // Nobody waits for it any more.
                 continue;
@@ -109,13 +110,21 @@ impl Gate {
             if left == Span::ZERO {
                 // Past its deadline, so it is not executed (state.md, rule 2).
                 let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
-                let _ = answer.send(Answer::Session(Outcome::Refused(refused)));
+                let _ = answer.send(match ask {
+                    Ask::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
+                    _ => Answer::Session(Outcome::Refused(refused)),
+                });
                 continue;
             }
             self.backend.ask(ask, left, answer);
         }
         !self.held.borrow().is_empty()
     }
+}
+
+/// How long an operation may take.
+fn budget(ask: &Ask) -> Span {
+    if matches!(ask, Ask::Linear(_)) { LINEAR_BUDGET } else { OP_BUDGET }
 }
 
 /// What a command is told that would have to wait too long.

@@ -92,3 +92,10 @@ const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument m
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
 const _: () = assert!(HELD_TIME_MAX.as_micros() < OP_BUDGET.0 as u128, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");
+
+/// Keys that one client watches.
+pub const WATCHED_MAX: usize = 1024;
+/// Cursors of SCAN in class `linear` that a node remembers: each is a key. The oldest is forgotten first.
+pub const CURSORS_MAX: usize = 4096;
+/// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
+pub const LINEAR_BUDGET: Span = Span::secs(4);

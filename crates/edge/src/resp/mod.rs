@@ -1,7 +1,7 @@
 //! The Redis protocol door: any Redis client works, the user name is the namespace and the password its token.
 //!
 //! ```text
-//! socket ──► parse ──► commands (one list) ──► ops ──► gate ──► the node (Ask::Session)
+//! socket ──► parse ──► commands (one list) ──► ops ──► gate ──► the node (Ask::Session, Ask::Linear)
 //!    ▲                                                              │
 //!    └── writev ◄── encode ◄── replies in order ◄───────────────────┘
 //! ```
@@ -14,13 +14,15 @@
 //! It runs on the node's own thread, so that an operation is a call into the machine and not a message to it. How
 //! the node is asked is the wiring's to say ([`Backend`]).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use base::Span;
+use bytes::Bytes;
 use node::{Answer, Ask, View};
 use tokio::sync::{Notify, oneshot};
 
@@ -57,11 +59,37 @@ pub struct Node {
     meter: Arc<Meter>,
     since: Instant,
     last_id: Cell<u64>,
+    /// Where scans of class `linear` go on.
+    cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
     /// Connections end as soon as they have answered what has come.
     closing: Cell<bool>,
     told: Notify,
+}
+
+/// Cursors are numbers in this protocol, and keys are not: each number stands for the key after which a scan goes on.
+#[derive(Default)]
+struct Cursors {
+    kept: VecDeque<(u64, Bytes)>,
+    last: u64,
+}
+
+impl Cursors {
+    fn keep(&mut self, after: Bytes) -> u64 {
+        if self.kept.len() == limits::CURSORS_MAX {
+            self.kept.pop_front();
+        }
+        self.last += 1;
+        // Unlike one another, so that a cursor of another node is not taken for one of ours.
+        let cursor = base::checksum::place_hash_pair(&after, self.last) >> 1 | 1;
+        self.kept.push_back((cursor, after));
+        cursor
+    }
+
+    fn get(&self, cursor: u64) -> Option<Bytes> {
+        self.kept.iter().rev().find(|(kept, _)| *kept == cursor).map(|(_, after)| after.clone())
+    }
 }
 
 /// Serves until `stop`: then nobody new is let in, and each connection is closed once it has answered what has come.
@@ -83,6 +111,7 @@ pub async fn serve(
         meter,
         since: Instant::now(),
         last_id: Cell::new(0),
+        cursors: Rc::default(),
         read_bytes: Cell::new(0),
         closing: Cell::new(false),
         told: Notify::new(),

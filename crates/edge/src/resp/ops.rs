@@ -1,5 +1,5 @@
 //! What commands ask of the node, and its outcomes in the words of the Redis protocol. The only file of this door that
-//! knows how the `session` class's operations are built.
+//! knows how the `session` class's operations are built (those of `linear` are steps, built by its commands).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use base::{Outcome, Span};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use node::{Answer, Ask};
+use state::linear;
 use state::session::{Action, Lease, Op, Reply as Found, Version, When};
 use tokio::sync::oneshot;
 
@@ -82,6 +83,34 @@ impl Space {
     }
 }
 
+impl Space {
+    pub async fn ask_linear(&self, op: linear::Op) -> Outcome<linear::Ran> {
+        linear_outcome(self.gate.ask(Ask::Linear(op)).await)
+    }
+}
+
+/// What a node's answer says of a linear operation.
+pub fn linear_outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<linear::Ran> {
+    match answer {
+        Ok(Answer::Linear(outcome)) => outcome,
+        Ok(other) => unreachable!("a linear operation was answered by {other:?}"),
+        Err(_) => Outcome::Unknown(base::Unknown { why: "the node stopped before it answered".into() }),
+    }
+}
+
+/// It did not happen.
+pub fn refused(refused: &base::Refused) -> Reply {
+    match refused.retry_after {
+        Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
+        None => Reply::Error(format!("ERR {refused}")),
+    }
+}
+
+/// It may have happened.
+pub fn unknown(unknown: &base::Unknown) -> Reply {
+    Reply::Error(format!("UNKNOWN {unknown}"))
+}
+
 /// What a node's answer says of a session operation.
 pub fn outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<Found> {
     match answer {
@@ -96,14 +125,9 @@ pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
     match outcome {
         Outcome::Done(found) => Ok(found),
         // Redis' own word for it, which clients know.
-        Outcome::Refused(refused) if refused.why.starts_with(state::session::FULL) => {
-            Err(Reply::Error(format!("OOM {refused}")))
-        }
-        Outcome::Refused(refused) => Err(match refused.retry_after {
-            Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
-            None => Reply::Error(format!("ERR {refused}")),
-        }),
-        Outcome::Unknown(unknown) => Err(Reply::Error(format!("UNKNOWN {unknown}"))),
+        Outcome::Refused(why) if why.why.starts_with(state::session::FULL) => Err(Reply::Error(format!("OOM {why}"))),
+        Outcome::Refused(why) => Err(refused(&why)),
+        Outcome::Unknown(why) => Err(unknown(&why)),
     }
 }
 

@@ -113,6 +113,7 @@ impl Toy {
             promise: String::new(),
             timeout_ms: 60,
             odds: Default::default(),
+            shards: Vec::new(),
         });
         *self.view.borrow_mut() = Arc::new(view);
     }

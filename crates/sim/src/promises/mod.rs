@@ -4,6 +4,7 @@
 pub mod answers;
 pub mod clones;
 pub mod declared;
+pub mod linear;
 pub mod membership;
 pub mod session;
 

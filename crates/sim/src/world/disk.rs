@@ -1,9 +1,10 @@
-//! One node's disk: a log of records and what is on its way to it. A write is safe when it completes; a crash keeps a
-//! prefix of what was under way, as a real file system may, and a rewrite happens whole or not at all.
+//! One node's disk: the log of all groups, their snapshots, and what is on its way to it. A write is safe when it
+//! completes; a crash keeps a prefix of the appends under way, as a real file system may. Snapshots are written beside the
+//! log, each in its own time: one happens whole or not at all, and a crash may keep it without what was appended before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use base::{Rng, Span, Ticket, Time};
+use base::{GroupId, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 
 /// An SSD's flush, microseconds.
@@ -11,75 +12,149 @@ pub const FLUSH_MICROS: (u64, u64) = (100, 4_000);
 
 #[derive(Default)]
 pub struct Disk {
-    safe: Vec<Bytes>,
-    under_way: VecDeque<(Ticket, Write)>,
-    busy_until: Time,
-    /// Each write takes so much longer, at most; zero for a healthy disk.
+    /// Records on the disk, with the number that says which a snapshot replaces.
+    log: Vec<(u64, GroupId, Bytes)>,
+    /// The records of each group's snapshot, and the number of the first record behind it.
+    snapshots: BTreeMap<GroupId, (u64, Vec<Bytes>)>,
+    /// Number of the next record.
+    next: u64,
+    appends: VecDeque<Append>,
+    saves: BTreeMap<u64, Save>,
+    writes: u64,
+    /// How many of `appends` are being forced: all that waited when the disk became free go together.
+    forcing: usize,
+    /// Each flush takes so much longer, at most; zero for a healthy disk.
     pub slow: Span,
 }
 
-pub enum Write {
-    Append(Vec<Bytes>),
-    Rewrite(Vec<Bytes>),
+struct Append {
+    ticket: Ticket,
+    group: GroupId,
+    records: Vec<(u64, Bytes)>,
 }
 
-impl Write {
-    fn records(&self) -> usize {
-        match self {
-            Write::Append(records) | Write::Rewrite(records) => records.len(),
-        }
-    }
+struct Save {
+    ticket: Option<Ticket>,
+    group: GroupId,
+    upto: u64,
+    records: Vec<Bytes>,
+}
+
+pub enum Write {
+    Append(GroupId, Vec<Bytes>, Ticket),
+    Save(GroupId, Vec<Bytes>, Ticket),
+    Forget(GroupId),
+}
+
+/// Which write has completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Done {
+    Append,
+    Save(u64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Safe {
+    Appended(GroupId, Ticket),
+    Saved(GroupId, Ticket),
 }
 
 impl Disk {
-    /// Takes a write; it completes at the returned moment, in order.
-    pub fn submit(&mut self, at: Time, ticket: Ticket, write: Write, rng: &mut Rng) -> Time {
+    /// Takes a write; says when to ask for what has completed. None: with those that wait for the flush under way.
+    pub fn submit(&mut self, at: Time, write: Write, rng: &mut Rng) -> Option<(Time, Done)> {
+        let (group, records, ticket) = match write {
+            Write::Append(group, records, ticket) => {
+                let first = self.next;
+                self.next += records.len() as u64;
+                let records = (first..).zip(records).collect();
+                self.appends.push_back(Append { ticket, group, records });
+                return if self.forcing == 0 { self.force(at, rng) } else { None };
+            }
+            Write::Save(group, records, ticket) => (group, records, Some(ticket)),
+            Write::Forget(group) => (group, Vec::new(), None),
+        };
+        self.writes += 1;
+        self.saves.insert(self.writes, Save { ticket, group, upto: self.next, records });
+        let took = self.flush(rng);
+        Some((at + took.times(rng.between(1, 20)), Done::Save(self.writes)))
+    }
+
+    fn flush(&self, rng: &mut Rng) -> Span {
         let slow = if self.slow == Span::ZERO { 0 } else { rng.below(self.slow.0) };
-        let took = Span(rng.between(FLUSH_MICROS.0, FLUSH_MICROS.1) + slow);
-        self.under_way.push_back((ticket, write));
-        self.busy_until = self.busy_until.max(at) + took;
-        self.busy_until
+        Span(rng.between(FLUSH_MICROS.0, FLUSH_MICROS.1) + slow)
     }
 
-    /// The oldest write under way is safe now. `None` if a crash took it.
-    pub fn complete(&mut self) -> Option<Ticket> {
-        let (ticket, write) = self.under_way.pop_front()?;
-        self.apply(write);
-        Some(ticket)
+    fn force(&mut self, at: Time, rng: &mut Rng) -> Option<(Time, Done)> {
+        self.forcing = self.appends.len();
+        (self.forcing > 0).then(|| (at + self.flush(rng), Done::Append))
     }
 
-    /// The process dies: of what was under way a random prefix reached the disk, record by record.
-    /// Returns how many records were lost.
+    /// A write is safe now: what that is for whom, and when to ask again. Nothing if a crash took it.
+    pub fn complete(&mut self, at: Time, done: Done, rng: &mut Rng) -> (Vec<Safe>, Option<(Time, Done)>) {
+        match done {
+            Done::Append => {
+                let mut safe = Vec::new();
+                for _ in 0..std::mem::take(&mut self.forcing) {
+                    let Some(Append { ticket, group, records }) = self.appends.pop_front() else { break };
+                    self.keep(group, records);
+                    safe.push(Safe::Appended(group, ticket));
+                }
+                (safe, self.force(at, rng))
+            }
+            Done::Save(number) => {
+                let Some(save) = self.saves.remove(&number) else { return (Vec::new(), None) };
+                let (group, ticket) = (save.group, save.ticket);
+                self.replace(save);
+                (ticket.map(|ticket| Safe::Saved(group, ticket)).into_iter().collect(), None)
+            }
+        }
+    }
+
+    fn keep(&mut self, group: GroupId, records: Vec<(u64, Bytes)>) {
+        self.log.extend(records.into_iter().map(|(number, record)| (number, group, record)));
+    }
+
+    fn replace(&mut self, save: Save) {
+        if self.snapshots.get(&save.group).is_none_or(|(upto, _)| *upto <= save.upto) {
+            self.log.retain(|(number, group, _)| *group != save.group || *number >= save.upto);
+            self.snapshots.insert(save.group, (save.upto, save.records));
+        }
+    }
+
+    /// The process dies: of the appends under way a random prefix reached the disk, record by record; of the snapshots
+    /// any. Returns how many records were lost.
     pub fn crash(&mut self, rng: &mut Rng) -> usize {
-        self.busy_until = Time::ZERO;
-        let mut writes = std::mem::take(&mut self.under_way).into_iter();
-        for (_, write) in writes.by_ref() {
+        self.forcing = 0;
+        let appends = std::mem::take(&mut self.appends);
+        let (mut lost, mut torn) = (0, false);
+        for Append { group, mut records, .. } in appends {
+            if torn || rng.chance(0.5) {
+                let kept = if torn { 0 } else { rng.below(records.len() as u64 + 1) as usize };
+                lost += records.len() - kept;
+                records.truncate(kept);
+                torn = true;
+            }
+            self.keep(group, records);
+        }
+        for save in std::mem::take(&mut self.saves).into_values() {
             if rng.chance(0.5) {
-                self.apply(write);
-                continue;
+                self.replace(save);
             }
-            let records = write.records();
-            let kept = match &write {
-                Write::Append(_) => rng.below(records as u64 + 1) as usize,
-                Write::Rewrite(_) => 0,
-            };
-            if let Write::Append(records) = write {
-                self.safe.extend(records.into_iter().take(kept));
-            }
-            return records - kept + writes.map(|(_, write)| write.records()).sum::<usize>();
         }
-        0
+        lost
     }
 
-    fn apply(&mut self, write: Write) {
-        match write {
-            Write::Append(records) => self.safe.extend(records),
-            Write::Rewrite(records) => self.safe = records,
+    /// What each group has here.
+    pub fn kept(&self) -> BTreeMap<GroupId, Vec<Bytes>> {
+        let mut kept: BTreeMap<GroupId, Vec<Bytes>> =
+            self.snapshots.iter().map(|(group, (_, records))| (*group, records.clone())).collect();
+        for (number, group, record) in &self.log {
+            if self.snapshots.get(group).is_none_or(|(upto, _)| number >= upto) {
+                kept.entry(*group).or_default().push(record.clone());
+            }
         }
-    }
-
-    pub fn log(&self) -> &[Bytes] {
-        &self.safe
+        kept.retain(|_, records| !records.is_empty());
+        kept
     }
 
     /// The disk is swapped for an empty one.
@@ -89,8 +164,8 @@ impl Disk {
 
     /// The disk is an older copy of itself: the last `records` are not there.
     pub fn older(&mut self, records: usize) {
-        let kept = self.safe.len().saturating_sub(records);
-        self.safe.truncate(kept);
+        let kept = self.log.len().saturating_sub(records);
+        self.log.truncate(kept);
     }
 }
 
@@ -98,8 +173,24 @@ impl Disk {
 mod tests {
     use super::*;
 
-    fn record(n: u8) -> Bytes {
-        Bytes::copy_from_slice(&[n])
+    const GROUP: GroupId = GroupId(7);
+
+    fn records(numbers: &[u8]) -> Vec<Bytes> {
+        numbers.iter().map(|n| Bytes::copy_from_slice(&[*n])).collect()
+    }
+
+    fn shown(disk: &Disk) -> Vec<u8> {
+        disk.kept().get(&GROUP).into_iter().flatten().map(|record| record[0]).collect()
+    }
+
+    /// A disk on which the first append is safe, and the others wait.
+    fn with(appends: &[&[u8]], rng: &mut Rng) -> Disk {
+        let mut disk = Disk::default();
+        for (n, numbers) in appends.iter().enumerate() {
+            disk.submit(Time(0), Write::Append(GROUP, records(numbers), Ticket(n as u64 + 1)), rng);
+        }
+        assert_eq!(disk.complete(Time(1), Done::Append, rng).0, [Safe::Appended(GROUP, Ticket(1))]);
+        disk
     }
 
     #[test]
@@ -107,44 +198,37 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..500 {
             let mut rng = Rng::new(seed);
-            let mut disk = Disk::default();
-            disk.submit(Time(0), Ticket(1), Write::Append(vec![record(1), record(2)]), &mut rng);
-            assert_eq!(disk.complete(), Some(Ticket(1)));
-            disk.submit(Time(0), Ticket(2), Write::Append(vec![record(3), record(4)]), &mut rng);
-            disk.submit(Time(0), Ticket(3), Write::Append(vec![record(5)]), &mut rng);
+            let mut disk = with(&[&[1, 2], &[3, 4], &[5]], &mut rng);
             disk.crash(&mut rng);
-            let log: Vec<u8> = disk.log().iter().map(|r| r[0]).collect();
+            let log = shown(&disk);
             assert!([1, 2, 3, 4, 5].starts_with(&log) && log.len() >= 2, "{log:?}");
-            assert_eq!(disk.complete(), None);
+            assert_eq!(disk.complete(Time(9), Done::Append, &mut rng), (vec![], None));
             seen.insert(log.len());
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [2, 3, 4, 5], "every prefix occurs");
     }
 
     #[test]
-    fn a_rewrite_happens_whole_or_not_at_all() {
+    fn a_save_replaces_what_came_before_it_whole_or_not_at_all() {
         let mut seen = std::collections::BTreeSet::new();
-        for seed in 0..100 {
+        for seed in 0..200 {
             let mut rng = Rng::new(seed);
-            let mut disk = Disk::default();
-            disk.submit(Time(0), Ticket(1), Write::Append(vec![record(1), record(2)]), &mut rng);
-            disk.complete();
-            disk.submit(Time(0), Ticket(2), Write::Rewrite(vec![record(9)]), &mut rng);
+            let mut disk = with(&[&[1]], &mut rng);
+            disk.submit(Time(2), Write::Save(GROUP, records(&[9]), Ticket(2)), &mut rng);
+            disk.submit(Time(3), Write::Append(GROUP, records(&[2]), Ticket(3)), &mut rng);
+            disk.complete(Time(4), Done::Append, &mut rng);
             disk.crash(&mut rng);
-            seen.insert(disk.log().iter().map(|r| r[0]).collect::<Vec<_>>());
+            seen.insert(shown(&disk));
         }
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [vec![1, 2], vec![9]]);
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [vec![1, 2], vec![9, 2]]);
     }
 
     #[test]
-    fn writes_complete_in_order() {
+    fn what_waits_is_forced_together_and_told_in_order() {
         let mut rng = Rng::new(4);
-        let mut disk = Disk { slow: Span::millis(50), ..Disk::default() };
-        let mut last = Time::ZERO;
-        for n in 0..100 {
-            let done = disk.submit(Time(n * 10), Ticket(n), Write::Append(vec![]), &mut rng);
-            assert!(done > last);
-            last = done;
-        }
+        let mut disk = with(&[&[1], &[2], &[3]], &mut rng);
+        let (safe, next) = disk.complete(Time(9), Done::Append, &mut rng);
+        assert_eq!(safe, [Safe::Appended(GROUP, Ticket(2)), Safe::Appended(GROUP, Ticket(3))]);
+        assert_eq!((next, shown(&disk)), (None, vec![1, 2, 3]));
     }
 }

@@ -26,14 +26,14 @@ pub use disk::Disk;
 pub use net::{Counts, Weather};
 pub use trace::Trace;
 
-use disk::Write;
+use disk::{Done, Safe, Write};
 use net::Net;
 use queue::Queue;
 
 /// Makes the machine of a node, once per boot.
 pub trait Factory {
     type Machine: Machine;
-    fn birth(&mut self, life: &Life, log: &[Bytes]) -> Birth<Self::Machine>;
+    fn birth(&mut self, life: &Life) -> Birth<Self::Machine>;
 }
 
 /// One life of a node, as its host would know it at start.
@@ -187,6 +187,7 @@ enum Due<Ask> {
     DiskDone {
         node: usize,
         life: u64,
+        done: Done,
     },
     ChildEnds {
         node: usize,
@@ -205,7 +206,7 @@ impl<Ask> Due<Ask> {
             | Due::DialEnds { node, life, .. }
             | Due::Wake { node, life }
             | Due::Vitals { node, life }
-            | Due::DiskDone { node, life } => Some((node, Some(life))),
+            | Due::DiskDone { node, life, .. } => Some((node, Some(life))),
             Due::LinkEnds { node, .. } => Some((node, None)),
             // These are the kernel's and the children's own: a stopped process does not stop them.
             Due::Arrive { .. } | Due::LinkStuck { .. } | Due::ChildEnds { .. } | Due::Alarm(_) => None,
@@ -345,11 +346,7 @@ impl<F: Factory> World<F> {
             Due::LinkStuck { node, peer, link, since } => self.link_stuck(node, peer, link, since),
             Due::Wake { node, .. } => self.wake(node),
             Due::Vitals { node, life } => self.vitals(node, life),
-            Due::DiskDone { node, .. } => {
-                if let Some(ticket) = self.places[node].disk.complete() {
-                    self.deliver(node, Event::Appended { ticket });
-                }
-            }
+            Due::DiskDone { node, done, .. } => self.disk_done(node, done),
             Due::ChildEnds { node, life, proc, exit } => self.child_ends(node, life, proc, exit),
             Due::Alarm(token) => self.happened.push_back(Happened::Alarm(token)),
         }
@@ -382,8 +379,9 @@ impl<F: Factory> World<F> {
             Effect::Hangup { peer } => self.hangup(node, peer),
             Effect::Send { to, frame } => self.send(node, to, frame),
             Effect::Answer { id, answer } => self.happened.push_back(Happened::Answered { node, id, answer }),
-            Effect::Append { records, ticket } => self.write(node, ticket, Write::Append(records)),
-            Effect::Rewrite { records, ticket } => self.write(node, ticket, Write::Rewrite(records)),
+            Effect::Append { group, records, ticket } => self.write(node, Write::Append(group, records, ticket)),
+            Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
+            Effect::Forget { group } => self.write(node, Write::Forget(group)),
             Effect::Spawn { proc, spec } => self.spawn(node, proc, spec),
             Effect::Signal { proc, signal } => self.signal(node, proc, signal),
             Effect::Probe { proc, probe } => self.probe(node, proc, &probe),
@@ -395,11 +393,29 @@ impl<F: Factory> World<F> {
         }
     }
 
-    fn write(&mut self, node: usize, ticket: base::Ticket, write: Write) {
+    fn write(&mut self, node: usize, write: Write) {
         let place = &mut self.places[node];
         let life = place.running.as_ref().expect("only a running machine writes").life;
-        let done = place.disk.submit(self.now, ticket, write, &mut self.rng);
-        self.queue.push(done, Due::DiskDone { node, life });
+        if let Some((at, done)) = place.disk.submit(self.now, write, &mut self.rng) {
+            self.queue.push(at, Due::DiskDone { node, life, done });
+        }
+    }
+
+    fn disk_done(&mut self, node: usize, done: Done) {
+        let place = &mut self.places[node];
+        let (safe, next) = place.disk.complete(self.now, done, &mut self.rng);
+        if let (Some((at, done)), Some(running)) = (next, &place.running) {
+            self.queue.push(at, Due::DiskDone { node, life: running.life, done });
+        }
+        for safe in safe {
+            self.deliver(
+                node,
+                match safe {
+                    Safe::Appended(group, ticket) => Event::Appended { group, ticket },
+                    Safe::Saved(group, ticket) => Event::Saved { group, ticket },
+                },
+            );
+        }
     }
 
     fn plan_wake(&mut self, node: usize) {
@@ -469,7 +485,7 @@ impl<F: Factory> World<F> {
             now: place.clock.now(self.now),
         };
         self.trace.remark(self.now, format!("node {node} ({}) starts, {}", life.id, life.boot));
-        let Birth { machine, card } = self.factory.birth(&life, place.disk.log());
+        let Birth { machine, card } = self.factory.birth(&life);
         place.running = Some(Running {
             machine,
             life: self.lives,
@@ -479,7 +495,7 @@ impl<F: Factory> World<F> {
             children: BTreeMap::new(),
             stopped: None,
         });
-        let log = place.disk.log().to_vec();
+        let log = place.disk.kept();
         self.happened.push_back(Happened::Started { node });
         self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life: self.lives });
         self.deliver(node, Event::Start { log });

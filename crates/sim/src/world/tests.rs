@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base::GroupId;
 use base::process::Probe;
 use base::{Priority, ProcSpec, Signal, Ticket};
 
@@ -38,7 +39,9 @@ impl Machine for Toy {
 
     fn handle(&mut self, now: Now, event: Event<Order>, out: &mut Vec<Effect<&'static str, usize>>) {
         let text = match event {
-            Event::Start { log } => format!("start {:?}", log.iter().map(|r| r[0]).collect::<Vec<_>>()),
+            Event::Start { log } => {
+                format!("start {:?}", log.values().flatten().map(|r| r[0]).collect::<Vec<_>>())
+            }
             Event::Wake => {
                 self.wake = None;
                 self.chat(now, out);
@@ -53,7 +56,8 @@ impl Machine for Toy {
                 format!("unlinked {peer:?} {addr:?} {why:?}")
             }
             Event::Frame { from, frame } => format!("frame {from} {}", frame.head[0]),
-            Event::Appended { ticket } => format!("appended {ticket}"),
+            Event::Appended { ticket, .. } => format!("appended {ticket}"),
+            Event::Saved { ticket, .. } => format!("saved {ticket}"),
             Event::Spawned { proc, port, .. } => format!("spawned {proc} {port}"),
             Event::Output { .. } => "output".into(),
             Event::Exited { proc, exit } => format!("exited {proc} {exit}"),
@@ -86,7 +90,7 @@ impl Toy {
             Order::Append(n) => {
                 self.tickets += 1;
                 let records = vec![Bytes::copy_from_slice(&[n])];
-                out.push(Effect::Append { records, ticket: Ticket(self.tickets) });
+                out.push(Effect::Append { group: GroupId::ROOT, records, ticket: Ticket(self.tickets) });
             }
             Order::Spawn(proc) => {
                 let spec = ProcSpec { name: "toy".into(), run: vec!["toy".into()], dir: None, env: BTreeMap::new() };
@@ -125,7 +129,7 @@ struct Toys;
 
 impl Factory for Toys {
     type Machine = Toy;
-    fn birth(&mut self, life: &Life, _log: &[Bytes]) -> Birth<Toy> {
+    fn birth(&mut self, life: &Life) -> Birth<Toy> {
         let card = Bytes::from(format!("toy {}", life.index));
         let rng = Rng::new(life.seed);
         Birth {
@@ -408,7 +412,7 @@ fn a_machine_that_always_wants_to_wake_is_reported() {
     }
     impl Factory for Restless {
         type Machine = Restless;
-        fn birth(&mut self, _: &Life, _: &[Bytes]) -> Birth<Restless> {
+        fn birth(&mut self, _: &Life) -> Birth<Restless> {
             Birth { machine: Restless, card: Bytes::new() }
         }
     }

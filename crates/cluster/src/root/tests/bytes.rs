@@ -1,14 +1,16 @@
 //! Bytes of the root group, on the wire and on disk: tags are frozen, damage is an error, random bytes never panic.
 
-use base::{Boot, NodeId, Rng, kind};
+use base::{Boot, GroupId, NodeId, Rng, kind};
 use bytes::Bytes;
 use proptest::prelude::*;
 use raft::eraftpb as pb;
 
 use super::super::declared::{ChangeId, State, Verdict};
 use super::super::wire::{self, Call};
-use super::super::{Input, Root, StartError, record};
+use super::super::{Input, Root, StartError};
 use super::net::{Net, clock, put};
+use crate::raft::record;
+use crate::raft::wire::{Said, decode, decode_conf_change, encode};
 
 fn id() -> ChangeId {
     ChangeId { node: NodeId(1), boot: Boot(2), seq: 3 }
@@ -54,11 +56,13 @@ fn a_member_s_message_has_these_bytes() {
         ..pb::Message::default()
     };
     let golden = b"\x08\x03\x10\x01\x18\x02\x20\x03\x28\x04\x30\x05\x3a\x07\x10\x03\x18\x06\x22\x01d\x40\x06";
-    assert_eq!(wire::encode_message(&message), &golden[..]);
-    assert_eq!(wire::decode_message(Bytes::from_static(golden)), Some(message.clone()));
+    let said = Said::Raft(message);
+    let (from, to) = (NodeId(2), NodeId(1));
+    assert_eq!(encode(GroupId::ROOT, from, to, &said), &golden[..]);
+    assert_eq!(decode(Bytes::from_static(golden)), Some((from, to, said.clone())));
     // A newer minor version's field is skipped.
     let newer = [&golden[..], b"\xfa\x01\x03new"].concat();
-    assert_eq!(wire::decode_message(newer.into()), Some(message));
+    assert_eq!(decode(newer.into()), Some((from, to, said)));
 }
 
 #[test]
@@ -77,13 +81,10 @@ fn raft_reads_a_change_of_the_group_as_we_do() {
     net.add(2);
     net.until(base::Span::secs(1), |net| net.root(2).voters() == [NodeId(1)]);
     // Bytes as rust-protobuf writes them: transition 0, one change, AddLearnerNode 2, node 2.
-    let change = wire::decode_conf_change(Bytes::from_static(b"\x12\x04\x08\x02\x10\x02")).unwrap();
+    let change = decode_conf_change(Bytes::from_static(b"\x12\x04\x08\x02\x10\x02")).unwrap();
     assert_eq!(change.changes.len(), 1);
     assert_eq!((change.changes[0].change_type, change.changes[0].node_id), (pb::ConfChangeType::AddLearnerNode, 2));
-    assert!(
-        wire::decode_conf_change(Bytes::new()).unwrap().changes.is_empty(),
-        "raft's own way to leave a joint group"
-    );
+    assert!(decode_conf_change(Bytes::new()).unwrap().changes.is_empty(), "raft's own way to leave a joint group");
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn messages_that_raft_would_stop_the_process_over_are_refused() {
         let input = |from| Input::Frame {
             from: NodeId(from),
             kind: kind::ROOT,
-            head: wire::encode_message(&message),
+            head: encode(GroupId::ROOT, NodeId(message.from), NodeId(message.to), &Said::Raft(message.clone())),
             body: Bytes::new(),
         };
         for from in [from, 77] {
@@ -176,9 +177,9 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), n in 0u8..5) {
         let head = Bytes::from(bytes.clone());
-        let _ = wire::decode_message(head.clone());
+        let _ = decode(head.clone());
         let _ = wire::decode_change(head.clone());
-        let _ = wire::decode_conf_change(head.clone());
+        let _ = decode_conf_change(head.clone());
         let _ = wire::WireState::parse(head.clone());
         let mut root = Root::new(NodeId(1), Boot(1), Rng::new(1));
         let mut out = Vec::new();
@@ -205,7 +206,7 @@ proptest! {
             entries: vec![pb::Entry { term: 3, index: 2, data, ..pb::Entry::default() }].into(),
             ..pb::Message::default()
         };
-        let mut bytes = wire::encode_message(&message).to_vec();
+        let mut bytes = encode(GroupId::ROOT, NodeId(2), NodeId(1), &Said::Raft(message)).to_vec();
         let at = at % bytes.len();
         bytes[at] ^= 1 << bit;
         let root = net.nodes.get_mut(&1).unwrap().root.as_mut().unwrap();

@@ -266,16 +266,19 @@ impl Net {
                     return;
                 }
                 let mut ticket = Ticket(0);
+                let mut saved = Vec::new();
                 for forcing in node.forcing.drain(..std::mem::take(&mut node.under_way)) {
                     ticket = forcing.ticket;
                     if forcing.rewrite {
                         node.disk = forcing.records;
                         node.rewrites += 1;
+                        saved.push(forcing.ticket);
                     } else {
                         node.disk.extend(forcing.records);
                     }
                 }
                 self.give(id, Input::Appended { ticket });
+                saved.into_iter().for_each(|ticket| self.give(id, Input::Saved { ticket }));
                 self.turn_disk(id);
             }
             Happening::Birth { at, peer } => self.give(at, Input::Birth { peer: NodeId(peer) }),
@@ -299,7 +302,7 @@ impl Net {
             match output {
                 Output::Send { to, frame } => self.send(id, to.0, frame),
                 Output::Append { records, ticket } => self.force(id, false, records, ticket),
-                Output::Rewrite { records, ticket } => self.force(id, true, records, ticket),
+                Output::Save { parts, ticket } => self.force(id, true, parts.0.collect(), ticket),
                 Output::Changed => self.watch(id),
                 Output::Leads { .. } => (),
                 Output::Proposed { id, outcome } => {

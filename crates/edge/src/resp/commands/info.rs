@@ -88,14 +88,15 @@ fn replication(_: &Call<'_>, _: &node::View, text: &mut String) -> std::fmt::Res
 
 fn coppice(call: &Call<'_>, view: &node::View, text: &mut String) -> std::fmt::Result {
     let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).count();
+    let class = if call.client.is_linear() { "linear" } else { "session" };
     let namespace = call.client.known.as_ref().map_or("", |known| &*known.namespace);
     write!(
         text,
-        "cluster:{}\r\nnodes:{}\r\nnodes_live:{live}\r\nnamespace:{namespace}\r\nclass:session\r\n",
+        "cluster:{}\r\nnodes:{}\r\nnodes_live:{live}\r\nnamespace:{namespace}\r\nclass:{class}\r\n",
         view.cluster,
         view.nodes.len()
     )?;
-    for (name, value) in view.figures.range("session.".to_string()..="session.~".to_string()) {
+    for (name, value) in view.figures.range(format!("{class}.")..=format!("{class}.~")) {
         write!(text, "{}:{value}\r\n", name.replace('.', "_"))?;
     }
     Ok(())

@@ -21,6 +21,7 @@ mod connection;
 mod hash;
 mod info;
 mod lease;
+pub mod linear;
 mod many;
 mod read;
 mod refused;
@@ -131,6 +132,8 @@ pub enum Act {
     Now(Reply),
     /// One operation; its outcome becomes the reply.
     Op(Op, fn(base::Outcome<state::session::Reply>) -> Reply),
+    /// One operation of class `linear`; the replies of its steps become the reply.
+    Linear(state::linear::Op, linear::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Say this, then close the connection.
     Close(Reply),
@@ -210,9 +213,13 @@ fn not_an_integer() -> Reply {
     Reply::error("ERR value is not an integer or out of range")
 }
 
-pub fn wrong_arity(name: &str) -> Reply {
-    let syntax = find(name.as_bytes()).map_or(String::new(), |spec| format!(": it is {} {}", spec.name, spec.syntax));
-    Reply::Error(format!("ERR wrong number of arguments for '{}' command{syntax}", name.to_lowercase()))
+fn wrong_arity(name: &str) -> Reply {
+    find(name.as_bytes()).map_or_else(|| Reply::error("ERR wrong number of arguments"), arity_error)
+}
+
+pub fn arity_error(spec: &Spec) -> Reply {
+    let (name, syntax) = (spec.name, spec.syntax);
+    Reply::Error(format!("ERR wrong number of arguments for '{}' command: it is {name} {syntax}", name.to_lowercase()))
 }
 
 /// Subcommands: their reply, or the error that names them.
@@ -243,18 +250,33 @@ mod tests {
         text.push_str(
             "\n## Commands\n\n| command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
         );
-        let cell = |text: &str| text.replace('|', "\\|");
-        for spec in ALL {
-            let (syntax, summary, note) = (cell(spec.syntax), cell(spec.summary), cell(spec.note));
-            let syntax = if syntax.is_empty() { String::new() } else { format!("`{syntax}`") };
-            text.push_str(&format!("| `{}` | {syntax} | {summary} | {note} |\n", spec.name));
-        }
-        text.push_str("\n## Not offered, and what works instead\n\n| commands | instead |\n| --- | --- |\n");
-        for (names, instead) in refused::INSTEAD {
+        ALL.iter().for_each(|spec| row(&mut text, spec));
+        instead_table(&mut text, "## Not offered, and what works instead", refused::INSTEAD);
+        text.push_str(
+            "\n## Commands of class `linear`\n\nThose of the connection (`HELLO` to `INFO` above) are offered too.\n\n\
+             | command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
+        );
+        linear::ALL.iter().flat_map(|some| some.iter()).for_each(|spec| row(&mut text, spec));
+        instead_table(&mut text, "## Not offered by class `linear`", linear::INSTEAD);
+        text
+    }
+
+    fn row(text: &mut String, spec: &Spec) {
+        let (syntax, summary, note) = (cell(spec.syntax), cell(spec.summary), cell(spec.note));
+        let syntax = if syntax.is_empty() { String::new() } else { format!("`{syntax}`") };
+        text.push_str(&format!("| `{}` | {syntax} | {summary} | {note} |\n", spec.name));
+    }
+
+    fn cell(text: &str) -> String {
+        text.replace('|', "\\|")
+    }
+
+    fn instead_table(text: &mut String, title: &str, table: &[(&[&str], &str)]) {
+        text.push_str(&format!("\n{title}\n\n| commands | instead |\n| --- | --- |\n"));
+        for (names, instead) in table {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             text.push_str(&format!("| {} | {} |\n", names.join(" "), cell(instead)));
         }
-        text
     }
 
     #[test]

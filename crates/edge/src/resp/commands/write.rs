@@ -76,7 +76,7 @@ impl Unit {
     }
 
     /// How long from now, for a number that must be positive; in the past is the shortest lease there is.
-    fn span(self, number: &[u8], name: &str) -> Result<Span, Reply> {
+    pub fn span(self, number: &[u8], name: &str) -> Result<Span, Reply> {
         let number = integer(number).ok_or_else(not_an_integer)?;
         let wrong = || Reply::Error(format!("ERR invalid expire time in '{name}' command"));
         if number <= 0 {

@@ -1,20 +1,21 @@
 //! Raft's log in memory, and what was applied from it. The disk follows behind (`record.rs`); what is not yet on it has
 //! not been promised to anybody.
 
+use std::cell::RefCell;
 use std::cmp;
+use std::collections::BTreeMap;
 
 use raft::eraftpb as pb;
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use base::NodeId;
+use base::{NodeId, Parts};
 
-use super::declared::{Change, State, Verdict};
-use super::wire::WireState;
+use super::State;
 
 /// Invariant: `entries` are consecutive and begin right after `base`; `base` <= `applied` <= last index.
 #[derive(Default)]
-pub(super) struct Store {
-    pub state: State,
+pub(crate) struct Store<S> {
+    pub state: S,
     /// The group as of `applied`.
     pub conf: pb::ConfState,
     pub hard: pb::HardState,
@@ -22,6 +23,8 @@ pub(super) struct Store {
     /// What is no longer in `entries` ends here.
     base: Position,
     entries: Vec<pb::Entry>,
+    /// Snapshots that raft asked for and has not sent yet, by member.
+    frozen: RefCell<BTreeMap<u64, (u64, Parts)>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -30,19 +33,19 @@ struct Position {
     term: u64,
 }
 
-impl Store {
-    /// The log of a new cluster. It begins with a snapshot, so that whoever joins gets one before anything else.
-    pub fn founded(me: NodeId, first: Change) -> Result<Self, String> {
-        first.check()?;
-        let mut state = State::default();
-        match state.declared.apply(Change { expect: None, ..first }) {
-            Verdict::Applied(_) => (),
-            other => return Err(format!("the first records cannot be applied: {other:?}")),
-        }
+impl<S: State> Store<S> {
+    /// The log of a new group. It begins with a snapshot, so that whoever joins gets one before anything else.
+    pub fn founded(voters: &[NodeId], state: S) -> Self {
         let mut store = Self::default();
-        let conf = pb::ConfState { voters: vec![me.0], ..pb::ConfState::default() };
-        store.install(state, conf, 1, 1);
-        Ok(store)
+        let mut voters: Vec<u64> = voters.iter().map(|id| id.0).collect();
+        voters.sort_unstable();
+        store.install(state, pb::ConfState { voters, ..pb::ConfState::default() }, 1, 1);
+        store
+    }
+
+    /// The snapshot that raft took for a member, if it is the one of this index.
+    pub fn take_frozen(&self, to: u64, index: u64) -> Option<Parts> {
+        self.frozen.borrow_mut().remove(&to).filter(|(at, _)| *at == index).map(|(_, parts)| parts)
     }
 
     /// Index and term of the last applied entry.
@@ -61,7 +64,7 @@ impl Store {
     }
 
     /// Takes over a snapshot: nothing of before counts.
-    pub fn install(&mut self, state: State, conf: pb::ConfState, index: u64, term: u64) {
+    pub fn install(&mut self, state: S, conf: pb::ConfState, index: u64, term: u64) {
         self.applied = Position { index, term };
         self.base = self.applied;
         self.entries.clear();
@@ -118,7 +121,7 @@ impl Store {
     }
 }
 
-impl Storage for Store {
+impl<S: State> Storage for Store<S> {
     fn initial_state(&self) -> raft::Result<RaftState> {
         Ok(RaftState::new(self.hard.clone(), self.conf.clone()))
     }
@@ -162,11 +165,12 @@ impl Storage for Store {
         Ok(self.last())
     }
 
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<pb::Snapshot> {
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<pb::Snapshot> {
         if self.applied.index < request_index {
             return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
         }
-        let mut snapshot = pb::Snapshot { data: WireState::bytes(&self.state), ..pb::Snapshot::default() };
+        self.frozen.borrow_mut().insert(to, (self.applied.index, self.state.parts()));
+        let mut snapshot = pb::Snapshot::default();
         let meta = snapshot.mut_metadata();
         meta.index = self.applied.index;
         meta.term = self.applied.term;

@@ -1,0 +1,25 @@
+//! Numbers of every consensus group, with units and reasons.
+
+use base::Span;
+
+/// Raft counts time in ticks. Heartbeats and elections are multiples of it; finer would only cost wake-ups.
+pub const TICK: Span = Span::millis(50);
+/// A leader is heard from every 100 ms: five beats may be lost before anybody doubts it.
+pub const HEARTBEAT_TICKS: usize = 2;
+/// 500 ms to 1000 ms without a beat start an election, so a leader that vanished is replaced in about 1.5 s at worst.
+pub const ELECTION_TICKS_MIN: usize = 10;
+pub const ELECTION_TICKS_MAX: usize = 20;
+/// Bytes in one append message; one entry always goes, however large.
+pub const APPEND_BYTES_MAX: u64 = 256 << 10;
+/// A learner at most so many entries behind may become a voter: it is then a moment, not a transfer, from the end.
+pub const CAUGHT_UP_ENTRIES: u64 = 16;
+/// A snapshot under way to a member without an answer for so long is taken for lost.
+pub const SNAPSHOT_WAIT: Span = Span::secs(2);
+/// Parts of a snapshot under way to one member at once: enough to fill a link, little enough to leave room on it.
+pub const PARTS_UNDER_WAY_MAX: usize = 4;
+/// Parts that nobody acknowledged for so long are sent again.
+pub const PARTS_AGAIN: Span = Span::millis(300);
+
+const _: () = assert!(HEARTBEAT_TICKS * 3 <= ELECTION_TICKS_MIN, "a lost heartbeat or two must not start an election");
+const _: () = assert!(ELECTION_TICKS_MIN < ELECTION_TICKS_MAX, "elections need jitter");
+const _: () = assert!(PARTS_AGAIN.as_micros() * 3 < SNAPSHOT_WAIT.as_micros(), "a lost part must not end a transfer");

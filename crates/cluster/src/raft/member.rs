@@ -1,0 +1,669 @@
+//! Drives raft: one member of a group. The only file that knows raft-rs.
+//!
+//! Raft-rs hands out a `Ready` at a time: entries and votes for the disk, messages, what is committed. We take it into
+//! memory at once and give it to the disk; messages that promise it, and raft's own "it is safe", wait for `Appended`.
+//! Raft-rs draws election jitter from the thread's generator; we draw it again from ours, so that a seed repeats a run.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::checksum::Checksum;
+use base::{Frame, NodeId, Note, Priority, Rng, Ticket, Time};
+use bytes::Bytes;
+use raft::eraftpb as pb;
+use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
+
+use super::limits::*;
+use super::record;
+use super::store::Store;
+use super::transfer::{Receiving, Sending};
+use super::wire::{self, Said};
+use super::{Config, LogError, Output, State};
+
+/// What came of a step that the driver cares about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happened<D> {
+    /// A part of an entry was applied.
+    Applied(D),
+    /// All of an entry was.
+    Entry,
+    /// A snapshot replaced the state.
+    Restored,
+    /// The group has other members.
+    Regrouped,
+    /// Reads that were asked for under this number may look at the state once it has applied this index.
+    Readable { number: u64, index: u64 },
+}
+
+/// A change of the group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Give this node a copy of everything.
+    Learn(NodeId),
+    /// Change the voters, at once: these come, those go on as learners.
+    Vote { come: Vec<NodeId>, go: Vec<NodeId> },
+    /// This learner has nothing to do with it any more.
+    Drop(NodeId),
+    /// Leave the joint group.
+    Leave,
+}
+
+pub struct Member<S: State> {
+    config: Config,
+    node: RawNode<Store<S>>,
+    me: NodeId,
+    rng: Rng,
+    /// What the jitter in force was drawn for.
+    drawn_for: (u64, StateRole, u64),
+    jitter: usize,
+    ticket: u64,
+    /// Invariant: by ticket and number. What becomes true when the disk has reached the ticket.
+    waiting: VecDeque<Waiting>,
+    records_on_disk: usize,
+    bytes_on_disk: usize,
+    /// A snapshot of our own that the disk is at.
+    saving: Option<Ticket>,
+    /// Snapshots under way to others, and when to take them for lost.
+    sending: BTreeMap<NodeId, Sending>,
+    receiving: Option<Receiving>,
+    /// A state that came whole, for the snapshot at this index that raft has been told of.
+    staged: Option<(u64, S)>,
+    /// A snapshot taken over and not yet on the disk.
+    installing: Option<Ticket>,
+    /// A planted bug: promises before the disk has it. Shows that the tests can fail.
+    #[cfg(test)]
+    pub hasty: bool,
+}
+
+struct Waiting {
+    ticket: Ticket,
+    /// Of raft's `Ready`.
+    number: u64,
+    messages: Vec<pb::Message>,
+    /// Index of the snapshot among it.
+    restored: Option<u64>,
+}
+
+impl<S: State> Member<S> {
+    /// The first member(s) of a new group: each voter founds it alike, with the same state.
+    pub fn found(
+        config: Config,
+        me: NodeId,
+        voters: &[NodeId],
+        state: S,
+        rng: Rng,
+        out: &mut Vec<Output>,
+    ) -> Result<Self, String> {
+        let mut member = Self::new(config, me, Store::founded(voters, state), rng)?;
+        // Nothing may be promised before the disk knows that there is a group.
+        let ticket = member.save(out);
+        member.installing = Some(ticket);
+        Ok(member)
+    }
+
+    /// A member by what its disk has kept; with nothing, one that waits until a leader contacts it.
+    pub fn load(config: Config, me: NodeId, log: Vec<Bytes>, rng: Rng) -> Result<Result<Self, String>, LogError> {
+        let (records, bytes) = (log.len(), log.iter().map(Bytes::len).sum::<usize>());
+        let store = record::load::<S>(log)?;
+        let snapshot = store.state.bytes();
+        Ok(Self::new(config, me, store, rng).map(|mut member| {
+            (member.records_on_disk, member.bytes_on_disk) = (records, bytes.saturating_sub(snapshot));
+            member
+        }))
+    }
+
+    fn new(config: Config, me: NodeId, store: Store<S>, rng: Rng) -> Result<Self, String> {
+        assert!(me.0 != 0, "node id 0 means nobody");
+        let raft_config = raft::Config {
+            id: me.0,
+            election_tick: ELECTION_TICKS_MIN,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            min_election_tick: ELECTION_TICKS_MIN,
+            max_election_tick: ELECTION_TICKS_MAX,
+            applied: store.applied().0,
+            max_size_per_msg: APPEND_BYTES_MAX,
+            max_uncommitted_size: config.uncommitted_bytes_max,
+            check_quorum: true,
+            pre_vote: true,
+            ..raft::Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&raft_config, store, &logger).map_err(|error| error.to_string())?;
+        let mut member = Self {
+            config,
+            node,
+            me,
+            rng,
+            drawn_for: (0, StateRole::Follower, 0),
+            jitter: ELECTION_TICKS_MIN,
+            ticket: 0,
+            waiting: VecDeque::new(),
+            records_on_disk: 0,
+            bytes_on_disk: 0,
+            saving: None,
+            sending: BTreeMap::new(),
+            receiving: None,
+            staged: None,
+            installing: None,
+            #[cfg(test)]
+            hasty: false,
+        };
+        member.draw_jitter(true);
+        Ok(member)
+    }
+
+    pub fn state(&self) -> &S {
+        &self.node.store().state
+    }
+
+    /// For what is no part of the state that the group agrees on.
+    pub fn state_mut(&mut self) -> &mut S {
+        &mut self.node.mut_store().state
+    }
+
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    pub fn leader(&self) -> Option<NodeId> {
+        (self.node.raft.leader_id != 0).then_some(NodeId(self.node.raft.leader_id))
+    }
+
+    /// Index of the last applied entry.
+    pub fn applied(&self) -> u64 {
+        self.node.store().applied().0
+    }
+
+    pub fn voters(&self) -> Vec<NodeId> {
+        sorted(&self.node.store().conf.voters)
+    }
+
+    /// Those that get a copy and do not vote.
+    pub fn learners(&self) -> Vec<NodeId> {
+        let conf = &self.node.store().conf;
+        let mut all = sorted(&conf.learners);
+        all.extend(sorted(&conf.learners_next));
+        all.sort_unstable();
+        all
+    }
+
+    /// Between two groups: both must agree to everything.
+    pub fn is_joint(&self) -> bool {
+        !self.node.store().conf.voters_outgoing.is_empty()
+    }
+
+    /// Does this node know the group at all, or does it wait to be told?
+    pub fn knows_group(&self) -> bool {
+        !self.node.store().conf.voters.is_empty()
+    }
+
+    pub fn tick(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.installing.is_some() {
+            // Raft counts a snapshot as applied only when it is on disk; standing for election before that, it would
+            // look for entries that the snapshot has replaced, and stop the process.
+            return;
+        }
+        let campaigns = self.node.tick() && !self.is_leader();
+        self.draw_jitter(campaigns);
+        if !self.is_leader() {
+            self.sending.clear();
+        }
+        let lost = |to: &NodeId, sending: &Sending| {
+            let progress = self.node.raft.prs().get(to.0);
+            let waits = progress.is_some_and(|p| p.state == ProgressState::Snapshot);
+            (!waits, now.since(sending.heard) >= SNAPSHOT_WAIT)
+        };
+        let judged: Vec<_> = self.sending.iter().map(|(to, sending)| (*to, lost(to, sending))).collect();
+        for (to, (over, lost)) in judged {
+            if over || lost {
+                self.sending.remove(&to);
+            }
+            if lost && !over {
+                self.node.report_snapshot(to.0, SnapshotStatus::Failure);
+            }
+        }
+        let all: Vec<_> = self.sending.keys().copied().collect();
+        all.into_iter().for_each(|to| self.send_parts(to, now, out));
+    }
+
+    /// Stands for election at once.
+    pub fn campaign(&mut self) {
+        if self.installing.is_none() {
+            // Raft answers an error only for groups that changed under it; the next tick tries again.
+            let _ = self.node.campaign();
+            self.draw_jitter(true);
+        }
+    }
+
+    /// Membership says that the leader is dead: from now on this member listens to candidates. (Its vote in this term, if
+    /// it gave one, stays.)
+    pub fn leader_died(&mut self, leader: NodeId) {
+        if self.leader() == Some(leader) && !self.is_leader() && leader != self.me {
+            let term = self.term();
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+            self.draw_jitter(true);
+        }
+    }
+
+    /// A frame of this group. Err: it claims what cannot be.
+    pub fn step(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        head: Bytes,
+        body: Bytes,
+        out: &mut Vec<Output>,
+    ) -> Result<(), String> {
+        let (sender, to, said) = wire::decode(head).ok_or("is not a message of this protocol")?;
+        if sender != from || to != self.me {
+            return Err(format!("claims to go from {sender} to {to}"));
+        }
+        if self.installing.is_some() {
+            return Ok(());
+        }
+        let last = self.node.raft.raft_log.last_index();
+        let message = match said {
+            Said::Raft(message) => message,
+            Said::Part { offer, number, last, sum } => {
+                if !Checksum(sum).matches(&body) {
+                    return Err(format!("has part {number} of a snapshot with a wrong checksum"));
+                }
+                return self.part(from, offer, number, last, body, out);
+            }
+            Said::Want { index, next } => {
+                if let Some(sending) = self.sending.get_mut(&from).filter(|s| s.index() == index) {
+                    sending.wanted(next, now);
+                    self.send_parts(from, now, out);
+                }
+                return Ok(());
+            }
+            // For whoever drives this member: `may_sleep` and `sleeps_at` decide.
+            Said::Sleep { .. } => return Ok(()),
+        };
+        // Raft stops the process over these two: a member that forgot what it had promised.
+        match message.get_msg_type() {
+            pb::MessageType::MsgHeartbeat if message.commit > last => {
+                return Err(format!("says that we hold entry {}, our log ends at {last}", message.commit));
+            }
+            pb::MessageType::MsgAppendResponse if message.index > last && self.is_leader() => {
+                return Err(format!("says that it holds entry {}, our log ends at {last}", message.index));
+            }
+            _ => (),
+        }
+        // What raft refuses (a stranger's answer, a message of an old term) is no harm and no news.
+        let _ = self.node.step(message);
+        self.draw_jitter(false);
+        Ok(())
+    }
+
+    /// A part of a snapshot has come.
+    fn part(
+        &mut self,
+        from: NodeId,
+        offer: pb::Message,
+        number: u64,
+        last: bool,
+        bytes: Bytes,
+        out: &mut Vec<Output>,
+    ) -> Result<(), String> {
+        let index = offer.get_snapshot().get_metadata().index;
+        if offer.term < self.term() || index <= self.applied() {
+            // An old leader's, or one that has nothing for us: raft's own answer to it says so.
+            let _ = self.node.step(offer);
+            return Ok(());
+        }
+        let receiving = match &mut self.receiving {
+            Some(receiving) if receiving.is_of(&offer) => receiving,
+            other => other.insert(Receiving::new(&offer)),
+        };
+        let next = receiving.take(number, last, bytes);
+        let whole = self.receiving.take_if(|receiving| receiving.is_whole);
+        self.say(from, self.config.control, &Said::Want { index, next }, Bytes::new(), out);
+        if let Some(whole) = whole {
+            let state = S::from_parts(whole.into_parts()).ok_or("has a snapshot whose state makes no sense")?;
+            self.staged = Some((index, state));
+            let _ = self.node.step(offer);
+            self.draw_jitter(false);
+        }
+        Ok(())
+    }
+
+    /// What a frame says about sleep: the term and commit index of the leader that says so.
+    pub fn sleep_word(head: &Bytes) -> Option<(u64, u64)> {
+        match wire::decode(head.clone())?.2 {
+            Said::Sleep { term, commit } => Some((term, commit)),
+            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } => None,
+        }
+    }
+
+    /// As leader: all members hold all there is, and nothing is under way. As long as all of them live, nobody needs to
+    /// tick.
+    pub fn may_sleep(&self) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let is_done = self.is_leader()
+            && self.is_quiet()
+            && self.sending.is_empty()
+            && !self.is_joint()
+            && !self.node.raft.has_pending_conf()
+            && self.node.raft.raft_log.committed == last
+            && self.node.store().applied().0 == last
+            && self.node.raft.read_only.pending_read_count() == 0;
+        let conf = &self.node.store().conf;
+        let all = conf.voters.iter().chain(&conf.learners);
+        is_done && all.into_iter().all(|id| self.node.raft.prs().get(*id).is_some_and(|p| p.matched == last))
+    }
+
+    /// As leader: tells the others that they may stop ticking too.
+    pub fn say_sleep(&self, out: &mut Vec<Output>) {
+        let said = Said::Sleep { term: self.term(), commit: self.node.raft.raft_log.committed };
+        let conf = &self.node.store().conf;
+        for id in conf.voters.iter().chain(&conf.learners).filter(|id| **id != self.me.0) {
+            self.say(NodeId(*id), self.config.control, &said, Bytes::new(), out);
+        }
+    }
+
+    /// As follower: may we sleep, if our leader says so of this term and commit index?
+    pub fn sleeps_at(&self, from: NodeId, term: u64, commit: u64) -> bool {
+        let log = &self.node.raft.raft_log;
+        self.leader() == Some(from)
+            && self.term() == term
+            && self.is_quiet()
+            && log.last_index() == commit
+            && log.committed == commit
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.installing.is_none() && self.receiving.is_none() && !self.node.has_ready()
+    }
+
+    /// Puts data into the log as one entry. False: not done, we do not lead or there is no room.
+    pub fn propose(&mut self, data: Vec<u8>) -> bool {
+        self.is_leader() && self.node.propose(Vec::new(), data).is_ok()
+    }
+
+    /// As leader: asks whether we still lead; `Readable` with this number follows when a majority says so. False: not
+    /// now. A leader of a new term first has to see an entry of its own committed.
+    pub fn read_index(&mut self, number: u64) -> bool {
+        let may = self.is_leader() && self.node.raft.commit_to_current_term();
+        if may {
+            self.node.read_index(number.to_be_bytes().to_vec());
+        }
+        may
+    }
+
+    pub fn unreachable(&mut self, peer: NodeId) {
+        self.node.report_unreachable(peer.0);
+    }
+
+    /// May the group be changed now?
+    pub fn may_regroup(&self) -> bool {
+        // In a leader's first moments raft-rs would take the change and put an empty entry in its place.
+        self.is_leader() && !self.node.raft.has_pending_conf() && self.node.raft.apply_to_current_term()
+    }
+
+    /// Of the learners, those with (nearly) the whole log.
+    pub fn caught_up(&self) -> Vec<NodeId> {
+        let last = self.node.raft.raft_log.last_index();
+        let is_near = |id: &NodeId| {
+            let progress = self.node.raft.prs().get(id.0);
+            // What it has on disk counts, not raft's mode of sending: in a quiet group a new one stays on probation.
+            progress.is_some_and(|p| p.matched > 0 && p.matched + CAUGHT_UP_ENTRIES >= last)
+        };
+        sorted(&self.node.store().conf.learners).into_iter().filter(is_near).collect()
+    }
+
+    pub fn regroup(&mut self, step: &Step) {
+        let mut change = pb::ConfChangeV2::default();
+        match step {
+            Step::Learn(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0)),
+            Step::Vote { come, go } => {
+                for id in come {
+                    change.changes.push(wire::conf_step(pb::ConfChangeType::AddNode, id.0));
+                }
+                for id in go {
+                    change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0));
+                }
+            }
+            Step::Drop(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::RemoveNode, id.0)),
+            Step::Leave => (),
+        }
+        // Dropped when there is no room; the next tick plans again.
+        let _ = self.node.propose_conf_change(Vec::new(), change);
+    }
+
+    /// As leader: hands the lead to another voter that has all of the log.
+    pub fn hand_over(&mut self, to: NodeId) {
+        self.node.transfer_leader(to.0);
+    }
+
+    /// Everything up to this ticket is on the disk.
+    pub fn persisted(&mut self, ticket: Ticket, now: Time, out: &mut Vec<Output>) {
+        while self.waiting.front().is_some_and(|first| first.ticket <= ticket) {
+            let done = self.waiting.pop_front().expect("it has a front");
+            self.send(done.messages, now, out);
+            self.node.on_persist_ready(done.number);
+            if let Some(index) = done.restored {
+                self.node.advance_apply_to(index);
+            }
+        }
+    }
+
+    /// A save is on the disk.
+    pub fn saved(&mut self, ticket: Ticket, now: Time, out: &mut Vec<Output>) {
+        self.saving.take_if(|saving| *saving == ticket);
+        if self.installing.take_if(|installing| *installing == ticket).is_some() {
+            // It holds all that was appended before it, too.
+            self.persisted(ticket, now, out);
+            if self.voters() == [self.me] && !self.is_leader() {
+                // Nobody else could be elected: no reason to wait.
+                self.campaign();
+            }
+        }
+    }
+
+    /// Gives the disk the whole log in its shortest form.
+    pub fn save(&mut self, out: &mut Vec<Output>) -> Ticket {
+        self.node.mut_store().compact(self.config.entries_kept);
+        (self.records_on_disk, self.bytes_on_disk) = (0, 0);
+        let ticket = self.next_ticket();
+        self.saving = Some(ticket);
+        out.push(Output::Save { parts: record::whole(self.node.store()), ticket });
+        ticket
+    }
+
+    /// Has the disk records that a new snapshot would make superfluous?
+    pub fn has_log(&self) -> bool {
+        self.records_on_disk > 0 && self.saving.is_none()
+    }
+
+    /// Carries out what raft has ready, until it has nothing more.
+    pub fn pump(&mut self, now: Time, out: &mut Vec<Output>, happened: &mut Vec<Happened<S::Done>>) {
+        while self.node.has_ready() {
+            self.one_ready(now, out, happened);
+        }
+        let bytes_max = self.config.log_bytes_max;
+        let long = self.records_on_disk > self.config.log_records_max
+            || self.bytes_on_disk > bytes_max.max(self.state().bytes());
+        if long && self.saving.is_none() {
+            // Only if it helps: entries that are not applied yet stay.
+            let stay: usize = self.node.store().after(self.node.store().applied().0).iter().map(|e| e.data.len()).sum();
+            if stay * 2 < bytes_max {
+                self.save(out);
+            }
+        }
+    }
+
+    fn one_ready(&mut self, now: Time, out: &mut Vec<Output>, happened: &mut Vec<Happened<S::Done>>) {
+        let mut ready = self.node.ready();
+        // A leader's messages promise nothing about its own disk.
+        self.send(ready.take_messages(), now, out);
+        for read in ready.take_read_states() {
+            if let Ok(number) = <[u8; 8]>::try_from(&read.request_ctx[..]) {
+                happened.push(Happened::Readable { number: u64::from_be_bytes(number), index: read.index });
+            }
+        }
+        let (number, must_sync) = (ready.number(), ready.must_sync());
+        let (held, committed) = (ready.take_persisted_messages(), ready.take_committed_entries());
+        let (entries, hard) = (ready.take_entries(), ready.hs().cloned());
+        let snapshot = Some(ready.snapshot()).filter(|snapshot| !snapshot.is_empty()).cloned();
+
+        if let Some(snapshot) = &snapshot {
+            let meta = snapshot.get_metadata();
+            let (index, state) = self.staged.take().expect("raft is told of a snapshot when its state has come");
+            assert_eq!(index, meta.index, "raft took over a snapshot that it was not told of");
+            self.node.mut_store().install(state, meta.get_conf_state().clone(), meta.index, meta.term);
+            happened.extend([Happened::Restored, Happened::Regrouped]);
+        }
+        let store = self.node.mut_store();
+        if let Some(hard) = &hard {
+            store.hard = hard.clone();
+        }
+        store.append(&entries);
+        self.node.advance_append_async(ready);
+
+        let ticket = if snapshot.is_some() {
+            let ticket = self.save(out);
+            self.installing = Some(ticket);
+            Some(ticket)
+        } else {
+            record::step(hard.as_ref(), &entries).map(|record| self.append(record, out))
+        };
+        let restored = snapshot.map(|snapshot| snapshot.get_metadata().index);
+        let ticket = ticket.filter(|_| must_sync);
+        self.promise(ticket, Waiting { ticket: Ticket(0), number, messages: held, restored }, now, out);
+        self.apply(committed, out, happened);
+    }
+
+    fn append(&mut self, record: Bytes, out: &mut Vec<Output>) -> Ticket {
+        self.records_on_disk += 1;
+        self.bytes_on_disk += record.len();
+        let ticket = self.next_ticket();
+        out.push(Output::Append { records: vec![record], ticket });
+        ticket
+    }
+
+    /// What holds only once the disk has reached `ticket`; without one, once it has what was given it before.
+    fn promise(&mut self, ticket: Option<Ticket>, what: Waiting, now: Time, out: &mut Vec<Output>) {
+        let ticket = ticket.or(self.waiting.back().map(|last| last.ticket)).or(self.installing);
+        self.waiting.push_back(Waiting { ticket: ticket.unwrap_or(Ticket(0)), ..what });
+        if ticket.is_none() || !self.waits() {
+            // Nothing waits before it: all of it is true already.
+            self.persisted(Ticket(u64::MAX), now, out);
+        }
+    }
+
+    /// Does it wait for the disk? Always, but for the planted bug.
+    fn waits(&self) -> bool {
+        #[cfg(test)]
+        return !self.hasty;
+        #[cfg(not(test))]
+        true
+    }
+
+    fn apply(&mut self, committed: Vec<pb::Entry>, out: &mut Vec<Output>, happened: &mut Vec<Happened<S::Done>>) {
+        let mut done = Vec::new();
+        for entry in &committed {
+            match entry.get_entry_type() {
+                pb::EntryType::EntryNormal if entry.data.is_empty() => (),
+                pb::EntryType::EntryNormal => {
+                    if !self.node.mut_store().state.apply(entry.index, entry.data.clone(), &mut done) {
+                        out.push(self.note_error(entry, "is nothing that this program knows; skipped"));
+                    }
+                    happened.extend(done.drain(..).map(Happened::Applied));
+                    happened.push(Happened::Entry);
+                }
+                pb::EntryType::EntryConfChange | pb::EntryType::EntryConfChangeV2 => {
+                    let change = wire::decode_conf_change(entry.data.clone());
+                    match change.map(|change| self.node.apply_conf_change(&change)) {
+                        Some(Ok(conf)) => {
+                            self.node.mut_store().conf = conf;
+                            happened.push(Happened::Regrouped);
+                        }
+                        Some(Err(error)) => out.push(self.note_error(entry, &format!("is a wrong group: {error}"))),
+                        None => out.push(self.note_error(entry, "is not a group that this program knows; skipped")),
+                    }
+                }
+            }
+            self.node.mut_store().applied_to(entry);
+        }
+        if let Some(last) = committed.last() {
+            self.node.advance_apply_to(last.index);
+        }
+    }
+
+    fn send(&mut self, messages: Vec<pb::Message>, now: Time, out: &mut Vec<Output>) {
+        for message in messages {
+            let to = NodeId(message.to);
+            if message.get_msg_type() == pb::MessageType::MsgSnapshot {
+                self.offer(to, message, now, out);
+                continue;
+            }
+            let kind = if message.entries.is_empty() { self.config.control } else { self.config.data };
+            self.say(to, kind, &Said::Raft(message), Bytes::new(), out);
+        }
+    }
+
+    /// Raft wants a snapshot brought to a member. One that is under way goes on if our log still meets its end.
+    fn offer(&mut self, to: NodeId, offer: pb::Message, now: Time, out: &mut Vec<Output>) {
+        let frozen = self.node.store().take_frozen(to.0, offer.get_snapshot().get_metadata().index);
+        let first = self.node.raft.raft_log.first_index();
+        if self.sending.get(&to).is_none_or(|sending| sending.index() + 1 < first) {
+            match frozen {
+                Some(parts) => drop(self.sending.insert(to, Sending::new(offer, parts, now))),
+                // Two offers in one step: raft asks again when this one is taken for lost.
+                None => return self.node.report_snapshot(to.0, SnapshotStatus::Failure),
+            }
+        }
+        self.send_parts(to, now, out);
+    }
+
+    fn send_parts(&mut self, to: NodeId, now: Time, out: &mut Vec<Output>) {
+        let (group, me, data, term) = (self.config.group, self.me, self.config.data, self.term());
+        let Some(sending) = self.sending.get_mut(&to) else { return };
+        sending.send(term, now, |said, bytes| {
+            let mut frame = Frame::new(data, wire::encode(group, me, to, &said));
+            frame.body = bytes;
+            out.push(Output::Send { to, frame });
+        });
+    }
+
+    fn say(&self, to: NodeId, kind: u16, said: &Said, body: Bytes, out: &mut Vec<Output>) {
+        let mut frame = Frame::new(kind, wire::encode(self.config.group, self.me, to, said));
+        frame.priority = Priority::HIGHEST;
+        frame.body = body;
+        out.push(Output::Send { to, frame });
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.ticket += 1;
+        Ticket(self.ticket)
+    }
+
+    /// Raft-rs has drawn jitter of its own when term, role or leader changed, or when an election began.
+    fn draw_jitter(&mut self, anew: bool) {
+        let raft = &mut self.node.raft;
+        let key = (raft.term, raft.state, raft.leader_id);
+        if anew || key != self.drawn_for {
+            self.drawn_for = key;
+            self.jitter = self.rng.between(ELECTION_TICKS_MIN as u64, ELECTION_TICKS_MAX as u64 - 1) as usize;
+        }
+        raft.set_randomized_election_timeout(self.jitter);
+    }
+
+    fn note_error(&self, entry: &pb::Entry, what: &str) -> Output {
+        Output::Note(Note::error(format!("entry {} of {}'s log {what}", entry.index, self.config.group)))
+    }
+}
+
+fn sorted(ids: &[u64]) -> Vec<NodeId> {
+    let mut ids: Vec<_> = ids.iter().copied().map(NodeId).collect();
+    ids.sort_unstable();
+    ids
+}

@@ -1,0 +1,89 @@
+//! The one wrapper around the consensus library (raft-rs): a member of one group, whatever the group agrees on.
+//! The root group and every group of the `linear` class use it; what they agree on is a [`State`].
+//!
+//! ```text
+//!   propose ──► member ──► Append ──► disk ──► Appended ──► messages, commit ──► State::apply
+//!                  └─────── Save ───► disk ──► Saved        (a snapshot, made beside the log)
+//! ```
+//! - `member.rs` is the only file that drives raft; `store.rs` is raft's log in memory, `record.rs` the same on disk,
+//!   `wire.rs` the same between nodes. `transfer.rs` brings a snapshot to a member, part by part.
+//! - A message that promises something (a vote, an acknowledgement) leaves only after `Appended`.
+//! - Commit index and entries that came together reach the disk together, as one record. So a node that restarts never
+//!   takes an old entry for a committed one, and knows every membership change but perhaps the last one in its log: it
+//!   cannot elect itself by a group that is long gone.
+//! - A snapshot is a copy that shares memory with the state it was taken of; its bytes are made when they are needed,
+//!   by the disk's thread or a part at a time for a peer. So taking one holds nobody up.
+//! - A member that takes over a snapshot hears nobody until the disk has it: what comes after must not reach the disk
+//!   before it.
+
+pub mod limits;
+mod member;
+pub(crate) mod record;
+mod store;
+mod transfer;
+pub(crate) mod wire;
+
+use base::{Frame, GroupId, NodeId, Note, Parts, Ticket};
+use bytes::Bytes;
+
+pub use member::{Happened, Member, Step};
+pub use wire::group_of;
+
+/// What a group agrees on. Every member applies the same entries in the same order, so the same must come of them
+/// everywhere: no clock, no chance, no limit that a node could set for itself.
+pub trait State: Default {
+    /// What became of a part of an entry; told to whoever drives the member.
+    type Done;
+    /// Applies a committed entry. False: this program does not understand it (a newer one wrote it); it is skipped.
+    fn apply(&mut self, index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool;
+    /// The whole state as it is now. Taking it is cheap; its bytes are made part by part, elsewhere.
+    fn parts(&self) -> Parts;
+    /// A state from what [`State::parts`] gave; none if it makes no sense.
+    fn from_parts(parts: Vec<Bytes>) -> Option<Self>;
+    /// About how many bytes a snapshot has.
+    fn bytes(&self) -> usize;
+}
+
+/// What tells one group from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub group: GroupId,
+    /// Kind of frames without entries: votes, heartbeats, acknowledgements. They must not stand behind data.
+    pub control: u16,
+    /// Kind of frames with entries or parts of a snapshot.
+    pub data: u16,
+    /// The log is replaced by a snapshot after so many records or bytes...
+    pub log_records_max: usize,
+    /// ... of which the bytes must also be more than the snapshot would have.
+    pub log_bytes_max: usize,
+    /// Entries kept in memory behind a snapshot, so that a member that is a little late needs no snapshot.
+    pub entries_kept: u64,
+    /// Proposed but not committed bytes at a leader; beyond it refuses.
+    pub uncommitted_bytes_max: u64,
+}
+
+/// What a member wants done. Disk writes are of its own group.
+#[derive(Debug)]
+pub enum Output {
+    Send {
+        to: NodeId,
+        frame: Frame,
+    },
+    Append {
+        records: Vec<Bytes>,
+        ticket: Ticket,
+    },
+    /// Replace all that was appended before by this.
+    Save {
+        parts: Parts,
+        ticket: Ticket,
+    },
+    Note(Note),
+}
+
+/// Why a log cannot be believed. Records are counted from 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogError {
+    pub record: usize,
+    pub why: String,
+}

@@ -1,0 +1,225 @@
+//! Values of class `linear` over HTTP: read, write and remove by key with versions as entity tags; functions by name; keys in
+//! order and in pages. Who may come in was looked at before (`values.rs`).
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use node::{Answer, Ask};
+use serde::{Deserialize, Serialize};
+use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
+use state::linear::{Op, Ran, Reply, Wrong, functions};
+
+use super::declare::whole;
+use super::limits::{BODY_BYTES_MAX, LINEAR_BUDGET};
+use super::problem::done;
+use super::{Api, Problem, guard};
+
+/// When a key is to end, milliseconds from now; and what is left, in an answer.
+const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+
+type Done = Result<Response, Problem>;
+
+async fn one(api: &Api, ns: &str, key: &str, function: &'static str, args: Vec<Bytes>) -> Result<Reply, Problem> {
+    let op = Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args);
+    match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
+        Answer::Linear(outcome) => match done(outcome)? {
+            Ran::Done(mut replies) => match replies.pop() {
+                Some(Reply::Wrong(wrong)) => Err(problem(wrong)),
+                Some(reply) => Ok(reply),
+                None => unreachable!("one step has one reply"),
+            },
+            Ran::Unmet => unreachable!("there was no condition"),
+        },
+        other => unreachable!("a linear operation was answered by {other:?}"),
+    }
+}
+
+fn problem(wrong: Wrong) -> Problem {
+    let status = if wrong == Wrong::Type { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+    let text = wrong.text();
+    Problem::new(status, text.strip_prefix("ERR ").unwrap_or(text))
+}
+
+fn absent() -> Problem {
+    Problem::not_found("there is no value here, or it has ended")
+}
+
+fn tag(version: i64) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header")
+}
+
+pub async fn get(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
+    let Reply::List(seen) = one(api, ns, key, "look", Vec::new()).await? else { return Err(absent()) };
+    let (value, version, left) = match <[Reply; 3]>::try_from(seen) {
+        Ok([Reply::Bytes(value), Reply::Int(version), Reply::Int(left)]) => (value, version, left),
+        Ok([Reply::Wrong(wrong), ..]) => return Err(problem(wrong)),
+        other => unreachable!("a look was answered by {other:?}"),
+    };
+    let tag = tag(version);
+    let same = headers.get(header::IF_NONE_MATCH).is_some_and(|has| has.as_bytes() == tag.as_bytes());
+    let mut response = if same { StatusCode::NOT_MODIFIED.into_response() } else { value.into_response() };
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    out.insert(header::ETAG, tag);
+    if left >= 0 {
+        out.insert(ENDS, HeaderValue::from(left));
+    }
+    Ok(response)
+}
+
+pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body) -> Done {
+    let value = whole(body, VALUE_BYTES_MAX).await?;
+    let end = match headers.get(ENDS) {
+        None => Bytes::from_static(b"none"),
+        Some(ms) => match ms.to_str().ok().and_then(|ms| ms.parse::<u64>().ok()).filter(|ms| *ms > 0) {
+            Some(ms) => ms.to_string().into(),
+            None => return Err(Problem::wrong("Coppice-Ends-Ms must be a positive number")),
+        },
+    };
+    let reply = one(api, ns, key, "put", vec![value, when(headers)?.into(), end]).await?;
+    let Reply::List(seen) = reply else { unreachable!("a put was answered by {reply:?}") };
+    match seen[..] {
+        [Reply::Int(1), _, Reply::Int(version)] => {
+            Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(version))]).into_response())
+        }
+        [Reply::Int(0), _, Reply::Int(version)] => Ok(unmet(version)),
+        _ => unreachable!("a put was answered by {seen:?}"),
+    }
+}
+
+pub async fn remove(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
+    let when = when(headers)?;
+    let args = match when.as_str() {
+        "absent" => return Err(Problem::wrong("a removal with If-None-Match: * would change nothing")),
+        "always" | "present" => Vec::new(),
+        _ => vec![Bytes::from(when.clone())],
+    };
+    let conditional = !args.is_empty();
+    match one(api, ns, key, "remove", args).await? {
+        Reply::Int(1) => Ok(StatusCode::NO_CONTENT.into_response()),
+        _ if conditional => Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the value does not have this version")),
+        _ => Err(absent()),
+    }
+}
+
+/// The condition of a write, as the functions take it.
+fn when(headers: &HeaderMap) -> Result<String, Problem> {
+    let wrong = || Problem::wrong("If-Match takes one version in quotes, or *; If-None-Match takes only *");
+    match (headers.get(header::IF_MATCH), headers.get(header::IF_NONE_MATCH)) {
+        (None, None) => Ok("always".into()),
+        (None, Some(any)) if any.as_bytes() == b"*" => Ok("absent".into()),
+        (Some(any), None) if any.as_bytes() == b"*" => Ok("present".into()),
+        (Some(version), None) => {
+            let text = version.to_str().ok().and_then(|t| t.strip_prefix('"')?.strip_suffix('"'));
+            let version: Option<u64> = text.and_then(|text| text.parse().ok());
+            version.map(|version| format!("version:{version}")).ok_or_else(wrong)
+        }
+        (_, Some(_)) => Err(wrong()),
+    }
+}
+
+fn unmet(version: i64) -> Response {
+    let why = if version == 0 { "there is no value".to_owned() } else { format!("the value has version {version}") };
+    let mut response = Problem::new(StatusCode::PRECONDITION_FAILED, why).into_response();
+    if version != 0 {
+        response.headers_mut().insert(header::ETAG, tag(version));
+    }
+    response
+}
+
+#[derive(Deserialize)]
+pub struct Apply {
+    function: String,
+    #[serde(default)]
+    args: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Applied {
+    result: serde_json::Value,
+}
+
+/// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`.
+pub async fn apply(
+    State(api): State<Api>,
+    Path((ns, key)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    only_linear(&api, &ns)?;
+    let body = whole(body, BODY_BYTES_MAX).await?;
+    let apply: Apply = serde_json::from_slice(&body)
+        .map_err(|e| Problem::wrong(format!("the body must be {{\"function\": NAME, \"args\": [...]}}: {e}")))?;
+    let Some(function) = functions::find(&apply.function) else {
+        let names = functions::ALL.iter().flat_map(|some| some.iter()).map(|function| function.name);
+        let names = names.collect::<Vec<_>>().join(", ");
+        return Err(Problem::wrong(format!("no function {:?}; there are: {names}", apply.function)));
+    };
+    let args = apply.args.into_iter().map(Bytes::from).collect();
+    let result = one(&api, &ns, &key, function.name, args).await.map_err(|problem| match problem.status {
+        StatusCode::BAD_REQUEST => {
+            Problem::wrong(format!("{}; {} takes: {}", problem.error, function.name, function.args))
+        }
+        _ => problem,
+    })?;
+    Ok(Json(Applied { result: shown(&result) }).into_response())
+}
+
+#[derive(Deserialize)]
+pub struct Page {
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    after: String,
+    limit: Option<u64>,
+    #[serde(default)]
+    reverse: bool,
+}
+
+/// Keys in order: `{"keys": [...], "after": KEY}`; `after` is there if there may be more.
+pub async fn keys(
+    State(api): State<Api>,
+    Path(ns): Path<String>,
+    Query(page): Query<Page>,
+    headers: HeaderMap,
+) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    only_linear(&api, &ns)?;
+    let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
+    let order = if page.reverse { "reverse" } else { "forward" };
+    let args =
+        vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
+    let reply = one(&api, &ns, "", "scan", args).await?;
+    let Reply::List(keys) = &reply else { unreachable!("a scan was answered by {reply:?}") };
+    let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
+    Ok(Json(serde_json::json!({"keys": shown(&reply), "after": after})).into_response())
+}
+
+fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
+    if api.view().linear.contains(ns) {
+        return Ok(());
+    }
+    Err(Problem::wrong(format!("namespace {ns} is not of class linear, which alone offers this")))
+}
+
+/// As JSON: text as it is, other bytes as `{"base64": ...}`.
+fn shown(reply: &Reply) -> serde_json::Value {
+    match reply {
+        Reply::Nil => serde_json::Value::Null,
+        Reply::Int(n) => (*n).into(),
+        Reply::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => serde_json::json!({"base64": STANDARD.encode(bytes)}),
+        },
+        Reply::List(list) => list.iter().map(shown).collect(),
+        Reply::Wrong(wrong) => serde_json::json!({"error": wrong.text()}),
+    }
+}

@@ -1,0 +1,57 @@
+//! Hashes.
+
+use super::*;
+
+pub const ALL: &[Spec] = &[
+    spec(
+        "HSET",
+        -4,
+        Keys::One,
+        Does::Write,
+        "key field value [field value ...]",
+        "sets fields; how many are new",
+        |call| {
+            if call.command.len().is_multiple_of(2) {
+                one(call, "hash.set", plain)
+            } else {
+                Act::Now(wrong_arity("HSET"))
+            }
+        },
+    ),
+    spec("HMSET", -4, Keys::One, Does::Write, "key field value [field value ...]", "sets fields", |call| {
+        if call.command.len().is_multiple_of(2) { one(call, "hash.set", ok) } else { Act::Now(wrong_arity("HMSET")) }
+    }),
+    spec("HSETNX", 4, Keys::One, Does::Write, "key field value", "sets a field that is not there", |call| {
+        one(call, "hash.set-new", plain)
+    }),
+    spec("HGET", 3, Keys::One, Does::Read, "key field", "the value of a field", |call| one(call, "hash.get", plain)),
+    spec("HMGET", -3, Keys::One, Does::Read, "key field [field ...]", "values of fields", |call| {
+        one(call, "hash.get-many", plain)
+    }),
+    spec("HGETALL", 2, Keys::One, Does::Read, "key", "all fields and values", |call| one(call, "hash.all", map)),
+    spec("HKEYS", 2, Keys::One, Does::Read, "key", "all fields", |call| one(call, "hash.fields", plain)),
+    spec("HVALS", 2, Keys::One, Does::Read, "key", "all values", |call| one(call, "hash.values", plain)),
+    spec("HLEN", 2, Keys::One, Does::Read, "key", "how many fields", |call| one(call, "hash.length", plain)),
+    spec("HEXISTS", 3, Keys::One, Does::Read, "key field", "whether there is such a field", |call| {
+        one(call, "hash.has", plain)
+    }),
+    spec("HDEL", -3, Keys::One, Does::Write, "key field [field ...]", "removes fields; how many there were", |call| {
+        one(call, "hash.remove", plain)
+    }),
+    spec("HINCRBY", 4, Keys::One, Does::Write, "key field delta", "adds to a field", |call| {
+        one(call, "hash.add", plain)
+    }),
+    spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
+        one(call, "hash.add-float", plain)
+    }),
+];
+
+fn map(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::List(list) => {
+            let mut flat = list.into_iter().map(plain_one);
+            Reply::Map(std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect())
+        }
+        other => plain_one(other),
+    }
+}

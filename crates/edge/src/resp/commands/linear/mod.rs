@@ -1,0 +1,235 @@
+//! The commands of class `linear`: one list. A command becomes steps, functions by name that the group runs (`state`), and
+//! says how their replies read in the Redis protocol. Inside MULTI the steps are kept, and EXEC sends them as one.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use base::Outcome;
+use bytes::Bytes;
+use state::linear::limits::STEPS_MAX;
+use state::linear::{Op, Ran, Reply as Got, Step, Wrong};
+
+use super::*;
+
+mod hash;
+mod keys;
+mod list;
+mod set;
+mod text;
+mod whole;
+
+/// Everything that is offered beside what each class offers.
+pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL];
+
+/// Makes the reply of a command from those of its steps.
+pub type Then = fn(Vec<Got>) -> Reply;
+
+/// The command of this name in this class: its own, or one that belongs to the connection.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Spec>> =
+        LazyLock::new(|| ALL.iter().flat_map(|some| some.iter()).map(|spec| (spec.name.as_bytes(), spec)).collect());
+    let mut upper = [0u8; NAME_BYTES_MAX];
+    let upper = upper.get_mut(..name.len())?;
+    upper.copy_from_slice(name);
+    upper.make_ascii_uppercase();
+    BY_NAME
+        .get(&*upper)
+        .copied()
+        .or_else(|| super::find(upper).filter(|spec| matches!(spec.does, Does::Connect | Does::Ask)))
+}
+
+pub fn not_offered(command: &Command) -> Reply {
+    let name = String::from_utf8_lossy(&command.arg(0)[..command.arg(0).len().min(64)]).to_uppercase();
+    let instead = INSTEAD.iter().find(|(names, _)| names.contains(&name.as_str()));
+    let instead = instead.map_or("docs/resp.md lists what is", |(_, instead)| instead);
+    Reply::Error(format!("ERR '{name}' is not offered by class linear: {instead}"))
+}
+
+/// What is left out, and what works instead.
+pub static INSTEAD: &[(&[&str], &str)] = &[
+    (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
+    (&["EVAL", "EVALSHA", "SCRIPT", "FUNCTION", "FCALL"], "WATCH, MULTI and EXEC run several commands as one"),
+    (
+        &["ZADD", "ZREM", "ZRANGE", "ZSCORE", "ZCARD", "ZINCRBY", "ZRANGEBYSCORE"],
+        "sorted sets come later; keys are kept in order, and SCAN lists them so",
+    ),
+    (&["XADD", "XREAD", "XRANGE", "XGROUP", "XREADGROUP"], "streams come later; RPUSH and LPOP make a queue"),
+    (&["BLPOP", "BRPOP", "BLMOVE"], "blocking pops come later; LPOP answers at once"),
+    (&["SUBSCRIBE", "PSUBSCRIBE", "PUBLISH"], "messages come later; keep what must be known under a key and read it"),
+    (&["SPOP", "SRANDMEMBER"], "replicas must agree, so nothing is left to chance: SMEMBERS and SREM what you choose"),
+    (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
+    (
+        &["SETBIT", "GETBIT", "BITCOUNT", "SETRANGE", "PFADD", "GEOADD"],
+        "GET the value, change it, SET it in MULTI with WATCH",
+    ),
+    (
+        &["CLUSTER", "ASKING", "READONLY", "REPLICAOF"],
+        "every node serves every key: connect to any of them as to a single Redis",
+    ),
+];
+
+/// Commands that are not queued between MULTI and EXEC.
+pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO"];
+
+/// Between MULTI and EXEC: keeps what a command would have done.
+pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
+    let Some(multi) = &mut client.multi else { return act };
+    let steps: usize = multi.queued.iter().map(|(steps, _)| steps.len()).sum();
+    match act {
+        Act::Linear(op, then) if steps + op.steps.len() <= STEPS_MAX => {
+            multi.queued.push((op.steps, then));
+            Act::Now(Reply::Simple("QUEUED"))
+        }
+        Act::Linear(..) => {
+            multi.is_bad = true;
+            Act::Now(Reply::Error(format!("ERR a transaction has at most {STEPS_MAX} steps")))
+        }
+        Act::Now(error) if error.is_error() => {
+            multi.is_bad = true;
+            Act::Now(error)
+        }
+        Act::Now(_) | Act::Op(..) | Act::Later(_) | Act::Close(_) => {
+            multi.is_bad = true;
+            Act::Now(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
+        }
+    }
+}
+
+/// What a node's answer is in this protocol.
+pub fn reply(outcome: Outcome<Ran>, then: Then) -> Reply {
+    match outcome {
+        Outcome::Done(Ran::Done(got)) => then(got),
+        // Only EXEC has conditions; Redis says nil when one did not hold.
+        Outcome::Done(Ran::Unmet) => Reply::Nil,
+        Outcome::Refused(refused) => ops::refused(&refused),
+        Outcome::Unknown(unknown) => ops::unknown(&unknown),
+    }
+}
+
+// How commands are made.
+
+const fn spec(
+    name: &'static str,
+    arity: i32,
+    keys: Keys,
+    does: Does,
+    syntax: &'static str,
+    summary: &'static str,
+    run: fn(&mut Call<'_>) -> Act,
+) -> Spec {
+    Spec { name, arity, keys, does, syntax, summary, note: "", run }
+}
+
+const fn noted(spec: Spec, note: &'static str) -> Spec {
+    Spec { note, ..spec }
+}
+
+/// One step on the first key, with the arguments behind it.
+fn one(call: &Call<'_>, function: &'static str, then: Then) -> Act {
+    let args = (2..call.command.len()).map(|i| call.command.value(i)).collect();
+    one_with(call, function, args, then)
+}
+
+fn one_with(call: &Call<'_>, function: &'static str, args: Vec<Bytes>, then: Then) -> Act {
+    steps(call, vec![Step::new(call.command.key(1), function, args)], then)
+}
+
+/// The same step on each key from `at` on.
+fn each(call: &Call<'_>, function: &'static str, then: Then) -> Act {
+    let step = |i| Step::new(call.command.key(i), function, Vec::new());
+    steps(call, (1..call.command.len()).map(step).collect(), then)
+}
+
+fn steps(call: &Call<'_>, steps: Vec<Step>, then: Then) -> Act {
+    Act::Linear(Op { namespace: call.space().name, conditions: Vec::new(), steps }, then)
+}
+
+fn wrong_arity(name: &str) -> Reply {
+    find(name.as_bytes()).map_or_else(|| Reply::error("ERR wrong number of arguments"), arity_error)
+}
+
+fn word(text: impl Into<String>) -> Bytes {
+    Bytes::from(text.into())
+}
+
+// How replies read.
+
+fn wrong(wrong: Wrong) -> Reply {
+    Reply::error(wrong.text())
+}
+
+fn plain_one(got: Got) -> Reply {
+    match got {
+        Got::Nil => Reply::Nil,
+        Got::Int(n) => Reply::Int(n),
+        Got::Bytes(bytes) => Reply::Bulk(bytes),
+        Got::List(list) => Reply::List(list.into_iter().map(plain_one).collect()),
+        Got::Wrong(why) => wrong(why),
+    }
+}
+
+fn only(got: Vec<Got>) -> Got {
+    got.into_iter().next().unwrap_or(Got::Nil)
+}
+
+/// As it is.
+fn plain(got: Vec<Got>) -> Reply {
+    plain_one(only(got))
+}
+
+/// A list of all steps' replies; of another type is nil, as Redis has it.
+fn all(got: Vec<Got>) -> Reply {
+    let one = |got| match got {
+        Got::Wrong(Wrong::Type) => Reply::Nil,
+        other => plain_one(other),
+    };
+    Reply::List(got.into_iter().map(one).collect())
+}
+
+fn ok(got: Vec<Got>) -> Reply {
+    match got.into_iter().find_map(|got| if let Got::Wrong(why) = got { Some(why) } else { None }) {
+        Some(why) => wrong(why),
+        None => Reply::OK,
+    }
+}
+
+/// The sum of all steps' numbers.
+fn sum(got: Vec<Got>) -> Reply {
+    let mut sum = 0;
+    for one in got {
+        match one {
+            Got::Int(n) => sum += n,
+            Got::Wrong(why) => return wrong(why),
+            Got::Nil | Got::Bytes(_) | Got::List(_) => (),
+        }
+    }
+    Reply::Int(sum)
+}
+
+/// The first of a list.
+fn first(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::List(list) => plain(list),
+        other => plain_one(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use state::linear::functions;
+
+    #[test]
+    fn names_stand_once_and_none_is_offered_and_refused() {
+        let mut names: Vec<_> = ALL.iter().flat_map(|some| some.iter()).map(|spec| spec.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for (refused, _) in INSTEAD {
+            assert!(refused.iter().all(|name| find(name.as_bytes()).is_none()), "{refused:?}");
+        }
+        assert!(find(b"ping").is_some() && find(b"hset").is_some() && find(b"nosuch").is_none());
+        assert!(functions::find("hash.set").is_some());
+    }
+}

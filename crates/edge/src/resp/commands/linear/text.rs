@@ -1,0 +1,165 @@
+//! Texts and numbers.
+
+use state::session::{Lease, When};
+
+use super::*;
+use crate::resp::commands::write::{Options, Unit};
+
+pub const ALL: &[Spec] = &[
+    noted(
+        spec("GET", 2, Keys::One, Does::Read, "key", "the value of a key, or nil", |call| one(call, "get", plain)),
+        "linearizable: never older than any write that was acknowledged before",
+    ),
+    noted(
+        spec(
+            "SET",
+            -3,
+            Keys::One,
+            Does::Write,
+            "key value [NX | XX] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
+            "stores a value",
+            set,
+        ),
+        "acknowledged when a majority has it on disk",
+    ),
+    spec("SETNX", 3, Keys::One, Does::Write, "key value", "SET with NX: 1 if it was stored, else 0", |call| {
+        one_with(call, "put", put_args(call.command.value(2), "absent", "none", false), first)
+    }),
+    spec("SETEX", 4, Keys::One, Does::Write, "key seconds value", "SET with EX", |call| set_for(call, Unit::Seconds)),
+    spec("PSETEX", 4, Keys::One, Does::Write, "key ms value", "SET with PX", |call| set_for(call, Unit::Millis)),
+    spec("GETSET", 3, Keys::One, Does::Write, "key value", "SET with GET", |call| {
+        one_with(call, "put", put_args(call.command.value(2), "always", "none", true), old)
+    }),
+    spec("GETDEL", 2, Keys::One, Does::Write, "key", "the value of a key, which is removed", |call| {
+        one(call, "take", plain)
+    }),
+    spec(
+        "GETEX",
+        -2,
+        Keys::One,
+        Does::Write,
+        "key [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | PERSIST]",
+        "the value of a key, whose end is changed",
+        get_ex,
+    ),
+    spec("STRLEN", 2, Keys::One, Does::Read, "key", "length of a text, bytes", |call| one(call, "text.length", plain)),
+    spec("APPEND", 3, Keys::One, Does::Write, "key value", "appends to a text; its length", |call| {
+        one(call, "text.append", plain)
+    }),
+    spec("GETRANGE", 4, Keys::One, Does::Read, "key start end", "a part of a text", |call| {
+        one(call, "text.range", plain)
+    }),
+    spec("SUBSTR", 4, Keys::One, Does::Read, "key start end", "the same as GETRANGE", |call| {
+        one(call, "text.range", plain)
+    }),
+    spec("INCR", 2, Keys::One, Does::Write, "key", "adds one", |call| add(call, Some(1))),
+    spec("DECR", 2, Keys::One, Does::Write, "key", "subtracts one", |call| add(call, Some(-1))),
+    spec("INCRBY", 3, Keys::One, Does::Write, "key delta", "adds a number", |call| {
+        add(call, integer(call.command.arg(2)))
+    }),
+    spec("DECRBY", 3, Keys::One, Does::Write, "key delta", "subtracts a number", |call| {
+        add(call, integer(call.command.arg(2)).and_then(i64::checked_neg))
+    }),
+    spec("INCRBYFLOAT", 3, Keys::One, Does::Write, "key delta", "adds a number with a fraction", |call| {
+        one(call, "number.add-float", plain)
+    }),
+    noted(
+        spec("MGET", -2, Keys::All, Does::Read, "key [key ...]", "values of several keys", |call| {
+            each(call, "get", all)
+        }),
+        "of one moment, if the namespace has one shard",
+    ),
+    noted(
+        spec("MSET", -3, Keys::Pairs, Does::Write, "key value [key value ...]", "stores several values", |call| {
+            let command = call.command;
+            if command.len().is_multiple_of(2) {
+                return Act::Now(wrong_arity("MSET"));
+            }
+            let step = |i| Step::new(command.key(i), "put", put_args(command.value(i + 1), "always", "none", false));
+            steps(call, (1..command.len()).step_by(2).map(step).collect(), ok)
+        }),
+        "atomic, if the namespace has one shard",
+    ),
+];
+
+fn put_args(value: Bytes, when: &'static str, end: impl Into<String>, wants_old: bool) -> Vec<Bytes> {
+    let mut args = vec![value, Bytes::from_static(when.as_bytes()), word(end)];
+    if wants_old {
+        args.push(Bytes::from_static(b"old"));
+    }
+    args
+}
+
+fn set(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let options = match Options::read(command, 3, "set") {
+        Ok(options) if options.persist => return syntax_error(),
+        Ok(options) => options,
+        Err(error) => return Act::Now(error),
+    };
+    let when = match options.when {
+        None => "always",
+        Some(When::Absent) => "absent",
+        Some(When::Present) => "present",
+        Some(_) => return syntax_error(),
+    };
+    let end = match options.lease {
+        None | Some(Lease::Default) => "none".to_owned(),
+        Some(Lease::Keep) => "keep".to_owned(),
+        Some(Lease::For(span)) => span.as_millis().max(1).to_string(),
+    };
+    let args = put_args(command.value(2), when, end, options.get);
+    one_with(call, "put", args, if options.get { old } else { stored })
+}
+
+fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {
+    let name = if unit == Unit::Seconds { "setex" } else { "psetex" };
+    match unit.span(call.command.arg(2), name) {
+        Err(error) => Act::Now(error),
+        Ok(span) => {
+            let end = span.as_millis().max(1).to_string();
+            one_with(call, "put", put_args(call.command.value(3), "always", end, false), stored)
+        }
+    }
+}
+
+fn get_ex(call: &mut Call<'_>) -> Act {
+    let options = match Options::read(call.command, 2, "getex") {
+        Ok(options) => options,
+        Err(error) => return Act::Now(error),
+    };
+    match options {
+        Options { get: false, when: None, lease: None, persist: false, .. } => one_with(call, "get", Vec::new(), plain),
+        Options { get: false, when: None, lease: None, persist: true, .. } => {
+            one_with(call, "get-expire", vec![word("none")], plain)
+        }
+        Options { get: false, when: None, lease: Some(Lease::For(span)), .. } => {
+            one_with(call, "get-expire", vec![word(span.as_millis().max(1).to_string())], plain)
+        }
+        Options { .. } => syntax_error(),
+    }
+}
+
+fn add(call: &mut Call<'_>, delta: Option<i64>) -> Act {
+    match delta {
+        Some(delta) => one_with(call, "number.add", vec![word(delta.to_string())], plain),
+        None => Act::Now(not_an_integer()),
+    }
+}
+
+/// `OK`, or nil if the condition did not hold.
+fn stored(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::List(list) if list.first() == Some(&Got::Int(1)) => Reply::OK,
+        Got::List(_) => Reply::Nil,
+        other => plain_one(other),
+    }
+}
+
+/// The value that was there.
+fn old(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::List(list) => list.into_iter().nth(1).map_or(Reply::Nil, plain_one),
+        other => plain_one(other),
+    }
+}

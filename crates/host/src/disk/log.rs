@@ -1,0 +1,304 @@
+//! The log: its segments, which of them are still needed, and the thread that writes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use base::{GroupId, Parts, Ticket};
+use bytes::Bytes;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::segment::{self, Head, Unreadable};
+use super::snapshot::{self, Work};
+use super::{Job, Kept, Safe, give_up};
+use crate::Error;
+use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES};
+
+/// The ticket of the job that ends the thread.
+pub const END: Ticket = Ticket(u64::MAX);
+
+pub struct Log {
+    dir: PathBuf,
+    file: File,
+    salt: u64,
+    /// Where the next batch goes.
+    at: usize,
+    /// Number of the next record.
+    next: u64,
+    /// Oldest first; the last is being written.
+    segments: VecDeque<Segment>,
+    /// Records of a group before this number are not needed.
+    floors: BTreeMap<GroupId, u64>,
+    /// A spare segment was asked for since the last one was begun.
+    asked_spare: bool,
+    buffer: Vec<u8>,
+}
+
+struct Segment {
+    path: PathBuf,
+    /// Of each group that has records here, the number of the last.
+    last: BTreeMap<GroupId, u64>,
+}
+
+/// Reads what is there, and makes ready to append.
+pub fn open(dir: &Path) -> Result<(Log, Kept), Error> {
+    let failed = || Error::io(dir.display().to_string());
+    fs::create_dir_all(dir).map_err(failed())?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed())? {
+        names.push(entry.map_err(failed())?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+        fs::remove_file(dir.join(name)).map_err(failed())?;
+    }
+    let (mut kept, mut floors) = (Kept::new(), BTreeMap::new());
+    let mut newest: BTreeMap<GroupId, u64> = BTreeMap::new();
+    for (group, upto) in names.iter().filter_map(|name| snapshot::named(name)) {
+        // Sorted by group, then number: the last one counts, the others were left by a crash.
+        if let Some(old) = newest.insert(group, upto) {
+            fs::remove_file(snapshot::path(dir, group, old)).map_err(failed())?;
+        }
+    }
+    for (group, upto) in newest {
+        floors.insert(group, upto);
+        kept.insert(group, snapshot::read(&snapshot::path(dir, group, upto))?);
+    }
+    let mut log = Reading {
+        dir,
+        floors,
+        kept,
+        segments: VecDeque::new(),
+        next: None,
+        end: (0, Head { first: 0, salt: 0 }),
+        torn: false,
+    };
+    let paths: Vec<PathBuf> = names.iter().filter(|name| name.ends_with(".seg")).map(|name| dir.join(name)).collect();
+    for (n, path) in paths.iter().enumerate() {
+        log.segment(path, n + 1 == paths.len())?;
+    }
+    log.finish()
+}
+
+struct Reading<'a> {
+    dir: &'a Path,
+    floors: BTreeMap<GroupId, u64>,
+    kept: Kept,
+    segments: VecDeque<Segment>,
+    /// The number that the next segment begins with.
+    next: Option<u64>,
+    end: (usize, Head),
+    /// Something that is no batch stands at the end.
+    torn: bool,
+}
+
+impl Reading<'_> {
+    fn segment(&mut self, path: &Path, is_last: bool) -> Result<(), Error> {
+        let bytes = Bytes::from(fs::read(path).map_err(Error::io(path.display().to_string()))?);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let Ok(first) = u64::from_str_radix(&name, 16) else {
+            return Err(Error::NotOurs { file: path.into(), what: "its name is not the number of a record".into() });
+        };
+        let head = match Head::decode(&bytes) {
+            Some(head) if head.first == first => head,
+            // It had its name before its first bytes: what it was before, or nothing, stands there yet.
+            _ if is_last && !segment::looks_written(&bytes, first) => {
+                tracing::warn!(file = %path.display(), "a crash cut the making of this segment short; it is removed");
+                return fs::remove_file(path).map_err(Error::io(path.display().to_string()));
+            }
+            _ => return Err(Error::Damaged { file: path.into(), offset: 0 }),
+        };
+        if self.next.is_some_and(|next| next != first) {
+            return Err(Error::Damaged { file: path.into(), offset: 0 });
+        }
+        let mut last = BTreeMap::new();
+        let read = segment::read(&bytes, head, |number, group, record| {
+            last.insert(group, number);
+            if self.floors.get(&group).is_none_or(|floor| number >= *floor) {
+                self.kept.entry(group).or_default().push(record);
+            }
+        });
+        let (end, next) = read.map_err(|why| match why {
+            Unreadable::Damaged { at } => Error::Damaged { file: path.into(), offset: at as u64 },
+            Unreadable::Unknown { at } => {
+                let what = format!("batch at byte {at} is written in a way this version does not know");
+                Error::NotOurs { file: path.into(), what }
+            }
+        })?;
+        self.segments.push_back(Segment { path: path.into(), last });
+        // A file of zeros, or of what an older use left, is as it was made.
+        self.torn = segment::is_torn(&bytes[end..], next);
+        (self.next, self.end) = (Some(next), (end, head));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(Log, Kept), Error> {
+        let failed = || Error::io(self.dir.display().to_string());
+        let floor = self.floors.values().copied().max().unwrap_or(0);
+        let next = self.next.unwrap_or(0);
+        if floor > next {
+            // A snapshot is begun only when all before it is forced.
+            let what = format!("a snapshot stands at record {floor}, the log ends at {next}: a part of it is missing");
+            return Err(Error::NotOurs { file: self.dir.into(), what });
+        }
+        let mut log = Log {
+            dir: self.dir.into(),
+            // Replaced at once if there is no segment.
+            file: File::open(self.dir).map_err(failed())?,
+            salt: self.end.1.salt,
+            at: self.end.0,
+            next,
+            segments: self.segments,
+            floors: self.floors,
+            asked_spare: false,
+            buffer: Vec::new(),
+        };
+        match log.segments.back() {
+            Some(segment) => {
+                log.file = OpenOptions::new().read(true).write(true).open(&segment.path).map_err(failed())?;
+                let left = log.file.metadata().map_err(failed())?.len() - log.at as u64;
+                if self.torn {
+                    tracing::warn!(file = %segment.path.display(), offset = log.at, bytes = left,
+                        "the last write was cut short by a crash; what it left is removed");
+                    log.file.set_len(log.at as u64).and_then(|()| log.file.sync_all()).map_err(failed())?;
+                }
+            }
+            None => log.begin_segment().map_err(failed())?,
+        }
+        log.retire().map_err(failed())?;
+        let kept = self.kept.into_iter().filter(|(_, records)| !records.is_empty()).collect();
+        Ok((log, kept))
+    }
+}
+
+impl Log {
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn run(
+        mut self,
+        queue: &Receiver<Job>,
+        snapshots: Sender<Work>,
+        waiting: &AtomicUsize,
+        done: &UnboundedSender<Safe>,
+    ) {
+        let mut held = None;
+        while let Some(job) = held.take().or_else(|| queue.recv().ok()) {
+            match job {
+                Job::Append(_, _, END) => return,
+                Job::Append(group, records, ticket) => {
+                    let mut bytes = 0;
+                    let (mut batch, mut safe) = (Vec::new(), Vec::new());
+                    let mut next = Some(Job::Append(group, records, ticket));
+                    // Everything that waits goes with it, up to the next job of another kind.
+                    while let Some(Job::Append(group, records, ticket)) = next.take_if(is_append) {
+                        bytes += records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum::<usize>();
+                        batch.extend(records.into_iter().map(|record| (group, record)));
+                        safe.push(Safe::Appended(group, ticket));
+                        next = if bytes < BATCH_BYTES_MAX { queue.try_recv().ok() } else { None };
+                    }
+                    held = next;
+                    self.append(&batch).unwrap_or_else(|e| self.fail(&e));
+                    waiting.fetch_sub(bytes, Ordering::Relaxed);
+                    // The machine may be gone; what was written stays.
+                    safe.into_iter().for_each(|safe| _ = done.send(safe));
+                    if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
+                        self.asked_spare = true;
+                        let _ = snapshots.send(Work::Spare);
+                    }
+                }
+                Job::Save(group, parts, ticket) => {
+                    let work = Work::Save { group, parts, upto: self.next, ticket: Some(ticket) };
+                    let _ = snapshots.send(work);
+                }
+                Job::Forget(group) => {
+                    let nothing = Parts::of(Vec::new());
+                    let _ = snapshots.send(Work::Save { group, parts: nothing, upto: self.next, ticket: None });
+                }
+                Job::Saved { group, upto, ticket } => {
+                    self.saved(group, upto).unwrap_or_else(|e| self.fail(&e));
+                    if let Some(ticket) = ticket {
+                        let _ = done.send(Safe::Saved(group, ticket));
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail(&self, error: &io::Error) -> ! {
+        give_up(&format!("{}: {error}", self.dir.display()))
+    }
+
+    fn append(&mut self, records: &[(GroupId, Bytes)]) -> io::Result<()> {
+        if records.is_empty() {
+            return self.file.sync_data();
+        }
+        if self.at >= SEGMENT_BYTES {
+            self.begin_segment()?;
+        }
+        self.buffer.clear();
+        segment::batch(self.salt, self.next, records, &mut self.buffer);
+        self.file.write_all_at(&self.buffer, self.at as u64)?;
+        self.file.sync_data()?;
+        self.at += self.buffer.len();
+        // One burst should not keep its memory.
+        if self.buffer.capacity() > 4 << 20 {
+            self.buffer = Vec::new();
+        }
+        let last = &mut self.segments.back_mut().expect("one is always being written").last;
+        for (group, _) in records {
+            last.insert(*group, self.next);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// The last segment was forced with its last batch.
+    fn begin_segment(&mut self) -> io::Result<()> {
+        let path = self.dir.join(format!("{:016x}.seg", self.next));
+        let _ = fs::rename(self.dir.join("spare"), &path);
+        self.asked_spare = false;
+        let mut salt = [0; 8];
+        SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        self.salt = u64::from_be_bytes(salt);
+        self.file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        self.file.write_all_at(&Head { first: self.next, salt: self.salt }.encode(), 0)?;
+        self.file.sync_all()?;
+        File::open(&self.dir)?.sync_all()?;
+        self.at = segment::HEAD;
+        self.segments.push_back(Segment { path, last: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn saved(&mut self, group: GroupId, upto: u64) -> io::Result<()> {
+        if let Some(old) = self.floors.insert(group, upto).filter(|old| *old != upto) {
+            fs::remove_file(snapshot::path(&self.dir, group, old))?;
+        }
+        self.retire()
+    }
+
+    /// Lets go of segments that hold nothing needed.
+    fn retire(&mut self) -> io::Result<()> {
+        while self.segments.len() > 1 {
+            let oldest = self.segments.front().expect("there are two");
+            let is_needed = |(group, last): (&GroupId, &u64)| self.floors.get(group).is_none_or(|floor| last >= floor);
+            if oldest.last.iter().any(is_needed) {
+                break;
+            }
+            let oldest = self.segments.pop_front().expect("there are two");
+            let spare = self.dir.join("spare");
+            if spare.exists() { fs::remove_file(&oldest.path)? } else { fs::rename(&oldest.path, spare)? }
+        }
+        Ok(())
+    }
+}
+
+fn is_append(job: &mut Job) -> bool {
+    matches!(job, Job::Append(_, _, ticket) if *ticket != END)
+}

@@ -1,0 +1,145 @@
+//! The node's one log, which all consensus groups of the node share, and their snapshots beside it, in `log/`.
+//!
+//! ```text
+//! <lsn>.seg             a segment: records from that number on, in batches          (segment.rs)
+//! g<group>-<lsn>.snap   a group's snapshot: replaces its records before that number  (snapshot.rs)
+//! spare                 a segment whose records are no longer needed, to be written anew
+//! ```
+//! - A thread of its own appends: everything that waits becomes one batch, and one fsync serves all groups.
+//! - Another thread writes snapshots, whose bytes it makes itself, so that appends never wait for one.
+//! - Segments go when snapshots have replaced all that is in them. The next segment is written over an old one: a file
+//!   that keeps its size and place is forced faster than one that grows.
+//! - A disk that fails to force ends the process: what it kept is unknown then, and a fresh start reads what is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use base::{GroupId, Parts, Ticket};
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::Error;
+use crate::limits::DISK_QUEUE_BYTES_MAX;
+
+mod log;
+mod segment;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+/// Hands records to the disk threads. Dropping it waits until they have written what waits.
+pub struct Disk {
+    /// Gone only while it is dropped.
+    jobs: Option<Sender<Job>>,
+    /// The log's, then that of snapshots.
+    threads: Vec<JoinHandle<()>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What is on the disk now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Safe {
+    Appended(GroupId, Ticket),
+    Saved(GroupId, Ticket),
+}
+
+enum Job {
+    Append(GroupId, Vec<Bytes>, Ticket),
+    Save(GroupId, Parts, Ticket),
+    Forget(GroupId),
+    /// Of the snapshot thread: the snapshot that replaces the group's records before this number is on the disk.
+    Saved {
+        group: GroupId,
+        upto: u64,
+        ticket: Option<Ticket>,
+    },
+}
+
+/// What the disk has kept: per group, its snapshot's records and those appended since.
+pub type Kept = BTreeMap<GroupId, Vec<Bytes>>;
+
+impl Disk {
+    /// Opens or makes the log; gives what it kept, and the channel on which comes what is safe.
+    pub fn open(dir: &Path) -> Result<(Disk, Kept, UnboundedReceiver<Safe>), Error> {
+        let old = dir.join("root.log");
+        if old.exists() {
+            let what = "this folder is of a version before the first release; empty it and found or join anew".into();
+            return Err(Error::NotOurs { file: old, what });
+        }
+        let (log, kept) = log::open(&dir.join("log"))?;
+        let (jobs, queue) = channel();
+        let (done, safe) = unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (snapshots, saver) = snapshot::start(log.dir().into(), jobs.clone())?;
+        let counter = waiting.clone();
+        let thread = std::thread::Builder::new()
+            .name("coppice-disk".into())
+            .spawn(move || log.run(&queue, snapshots, &counter, &done))
+            .map_err(Error::io("disk thread"))?;
+        Ok((Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting }, kept, safe))
+    }
+
+    /// Appends; `Appended` comes back when the records are on disk.
+    pub fn append(&self, group: GroupId, records: Vec<Bytes>, ticket: Ticket) {
+        self.push(Job::Append(group, records, ticket));
+    }
+
+    /// Replaces all that was appended for the group before; after a crash there is the old or the new.
+    pub fn save(&self, group: GroupId, parts: Parts, ticket: Ticket) {
+        self.push(Job::Save(group, parts, ticket));
+    }
+
+    /// The group's records may go.
+    pub fn forget(&self, group: GroupId) {
+        self.push(Job::Forget(group));
+    }
+
+    fn push(&self, job: Job) {
+        let bytes = job.bytes();
+        if self.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > DISK_QUEUE_BYTES_MAX {
+            give_up(&format!("the disk is more than {DISK_QUEUE_BYTES_MAX} bytes behind"));
+        }
+        if self.jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
+            give_up("the disk thread has ended");
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The snapshot thread has a sender as well: a word says that no more comes.
+        if let Some(jobs) = self.jobs.take() {
+            let _ = jobs.send(Job::Append(GroupId::ROOT, Vec::new(), log::END));
+        }
+        for thread in self.threads.drain(..) {
+            // If it panicked, the log is as a crash leaves it, and the next start deals with that.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Job::Append(_, records, _) => records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum(),
+            Job::Save(..) | Job::Forget(_) | Job::Saved { .. } => 0,
+        }
+    }
+}
+
+/// Has a node with this folder ever saved a snapshot of this group?
+pub fn has_snapshot(dir: &Path, group: GroupId) -> bool {
+    let files = std::fs::read_dir(dir.join("log")).into_iter().flatten().flatten();
+    files.filter_map(|file| snapshot::named(&file.file_name().to_string_lossy())).any(|(of, _)| of == group)
+}
+
+/// Crash-only: the one way to stop.
+fn give_up(why: &str) -> ! {
+    tracing::error!("the node stops: {why}");
+    eprintln!("coppice: the node stops: {why}");
+    std::process::exit(74)
+}

@@ -1,0 +1,136 @@
+//! One segment of the log, as bytes.
+//!
+//! ```text
+//! file    "COPSEG1\n", u64 number of its first record, u64 salt, u32 CRC-32C of both; batches
+//! batch   u32 mark, u32 length of what follows the checksum, u32 CRC-32C of salt and what follows; u64 number of its
+//!         first record, records
+//! record  u64 group, u32 length, bytes                                                     (all big-endian)
+//! ```
+//! A batch is forced before the next is written. So a bad batch with nothing valid behind it is a write that a crash cut
+//! short, and nobody was told it was safe; with a valid batch behind it, it is damage. The salt is drawn when a segment is
+//! begun: what an older use of the file left behind is not valid, nor is what a client may have put into a value.
+
+use base::GroupId;
+use base::checksum::Checksum;
+use bytes::{Buf, BufMut, Bytes};
+
+pub const MAGIC: &[u8; 8] = b"COPSEG1\n";
+pub const HEAD: usize = 28;
+const MARK: u32 = 0x434F_5042;
+pub const BATCH_HEAD: usize = 20;
+pub const RECORD_HEAD: usize = 12;
+
+/// How a segment begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub first: u64,
+    pub salt: u64,
+}
+
+impl Head {
+    pub fn encode(self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u64(self.first);
+        out.put_u64(self.salt);
+        let sum = Checksum::of(&out[8..]);
+        out.put_u32(sum.0);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Head> {
+        let mut head = bytes.get(..HEAD)?.strip_prefix(MAGIC)?;
+        let sum = Checksum::of(&head[..16]);
+        let (first, salt) = (head.get_u64(), head.get_u64());
+        (Checksum(head.get_u32()) == sum).then_some(Head { first, salt })
+    }
+}
+
+/// Appends a batch to `out`.
+pub fn batch(salt: u64, first: u64, records: &[(GroupId, Bytes)], out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend([0; BATCH_HEAD]);
+    for (group, record) in records {
+        out.put_u64(group.0);
+        out.put_u32(u32::try_from(record.len()).expect("a record is far below 4 GiB"));
+        out.extend_from_slice(record);
+    }
+    let len = u32::try_from(out.len() - at - 12).expect("a batch is far below 4 GiB");
+    let batch = &mut out[at..];
+    batch[..4].copy_from_slice(&MARK.to_be_bytes());
+    batch[4..8].copy_from_slice(&len.to_be_bytes());
+    batch[12..20].copy_from_slice(&first.to_be_bytes());
+    let sum = Checksum::of_parts(&[&salt.to_be_bytes(), &batch[12..]]);
+    batch[8..12].copy_from_slice(&sum.0.to_be_bytes());
+}
+
+/// Why a segment cannot be read.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Unreadable {
+    /// Valid batches lie behind.
+    Damaged { at: usize },
+    /// Its checksum is right, so somebody else wrote this.
+    Unknown { at: usize },
+}
+
+/// Hands each record with its number to `each`; gives where the valid part ends and the number that comes next there.
+pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)) -> Result<(usize, u64), Unreadable> {
+    let (mut at, mut next) = (HEAD, head.first);
+    while at < bytes.len() {
+        let Some(len) = valid(&bytes[at..], head.salt, |first| first == next) else {
+            let later = |at: &usize| valid(&bytes[*at..], head.salt, |first| first >= next).is_some();
+            if (at + 1..bytes.len()).find(later).is_some() {
+                return Err(Unreadable::Damaged { at });
+            }
+            break;
+        };
+        let mut batch = bytes.slice(at + BATCH_HEAD..at + 12 + len);
+        while batch.has_remaining() {
+            let whole = batch.len() >= RECORD_HEAD && batch.len() - RECORD_HEAD >= u32_at(&batch, 8) as usize;
+            if !whole {
+                return Err(Unreadable::Unknown { at });
+            }
+            let group = GroupId(batch.get_u64());
+            let len = batch.get_u32() as usize;
+            each(next, group, batch.split_to(len));
+            next += 1;
+        }
+        at += 12 + len;
+    }
+    Ok((at, next))
+}
+
+/// Without knowing the salt: is there a batch of this number or a later one?
+pub fn looks_written(bytes: &[u8], first: u64) -> bool {
+    let is_ours = |batch: &[u8]| {
+        u32_at(batch, 0) == MARK && (first..first + (1 << 40)).contains(&u64::from_be_bytes(eight(&batch[12..])))
+    };
+    bytes.windows(BATCH_HEAD).any(is_ours)
+}
+
+/// Is there the beginning of a batch that would come next?
+pub fn is_torn(rest: &[u8], next: u64) -> bool {
+    match rest.len() {
+        0 => false,
+        1..BATCH_HEAD => rest.iter().any(|byte| *byte != 0),
+        _ => u32_at(rest, 0) == MARK && u64::from_be_bytes(eight(&rest[12..])) == next,
+    }
+}
+
+fn eight(bytes: &[u8]) -> [u8; 8] {
+    bytes[..8].try_into().expect("eight bytes")
+}
+
+/// Length of the batch that begins here, if it is one whose first record has a number that is right.
+fn valid(bytes: &[u8], salt: u64, right: impl Fn(u64) -> bool) -> Option<usize> {
+    if bytes.len() <= BATCH_HEAD || u32_at(bytes, 0) != MARK {
+        return None;
+    }
+    let (len, sum) = (u32_at(bytes, 4) as usize, u32_at(bytes, 8));
+    let body = bytes[12..].get(..len).filter(|body| body.len() > 8)?;
+    let first = u64::from_be_bytes(body[..8].try_into().expect("eight bytes"));
+    (right(first) && Checksum::of_parts(&[&salt.to_be_bytes(), body]) == Checksum(sum)).then_some(len)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

@@ -1,0 +1,133 @@
+//! Snapshots of groups: a file each, written by a thread of its own, under another name until it is whole and forced.
+//!
+//! ```text
+//! file    "COPSNP1\n", records, end
+//! record  u32 length, u32 CRC-32C, bytes
+//! end     u32 of ones, u32 CRC-32C, u64 how many records there were                      (all big-endian)
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use base::checksum::Checksum;
+use base::{GroupId, Parts, Ticket};
+use bytes::{Buf, Bytes};
+
+use super::{Job, give_up};
+use crate::Error;
+use crate::limits::SEGMENT_BYTES;
+
+const MAGIC: &[u8; 8] = b"COPSNP1\n";
+const END: u32 = u32::MAX;
+
+/// Work for the snapshot thread.
+pub enum Work {
+    /// `ticket`: none if nobody waits for it.
+    Save { group: GroupId, parts: Parts, upto: u64, ticket: Option<Ticket> },
+    /// Have a spare segment ready.
+    Spare,
+}
+
+/// Starts the thread. It ends when the sender is dropped.
+pub fn start(dir: PathBuf, done: Sender<Job>) -> Result<(Sender<Work>, JoinHandle<()>), Error> {
+    let (work, queue) = channel();
+    let run = move || {
+        for work in queue {
+            let result = match work {
+                Work::Save { group, parts, upto, ticket } => write(&dir, group, upto, parts).map(|()| {
+                    // The log's thread may have ended; what was written stays.
+                    let _ = done.send(Job::Saved { group, upto, ticket });
+                }),
+                Work::Spare => spare(&dir),
+            };
+            if let Err(e) = result {
+                give_up(&format!("{}: {e}", dir.display()));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("coppice-save".into()).spawn(run);
+    Ok((work, thread.map_err(Error::io("snapshot thread"))?))
+}
+
+pub fn path(dir: &Path, group: GroupId, upto: u64) -> PathBuf {
+    dir.join(format!("g{:016x}-{upto:016x}.snap", group.0))
+}
+
+/// The group and number that a file's name says.
+pub fn named(name: &str) -> Option<(GroupId, u64)> {
+    let (group, upto) = name.strip_prefix('g')?.strip_suffix(".snap")?.split_once('-')?;
+    Some((GroupId(u64::from_str_radix(group, 16).ok()?), u64::from_str_radix(upto, 16).ok()?))
+}
+
+pub fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts) -> io::Result<()> {
+    let path = path(dir, group, upto);
+    let temp = path.with_extension("tmp");
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(&temp)?);
+    file.write_all(MAGIC)?;
+    let mut count = 0u64;
+    for record in parts.0 {
+        let len = u32::try_from(record.len()).expect("a part is far below 4 GiB");
+        file.write_all(&len.to_be_bytes())?;
+        file.write_all(&Checksum::of(&record).0.to_be_bytes())?;
+        file.write_all(&record)?;
+        count += 1;
+    }
+    file.write_all(&END.to_be_bytes())?;
+    file.write_all(&Checksum::of(&count.to_be_bytes()).0.to_be_bytes())?;
+    file.write_all(&count.to_be_bytes())?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    fs::rename(&temp, &path)?;
+    File::open(dir)?.sync_all()
+}
+
+pub fn read(path: &Path) -> Result<Vec<Bytes>, Error> {
+    let mut bytes = Bytes::from(fs::read(path).map_err(Error::io(path.display().to_string()))?);
+    let whole = bytes.len();
+    // It had its name only when it was whole and forced: whatever is wrong with it is damage.
+    let damaged = |rest: &Bytes| Error::Damaged { file: path.into(), offset: (whole - rest.len()) as u64 };
+    if !bytes.starts_with(MAGIC) {
+        return Err(Error::NotOurs { file: path.into(), what: "this is no snapshot of Coppice".into() });
+    }
+    bytes.advance(MAGIC.len());
+    let mut records = Vec::new();
+    loop {
+        if bytes.len() < 8 {
+            return Err(damaged(&bytes));
+        }
+        let at = bytes.clone();
+        let (len, sum) = (bytes.get_u32(), Checksum(bytes.get_u32()));
+        let size = if len == END { 8 } else { len as usize };
+        if size > bytes.len() {
+            return Err(damaged(&at));
+        }
+        let body = bytes.split_to(size);
+        if !sum.matches(&body) {
+            return Err(damaged(&at));
+        }
+        if len == END {
+            let count = u64::from_be_bytes(body[..].try_into().expect("eight bytes"));
+            return if count == records.len() as u64 && bytes.is_empty() { Ok(records) } else { Err(damaged(&at)) };
+        }
+        records.push(body);
+    }
+}
+
+/// Makes a segment's worth of file, so that the log can be written over it.
+fn spare(dir: &Path) -> io::Result<()> {
+    let path = dir.join("spare");
+    if path.exists() {
+        return Ok(());
+    }
+    let temp = dir.join("spare.tmp");
+    let mut file = File::create(&temp)?;
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..SEGMENT_BYTES >> 20 {
+        file.write_all(&zeros)?;
+    }
+    file.sync_all()?;
+    // If the log has made one of an old segment meanwhile, this one replaces it.
+    fs::rename(&temp, &path)
+}

@@ -1,0 +1,150 @@
+//! What clients ask of class `linear`: writes with values of their own, conditional writes, pushes to lists, transfers
+//! between accounts, and reads of all of these. Judging what came back is for `promises::linear`.
+
+use base::{Rng, Span};
+use bytes::Bytes;
+use state::linear::{Op, Step};
+
+/// The namespace that it uses.
+pub const NAMESPACE: &str = "bank";
+const KEYS: u64 = 4;
+const LISTS: u64 = 2;
+const ACCOUNTS: u64 = 4;
+
+/// Names a write, and the value it stores.
+pub type WriteId = u64;
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Act {
+    Get {
+        key: String,
+    },
+    Put {
+        key: String,
+        id: WriteId,
+    },
+    /// Only if the key has the version that this client read last.
+    Cas {
+        key: String,
+        id: WriteId,
+        version: u64,
+    },
+    Push {
+        list: String,
+        id: WriteId,
+    },
+    Range {
+        list: String,
+    },
+    Transfer {
+        from: String,
+        to: String,
+    },
+    /// All accounts at one moment.
+    Sum,
+}
+
+struct Client {
+    rng: Rng,
+    pause: Span,
+    /// What it read last: a key and its version.
+    read: Option<(String, u64)>,
+}
+
+pub struct LinearLoad {
+    clients: Vec<Client>,
+    writes: WriteId,
+}
+
+impl LinearLoad {
+    pub fn new(mut rng: Rng) -> Self {
+        let pause = Span::millis(*rng.pick(&[30, 100, 300]).expect("it is not empty"));
+        let clients = rng.between(2, 6);
+        Self { clients: (0..clients).map(|_| Client { rng: rng.fork(), pause, read: None }).collect(), writes: 0 }
+    }
+
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub fn pause(&mut self, client: usize) -> Span {
+        let Client { rng, pause, .. } = &mut self.clients[client];
+        Span(rng.between(pause.0 / 10, pause.0 * 2))
+    }
+
+    pub fn choose(&mut self, client: usize, n: usize) -> usize {
+        self.clients[client].rng.below(n as u64) as usize
+    }
+
+    pub fn has_read(&mut self, client: usize, key: &str, version: u64) {
+        self.clients[client].read = Some((key.to_owned(), version));
+    }
+
+    pub fn draw(&mut self, client: usize) -> (Act, Span) {
+        let Client { rng, read, .. } = &mut self.clients[client];
+        let key = format!("k{}", rng.below(KEYS));
+        let list = format!("l{}", rng.below(LISTS));
+        let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
+        self.writes += 1;
+        let id = self.writes;
+        let act = match rng.below(100) {
+            0..30 => Act::Get { key },
+            30..55 => Act::Put { key, id },
+            55..65 => match read.take() {
+                Some((key, version)) => Act::Cas { key, id, version },
+                None => Act::Get { key },
+            },
+            65..77 => Act::Push { list, id },
+            77..82 => Act::Range { list },
+            82..94 => {
+                let (from, to) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS));
+                Act::Transfer { from: format!("a{from}"), to: format!("a{to}") }
+            }
+            _ => Act::Sum,
+        };
+        (act, budget)
+    }
+}
+
+impl Act {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Act::Get { .. } => "linear-get",
+            Act::Put { .. } => "linear-put",
+            Act::Cas { .. } => "linear-cas",
+            Act::Push { .. } => "linear-push",
+            Act::Range { .. } => "linear-range",
+            Act::Transfer { .. } => "linear-transfer",
+            Act::Sum => "linear-sum",
+        }
+    }
+
+    pub fn key(&self) -> &str {
+        match self {
+            Act::Get { key } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
+            Act::Push { list, .. } | Act::Range { list } => list,
+            Act::Transfer { from, .. } => from,
+            Act::Sum => "",
+        }
+    }
+
+    pub fn op(&self) -> Op {
+        let step = |key: &str, function, args: Vec<Bytes>| Step::new(Bytes::from(key.to_owned()), function, args);
+        let word = |text: String| Bytes::from(text);
+        let put = |key: &str, id: &WriteId, when: String| {
+            step(key, "put", vec![word(id.to_string()), word(when), word("none".into())])
+        };
+        let steps = match self {
+            Act::Get { key } => vec![step(key, "look", vec![])],
+            Act::Put { key, id } => vec![put(key, id, "always".into())],
+            Act::Cas { key, id, version } => vec![put(key, id, format!("version:{version}"))],
+            Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
+            Act::Range { list } => vec![step(list, "list.range", vec![word("0".into()), word("-1".into())])],
+            Act::Transfer { from, to } => {
+                vec![step(from, "number.add", vec![word("-1".into())]), step(to, "number.add", vec![word("1".into())])]
+            }
+            Act::Sum => (0..ACCOUNTS).map(|n| step(&format!("a{n}"), "get", vec![])).collect(),
+        };
+        Op { namespace: NAMESPACE.into(), conditions: Vec::new(), steps }
+    }
+}

@@ -1,0 +1,321 @@
+//! The `linear` class: every operation happens at one moment between its start and its end, what was acknowledged stays,
+//! nothing happens twice, and a transaction is seen whole or not at all.
+//!
+//! For keys that are written and read, the versions that the class itself gives make the check exact and cheap: a write
+//! names its version, a read the version it saw. Real time must agree with the order of versions, a version has one value,
+//! and a value its write. Lists hold the names of the pushes that made them. Transfers keep the sum of all accounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Outcome, Time};
+use state::linear::{Ran, Reply};
+
+use super::Broken;
+use crate::linear_load::{Act, WriteId};
+
+const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
+const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
+const WHOLE: &str = "a transaction is seen whole or not at all";
+
+#[derive(Default)]
+pub struct Linear {
+    keys: BTreeMap<String, Key>,
+    lists: BTreeMap<String, List>,
+    writes: BTreeMap<WriteId, Write>,
+    /// The newest version of any key that was acknowledged by a moment.
+    newest: Vec<(Time, u64)>,
+    /// Operations that were compared with others.
+    pub judged: u64,
+}
+
+#[derive(Default)]
+struct Key {
+    /// The write that made a version.
+    made: BTreeMap<u64, WriteId>,
+    /// The newest version that was acknowledged or read by a moment, in order.
+    newest: Vec<(Time, u64)>,
+}
+
+#[derive(Default)]
+struct List {
+    /// The longest that was read.
+    seen: Vec<WriteId>,
+    /// How long it was at least, by a moment.
+    newest: Vec<(Time, u64)>,
+    /// Acknowledged pushes, and when they were.
+    acked: BTreeMap<WriteId, Time>,
+}
+
+struct Write {
+    start: Time,
+    refused: bool,
+}
+
+fn newest_by(newest: &[(Time, u64)], start: Time) -> u64 {
+    let after = newest.partition_point(|(by, _)| *by < start);
+    after.checked_sub(1).map_or(0, |at| newest[at].1)
+}
+
+fn note(newest: &mut Vec<(Time, u64)>, now: Time, value: u64) {
+    if newest.last().is_none_or(|(_, last)| *last < value) {
+        newest.push((now, value));
+    }
+}
+
+impl Linear {
+    pub fn begin(&mut self, act: &Act, start: Time) {
+        if let Act::Put { id, .. } | Act::Cas { id, .. } | Act::Push { id, .. } = act {
+            self.writes.insert(*id, Write { start, refused: false });
+        }
+    }
+
+    /// The version that a read of this key saw; for the client.
+    pub fn version_of(ran: &Ran) -> Option<u64> {
+        match ran {
+            Ran::Done(replies) => match replies.first()? {
+                Reply::List(list) => match list.get(1)? {
+                    Reply::Int(version) => Some(*version as u64),
+                    _ => None,
+                },
+                Reply::Nil => Some(0),
+                _ => None,
+            },
+            Ran::Unmet => None,
+        }
+    }
+
+    /// The newest version in an answer, or 0.
+    pub fn newest_in(ran: &Ran) -> i64 {
+        Self::version_of(ran).map_or(0, |version| version as i64).max(match ran {
+            Ran::Done(replies) => match replies.first() {
+                Some(Reply::List(list)) => match list.get(2) {
+                    Some(Reply::Int(version)) => *version,
+                    _ => 0,
+                },
+                _ => 0,
+            },
+            Ran::Unmet => 0,
+        })
+    }
+
+    pub fn end(&mut self, act: &Act, start: Time, now: Time, outcome: &Outcome<Ran>) -> Result<(), Broken> {
+        let broken = |promise, what| Err(Broken { promise, at: now, what });
+        let replies = match outcome {
+            Outcome::Done(Ran::Done(replies)) => replies,
+            Outcome::Done(Ran::Unmet) => return broken(LINEAR, format!("{act:?} had no condition")),
+            Outcome::Refused(_) => {
+                if let Act::Put { id, .. } | Act::Cas { id, .. } | Act::Push { id, .. } = act
+                    && let Some(write) = self.writes.get_mut(id)
+                {
+                    write.refused = true;
+                }
+                return Ok(());
+            }
+            Outcome::Unknown(_) => return Ok(()),
+        };
+        self.judged += 1;
+        match (act, &replies[..]) {
+            (Act::Get { key }, [reply]) => {
+                let (version, id) = match reply {
+                    Reply::Nil => (0, None),
+                    Reply::List(list) => match &list[..] {
+                        [Reply::Bytes(value), Reply::Int(version), _] => (*version as u64, number(value)),
+                        _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
+                    },
+                    _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
+                };
+                self.saw(key, version, id, start, now)
+            }
+            (Act::Put { key, id }, [Reply::List(list)]) => match &list[..] {
+                [Reply::Int(1), _, Reply::Int(version)] => self.made(key, *version as u64, *id, start, now),
+                _ => broken(LINEAR, format!("{act:?} gave {list:?}")),
+            },
+            (Act::Cas { key, id, version: expected }, [Reply::List(list)]) => match &list[..] {
+                [Reply::Int(1), _, Reply::Int(version)] => {
+                    // Nothing may stand between the version that it expected and the one that it made.
+                    let between =
+                        self.keys.entry(key.clone()).or_default().made.range(expected + 1..*version as u64).next();
+                    if let Some((other, by)) = between {
+                        return broken(LINEAR, format!("{act:?} made {version} over {other} of write {by}"));
+                    }
+                    self.made(key, *version as u64, *id, start, now)
+                }
+                [Reply::Int(0), _, Reply::Int(version)] if *version as u64 != *expected => {
+                    if let Some(write) = self.writes.get_mut(id) {
+                        write.refused = true;
+                    }
+                    self.saw(key, *version as u64, None, start, now)
+                }
+                _ => broken(LINEAR, format!("{act:?} gave {list:?}")),
+            },
+            (Act::Push { list, id }, [Reply::Int(len)]) => {
+                let kept = self.lists.entry(list.clone()).or_default();
+                let least = newest_by(&kept.newest, start);
+                if *len as u64 <= least {
+                    return broken(LINEAR, format!("{act:?} made length {len}, it had {least} before"));
+                }
+                note(&mut kept.newest, now, *len as u64);
+                kept.acked.insert(*id, now);
+                Ok(())
+            }
+            (Act::Range { list }, [Reply::List(items)]) => {
+                let ids = items.iter().map(|item| if let Reply::Bytes(b) = item { number(b) } else { None });
+                match ids.collect::<Option<Vec<_>>>() {
+                    Some(ids) => self.saw_list(list, ids, start, now),
+                    None => broken(LINEAR, format!("{act:?} gave what nobody pushed: {items:?}")),
+                }
+            }
+            (Act::Transfer { .. }, [Reply::Int(_), Reply::Int(_)]) => Ok(()),
+            (Act::Sum, accounts) => {
+                let amount = |reply: &Reply| match reply {
+                    Reply::Nil => Some(0),
+                    Reply::Bytes(text) => std::str::from_utf8(text).ok()?.parse::<i64>().ok(),
+                    _ => None,
+                };
+                match accounts.iter().map(amount).sum::<Option<i64>>() {
+                    Some(0) => Ok(()),
+                    _ => broken(WHOLE, format!("the accounts do not add up to 0: {accounts:?}")),
+                }
+            }
+            (_, replies) => broken(LINEAR, format!("{act:?} gave {replies:?}")),
+        }
+    }
+
+    fn made(&mut self, key: &str, version: u64, id: WriteId, start: Time, now: Time) -> Result<(), Broken> {
+        let broken = |what| Err(Broken { promise: LINEAR, at: now, what });
+        let kept = self.keys.entry(key.to_owned()).or_default();
+        let least = newest_by(&kept.newest, start).max(newest_by(&self.newest, start));
+        if version <= least {
+            return broken(format!("write {id} of {key} made version {version}, {least} was there before it began"));
+        }
+        if let Some(other) = kept.made.insert(version, id).filter(|other| *other != id) {
+            return broken(format!("writes {id} and {other} of {key} both made version {version}"));
+        }
+        note(&mut kept.newest, now, version);
+        note(&mut self.newest, now, version);
+        Ok(())
+    }
+
+    fn saw(&mut self, key: &str, version: u64, id: Option<WriteId>, start: Time, now: Time) -> Result<(), Broken> {
+        let broken = |what| Err(Broken { promise: LINEAR, at: now, what });
+        let kept = self.keys.entry(key.to_owned()).or_default();
+        let least = newest_by(&kept.newest, start);
+        if version < least {
+            return broken(format!("a read of {key} since {start:?} saw version {version}, {least} was there before"));
+        }
+        if let Some(id) = id {
+            match self.writes.get(&id) {
+                None => return broken(format!("a read of {key} saw write {id}, which nobody made")),
+                Some(write) if write.refused => {
+                    return broken(format!("a read of {key} saw write {id}, which was refused"));
+                }
+                Some(write) if write.start > now => return broken(format!("a read of {key} saw write {id} of later")),
+                Some(_) => (),
+            }
+            if let Some(other) = kept.made.insert(version, id).filter(|other| *other != id) {
+                return broken(format!("version {version} of {key} was write {other}, and is write {id} now"));
+            }
+        }
+        note(&mut kept.newest, now, version);
+        Ok(())
+    }
+
+    fn saw_list(&mut self, list: &str, ids: Vec<WriteId>, start: Time, now: Time) -> Result<(), Broken> {
+        let broken = |promise, what| Err(Broken { promise, at: now, what });
+        let kept = self.lists.entry(list.to_owned()).or_default();
+        let least = newest_by(&kept.newest, start);
+        if (ids.len() as u64) < least {
+            return broken(LINEAR, format!("{list} had {} items, {least} were there before", ids.len()));
+        }
+        let (short, long) = if ids.len() < kept.seen.len() { (&ids, &kept.seen) } else { (&kept.seen, &ids) };
+        if !long.starts_with(short) {
+            return broken(ONCE, format!("{list} was {short:?} and {long:?}"));
+        }
+        let once: BTreeSet<WriteId> = ids.iter().copied().collect();
+        if once.len() != ids.len() {
+            return broken(ONCE, format!("a push happened twice: {list} is {ids:?}"));
+        }
+        if let Some(id) = ids.iter().find(|id| self.writes.get(id).is_none_or(|write| write.refused)) {
+            return broken(ONCE, format!("{list} holds {id}, which was refused or nobody pushed"));
+        }
+        if let Some((id, _)) = kept.acked.iter().find(|(id, by)| **by < start && !once.contains(id)) {
+            return broken(ONCE, format!("push {id} was acknowledged, and is not in {list}: {ids:?}"));
+        }
+        note(&mut kept.newest, now, ids.len() as u64);
+        if ids.len() > kept.seen.len() {
+            kept.seen = ids;
+        }
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<WriteId> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn get(version: i64, id: u64) -> Outcome<Ran> {
+        let value = Reply::Bytes(Bytes::from(id.to_string()));
+        Outcome::Done(Ran::Done(vec![Reply::List(vec![value, Reply::Int(version), Reply::Int(-1)])]))
+    }
+
+    fn put(version: i64) -> Outcome<Ran> {
+        Outcome::Done(Ran::Done(vec![Reply::List(vec![Reply::Int(1), Reply::Nil, Reply::Int(version)])]))
+    }
+
+    /// Runs acts with their starts, ends and outcomes; says which promise broke.
+    fn check(script: &[(Act, u64, u64, Outcome<Ran>)], expect: Option<&str>) {
+        let mut linear = Linear::default();
+        let mut ends: Vec<_> = script.iter().collect();
+        script.iter().for_each(|(act, start, ..)| linear.begin(act, Time(*start)));
+        ends.sort_by_key(|(_, _, end, _)| *end);
+        let broken =
+            ends.iter().find_map(|(act, start, end, out)| linear.end(act, Time(*start), Time(*end), out).err());
+        assert_eq!(broken.map(|broken| broken.promise), expect, "{script:?}");
+    }
+
+    fn write(id: u64) -> Act {
+        Act::Put { key: "k".into(), id }
+    }
+
+    fn read() -> Act {
+        Act::Get { key: "k".into() }
+    }
+
+    #[test]
+    fn stale_lost_and_swapped_values_are_seen() {
+        check(&[(write(1), 1, 5, put(1)), (read(), 6, 7, get(1, 1))], None);
+        check(&[(write(1), 1, 5, put(1)), (write(2), 6, 9, put(2)), (read(), 10, 11, get(1, 1))], Some(LINEAR));
+        check(&[(write(1), 1, 5, put(1)), (write(2), 6, 9, put(2)), (read(), 8, 11, get(1, 1))], None);
+        check(&[(write(1), 1, 5, put(2)), (write(2), 6, 9, put(1))], Some(LINEAR));
+        check(&[(read(), 1, 2, get(4, 9))], Some(LINEAR));
+        check(&[(write(1), 1, 5, put(1)), (write(2), 2, 6, put(1))], Some(LINEAR));
+        let cas = Act::Cas { key: "k".into(), id: 3, version: 1 };
+        check(&[(write(1), 1, 2, put(1)), (write(2), 3, 4, put(2)), (cas, 3, 9, put(3))], Some(LINEAR));
+    }
+
+    #[test]
+    fn pushes_that_vanish_or_happen_twice_and_torn_transfers_are_seen() {
+        let push = |id| Act::Push { list: "l".into(), id };
+        let int = |n| Outcome::Done(Ran::Done(vec![Reply::Int(n)]));
+        let range = |ids: &[u64]| {
+            let items = ids.iter().map(|id| Reply::Bytes(Bytes::from(id.to_string()))).collect();
+            Outcome::Done(Ran::Done(vec![Reply::List(items)]))
+        };
+        let all = Act::Range { list: "l".into() };
+        check(&[(push(1), 1, 2, int(1)), (all.clone(), 3, 4, range(&[1]))], None);
+        check(&[(push(1), 1, 2, int(1)), (all.clone(), 3, 4, range(&[]))], Some(LINEAR));
+        check(&[(push(1), 1, 2, int(1)), (all.clone(), 3, 4, range(&[1, 1]))], Some(ONCE));
+        let refused = Outcome::Refused(base::Refused::wrong("no"));
+        check(&[(push(1), 1, 2, refused), (all, 3, 4, range(&[1]))], Some(ONCE));
+        let sum = |a: &'static str, b: &'static str| {
+            Outcome::Done(Ran::Done(vec![Reply::Bytes(a.into()), Reply::Bytes(b.into())]))
+        };
+        check(&[(Act::Sum, 1, 2, sum("-3", "3"))], None);
+        check(&[(Act::Sum, 1, 2, sum("-3", "2"))], Some(WHOLE));
+    }
+}

@@ -1,0 +1,138 @@
+//! Functions on any key: read, write, remove, when it ends.
+
+use super::*;
+use crate::linear::value::Entry;
+
+pub const ALL: &[Function] = &[
+    read("get", "", |space, key, args| {
+        none(args)?;
+        Ok(text_of(space, key)?.map_or(Reply::Nil, |text| Reply::Bytes(text.clone())))
+    }),
+    read("look", "", |space, key, args| {
+        none(args)?;
+        let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
+        let value = match &entry.value {
+            Value::Text(text) => Reply::Bytes(text.clone()),
+            _ => Reply::Wrong(Wrong::Type),
+        };
+        Ok(Reply::List(vec![value, Reply::Int(entry.version as i64), Reply::Int(left(space, entry))]))
+    }),
+    read("exists", "", |space, key, args| none(args).map(|()| flag(space.get(key).is_some()))),
+    read("version", "", |space, key, args| {
+        none(args).map(|()| Reply::Int(space.get(key).map_or(0, |entry| entry.version as i64)))
+    }),
+    read("type", "", |space, key, args| {
+        none(args)?;
+        let name = space.get(key).map_or("none", |entry| entry.value.type_name());
+        Ok(Reply::Bytes(Bytes::from_static(name.as_bytes())))
+    }),
+    read("ttl", "", |space, key, args| {
+        none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
+    }),
+    write("put", "value always|absent|present|version:N none|keep|MS [old]", put),
+    write("remove", "[version:N]", |space, key, args| {
+        let may = match args {
+            [] => true,
+            [when] => is_met(space, key, when)?,
+            _ => return Err(Wrong::Arguments),
+        };
+        Ok(flag(may && space.remove(key).is_some()))
+    }),
+    write("take", "", |space, key, args| {
+        none(args)?;
+        let old = text_of(space, key)?.cloned();
+        space.remove(key);
+        Ok(old.map_or(Reply::Nil, Reply::Bytes))
+    }),
+    write("expire", "none|MS any|nx|xx|gt|lt", expire),
+    write("get-expire", "none|MS", |space, key, args| {
+        let old = text_of(space, key)?.cloned();
+        let end = end_of(space, one(args)?, 0)?;
+        space.set_end(key, end);
+        Ok(old.map_or(Reply::Nil, Reply::Bytes))
+    }),
+    write("rename", "to [nx]", |space, key, args| {
+        let (to, only_new) = match args {
+            [to] => (to, false),
+            [to, nx] if &nx[..] == b"nx" => (to, true),
+            _ => return Err(Wrong::Arguments),
+        };
+        if space.get(key).is_none() {
+            return Ok(Reply::Nil);
+        }
+        if only_new && space.get(to).is_some() {
+            return Ok(Reply::Int(0));
+        }
+        let entry = space.remove(key).expect("it was just there");
+        space.set(to, entry.value, entry.end);
+        Ok(Reply::Int(1))
+    }),
+];
+
+/// What is left until it ends, milliseconds; -1 if it does not end.
+fn left(space: &Space, entry: &Entry) -> i64 {
+    if entry.end == 0 { -1 } else { entry.end.saturating_sub(space.shown_clock()).max(1) as i64 }
+}
+
+/// When something ends that ends `none` or in so many milliseconds, or where it ends now (`keep`).
+fn end_of(space: &Space, arg: &[u8], now: u64) -> std::result::Result<u64, Wrong> {
+    match arg {
+        b"none" => Ok(0),
+        b"keep" => Ok(now),
+        ms => Ok(space.clock().saturating_add(unsigned(ms)?.max(1))),
+    }
+}
+
+fn is_met(space: &Space, key: &[u8], when: &[u8]) -> std::result::Result<bool, Wrong> {
+    let entry = space.get(key);
+    match when {
+        b"always" => Ok(true),
+        b"absent" => Ok(entry.is_none()),
+        b"present" => Ok(entry.is_some()),
+        _ => {
+            let version = when.strip_prefix(b"version:").ok_or(Wrong::Arguments)?;
+            Ok(unsigned(version)? == entry.map_or(0, |entry| entry.version))
+        }
+    }
+}
+
+/// Whether it was stored, the old value if `old` is asked for, and the version that the key has now.
+fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (value, when, end, wants_old) = match args {
+        [value, when, end] => (value, when, end, false),
+        [value, when, end, old] if &old[..] == b"old" => (value, when, end, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    let now = space.get(key).map_or(0, |entry| entry.end);
+    let end = end_of(space, end, now)?;
+    let old = if wants_old { text_of(space, key)?.cloned() } else { None };
+    let stored = is_met(space, key, when)?;
+    let version = if stored {
+        space.set(key, Value::Text(value.clone()), end)
+    } else {
+        space.get(key).map_or(0, |entry| entry.version)
+    };
+    Ok(Reply::List(vec![flag(stored), old.map_or(Reply::Nil, Reply::Bytes), Reply::Int(version as i64)]))
+}
+
+fn expire(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (end, when) = two(args)?;
+    let end = end_of(space, end, 0)?;
+    let Some(entry) = space.get(key) else { return Ok(Reply::Int(0)) };
+    // As Redis: no end is later than any.
+    let (old, new) = ([entry.end, u64::MAX][usize::from(entry.end == 0)], [end, u64::MAX][usize::from(end == 0)]);
+    let may = match &when[..] {
+        b"any" => true,
+        b"nx" => entry.end == 0,
+        b"xx" => entry.end != 0,
+        b"gt" => new > old,
+        b"lt" => new < old,
+        _ => return Err(Wrong::Arguments),
+    };
+    // Taking away an end that is not there changes nothing, and says so.
+    let changes = may && (end != 0 || entry.end != 0);
+    if changes {
+        space.set_end(key, end);
+    }
+    Ok(flag(changes))
+}

@@ -1,0 +1,118 @@
+//! Lists.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::*;
+use crate::linear::value::ITEM_BYTES;
+
+type Items = VecDeque<Bytes>;
+
+pub const ALL: &[Function] = &[
+    read("list.length", "", |space, key, args| {
+        none(args).and_then(|()| Ok(count(of(space, key)?.map_or(0, Items::len))))
+    }),
+    read("list.range", "start stop", |space, key, args| {
+        let (start, stop) = two(args)?;
+        let (start, stop) = (integer(start)?, integer(stop)?);
+        let Some(items) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
+        Ok(Reply::List(items.range(slice(start, stop, items.len())).cloned().map(Reply::Bytes).collect()))
+    }),
+    read("list.at", "index", |space, key, args| {
+        let at = integer(one(args)?)?;
+        let Some(items) = of(space, key)? else { return Ok(Reply::Nil) };
+        let at = if at < 0 { at + items.len() as i64 } else { at };
+        let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+        Ok(item.map_or(Reply::Nil, |item| Reply::Bytes(item.clone())))
+    }),
+    write("list.push-left", "item...", |space, key, args| push(space, key, args, Items::push_front)),
+    write("list.push-right", "item...", |space, key, args| push(space, key, args, Items::push_back)),
+    write("list.pop-left", "[count]", |space, key, args| pop(space, key, args, Items::pop_front)),
+    write("list.pop-right", "[count]", |space, key, args| pop(space, key, args, Items::pop_back)),
+    write("list.trim", "start stop", |space, key, args| {
+        let (start, stop) = two(args)?;
+        let (start, stop) = (integer(start)?, integer(stop)?);
+        if of(space, key)?.is_some() {
+            change(space, key, 0, |items, size| {
+                let range = slice(start, stop, items.len());
+                let gone = items.drain(range.end..).map(|item| item.len() + ITEM_BYTES).sum::<usize>();
+                let before = items.drain(..range.start).map(|item| item.len() + ITEM_BYTES).sum::<usize>();
+                *size -= gone + before;
+                Reply::Nil
+            })?;
+        }
+        Ok(Reply::Nil)
+    }),
+    write("list.remove", "count item", |space, key, args| {
+        let (n, item) = two(args)?;
+        let n = integer(n)?;
+        if of(space, key)?.is_none_or(|items| !items.contains(item)) {
+            return Ok(Reply::Int(0));
+        }
+        change(space, key, 0, |items, size| {
+            let (mut left, before) = (if n == 0 { u64::MAX } else { n.unsigned_abs() }, items.len());
+            let mut keep = |it: &Bytes| {
+                let goes = left > 0 && it == item;
+                left -= u64::from(goes);
+                !goes
+            };
+            if n < 0 {
+                let kept: Vec<Bytes> = items.drain(..).rev().filter(|it| keep(it)).collect();
+                items.extend(kept.into_iter().rev());
+            } else {
+                items.retain(|it| keep(it));
+            }
+            let gone = before - items.len();
+            *size -= gone * (item.len() + ITEM_BYTES);
+            count(gone)
+        })
+    }),
+];
+
+fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Items>, Wrong> {
+    match space.get(key).map(|entry| &entry.value) {
+        None => Ok(None),
+        Some(Value::List(items)) => Ok(Some(items)),
+        Some(_) => Err(Wrong::Type),
+    }
+}
+
+fn change(space: &mut Space, key: &Bytes, more: usize, act: impl FnOnce(&mut Items, &mut usize) -> Reply) -> Result {
+    space.change(key, Value::List(Arc::default()), more, |value, size| match value {
+        Value::List(items) => Ok(act(Arc::make_mut(items), size)),
+        _ => Err(Wrong::Type),
+    })
+}
+
+fn push(space: &mut Space, key: &Bytes, args: &[Bytes], put: fn(&mut Items, Bytes)) -> Result {
+    some(args)?;
+    of(space, key)?;
+    let more = args.iter().map(|item| item.len() + ITEM_BYTES).sum();
+    change(space, key, more, |items, size| {
+        args.iter().for_each(|item| put(items, item.clone()));
+        *size += more;
+        count(items.len())
+    })
+}
+
+/// One item, or nothing; with a count a list of them, or nothing.
+fn pop(space: &mut Space, key: &Bytes, args: &[Bytes], take: fn(&mut Items) -> Option<Bytes>) -> Result {
+    let wanted = match args {
+        [] => None,
+        [n] => Some(unsigned(n)?),
+        _ => return Err(Wrong::Arguments),
+    };
+    if of(space, key)?.is_none() {
+        return Ok(Reply::Nil);
+    }
+    if wanted == Some(0) {
+        return Ok(Reply::List(Vec::new()));
+    }
+    change(space, key, 0, |items, size| {
+        let mut one = || take(items).inspect(|item| *size -= item.len() + ITEM_BYTES);
+        match wanted {
+            None => one().map_or(Reply::Nil, Reply::Bytes),
+            Some(n) => Reply::List(std::iter::from_fn(one).take(n as usize).map(Reply::Bytes).collect()),
+        }
+    })
+}

@@ -1,0 +1,124 @@
+//! The functions that can be applied to a key, by name: one list. They run at every replica, so the same must come of them
+//! everywhere: they see the space and their arguments, nothing else. Numbers in arguments are decimal text.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use super::op::{Reply, Wrong};
+use super::space::Space;
+use super::value::Value;
+
+mod hash;
+mod json;
+mod key;
+mod lease;
+mod list;
+mod number;
+mod set;
+mod space;
+mod text;
+
+pub type Result = std::result::Result<Reply, Wrong>;
+
+/// How a function is run.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Changes nothing: it needs no entry in the log.
+    Read(fn(&Space, &Bytes, &[Bytes]) -> Result),
+    Write(fn(&mut Space, &Bytes, &[Bytes]) -> Result),
+}
+
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub name: &'static str,
+    /// Arguments, for people.
+    pub args: &'static str,
+    pub run: Run,
+    /// It is about all keys; the key it is given means nothing.
+    pub whole: bool,
+}
+
+const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[Bytes]) -> Result) -> Function {
+    Function { name, args, run: Run::Read(run), whole: false }
+}
+
+const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Bytes, &[Bytes]) -> Result) -> Function {
+    Function { name, args, run: Run::Write(run), whole: false }
+}
+
+/// Everything that is offered.
+pub static ALL: &[&[Function]] =
+    &[key::ALL, text::ALL, number::ALL, hash::ALL, list::ALL, set::ALL, json::ALL, lease::ALL, space::ALL];
+
+/// The function of this name.
+pub fn find(name: &str) -> Option<&'static Function> {
+    static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Function>> =
+        LazyLock::new(|| ALL.iter().flat_map(|some| some.iter()).map(|f| (f.name, f)).collect());
+    BY_NAME.get(name).copied()
+}
+
+// What several functions need.
+
+fn integer(arg: &[u8]) -> std::result::Result<i64, Wrong> {
+    // As Redis: no sign but a minus, no spaces, no leading zeros.
+    let text = std::str::from_utf8(arg).map_err(|_| Wrong::NotANumber)?;
+    let number: i64 = text.parse().map_err(|_| Wrong::NotANumber)?;
+    if text.starts_with('+') || (number.to_string().len() != text.len()) { Err(Wrong::NotANumber) } else { Ok(number) }
+}
+
+fn unsigned(arg: &[u8]) -> std::result::Result<u64, Wrong> {
+    u64::try_from(integer(arg)?).map_err(|_| Wrong::NotANumber)
+}
+
+fn one(args: &[Bytes]) -> std::result::Result<&Bytes, Wrong> {
+    match args {
+        [only] => Ok(only),
+        _ => Err(Wrong::Arguments),
+    }
+}
+
+fn two(args: &[Bytes]) -> std::result::Result<(&Bytes, &Bytes), Wrong> {
+    match args {
+        [first, second] => Ok((first, second)),
+        _ => Err(Wrong::Arguments),
+    }
+}
+
+fn none(args: &[Bytes]) -> std::result::Result<(), Wrong> {
+    if args.is_empty() { Ok(()) } else { Err(Wrong::Arguments) }
+}
+
+fn some(args: &[Bytes]) -> std::result::Result<(), Wrong> {
+    if args.is_empty() { Err(Wrong::Arguments) } else { Ok(()) }
+}
+
+fn count(n: usize) -> Reply {
+    Reply::Int(n as i64)
+}
+
+fn flag(is_so: bool) -> Reply {
+    Reply::Int(is_so.into())
+}
+
+/// Positions `start..end` that Redis' `start` and `stop` mean, for something so long: negative ones count from the end,
+/// `stop` is included.
+fn slice(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
+    let len = len as i64;
+    let at = |n: i64| if n < 0 { (len + n).max(0) } else { n };
+    let (start, end) = (at(start), if stop < 0 { len + stop + 1 } else { stop.saturating_add(1).min(len) });
+    if start >= end { 0..0 } else { start as usize..end as usize }
+}
+
+/// A text, or nothing.
+fn text_of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Bytes>, Wrong> {
+    match space.get(key).map(|entry| &entry.value) {
+        None => Ok(None),
+        Some(Value::Text(text)) => Ok(Some(text)),
+        Some(_) => Err(Wrong::Type),
+    }
+}
+
+#[cfg(test)]
+mod tests;

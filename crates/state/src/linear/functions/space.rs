@@ -1,0 +1,72 @@
+//! Functions about all keys.
+
+use super::*;
+use crate::linear::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX};
+use crate::linear::value::Entry;
+
+const fn whole(function: Function) -> Function {
+    Function { whole: true, ..function }
+}
+
+pub const ALL: &[Function] = &[
+    whole(read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
+    whole(write("clear", "", |space, _, args| {
+        none(args)?;
+        Ok(count(space.clear()))
+    })),
+    whole(read("scan", "prefix after|- limit forward|reverse [values]", scan)),
+];
+
+/// Keys with the prefix, in order, from the one behind `after` on; with `values`, each followed by its text (or nil) and
+/// version. An answer with fewer than the limit, unless it is full, is the last page.
+fn scan(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
+    let (prefix, after, limit, order, values) = match args {
+        [prefix, after, limit, order] => (prefix, after, limit, order, false),
+        [prefix, after, limit, order, values] if &values[..] == b"values" => (prefix, after, limit, order, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    let limit = unsigned(limit)?.min(SCAN_KEYS_MAX) as usize;
+    let (mut out, mut keys, mut bytes) = (Vec::new(), 0, 0);
+    let mut take = |(key, entry): &(Bytes, Entry)| {
+        if !key.starts_with(prefix) || keys >= limit || bytes > ANSWER_BYTES_MAX / 2 {
+            return false;
+        }
+        if space.is_over(entry) || key == after {
+            return true;
+        }
+        keys += 1;
+        bytes += key.len();
+        out.push(Reply::Bytes(key.clone()));
+        if values {
+            out.push(match &entry.value {
+                Value::Text(text) => {
+                    bytes += text.len();
+                    Reply::Bytes(text.clone())
+                }
+                _ => Reply::Nil,
+            });
+            out.push(Reply::Int(entry.version as i64));
+        }
+        true
+    };
+    match &order[..] {
+        b"forward" => {
+            let from = after.max(prefix);
+            space.map().from(from).all(&mut take);
+        }
+        b"reverse" => {
+            let end = if after.is_empty() { past(prefix) } else { Some(after.to_vec()) };
+            space.map().back_from(end.as_deref()).all(&mut take);
+        }
+        _ => return Err(Wrong::Arguments),
+    }
+    Ok(Reply::List(out))
+}
+
+/// The least key above all that have this prefix; none if there is no such key.
+fn past(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut past = prefix[..=last].to_vec();
+    past[last] += 1;
+    Some(past)
+}

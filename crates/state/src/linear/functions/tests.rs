@@ -1,0 +1,112 @@
+//! Each function by script: what it gives, and that sizes kept are sizes counted.
+
+use super::*;
+use Reply::{Int, Nil};
+
+/// Runs functions one after the other on one space: key, function, arguments, and what it must give.
+fn check(script: &[(&str, &str, &[&str], Reply)]) {
+    let mut space = Space::default();
+    for (key, name, args, expect) in script {
+        let args: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        let result = match find(name).unwrap_or_else(|| panic!("{name} is in the list")).run {
+            Run::Read(run) => run(&space, &key, &args),
+            Run::Write(run) => run(&mut space, &key, &args),
+        };
+        assert_eq!(result.unwrap_or_else(Reply::Wrong), *expect, "{name} {args:?}");
+        // Sizes are kept while values change: they must be what counting gives.
+        assert!(space.map().from(b"").all(|(_, entry)| entry.size == entry.value.bytes()), "{name} {args:?}");
+        assert!(space.map().from(b"").all(|(_, entry)| !entry.value.is_empty()), "{name} left an empty collection");
+    }
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Bytes(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn list(texts: &[&str]) -> Reply {
+    Reply::List(texts.iter().map(|t| text(t)).collect())
+}
+
+#[test]
+fn texts_and_numbers() {
+    let wrong = Reply::Wrong;
+    check(&[
+        ("k", "put", &["a", "present", "none"], Reply::List(vec![Int(0), Nil, Int(0)])),
+        ("k", "put", &["a", "absent", "none"], Reply::List(vec![Int(1), Nil, Int(1)])),
+        ("k", "put", &["b", "version:1", "none", "old"], Reply::List(vec![Int(1), text("a"), Int(2)])),
+        ("k", "put", &["c", "version:1", "none"], Reply::List(vec![Int(0), Nil, Int(2)])),
+        ("k", "text.append", &["cd"], Int(3)),
+        ("k", "text.range", &["1", "-1"], text("cd")),
+        ("k", "text.range", &["5", "9"], text("")),
+        ("k", "number.add", &["1"], wrong(Wrong::NotANumber)),
+        ("n", "number.add", &["5"], Int(5)),
+        ("n", "number.add", &["-7"], Int(-2)),
+        ("n", "number.add", &["9223372036854775807"], Int(9223372036854775805)),
+        ("n", "number.add", &["3"], wrong(Wrong::Overflow)),
+        ("n", "number.add", &["+3"], wrong(Wrong::NotANumber)),
+        ("f", "number.add-float", &["0.5"], text("0.5")),
+        ("f", "number.add-float", &["1"], text("1.5")),
+        ("f", "number.add-float", &["nan"], wrong(Wrong::NotAFloat)),
+        ("k", "take", &[], text("bcd")),
+        ("k", "remove", &[], Int(0)),
+        ("j", "json.merge", &[r#"{"a":{"b":1,"c":2}}"#], text(r#"{"a":{"b":1,"c":2}}"#)),
+        ("j", "json.merge", &[r#"{"a":{"b":null},"d":[1]}"#], text(r#"{"a":{"c":2},"d":[1]}"#)),
+        ("j", "json.merge", &["{"], wrong(Wrong::NotJson)),
+        ("n", "rename", &["m"], Int(1)),
+        ("n", "rename", &["m"], Nil),
+        ("m", "rename", &["f", "nx"], Int(0)),
+    ]);
+}
+
+#[test]
+fn collections() {
+    let wrong = Reply::Wrong;
+    check(&[
+        ("h", "hash.set", &["f", "1", "g", "2", "f", "3"], Int(2)),
+        ("h", "hash.all", &[], list(&["f", "3", "g", "2"])),
+        ("h", "hash.add", &["f", "4"], Int(7)),
+        ("h", "hash.set-new", &["f", "x"], Int(0)),
+        ("h", "hash.get-many", &["g", "nope"], Reply::List(vec![text("2"), Nil])),
+        ("h", "get", &[], wrong(Wrong::Type)),
+        ("h", "list.push-left", &["x"], wrong(Wrong::Type)),
+        ("h", "hash.set", &["odd"], wrong(Wrong::Arguments)),
+        ("h", "hash.remove", &["f", "g", "nope"], Int(2)),
+        ("h", "exists", &[], Int(0)),
+        ("l", "list.push-right", &["a", "b", "c"], Int(3)),
+        ("l", "list.push-left", &["x", "y"], Int(5)),
+        ("l", "list.range", &["0", "-1"], list(&["y", "x", "a", "b", "c"])),
+        ("l", "list.at", &["-1"], text("c")),
+        ("l", "list.pop-left", &["2"], list(&["y", "x"])),
+        ("l", "list.push-right", &["a", "a"], Int(5)),
+        ("l", "list.remove", &["-2", "a"], Int(2)),
+        ("l", "list.range", &["0", "-1"], list(&["a", "b", "c"])),
+        ("l", "list.trim", &["1", "1"], Nil),
+        ("l", "list.pop-right", &[], text("b")),
+        ("l", "list.pop-right", &[], Nil),
+        ("s", "set.add", &["b", "a", "b"], Int(2)),
+        ("s", "set.members", &[], list(&["a", "b"])),
+        ("s", "set.has", &["a", "z"], Reply::List(vec![Int(1), Int(0)])),
+        ("s", "set.remove", &["a", "b"], Int(2)),
+        ("s", "type", &[], text("none")),
+    ]);
+}
+
+#[test]
+fn keys_come_in_order_and_in_pages() {
+    let mut script: Vec<(&str, &str, &[&str], Reply)> = Vec::new();
+    for key in ["b2", "a", "b1", "c", "b3"] {
+        script.push((key, "list.push-right", &["x"], Int(1)));
+    }
+    script.extend([
+        ("", "scan", &["", "", "2", "forward"] as &[&str], list(&["a", "b1"])),
+        ("", "scan", &["", "b1", "9", "forward"], list(&["b2", "b3", "c"])),
+        ("", "scan", &["b", "", "9", "forward"], list(&["b1", "b2", "b3"])),
+        ("", "scan", &["b", "", "2", "reverse"], list(&["b3", "b2"])),
+        ("", "scan", &["b", "b2", "2", "reverse"], list(&["b1"])),
+        ("", "count", &[], Int(5)),
+        ("", "clear", &[], Int(5)),
+        ("", "scan", &["", "", "9", "forward"], list(&[])),
+    ]);
+    check(&script);
+}

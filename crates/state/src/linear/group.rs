@@ -1,0 +1,409 @@
+//! This node's member of one group: what waits to be put into the log, what waits to be read, when it ticks.
+//!
+//! - **Writes** that come while entries are under way wait and go together, as one entry: the more wait, the larger it is.
+//! - **Reads** go by read-index: all that have come by then share one round of heartbeats, and look when the state has
+//!   applied what was committed when they were asked.
+//! - **Sleep**: when every member holds everything and membership says that all live, nobody ticks. Any frame, command,
+//!   birth or death of a member wakes it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use base::{GroupId, NodeId, Note, Now, Rng, Span, Ticket, Time};
+use bytes::Bytes;
+use cluster::raft::limits::TICK;
+use cluster::raft::{self, Config, Happened, Member, Step};
+
+use super::limits::*;
+use super::place::Placed;
+use super::space::{CommandId, Space, Verdict};
+use super::wire::{self, Answer, Batch, Command};
+
+/// What came of a step: an answer for the node that a command is of.
+pub struct Answered {
+    pub id: CommandId,
+    pub answer: Answer,
+}
+
+pub struct Group {
+    pub id: GroupId,
+    pub placed: Placed,
+    pub member: Member<Space>,
+    rng: Rng,
+    /// None while it sleeps.
+    next_tick: Option<Time>,
+    /// Ticks since something last happened.
+    quiet_ticks: u32,
+    /// Stand for election then, if nobody leads.
+    campaign_at: Option<Time>,
+    /// Commands to be put into the log, oldest first.
+    queue: VecDeque<Command>,
+    /// Ids of those in `queue` or in the log and not applied: each is put there once.
+    known: BTreeSet<CommandId>,
+    /// Ids of each entry of ours that is not applied.
+    flying: VecDeque<Vec<CommandId>>,
+    /// Up to this clock an entry of ours is to end keys, and is not applied.
+    ending: Option<u64>,
+    /// The term in which we lead, if we do.
+    leads: Option<u64>,
+    reads: Vec<Command>,
+    /// Reads of the round that is under way, by its number.
+    round: Option<(u64, Vec<Command>)>,
+    rounds: u64,
+    /// Reads that may look once the state has applied this index.
+    ready: Vec<(u64, Vec<Command>)>,
+    /// The group's clock as of the last entry, and when we applied it.
+    clock: (u64, Time),
+    /// Since when this node is not wanted in the group.
+    pub unwanted_since: Option<Time>,
+    /// Bytes that the node's log had when the group last made a snapshot.
+    pub log_at_save: u64,
+}
+
+fn config(id: GroupId) -> Config {
+    Config {
+        group: id,
+        control: base::kind::LINEAR_CONTROL,
+        data: base::kind::LINEAR_DATA,
+        log_records_max: LOG_RECORDS_MAX,
+        log_bytes_max: LOG_BYTES_MAX,
+        entries_kept: ENTRIES_KEPT,
+        uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
+    }
+}
+
+impl Group {
+    /// By what the disk has kept of it. With nothing: as one of its founders if `placed` says so, else as one that waits
+    /// for a leader.
+    pub fn start(
+        id: GroupId,
+        placed: Placed,
+        me: NodeId,
+        log: Vec<Bytes>,
+        now: Time,
+        mut rng: Rng,
+        out: &mut Vec<raft::Output>,
+    ) -> Result<Self, String> {
+        let founds = log.is_empty() && placed.founders.contains(&me);
+        let member = if founds {
+            Member::found(config(id), me, &placed.founders, Space::default(), rng.fork(), out)
+        } else {
+            Member::load(config(id), me, log, rng.fork())
+                .map_err(|raft::LogError { record, why }| format!("record {record} of {id}'s log {why}"))?
+        }?;
+        let clock = (member.state().clock(), now);
+        // The first founder stands at once, so that groups that are founded together have different leaders.
+        let campaign_at = (founds && placed.founders.first() == Some(&me)).then_some(now + CAMPAIGN_WITHIN);
+        Ok(Self {
+            id,
+            placed,
+            member,
+            next_tick: Some(now + Span(rng.below(TICK.0))),
+            rng,
+            quiet_ticks: 0,
+            campaign_at,
+            queue: VecDeque::new(),
+            known: BTreeSet::new(),
+            flying: VecDeque::new(),
+            ending: None,
+            leads: None,
+            reads: Vec::new(),
+            round: None,
+            rounds: 0,
+            ready: Vec::new(),
+            clock,
+            unwanted_since: None,
+            log_at_save: 0,
+        })
+    }
+
+    pub fn is_asleep(&self) -> bool {
+        self.next_tick.is_none()
+    }
+
+    /// The group's clock as this member would show it: what it last applied, and the time since.
+    fn clock_now(&self, now: Time) -> u64 {
+        self.clock.0 + now.since(self.clock.1).as_millis()
+    }
+
+    /// There is something to do: it stays awake for a while.
+    pub fn rouse(&mut self, now: Time) {
+        self.quiet_ticks = 0;
+        self.next_tick.get_or_insert(now + TICK);
+    }
+
+    pub fn wake_at(&self) -> Time {
+        let ends = self.leads.and(self.member.state().next_end());
+        let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
+        let over = over.filter(|_| self.ending.is_none());
+        [self.next_tick, self.campaign_at, over].into_iter().flatten().min().unwrap_or(Time::NEVER)
+    }
+
+    pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
+        if self.next_tick.is_some_and(|at| at <= now) {
+            self.next_tick = Some(now + TICK);
+            self.member.tick(now, out);
+            self.quiet_ticks += 1;
+            if self.quiet_ticks >= AWAKE_TICKS && self.may_sleep(live) {
+                self.member.say_sleep(out);
+                self.next_tick = None;
+            }
+        }
+        if self.campaign_at.is_some_and(|at| at <= now) {
+            self.campaign_at = None;
+            if self.member.leader().is_none() && self.member.voters().contains(&self.me()) {
+                self.member.campaign();
+            }
+        }
+    }
+
+    fn me(&self) -> NodeId {
+        self.member.me()
+    }
+
+    fn may_sleep(&self, live: &BTreeSet<NodeId>) -> bool {
+        let is_idle = self.queue.is_empty() && self.flying.is_empty() && self.reads.is_empty() && self.round.is_none();
+        let voters = self.member.voters();
+        is_idle
+            && self.member.may_sleep()
+            && self.is_as_wanted()
+            && voters.iter().chain(&self.member.learners()).all(|id| live.contains(id))
+    }
+
+    /// Has the group the members that it should have?
+    pub fn is_as_wanted(&self) -> bool {
+        let mut wanted = self.placed.members.clone();
+        wanted.sort_unstable();
+        self.member.voters() == wanted && !self.member.is_joint() && self.member.learners().is_empty()
+    }
+
+    /// A frame of a member.
+    pub fn frame(&mut self, now: Time, from: NodeId, head: Bytes, body: Bytes, out: &mut Vec<raft::Output>) {
+        if let Some((term, commit)) = Member::<Space>::sleep_word(&head) {
+            if self.member.sleeps_at(from, term, commit) {
+                self.next_tick = None;
+            }
+            return;
+        }
+        // Beats and their answers alone keep nobody awake.
+        self.next_tick.get_or_insert(now + TICK);
+        if let Err(why) = self.member.step(now, from, head, body, out) {
+            out.push(raft::Output::Note(Note::error(format!("a message of {from} for {} {why}", self.id))));
+        }
+    }
+
+    pub fn appended(&mut self, now: Time, ticket: Ticket, out: &mut Vec<raft::Output>) {
+        self.member.persisted(ticket, now, out);
+    }
+
+    pub fn saved(&mut self, now: Time, ticket: Ticket, out: &mut Vec<raft::Output>) {
+        self.member.saved(ticket, now, out);
+    }
+
+    pub fn birth(&mut self, now: Time) {
+        self.rouse(now);
+    }
+
+    pub fn death(&mut self, now: Time, peer: NodeId) {
+        self.rouse(now);
+        self.member.unreachable(peer);
+        if self.member.leader() == Some(peer) {
+            self.member.leader_died(peer);
+            self.campaign_at = Some(now + Span(self.rng.below(CAMPAIGN_WITHIN.0)));
+        }
+    }
+
+    /// A command for the leader. Its answer comes at once, or when it is applied or read.
+    pub fn command(&mut self, now: Time, reads: bool, command: Command, done: &mut Vec<Answered>) {
+        let id = command.id;
+        if !self.member.is_leader() {
+            let leader = self.member.leader();
+            return done.push(Answered { id, answer: Answer::Elsewhere { leader } });
+        }
+        self.rouse(now);
+        if reads {
+            if self.reads.len() >= QUEUE_MAX {
+                return done.push(Answered { id, answer: Answer::Busy });
+            }
+            return self.reads.push(command);
+        }
+        match self.member.state().verdict(id) {
+            Some(verdict) => done.push(Answered { id, answer: verdict.into() }),
+            None if self.known.contains(&id) => (),
+            None if self.queue.len() >= QUEUE_MAX => done.push(Answered { id, answer: Answer::Busy }),
+            None => {
+                self.known.insert(id);
+                self.queue.push_back(command);
+            }
+        }
+    }
+
+    /// Carries out what raft has ready and moves everything on that can move.
+    pub fn settle(&mut self, now: Now, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>, done: &mut Vec<Answered>) {
+        loop {
+            let mut happened = Vec::new();
+            self.member.pump(now.mono, out, &mut happened);
+            for what in happened {
+                self.happened(what, now.mono, done);
+            }
+            self.follow_lead(done);
+            self.answer_reads(now.mono, done);
+            let moved = self.leads.is_some() && (self.propose(now.mono) | self.start_round() | self.regroup(live));
+            if !moved {
+                break;
+            }
+        }
+    }
+
+    fn happened(&mut self, what: Happened<(CommandId, Verdict)>, now: Time, done: &mut Vec<Answered>) {
+        match what {
+            Happened::Applied((id, verdict)) => {
+                if self.known.remove(&id) {
+                    done.push(Answered { id, answer: verdict.into() });
+                }
+            }
+            Happened::Readable { number, index } => {
+                if let Some((_, reads)) = self.round.take_if(|(round, _)| *round <= number) {
+                    self.ready.push((index, reads));
+                }
+            }
+            Happened::Entry => {
+                let clock = self.member.state().clock();
+                if clock > self.clock.0 {
+                    self.clock = (clock, now);
+                }
+                self.ending.take_if(|ending| *ending <= clock);
+            }
+            Happened::Restored => self.clock = (self.member.state().clock(), now),
+            Happened::Regrouped => (),
+        }
+    }
+
+    /// Lead won or lost: what waited for the old one is sent elsewhere.
+    fn follow_lead(&mut self, done: &mut Vec<Answered>) {
+        let leads = self.member.is_leader().then(|| self.member.term());
+        if leads == self.leads {
+            return;
+        }
+        self.leads = leads;
+        let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
+        // Those in the log may still happen: whoever asks again finds out.
+        self.flying.clear();
+        self.known.clear();
+        self.ending = None;
+        let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
+        let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
+        let all = reads.chain(self.queue.drain(..)).map(|command| command.id);
+        done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
+    }
+
+    fn propose(&mut self, now: Time) -> bool {
+        while self.flying.front().is_some_and(|ids| !ids.iter().any(|id| self.known.contains(id))) {
+            self.flying.pop_front();
+        }
+        let clock = self.clock_now(now);
+        let is_over = self.ending.is_none() && self.member.state().next_end().is_some_and(|end| end <= clock);
+        if (self.queue.is_empty() && !is_over) || self.flying.len() >= BATCHES_FLYING_MAX {
+            return false;
+        }
+        let (mut bytes, mut take) = (0, 0);
+        for command in &self.queue {
+            bytes += command.bytes();
+            if take > 0 && bytes > BATCH_BYTES_MAX {
+                break;
+            }
+            take += 1;
+        }
+        let commands: Vec<Command> = self.queue.drain(..take).collect();
+        let batch = Batch { clock, commands };
+        if !self.member.propose(wire::encode_batch(&batch)) {
+            batch.commands.into_iter().rev().for_each(|command| self.queue.push_front(command));
+            return false;
+        }
+        self.quiet_ticks = 0;
+        if is_over {
+            self.ending = Some(clock);
+        }
+        let ids: Vec<CommandId> = batch.commands.iter().map(|command| command.id).collect();
+        if !ids.is_empty() {
+            self.flying.push_back(ids);
+        }
+        true
+    }
+
+    fn start_round(&mut self) -> bool {
+        if self.reads.is_empty() || self.round.is_some() || !self.member.read_index(self.rounds + 1) {
+            return false;
+        }
+        self.rounds += 1;
+        self.round = Some((self.rounds, std::mem::take(&mut self.reads)));
+        true
+    }
+
+    fn answer_reads(&mut self, now: Time, done: &mut Vec<Answered>) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let applied = self.member.applied();
+        let clock = self.clock_now(now);
+        self.member.state_mut().show_clock(clock);
+        let (now_readable, later) =
+            std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
+        self.ready = later;
+        let now_readable: Vec<(u64, Vec<Command>)> = now_readable;
+        for command in now_readable.into_iter().flat_map(|(_, reads)| reads) {
+            let ran = self.member.state().read(&command.conditions, &command.steps);
+            done.push(Answered { id: command.id, answer: Answer::Ran(ran) });
+        }
+    }
+
+    /// As leader: brings the group one step towards the members that it should have.
+    fn regroup(&mut self, live: &BTreeSet<NodeId>) -> bool {
+        if self.is_as_wanted() || !self.member.may_regroup() {
+            return false;
+        }
+        let wanted: BTreeSet<NodeId> = self.placed.members.iter().copied().collect();
+        let voters: BTreeSet<NodeId> = self.member.voters().into_iter().collect();
+        let learners: BTreeSet<NodeId> = self.member.learners().into_iter().collect();
+        if self.member.is_joint() {
+            self.member.regroup(&Step::Leave);
+            return true;
+        }
+        let step = if let Some(new) = wanted.iter().find(|id| !voters.contains(id) && !learners.contains(id)) {
+            Step::Learn(*new)
+        } else if voters != wanted {
+            let caught_up: BTreeSet<NodeId> = self.member.caught_up().into_iter().collect();
+            let come: Vec<NodeId> = wanted.difference(&voters).copied().collect();
+            if come.iter().any(|id| !caught_up.contains(id) || !live.contains(id)) {
+                return false;
+            }
+            if !wanted.contains(&self.me()) {
+                // Another one leads it out of our hands.
+                if let Some(heir) = voters.iter().find(|id| wanted.contains(id) && live.contains(id)) {
+                    self.member.hand_over(*heir);
+                }
+                return false;
+            }
+            Step::Vote { come, go: voters.difference(&wanted).copied().collect() }
+        } else {
+            match learners.difference(&wanted).next() {
+                Some(gone) => Step::Drop(*gone),
+                None => return false,
+            }
+        };
+        self.member.regroup(&step);
+        true
+    }
+
+    pub fn leads(&self) -> bool {
+        self.leads.is_some()
+    }
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Ran(ran) => Answer::Ran(ran),
+            Verdict::Forgotten => Answer::Forgotten,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Numbers of the `linear` class, with units and reasons.
+
+use base::Span;
+
+/// Largest value, bytes: of a text, or of all that a hash, list or set holds (state.md, rule 4; room for a frame's head).
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Largest command, bytes: it must fit into one frame, as a call and as an entry.
+pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + (16 << 10);
+/// Steps of one transaction.
+pub const STEPS_MAX: usize = 1_024;
+/// Keys in one answer of a scan.
+pub const SCAN_KEYS_MAX: u64 = 1_000;
+/// Bytes of values in one answer.
+pub const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Commands of one node that wait for answers. More are refused: no client needs more.
+pub const CALLS_MAX: usize = 16_384;
+/// Commands that wait at one group's leader to be put into its log.
+pub const QUEUE_MAX: usize = 16_384;
+/// Bytes of commands in one entry, but for one that is larger alone.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Entries of a leader that are not applied yet. With one the disk would rest while the others are asked; with many, each
+/// would be small and cost as much as a large one.
+pub const BATCHES_FLYING_MAX: usize = 2;
+/// Answers kept of one node's commands, so that a retry finds them. As many as it may have under way.
+pub const ANSWERS_KEPT_MAX: usize = CALLS_MAX;
+
+/// Without an answer for so long a call is sent again: a leader answers within a fsync or two.
+pub const CALL_AGAIN: Span = Span::millis(300);
+/// Nobody is known to lead, or who was asked does not: look again after this.
+pub const CALL_SOON: Span = Span::millis(20);
+/// After the leader's death each member stands for election after a random part of this, so that mostly one does.
+pub const CAMPAIGN_WITHIN: Span = Span::millis(120);
+/// A group is not woken again sooner than this: what cannot be done now is not done by asking all the time.
+pub const WAKE_AGAIN_MIN: Span = Span::millis(2);
+/// A leader with nothing to do lets its group sleep after so many ticks.
+pub const AWAKE_TICKS: u32 = 10;
+/// A member away for so long is replaced if another node is at hand: longer than a reboot of a process, shorter than the
+/// wait for a second failure.
+pub const MEMBER_AWAY_MAX: Span = Span::secs(30);
+/// A node that is not wanted in a group any more keeps its copy for so long: the group may still need its vote.
+pub const LEAVES_AFTER: Span = Span::secs(60);
+/// Keys whose time has come that one entry removes; the others look absent already.
+pub const EXPIRED_AT_ONCE: usize = 1_000;
+
+/// A group's log is replaced by a snapshot after so many bytes, and not before it has as many as the snapshot.
+pub const LOG_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+/// ... or so many records, so that a start reads few.
+pub const LOG_RECORDS_MAX: usize = if cfg!(test) { 500 } else { 1_000_000 };
+/// Entries kept in memory behind a snapshot, so that a member that is a little late needs none.
+pub const ENTRIES_KEPT: u64 = if cfg!(test) { 16 } else { 1_024 };
+/// Proposed but not committed bytes at a leader.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
+/// About so many bytes of a snapshot in one part.
+pub const PART_BYTES: usize = 256 << 10;
+/// When the node's log has grown by so much since a group's last snapshot, the group makes one, however little it wrote:
+/// else one quiet group would keep all of the log from being given back.
+pub const LOG_HELD_BYTES_MAX: u64 = 256 << 20;
+
+const _: () =
+    assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");
+const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");

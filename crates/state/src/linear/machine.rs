@@ -1,0 +1,596 @@
+//! All of the class on one node: its members of groups, the calls of its front doors, and the way between them.
+//!
+//! A call goes to the group's leader, one hop. It is sent again when nobody answers, when who was asked does not lead, and
+//! when that one dies, until its budget is over; it carries an id, so that it happens once however often it is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::checksum::place_hash;
+use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Rng, Span, Ticket, Time, Unknown, kind};
+use bytes::Bytes;
+use cluster::raft;
+
+use super::functions::{self, Run};
+use super::group::{Answered, Group};
+use super::limits::*;
+use super::op::{Op, Ran};
+use super::place::{self, Placed};
+use super::space::CommandId;
+use super::wire::{self, Answer, Call, Command};
+
+#[derive(Debug)]
+pub enum Input {
+    Birth {
+        peer: NodeId,
+    },
+    Death {
+        peer: NodeId,
+    },
+    /// A frame of one of this class's kinds.
+    Frame {
+        from: NodeId,
+        frame: Frame,
+    },
+    /// Ends in `Answer` with this id, within the budget.
+    Ask {
+        id: AskId,
+        budget: Span,
+        op: Op,
+    },
+    /// All groups that there are, in this version of the declaration.
+    Placed {
+        version: u64,
+        groups: BTreeMap<GroupId, Placed>,
+    },
+    Appended {
+        group: GroupId,
+        ticket: Ticket,
+    },
+    Saved {
+        group: GroupId,
+        ticket: Ticket,
+    },
+    Wake,
+}
+
+#[derive(Debug)]
+pub enum Output {
+    /// Of this node's member of a group.
+    Raft {
+        group: GroupId,
+        output: raft::Output,
+    },
+    Send {
+        to: NodeId,
+        frame: Frame,
+    },
+    Answer {
+        id: AskId,
+        outcome: Outcome<Ran>,
+    },
+    /// The group is no longer this node's.
+    Forget {
+        group: GroupId,
+    },
+    Note(Note),
+}
+
+pub struct Linear {
+    me: NodeId,
+    boot: Boot,
+    rng: Rng,
+    live: BTreeSet<NodeId>,
+    placed: BTreeMap<GroupId, Placed>,
+    /// Of each namespace, the first hash of each group.
+    spaces: BTreeMap<Arc<str>, BTreeMap<u64, GroupId>>,
+    groups: BTreeMap<GroupId, Group>,
+    /// What the disk has kept of groups that this node has not been told of yet.
+    kept: BTreeMap<GroupId, Vec<Bytes>>,
+    /// Groups by the moment when they want to be woken.
+    alarms: BTreeSet<(Time, GroupId)>,
+    alarm_of: BTreeMap<GroupId, Time>,
+    /// Who leads, as last heard.
+    leaders: BTreeMap<GroupId, NodeId>,
+    calls: BTreeMap<u64, Pending>,
+    /// When each call wants to be looked at.
+    timers: BTreeSet<(Time, u64)>,
+    /// Writes without an end.
+    writes: BTreeSet<u64>,
+    next_seq: u64,
+    /// Bytes appended to the node's log by all groups since it started.
+    logged: u64,
+    counts: Counts,
+    wants: Vec<raft::Output>,
+    done: Vec<Answered>,
+}
+
+#[derive(Default)]
+struct Counts {
+    reads: u64,
+    writes: u64,
+    refused: u64,
+    unknown: u64,
+    again: u64,
+}
+
+struct Pending {
+    ask: AskId,
+    group: GroupId,
+    reads: bool,
+    command: Command,
+    deadline: Time,
+    /// When it is sent again.
+    again: Time,
+    to: Option<NodeId>,
+    /// Somebody may have put it into a log.
+    sent: bool,
+    tries: u32,
+}
+
+impl Linear {
+    /// `boot` must be higher at each start of the same node: it makes the ids of commands unique.
+    pub fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
+        Self {
+            me,
+            boot,
+            rng,
+            live: BTreeSet::from([me]),
+            placed: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            alarm_of: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            writes: BTreeSet::new(),
+            next_seq: 1,
+            logged: 0,
+            counts: Counts::default(),
+            wants: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Comes first: what the disk has kept of all groups but the root group.
+    pub fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>) {
+        self.kept = kept;
+    }
+
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Birth { peer } => {
+                self.live.insert(peer);
+                self.each_with(now, peer, out, |group, now| group.birth(now));
+            }
+            Input::Death { peer } => {
+                self.live.remove(&peer);
+                self.leaders.retain(|_, leader| *leader != peer);
+                self.each_with(now, peer, out, |group, now| group.death(now, peer));
+                self.look_again(now.mono, |call| call.to == Some(peer));
+            }
+            Input::Frame { from, frame } if frame.kind == kind::LINEAR_CALL => self.called(now, from, frame, out),
+            Input::Frame { from, frame } => match raft::group_of(&frame.head) {
+                Some(id) => self.drive(now, id, out, |group, wants, _| {
+                    group.frame(now.mono, from, frame.head, frame.body, wants);
+                }),
+                None => out.push(Output::Note(Note::error(format!("a frame of {from} is not one of this protocol")))),
+            },
+            Input::Ask { id, budget, op } => self.ask(now, id, budget, op, out),
+            Input::Placed { version, groups } => self.place(now, version, groups, out),
+            Input::Appended { group, ticket } => {
+                self.drive(now, group, out, |group, wants, _| group.appended(now.mono, ticket, wants));
+            }
+            Input::Saved { group, ticket } => {
+                self.drive(now, group, out, |group, wants, _| group.saved(now.mono, ticket, wants));
+            }
+            Input::Wake => self.wake(now, out),
+        }
+        self.send_due(now, out);
+    }
+
+    pub fn wake_at(&self) -> Option<Time> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let timer = self.timers.first().map(|(at, _)| *at);
+        alarm.into_iter().chain(timer).min()
+    }
+
+    fn wake(&mut self, now: Now, out: &mut Vec<Output>) {
+        while let Some((at, id)) = self.alarms.first().copied()
+            && at <= now.mono
+        {
+            self.alarms.remove(&(at, id));
+            self.alarm_of.remove(&id);
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.wake(now.mono, &self.live, &mut self.wants);
+                self.settle(now, id, out);
+            }
+        }
+    }
+
+    /// Has a group do something, then lets it settle.
+    fn drive(
+        &mut self,
+        now: Now,
+        id: GroupId,
+        out: &mut Vec<Output>,
+        act: impl FnOnce(&mut Group, &mut Vec<raft::Output>, &mut Vec<Answered>),
+    ) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        act(group, &mut self.wants, &mut self.done);
+        self.settle(now, id, out);
+    }
+
+    fn settle(&mut self, now: Now, id: GroupId, out: &mut Vec<Output>) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.settle(now, &self.live, &mut self.wants, &mut self.done);
+        for output in self.wants.drain(..) {
+            if let raft::Output::Append { records, .. } = &output {
+                self.logged += records.iter().map(|record| record.len() as u64).sum::<u64>();
+            }
+            if matches!(output, raft::Output::Save { .. }) {
+                group.log_at_save = self.logged;
+            }
+            out.push(Output::Raft { group: id, output });
+        }
+        if let Some(leader) = group.member.leader() {
+            self.leaders.insert(id, leader);
+        }
+        let at = group.wake_at().max(now.mono + WAKE_AGAIN_MIN);
+        let before = self.alarm_of.insert(id, at);
+        if before != Some(at) {
+            before.map(|before| self.alarms.remove(&(before, id)));
+            if at < Time::NEVER {
+                self.alarms.insert((at, id));
+            }
+        }
+        for Answered { id: command, answer } in std::mem::take(&mut self.done) {
+            if command.node == self.me {
+                self.answered(now.mono, id, self.me, command, answer, out);
+            } else {
+                let frame =
+                    Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Answer { group: id, id: command, answer }));
+                out.push(Output::Send { to: command.node, frame });
+            }
+        }
+    }
+
+    fn each_with(&mut self, now: Now, peer: NodeId, out: &mut Vec<Output>, act: impl Fn(&mut Group, Time)) {
+        let has = |group: &Group| {
+            group.placed.members.contains(&peer)
+                || group.member.voters().contains(&peer)
+                || group.member.learners().contains(&peer)
+        };
+        let ids: Vec<GroupId> = self.groups.iter().filter(|(_, group)| has(group)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.drive(now, id, out, |group, _, _| act(group, now.mono));
+        }
+    }
+
+    /// Lets groups follow what is placed: begins those that are this node's, tells the others who is in them.
+    fn place(&mut self, now: Now, version: u64, placed: BTreeMap<GroupId, Placed>, out: &mut Vec<Output>) {
+        if placed == self.placed && self.kept.is_empty() {
+            return;
+        }
+        self.placed = placed;
+        self.spaces.clear();
+        for (id, placed) in &self.placed {
+            self.spaces.entry(placed.namespace.as_str().into()).or_default().insert(placed.from, *id);
+        }
+        let known: BTreeSet<GroupId> =
+            self.placed.keys().chain(self.groups.keys()).chain(self.kept.keys()).copied().collect();
+        for id in known {
+            self.follow(now, version, id, out);
+        }
+        let gone = |call: &Pending| !self.placed.contains_key(&call.group);
+        let gone: Vec<u64> = self.calls.iter().filter(|(_, call)| gone(call)).map(|(seq, _)| *seq).collect();
+        for seq in gone {
+            self.end(seq, |call| fails(call, "its namespace was removed"), out);
+        }
+    }
+
+    fn follow(&mut self, now: Now, version: u64, id: GroupId, out: &mut Vec<Output>) {
+        let placed = self.placed.get(&id).cloned();
+        let Some(placed) = placed else {
+            if version < place::created_at(id) {
+                // This node has not heard of it again since it started: no reason to think that it is gone (rule 10).
+                return;
+            }
+            // Its namespace is not declared any more.
+            if self.groups.remove(&id).is_some() | self.kept.remove(&id).is_some() {
+                self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
+                self.leaders.remove(&id);
+                out.push(Output::Forget { group: id });
+            }
+            return;
+        };
+        let is_member = placed.members.contains(&self.me);
+        if let Some(group) = self.groups.get_mut(&id) {
+            if group.placed != placed {
+                group.placed = placed;
+                group.rouse(now.mono);
+                group.unwanted_since = (!is_member).then_some(group.unwanted_since.unwrap_or(now.mono));
+                self.settle(now, id, out);
+            }
+            return;
+        }
+        let log = self.kept.remove(&id).unwrap_or_default();
+        if !is_member && log.is_empty() {
+            return;
+        }
+        match Group::start(id, placed, self.me, log, now.mono, self.rng.fork(), &mut self.wants) {
+            Ok(mut group) => {
+                group.unwanted_since = (!is_member).then_some(now.mono);
+                self.groups.insert(id, group);
+                self.settle(now, id, out);
+            }
+            // Without a believable log it takes no part in this group (rule 10); everything else runs.
+            Err(why) => {
+                let text = format!("{why}; this node takes no part in {id}");
+                out.push(Output::Note(Note::error(text)));
+            }
+        }
+    }
+
+    /// Now and then: lets go of groups that do not want this node, and has quiet groups give back the log.
+    pub fn tend(&mut self, now: Now, out: &mut Vec<Output>) {
+        let left = |group: &Group| group.unwanted_since.is_some_and(|since| now.mono.since(since) >= LEAVES_AFTER);
+        let left: Vec<GroupId> = self.groups.iter().filter(|(_, group)| left(group)).map(|(id, _)| *id).collect();
+        for id in left {
+            self.groups.remove(&id);
+            self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
+            out.push(Output::Forget { group: id });
+        }
+        let logged = self.logged;
+        let holds = |group: &Group| group.member.has_log() && logged - group.log_at_save > LOG_HELD_BYTES_MAX;
+        // One at a time: there is no hurry, and each costs the disk its size.
+        if let Some(id) = self.groups.iter().find(|(_, group)| holds(group)).map(|(id, _)| *id) {
+            self.drive(now, id, out, |group, wants, _| {
+                group.member.save(wants);
+            });
+        }
+    }
+
+    fn ask(&mut self, now: Now, ask: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
+        let (group, reads) = match self.judge(&op) {
+            Ok(judged) => judged,
+            Err(refused) => {
+                self.counts.refused += 1;
+                return out.push(Output::Answer { id: ask, outcome: Outcome::Refused(refused) });
+            }
+        };
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let id = CommandId { node: self.me, boot: self.boot, seq };
+        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps };
+        let (deadline, again) = (now.mono + budget, now.mono);
+        let call = Pending { ask, group, reads, command, deadline, again, to: None, sent: false, tries: 0 };
+        if reads {
+            self.counts.reads += 1;
+        } else {
+            self.counts.writes += 1;
+            self.writes.insert(seq);
+        }
+        self.calls.insert(seq, call);
+        self.timers.insert((again, seq));
+    }
+
+    /// Which group an operation is for, and whether it only reads.
+    fn judge(&self, op: &Op) -> Result<(GroupId, bool), Refused> {
+        if self.calls.len() >= CALLS_MAX {
+            return Err(Refused::busy(format!("{CALLS_MAX} operations of this node wait already"), Span::millis(50)));
+        }
+        if op.steps.is_empty() || op.steps.len() > STEPS_MAX || op.conditions.len() > STEPS_MAX {
+            return Err(Refused::wrong(format!(
+                "an operation has 1 to {STEPS_MAX} steps and at most as many conditions"
+            )));
+        }
+        let mut reads = true;
+        let mut whole = false;
+        for step in &op.steps {
+            let Some(function) = functions::find(step.function) else {
+                return Err(Refused::wrong("no function of this name"));
+            };
+            reads &= matches!(function.run, Run::Read(_));
+            whole |= function.whole;
+            let len = step.key.len();
+            if !function.whole && !(1..=base::limits::KEY_BYTES_MAX).contains(&len) {
+                return Err(Refused::wrong(format!(
+                    "a key has 1 to {} bytes, this one {len}",
+                    base::limits::KEY_BYTES_MAX
+                )));
+            }
+        }
+        let bytes: usize = op.steps.iter().flat_map(|step| &step.args).map(Bytes::len).sum();
+        if bytes > COMMAND_BYTES_MAX {
+            return Err(Refused::wrong(format!(
+                "{bytes} bytes are over the limit of {COMMAND_BYTES_MAX} for an operation"
+            )));
+        }
+        let Some(groups) = self.spaces.get(&op.namespace) else {
+            return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
+        };
+        let of = |key: &Bytes| groups.range(..=place_hash(key)).next_back().map(|(_, id)| *id);
+        let keys = op.steps.iter().map(|step| &step.key).chain(op.conditions.iter().map(|condition| &condition.key));
+        let mut ids: BTreeSet<Option<GroupId>> = keys.map(of).collect();
+        if whole && groups.len() == 1 {
+            ids = groups.values().map(|id| Some(*id)).collect();
+        }
+        match (ids.len(), ids.first()) {
+            (1, Some(Some(id))) if !whole || groups.len() == 1 => Ok((*id, reads)),
+            _ => Err(Refused::wrong(format!(
+                "{} has {} shards, and an operation on several keys needs them in one: declare shards = 1",
+                op.namespace,
+                groups.len()
+            ))),
+        }
+    }
+
+    /// Sends what is due, ends what is over.
+    fn send_due(&mut self, now: Now, out: &mut Vec<Output>) {
+        while let Some((at, seq)) = self.timers.first().copied()
+            && at <= now.mono
+        {
+            self.timers.remove(&(at, seq));
+            let Some(call) = self.calls.get_mut(&seq) else { continue };
+            if call.deadline <= now.mono {
+                self.end(seq, |call| fails(call, "no answer of its group's leader in time"), out);
+                continue;
+            }
+            let to = self.leaders.get(&call.group).copied().filter(|id| self.live.contains(id));
+            // Nobody is known: one after the other of those who should know.
+            let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
+            let living: Vec<NodeId> = members.iter().copied().filter(|id| self.live.contains(id)).collect();
+            let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
+            call.tries += 1;
+            self.counts.again += u64::from(call.tries > 1);
+            let wait = if to.is_some() { CALL_AGAIN } else { CALL_SOON };
+            (call.to, call.again) = (to, (now.mono + wait).min(call.deadline));
+            self.timers.insert((call.again, seq));
+            let Some(to) = to else { continue };
+            call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
+            let (group, reads, command) = (call.group, call.reads, call.command.clone());
+            call.sent |= !reads;
+            if to == self.me {
+                if self.groups.contains_key(&group) {
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                } else {
+                    self.leaders.remove(&group);
+                }
+                continue;
+            }
+            let budget = call.deadline.since(now.mono);
+            let mut frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, command }));
+            frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
+            out.push(Output::Send { to, frame });
+        }
+    }
+
+    fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
+        match wire::decode_call(frame.head) {
+            Some(Call::Do { group, reads, command }) if command.id.node == from => {
+                if self.groups.contains_key(&group) {
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                } else {
+                    let answer =
+                        Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };
+                    let call = Call::Answer { group, id: command.id, answer };
+                    out.push(Output::Send { to: from, frame: Frame::new(kind::LINEAR_CALL, wire::encode_call(&call)) });
+                }
+            }
+            Some(Call::Answer { group, id, answer }) if id.node == self.me => {
+                self.answered(now.mono, group, from, id, answer, out);
+            }
+            Some(Call::Do { .. } | Call::Answer { .. }) | None => {
+                out.push(Output::Note(Note::error(format!("a call of {from} is not one of this protocol"))));
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Time,
+        group: GroupId,
+        from: NodeId,
+        id: CommandId,
+        answer: Answer,
+        out: &mut Vec<Output>,
+    ) {
+        if id.boot != self.boot {
+            // For a former life of this node.
+            return;
+        }
+        let Some(call) = self.calls.get_mut(&id.seq).filter(|call| call.group == group) else { return };
+        match answer {
+            Answer::Ran(ran) => self.end(id.seq, |_| Outcome::Done(ran), out),
+            Answer::Forgotten => self.end(id.seq, |_| unknown("its fate is forgotten, so long ago it was"), out),
+            Answer::Elsewhere { leader } => {
+                // Only if it was asked last; and a leader that it knows of is worth a try at once.
+                if call.to != Some(from) {
+                    return;
+                }
+                let known = leader.filter(|leader| *leader != from && self.live.contains(leader));
+                match known {
+                    Some(leader) => drop(self.leaders.insert(group, leader)),
+                    None => drop(self.leaders.remove(&group)),
+                }
+                let at = if known.is_some() && call.tries < 4 { now } else { now + CALL_SOON };
+                self.look_at(id.seq, at);
+            }
+            Answer::Busy => self.look_at(id.seq, now + CALL_SOON),
+        }
+    }
+
+    fn look_again(&mut self, now: Time, which: impl Fn(&Pending) -> bool) {
+        let seqs: Vec<u64> = self.calls.iter().filter(|(_, call)| which(call)).map(|(seq, _)| *seq).collect();
+        seqs.into_iter().for_each(|seq| self.look_at(seq, now));
+    }
+
+    fn look_at(&mut self, seq: u64, at: Time) {
+        let Some(call) = self.calls.get_mut(&seq) else { return };
+        let at = at.min(call.deadline);
+        self.timers.remove(&(call.again, seq));
+        call.again = at;
+        self.timers.insert((at, seq));
+    }
+
+    fn end(&mut self, seq: u64, outcome: impl FnOnce(&Pending) -> Outcome<Ran>, out: &mut Vec<Output>) {
+        let Some(call) = self.calls.remove(&seq) else { return };
+        self.timers.remove(&(call.again, seq));
+        self.writes.remove(&seq);
+        let outcome = outcome(&call);
+        match &outcome {
+            Outcome::Done(_) => (),
+            Outcome::Refused(_) => self.counts.refused += 1,
+            Outcome::Unknown(_) => self.counts.unknown += 1,
+        }
+        out.push(Output::Answer { id: call.ask, outcome });
+    }
+
+    /// Groups that this node leads and whose members are those that they should have; for the root group's leader.
+    pub fn formed(&self) -> BTreeSet<GroupId> {
+        let formed = |group: &&Group| group.leads() && !group.placed.founders.is_empty() && group.is_as_wanted();
+        self.groups.values().filter(formed).map(|group| group.id).collect()
+    }
+
+    /// Who leads each group, as far as this node knows.
+    pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
+        self.leaders.get(&group).copied().filter(|id| self.live.contains(id))
+    }
+
+    pub fn figures(&self) -> [(&'static str, u64); 12] {
+        let led = || self.groups.values().filter(|group| group.leads());
+        // A group is whole if it is as wanted and every member lives and has what it has.
+        let is_whole = |group: &&Group| {
+            let alive = |id: &NodeId| self.live.contains(id);
+            group.is_as_wanted() && group.placed.members.iter().all(alive) && group.placed.founders.is_empty()
+        };
+        let keys = led().map(|group| group.member.state().len() as u64).sum();
+        let bytes = led().map(|group| raft::State::bytes(group.member.state()) as u64).sum();
+        [
+            ("linear.groups", self.groups.len() as u64),
+            ("linear.groups_led", led().count() as u64),
+            ("linear.groups_whole", led().filter(is_whole).count() as u64),
+            ("linear.groups_asleep", self.groups.values().filter(|group| group.is_asleep()).count() as u64),
+            ("linear.keys", keys),
+            ("linear.bytes", bytes),
+            ("linear.reads", self.counts.reads),
+            ("linear.writes", self.counts.writes),
+            ("linear.refused", self.counts.refused),
+            ("linear.unknown", self.counts.unknown),
+            ("linear.sent_again", self.counts.again),
+            ("linear.waiting", self.calls.len() as u64),
+        ]
+    }
+}
+
+fn unknown(why: &str) -> Outcome<Ran> {
+    Outcome::Unknown(Unknown { why: why.into() })
+}
+
+/// The end of a call without an answer: a write that was sent may have happened.
+fn fails(call: &Pending, why: &str) -> Outcome<Ran> {
+    if call.sent { unknown(why) } else { Outcome::Refused(Refused::busy(why, Span::millis(200))) }
+}

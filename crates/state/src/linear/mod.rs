@@ -1,0 +1,31 @@
+//! The `linear` class: a hash table that keeps what it acknowledged (Ninja's CHT, 3.4). Every operation is atomic and
+//! linearizable; an acknowledged write is on a majority's disks.
+//!
+//! ```text
+//! front door ─► machine (calls) ──one hop──► group's leader ─► queue ─► one entry for all that wait ─► raft ─► space
+//!                   ▲                                └──── reads ─► one round of heartbeats for all ─────────► space
+//!                   └───────────────── answers, by the id that a command carries ◄──────────────────────────────┘
+//! ```
+//! - `machine.rs`: this node's calls and groups. `group.rs`: one member of a group (consensus is `cluster/raft`).
+//! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
+//!   them, by name; `snapshot.rs` its copy in parts.
+//! - `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
+
+pub mod functions;
+mod group;
+pub mod limits;
+mod machine;
+mod map;
+mod op;
+pub mod place;
+mod snapshot;
+mod space;
+mod value;
+mod wire;
+
+pub use machine::{Input, Linear, Output};
+pub use op::{Condition, Op, Ran, Reply, Step, Wrong};
+pub use place::Placed;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Commands and replies: what front doors ask of a `linear` namespace, and what they get.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// What a front door asks: steps that happen together or not at all, at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Op {
+    pub namespace: Arc<str>,
+    /// All must hold, or nothing happens.
+    pub conditions: Vec<Condition>,
+    pub steps: Vec<Step>,
+}
+
+/// The key has this version; 0: there is no such key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    pub key: Bytes,
+    pub version: u64,
+}
+
+/// A function by its name (`functions/` lists them), on a key, with arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub key: Bytes,
+    /// Of the list in `functions`; empty for one that this program does not know.
+    pub function: &'static str,
+    pub args: Vec<Bytes>,
+}
+
+/// What became of an operation that was done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ran {
+    /// A reply for each step.
+    Done(Vec<Reply>),
+    /// A condition did not hold; nothing happened.
+    Unmet,
+}
+
+/// What a function gives.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Nil,
+    Int(i64),
+    Bytes(Bytes),
+    List(Vec<Reply>),
+    /// Why there is no answer; it changed nothing, but for [`Wrong::LongAnswer`].
+    Wrong(Wrong),
+}
+
+/// Why a function did nothing. The same at every replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// The key holds a value of another type.
+    Type,
+    NotANumber,
+    Overflow,
+    NotAFloat,
+    /// The value would be over its limit.
+    TooLarge,
+    NotJson,
+    /// Arguments that this function does not take.
+    Arguments,
+    /// No function of this name.
+    Unknown,
+    /// It was done, but its answer would not fit into a frame with those before it.
+    LongAnswer,
+}
+
+impl Reply {
+    /// About how many bytes it has on its way.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Reply::Nil | Reply::Int(_) | Reply::Wrong(_) => 12,
+            Reply::Bytes(bytes) => bytes.len() + 12,
+            Reply::List(list) => list.iter().map(Reply::bytes).sum::<usize>() + 12,
+        }
+    }
+}
+
+impl Wrong {
+    pub const ALL: [Wrong; 9] = [
+        Wrong::Type,
+        Wrong::NotANumber,
+        Wrong::Overflow,
+        Wrong::NotAFloat,
+        Wrong::TooLarge,
+        Wrong::NotJson,
+        Wrong::Arguments,
+        Wrong::Unknown,
+        Wrong::LongAnswer,
+    ];
+
+    /// As Redis says it, where Redis has words for it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Wrong::Type => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Wrong::NotANumber => "ERR value is not an integer or out of range",
+            Wrong::Overflow => "ERR increment or decrement would overflow",
+            Wrong::NotAFloat => "ERR value is not a valid float",
+            Wrong::TooLarge => "ERR the value would be over 16 MiB",
+            Wrong::NotJson => "ERR the value is not a JSON document",
+            Wrong::Arguments => "ERR wrong arguments for this function",
+            Wrong::Unknown => "ERR no function of this name",
+            Wrong::LongAnswer => "ERR it was done, but the answers together are over 16 MiB: ask for less at once",
+        }
+    }
+}
+
+impl Op {
+    /// One function on one key.
+    pub fn one(namespace: Arc<str>, key: Bytes, function: &'static str, args: Vec<Bytes>) -> Self {
+        Self { namespace, conditions: Vec::new(), steps: vec![Step::new(key, function, args)] }
+    }
+}
+
+impl Step {
+    pub fn new(key: Bytes, function: &'static str, args: Vec<Bytes>) -> Self {
+        Self { key, function, args }
+    }
+}

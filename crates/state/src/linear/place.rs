@@ -1,0 +1,255 @@
+//! Which groups there are and which nodes are their members: records of the root group, planned by its leader. Pure.
+//!
+//! A group is founded by the nodes that its record names, each alike. When it has formed, its founders are taken out of
+//! the record: from then on nobody founds it again, and who is new in it waits for its leader.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{GroupId, NodeId, Span};
+use serde::{Deserialize, Serialize};
+
+use super::limits::MEMBER_AWAY_MAX;
+
+/// A group's record, under `namespace/shard`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Placed {
+    pub id: GroupId,
+    pub namespace: String,
+    /// Keys whose placement hash is in `from..=to` are its.
+    pub from: u64,
+    pub to: u64,
+    /// Who should have it. The first one leads if it can.
+    pub members: Vec<NodeId>,
+    /// Who founds it, while it has not formed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub founders: Vec<NodeId>,
+    /// Counts up with each change of the members.
+    pub epoch: u64,
+}
+
+/// What a namespace asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    pub shards: u32,
+    pub replicas: u32,
+}
+
+/// What the root group's leader sees.
+#[derive(Debug, Default)]
+pub struct Scene<'a> {
+    pub wanted: BTreeMap<&'a str, Wanted>,
+    pub now: BTreeMap<&'a str, Placed>,
+    pub live: Vec<NodeId>,
+    /// How long nodes have been away that are not live.
+    pub away: BTreeMap<NodeId, Span>,
+    /// Groups that have formed, as their leaders say.
+    pub formed: BTreeSet<GroupId>,
+    /// The version that the declaration will have with this plan.
+    pub fresh: u64,
+}
+
+/// Records to be put, and to be removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    pub puts: BTreeMap<String, Placed>,
+    pub removes: Vec<String>,
+}
+
+/// The version of the declaration that first had this group. A later one without it has removed it; an earlier one says
+/// nothing about it.
+pub fn created_at(id: GroupId) -> u64 {
+    id.0 >> 16
+}
+
+/// So many groups change at once; the others wait for the next look.
+const CHANGES_AT_ONCE: usize = 64;
+
+pub fn plan(scene: &Scene<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let shard_of = |name: &str| -> Option<(String, u32)> {
+        let (namespace, shard) = name.rsplit_once('/')?;
+        Some((namespace.to_owned(), shard.parse().ok()?))
+    };
+    let is_wanted = |name: &str| {
+        shard_of(name).is_some_and(|(namespace, shard)| {
+            scene.wanted.get(namespace.as_str()).is_some_and(|wanted| shard < wanted.shards)
+        })
+    };
+    plan.removes = scene.now.keys().filter(|name| !is_wanted(name)).map(|name| (*name).to_owned()).collect();
+    let mut load: BTreeMap<NodeId, (usize, usize)> = scene.live.iter().map(|id| (*id, (0, 0))).collect();
+    for placed in scene.now.values() {
+        for (n, id) in placed.members.iter().enumerate() {
+            if let Some((groups, leads)) = load.get_mut(id) {
+                *groups += 1;
+                *leads += usize::from(n == 0);
+            }
+        }
+    }
+    for (namespace, wanted) in &scene.wanted {
+        for shard in 0..wanted.shards {
+            let name = format!("{namespace}/{shard}");
+            let changed = match scene.now.get(name.as_str()) {
+                None => found(scene, namespace, shard, *wanted, plan.puts.len() as u64, &load),
+                Some(placed) => change(scene, placed, *wanted, &load),
+            };
+            let Some(changed) = changed else { continue };
+            for (n, id) in changed.members.iter().enumerate() {
+                let (groups, leads) = load.entry(*id).or_default();
+                *groups += 1;
+                *leads += usize::from(n == 0);
+            }
+            plan.puts.insert(name, changed);
+            if plan.puts.len() >= CHANGES_AT_ONCE {
+                return plan;
+            }
+        }
+    }
+    plan
+}
+
+/// How many members so many live nodes are enough for: an odd number, as an even group survives no more than the odd one
+/// below it.
+fn size(live: usize, wanted: u32) -> usize {
+    let size = live.min(wanted as usize);
+    if size.is_multiple_of(2) { size.saturating_sub(1) } else { size }
+}
+
+/// Those with the fewest groups; the first is the one that leads the fewest.
+fn least_loaded(load: &BTreeMap<NodeId, (usize, usize)>, without: &[NodeId], count: usize) -> Vec<NodeId> {
+    let mut free: Vec<_> = load.iter().filter(|(id, _)| !without.contains(id)).collect();
+    free.sort_by_key(|(id, (groups, leads))| (*groups, *leads, **id));
+    let mut chosen: Vec<_> = free.into_iter().take(count).collect();
+    chosen.sort_by_key(|(id, (groups, leads))| (*leads, *groups, **id));
+    chosen.into_iter().map(|(id, _)| *id).collect()
+}
+
+fn found(
+    scene: &Scene<'_>,
+    namespace: &str,
+    shard: u32,
+    wanted: Wanted,
+    nth: u64,
+    load: &BTreeMap<NodeId, (usize, usize)>,
+) -> Option<Placed> {
+    let members = least_loaded(load, &[], size(scene.live.len(), wanted.replicas));
+    let width = u64::MAX / u64::from(wanted.shards);
+    let from = u64::from(shard) * (width + u64::from(wanted.shards > 1));
+    let to = if shard + 1 == wanted.shards { u64::MAX } else { from + width };
+    let id = GroupId(scene.fresh << 16 | nth);
+    let founders = members.clone();
+    (!members.is_empty()).then(|| Placed { id, namespace: namespace.to_owned(), from, to, members, founders, epoch: 1 })
+}
+
+fn change(
+    scene: &Scene<'_>,
+    placed: &Placed,
+    wanted: Wanted,
+    load: &BTreeMap<NodeId, (usize, usize)>,
+) -> Option<Placed> {
+    let next = |members| Placed { members, epoch: placed.epoch + 1, ..placed.clone() };
+    if !placed.founders.is_empty() {
+        // Members change only when nobody can found it any more.
+        return scene.formed.contains(&placed.id).then(|| Placed { founders: Vec::new(), ..placed.clone() });
+    }
+    let have = placed.members.len();
+    if have < wanted.replicas as usize {
+        // Two at a time: an odd group becomes an odd group.
+        let come = least_loaded(load, &placed.members, 2);
+        if come.len() == 2 && !have.is_multiple_of(2) {
+            return Some(next([&placed.members[..], &come].concat()));
+        }
+    }
+    if have > wanted.replicas as usize && have > 2 {
+        // Those away first, then the last ones.
+        let mut members = placed.members.clone();
+        for _ in 0..2 {
+            let at = members.iter().position(|id| !scene.live.contains(id)).unwrap_or(members.len() - 1);
+            members.remove(at);
+        }
+        return Some(next(members));
+    }
+    let is_gone = |id: &&NodeId| scene.away.get(id).is_some_and(|away| *away >= MEMBER_AWAY_MAX);
+    let gone = *placed.members.iter().find(is_gone)?;
+    let heir = *least_loaded(load, &placed.members, 1).first()?;
+    let mut members: Vec<NodeId> = placed.members.iter().copied().filter(|id| *id != gone).collect();
+    members.push(heir);
+    Some(next(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[u64]) -> Vec<NodeId> {
+        ids.iter().copied().map(NodeId).collect()
+    }
+
+    fn scene(shards: u32, replicas: u32, live: &[u64]) -> Scene<'static> {
+        Scene {
+            wanted: BTreeMap::from([("bank", Wanted { shards, replicas })]),
+            live: ids(live),
+            fresh: 7,
+            ..Scene::default()
+        }
+    }
+
+    fn only(scene: &Scene<'_>) -> Option<Placed> {
+        let plan = plan(scene);
+        assert!(plan.puts.len() <= 1);
+        plan.puts.into_values().next()
+    }
+
+    #[test]
+    fn shards_cover_all_hashes_once_and_their_leads_are_spread() {
+        for shards in [1, 2, 3, 7, 16] {
+            let plan = plan(&scene(shards, 3, &[1, 2, 3]));
+            let mut placed: Vec<_> = plan.puts.values().collect();
+            placed.sort_by_key(|placed| placed.from);
+            assert_eq!((placed[0].from, placed[placed.len() - 1].to), (0, u64::MAX));
+            assert!(placed.windows(2).all(|pair| pair[0].to + 1 == pair[1].from), "{placed:?}");
+            let ids: BTreeSet<_> = placed.iter().map(|placed| placed.id).collect();
+            assert_eq!(ids.len(), shards as usize);
+            assert!(ids.iter().all(|id| created_at(*id) == 7));
+            for node in 1..=3 {
+                let leads = placed.iter().filter(|placed| placed.members[0] == NodeId(node)).count();
+                assert!(leads.abs_diff(shards as usize / 3) <= 1, "node {node} leads {leads} of {shards}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_is_founded_once_grows_by_two_and_replaces_who_is_away_for_long() {
+        let mut it = scene(1, 3, &[1, 2]);
+        let first = only(&it).unwrap();
+        assert_eq!((first.members.len(), &first.founders), (1, &first.members), "two are worse than one");
+        it.now.insert("bank/0", first.clone());
+        it.live = ids(&[1, 2, 3]);
+        assert_eq!(only(&it), None, "it has not formed");
+        it.formed.insert(first.id);
+        let formed = only(&it).unwrap();
+        assert_eq!((formed.founders.len(), formed.epoch), (0, 1));
+        it.now.insert("bank/0", formed);
+        let grown = only(&it).unwrap();
+        assert_eq!((grown.members.len(), grown.epoch), (3, 2));
+        it.now.insert("bank/0", grown.clone());
+        assert_eq!(only(&it), None);
+        let gone = grown.members[1];
+        it.live = grown.members.iter().copied().filter(|id| *id != gone).chain([NodeId(9)]).collect();
+        it.away.insert(gone, Span(MEMBER_AWAY_MAX.0 - 1));
+        assert_eq!(only(&it), None, "it may still come back");
+        it.away.insert(gone, MEMBER_AWAY_MAX);
+        let healed = only(&it).unwrap();
+        assert!(healed.members.contains(&NodeId(9)) && !healed.members.contains(&gone));
+        assert_eq!(healed.epoch, 3);
+    }
+
+    #[test]
+    fn what_is_not_declared_any_more_is_removed() {
+        let mut it = scene(1, 1, &[1]);
+        let placed = only(&it).unwrap();
+        it.now.insert("bank/0", placed.clone());
+        it.now.insert("old/0", placed);
+        it.formed.clear();
+        assert_eq!(plan(&it).removes, ["old/0"]);
+    }
+}

@@ -1,0 +1,200 @@
+//! A space as the parts of a snapshot: the clock and the kept answers first, then keys in order. The parts share the
+//! space's memory; each one's bytes are made when it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Boot, NodeId, Parts};
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::limits::PART_BYTES;
+use super::map::Leaf;
+use super::op::{Ran, Reply};
+use super::space::Space;
+use super::value::{Entry, Value};
+use super::wire::WireRan;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireAnswerKept {
+    #[prost(uint64, tag = "1")]
+    seq: u64,
+    #[prost(message, optional, tag = "2")]
+    ran: Option<WireRan>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireClient {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(uint64, tag = "2")]
+    boot: u64,
+    #[prost(uint64, tag = "3")]
+    floor: u64,
+    #[prost(message, repeated, tag = "4")]
+    answers: Vec<WireAnswerKept>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireHead {
+    #[prost(uint64, tag = "1")]
+    clock: u64,
+    #[prost(uint64, tag = "2")]
+    revision: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireEntry {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(uint64, tag = "2")]
+    version: u64,
+    #[prost(uint64, tag = "3")]
+    end: u64,
+    #[prost(uint32, tag = "4")]
+    kind: u32,
+    #[prost(bytes = "bytes", tag = "5")]
+    text: Bytes,
+    /// Of a hash: fields and values in turn.
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    items: Vec<Bytes>,
+    #[prost(uint64, tag = "7")]
+    token: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WirePart {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<WireEntry>,
+    /// A node may stand in several parts, each with some of its answers.
+    #[prost(message, repeated, tag = "2")]
+    clients: Vec<WireClient>,
+}
+
+const TEXT: u32 = 1;
+const HASH: u32 = 2;
+const LIST: u32 = 3;
+const SET: u32 = 4;
+const LEASE: u32 = 5;
+
+pub fn parts(space: &Space) -> Parts {
+    let (clock, revision, clients) = space.head();
+    let mut first = vec![Bytes::from(WireHead { clock, revision }.encode_to_vec())];
+    for (node, client) in clients {
+        let mut wire = WireClient { node: node.0, boot: client.boot.0, floor: client.floor, answers: Vec::new() };
+        let mut bytes = 0;
+        for (seq, ran) in &client.answers {
+            let more = ran_bytes(ran);
+            if bytes + more > PART_BYTES && bytes > 0 {
+                let full = WireClient { answers: std::mem::take(&mut wire.answers), ..wire.clone() };
+                first.push(WirePart { clients: vec![full], ..WirePart::default() }.encode_to_vec().into());
+                bytes = 0;
+            }
+            bytes += more;
+            wire.answers.push(WireAnswerKept { seq: *seq, ran: Some(WireRan::new(ran)) });
+        }
+        first.push(WirePart { clients: vec![wire], ..WirePart::default() }.encode_to_vec().into());
+    }
+    let body = Body { leaves: space.map().leaves().into_iter(), leaf: None };
+    Parts(Box::new(first.into_iter().chain(body)))
+}
+
+fn ran_bytes(ran: &Ran) -> usize {
+    match ran {
+        Ran::Done(replies) => replies.iter().map(Reply::bytes).sum::<usize>() + 16,
+        Ran::Unmet => 16,
+    }
+}
+
+struct Body {
+    leaves: std::vec::IntoIter<Arc<Leaf>>,
+    /// The leaf that is being written, and how far.
+    leaf: Option<(Arc<Leaf>, usize)>,
+}
+
+impl Iterator for Body {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let (mut part, mut bytes) = (WirePart::default(), 0);
+        while bytes < PART_BYTES {
+            let Some((leaf, at)) = &mut self.leaf else {
+                match self.leaves.next() {
+                    Some(leaf) => self.leaf = Some((leaf, 0)),
+                    None => break,
+                }
+                continue;
+            };
+            match leaf.get(*at) {
+                // A large value goes alone, so that a part fits into a frame.
+                Some((key, entry)) if bytes == 0 || bytes + entry.size <= 2 * PART_BYTES => {
+                    bytes += key.len() + entry.size + 16;
+                    part.entries.push(WireEntry::new(key, entry));
+                    *at += 1;
+                }
+                Some(_) => break,
+                None => self.leaf = None,
+            }
+        }
+        (!part.entries.is_empty()).then(|| part.encode_to_vec().into())
+    }
+}
+
+/// The space that these are the parts of; none if they make no sense.
+pub fn read(parts: Vec<Bytes>) -> Option<Space> {
+    let mut parts = parts.into_iter();
+    let head = WireHead::decode(parts.next()?).ok()?;
+    let mut space = Space::restored(head.clock, head.revision);
+    for part in parts {
+        let part = WirePart::decode(part).ok()?;
+        for client in part.clients {
+            let mut answers = BTreeMap::new();
+            for kept in client.answers {
+                answers.insert(kept.seq, kept.ran?.take()?);
+            }
+            space.restore_client(NodeId(client.node), Boot(client.boot), client.floor, answers);
+        }
+        for entry in part.entries {
+            let (key, entry) = entry.take()?;
+            space.restore(key, entry);
+        }
+    }
+    Some(space)
+}
+
+impl WireEntry {
+    fn new(key: &Bytes, entry: &Entry) -> Self {
+        let mut wire = Self { key: key.clone(), version: entry.version, end: entry.end, ..Self::default() };
+        match &entry.value {
+            Value::Text(text) => (wire.kind, wire.text) = (TEXT, text.clone()),
+            Value::Hash(map) => {
+                wire.kind = HASH;
+                wire.items = map.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
+            }
+            Value::List(items) => (wire.kind, wire.items) = (LIST, items.iter().cloned().collect()),
+            Value::Set(set) => (wire.kind, wire.items) = (SET, set.iter().cloned().collect()),
+            Value::Lease { holder, token } => {
+                (wire.kind, wire.text, wire.token) = (LEASE, holder.clone(), *token);
+            }
+        }
+        wire
+    }
+
+    fn take(self) -> Option<(Bytes, Entry)> {
+        // Copies: what is kept would else hold the whole part.
+        let own = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let value = match self.kind {
+            TEXT => Value::Text(own(&self.text)),
+            HASH if self.items.len().is_multiple_of(2) => {
+                let pairs = self.items.chunks_exact(2).map(|pair| (own(&pair[0]), own(&pair[1])));
+                Value::Hash(Arc::new(pairs.collect()))
+            }
+            LIST => Value::List(Arc::new(self.items.iter().map(own).collect())),
+            SET => Value::Set(Arc::new(self.items.iter().map(own).collect())),
+            LEASE => Value::Lease { holder: own(&self.text), token: self.token },
+            _ => return None,
+        };
+        let size = value.bytes();
+        Some((own(&self.key), Entry { value, version: self.version, end: self.end, size }))
+    }
+}

@@ -1,0 +1,342 @@
+//! What one group agrees on: keys and their values, the group's clock, and the answers that make commands happen once.
+//!
+//! - The **clock** moves only with entries: each carries the time of the leader that proposed it, and the clock is the
+//!   latest that was seen. A key whose end is not after the clock is absent, at every replica at the same entry.
+//! - A **command** has an id: node, its boot, and a number. Its answer is kept until the node says that it needs no answer
+//!   below a number (`floor`); such commands never happen again. Of a node's former boots nothing happens any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Boot, NodeId, Parts};
+use bytes::Bytes;
+use cluster::raft;
+
+use super::functions::{self, Run};
+use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
+use super::map::Map;
+use super::op::{Condition, Ran, Reply, Step, Wrong};
+use super::snapshot;
+use super::value::{Entry, Value};
+use super::wire::{self, Command};
+
+/// A command, for ever: a retry carries the same id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CommandId {
+    pub node: NodeId,
+    pub boot: Boot,
+    pub seq: u64,
+}
+
+/// What became of a command when it was applied.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verdict {
+    Ran(Ran),
+    /// So old that its fate is forgotten: it may have happened before, it does not happen now.
+    Forgotten,
+}
+
+#[derive(Default)]
+pub struct Space {
+    map: Map,
+    /// Ends of keys that have one.
+    ends: BTreeSet<(u64, Bytes)>,
+    clock: u64,
+    /// Counts up with each change.
+    revision: u64,
+    clients: BTreeMap<NodeId, Client>,
+    /// Keys and values, about.
+    bytes: usize,
+    /// What the leader's clock shows, for answers about what is left; not a part of the state.
+    shown: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Client {
+    pub boot: Boot,
+    pub floor: u64,
+    pub answers: BTreeMap<u64, Ran>,
+}
+
+/// A key's overhead in memory, about.
+const KEY_BYTES: usize = 48;
+
+impl Space {
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Milliseconds. As of the last entry.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Milliseconds, for people: what the leader's clock shows, if it is later.
+    pub fn shown_clock(&self) -> u64 {
+        self.clock.max(self.shown)
+    }
+
+    pub fn show_clock(&mut self, now: u64) {
+        self.shown = now;
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub fn next_revision(&self) -> u64 {
+        self.revision + 1
+    }
+
+    /// When the next key ends.
+    pub fn next_end(&self) -> Option<u64> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// Keys, those included that end at this moment.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub fn is_over(&self, entry: &Entry) -> bool {
+        entry.end != 0 && entry.end <= self.clock
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.map.get(key).filter(|entry| !self.is_over(entry))
+    }
+
+    /// Stores a value with its end (0: none); gives its version.
+    pub fn set(&mut self, key: &Bytes, value: Value, end: u64) -> u64 {
+        self.revision += 1;
+        let size = value.bytes();
+        self.bytes += key.len() + size + KEY_BYTES;
+        if end != 0 {
+            self.ends.insert((end, key.clone()));
+        }
+        let old = self.map.insert(key.clone(), Entry { value, version: self.revision, end, size });
+        if let Some(old) = old {
+            self.forget(key, &old, end);
+        }
+        self.revision
+    }
+
+    pub fn set_keeping_end(&mut self, key: &Bytes, value: Value) -> u64 {
+        let end = self.get(key).map_or(0, |entry| entry.end);
+        self.set(key, value, end)
+    }
+
+    /// Changes when a key ends, if there is one. That is a change like any other.
+    pub fn set_end(&mut self, key: &Bytes, end: u64) {
+        if self.get(key).is_none() {
+            return;
+        }
+        self.revision += 1;
+        let entry = self.map.get_mut(key).expect("it was just seen");
+        let old = std::mem::replace(&mut entry.end, end);
+        entry.version = self.revision;
+        if old != end && old != 0 {
+            self.ends.remove(&(old, key.clone()));
+        }
+        if end != 0 {
+            self.ends.insert((end, key.clone()));
+        }
+    }
+
+    /// Changes a collection in place, from `fresh` if there is none; one that is empty after it is removed. `act` keeps
+    /// the size true. Refused if it would add more than fits.
+    pub fn change(
+        &mut self,
+        key: &Bytes,
+        fresh: Value,
+        more: usize,
+        act: impl FnOnce(&mut Value, &mut usize) -> functions::Result,
+    ) -> functions::Result {
+        let now = self.get(key);
+        if now.map_or(0, |entry| entry.size) + more > VALUE_BYTES_MAX {
+            return Err(Wrong::TooLarge);
+        }
+        if now.is_none() {
+            self.set(key, fresh, 0);
+        }
+        let version = self.revision + 1;
+        let entry = self.map.get_mut(key).expect("it was just seen or made");
+        let before = entry.size;
+        let result = act(&mut entry.value, &mut entry.size)?;
+        entry.version = version;
+        self.revision = version;
+        self.bytes = (self.bytes + entry.size).saturating_sub(before);
+        if entry.value.is_empty() {
+            self.remove(key);
+        }
+        Ok(result)
+    }
+
+    pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        let was_over = self.map.get(key).is_some_and(|entry| self.is_over(entry));
+        let old = self.map.remove(key)?;
+        self.revision += 1;
+        self.forget(key, &old, 0);
+        (!was_over).then_some(old)
+    }
+
+    /// Removes all keys; how many there were.
+    pub fn clear(&mut self) -> usize {
+        let count = self.map.len();
+        self.map.clear();
+        self.ends.clear();
+        (self.bytes, self.revision) = (0, self.revision + 1);
+        count
+    }
+
+    fn forget(&mut self, key: &[u8], old: &Entry, new_end: u64) {
+        self.bytes = self.bytes.saturating_sub(key.len() + old.size + KEY_BYTES);
+        if old.end != 0 && old.end != new_end {
+            self.ends.remove(&(old.end, Bytes::copy_from_slice(key)));
+        }
+    }
+
+    /// Removes keys whose time has come. A bounded number: to readers the others are absent already.
+    fn expire(&mut self) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            match self.ends.first() {
+                Some((end, key)) if *end <= self.clock => {
+                    let key = key.clone();
+                    self.remove(&key);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Runs steps that change nothing.
+    pub fn read(&self, conditions: &[Condition], steps: &[Step]) -> Ran {
+        if !self.holds(conditions) {
+            return Ran::Unmet;
+        }
+        let run = |step: &Step| match functions::find(step.function).map(|function| function.run) {
+            Some(Run::Read(run)) => run(self, &step.key, &step.args),
+            Some(Run::Write(_)) | None => Err(Wrong::Unknown),
+        };
+        let mut room = ANSWER_BYTES_MAX;
+        Ran::Done(steps.iter().map(|step| fit(run(step).unwrap_or_else(Reply::Wrong), &mut room)).collect())
+    }
+
+    fn holds(&self, conditions: &[Condition]) -> bool {
+        let version = |key: &Bytes| self.get(key).map_or(0, |entry| entry.version);
+        conditions.iter().all(|condition| version(&condition.key) == condition.version)
+    }
+
+    /// What became of a command, if it was applied and is remembered.
+    pub fn verdict(&self, id: CommandId) -> Option<Verdict> {
+        let client = self.clients.get(&id.node)?;
+        if id.boot < client.boot || (id.boot == client.boot && id.seq < client.floor) {
+            return Some(Verdict::Forgotten);
+        }
+        client.answers.get(&id.seq).filter(|_| id.boot == client.boot).cloned().map(Verdict::Ran)
+    }
+
+    fn run_once(&mut self, command: Command) -> Verdict {
+        if let Some(known) = self.verdict(command.id) {
+            return known;
+        }
+        let ran = self.run(&command);
+        let client = self.clients.entry(command.id.node).or_default();
+        if client.boot < command.id.boot {
+            *client = Client { boot: command.id.boot, ..Client::default() };
+        }
+        client.floor = client.floor.max(command.floor);
+        client.answers = client.answers.split_off(&client.floor);
+        client.answers.insert(command.id.seq, ran.clone());
+        while client.answers.len() > ANSWERS_KEPT_MAX {
+            let (oldest, _) = client.answers.pop_first().expect("it is longer than its limit");
+            client.floor = client.floor.max(oldest + 1);
+        }
+        Verdict::Ran(ran)
+    }
+
+    fn run(&mut self, command: &Command) -> Ran {
+        if !self.holds(&command.conditions) {
+            return Ran::Unmet;
+        }
+        let (mut replies, mut room) = (Vec::with_capacity(command.steps.len()), ANSWER_BYTES_MAX);
+        for step in &command.steps {
+            let too_large = step.args.iter().any(|arg| arg.len() > VALUE_BYTES_MAX);
+            let result = match functions::find(step.function).map(|function| function.run) {
+                _ if too_large => Err(Wrong::TooLarge),
+                Some(Run::Read(run)) => run(self, &step.key, &step.args),
+                Some(Run::Write(run)) => run(self, &step.key, &step.args),
+                None => Err(Wrong::Unknown),
+            };
+            replies.push(fit(result.unwrap_or_else(Reply::Wrong), &mut room));
+        }
+        Ran::Done(replies)
+    }
+
+    pub(super) fn head(&self) -> (u64, u64, &BTreeMap<NodeId, Client>) {
+        (self.clock, self.revision, &self.clients)
+    }
+
+    pub(super) fn restored(clock: u64, revision: u64) -> Self {
+        Self { clock, revision, ..Self::default() }
+    }
+
+    /// Puts some of a node's answers back.
+    pub(super) fn restore_client(&mut self, node: NodeId, boot: Boot, floor: u64, answers: BTreeMap<u64, Ran>) {
+        let client = self.clients.entry(node).or_default();
+        (client.boot, client.floor) = (boot, floor);
+        client.answers.extend(answers);
+    }
+
+    /// Puts an entry of a snapshot back.
+    pub(super) fn restore(&mut self, key: Bytes, entry: Entry) {
+        self.bytes += key.len() + entry.size + KEY_BYTES;
+        if entry.end != 0 {
+            self.ends.insert((entry.end, key.clone()));
+        }
+        self.map.insert(key, entry);
+    }
+}
+
+/// The reply, if it fits with those before it.
+fn fit(reply: Reply, room: &mut usize) -> Reply {
+    match room.checked_sub(reply.bytes()) {
+        // One alone always does: no value is larger.
+        Some(left) => {
+            *room = left;
+            reply
+        }
+        None if *room == ANSWER_BYTES_MAX => {
+            *room = 0;
+            reply
+        }
+        None => Reply::Wrong(Wrong::LongAnswer),
+    }
+}
+
+impl raft::State for Space {
+    type Done = (CommandId, Verdict);
+
+    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool {
+        let Some(batch) = wire::decode_batch(data) else { return false };
+        self.clock = self.clock.max(batch.clock);
+        self.expire();
+        for command in batch.commands {
+            let id = command.id;
+            let verdict = self.run_once(command);
+            done.push((id, verdict));
+        }
+        true
+    }
+
+    fn parts(&self) -> Parts {
+        snapshot::parts(self)
+    }
+
+    fn from_parts(parts: Vec<Bytes>) -> Option<Self> {
+        snapshot::read(parts)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,208 @@
+//! What a group agrees on, as entries change it. Groups as a whole are the simulator's (`crates/sim`).
+
+use base::{Boot, NodeId};
+use bytes::Bytes;
+use cluster::raft::State;
+use proptest::prelude::*;
+
+use super::op::{Condition, Ran, Reply, Step, Wrong};
+use super::space::{CommandId, Space, Verdict};
+use super::wire::{self, Answer, Batch, Call, Command};
+use super::{Input, Linear, Output};
+use base::GroupId;
+
+fn id(seq: u64) -> CommandId {
+    CommandId { node: NodeId(1), boot: Boot(1), seq }
+}
+
+fn step(key: &str, function: &'static str, args: &[&str]) -> Step {
+    let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
+    Step::new(Bytes::copy_from_slice(key.as_bytes()), function, args)
+}
+
+fn command(seq: u64, steps: Vec<Step>) -> Command {
+    Command { id: id(seq), floor: 0, conditions: Vec::new(), steps }
+}
+
+/// Applies an entry with these commands.
+fn apply(space: &mut Space, clock: u64, commands: Vec<Command>) -> Vec<Verdict> {
+    let mut done = Vec::new();
+    let data = wire::encode_batch(&Batch { clock, commands });
+    assert!(space.apply(1, data.into(), &mut done));
+    done.into_iter().map(|(_, verdict)| verdict).collect()
+}
+
+fn run(space: &mut Space, clock: u64, seq: u64, step: Step) -> Reply {
+    match apply(space, clock, vec![command(seq, vec![step])]).remove(0) {
+        Verdict::Ran(Ran::Done(mut replies)) => replies.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_command_that_comes_twice_happens_once_and_gets_its_first_answer() {
+    let mut space = Space::default();
+    let push = command(5, vec![step("l", "list.push-right", &["a"])]);
+    let first = apply(&mut space, 1, vec![push.clone()]);
+    assert_eq!(apply(&mut space, 2, vec![push.clone()]), first);
+    assert_eq!(run(&mut space, 3, 6, step("l", "list.length", &[])), Reply::Int(1));
+    // Its node needs no answers below 6 any more: a copy that was late does nothing.
+    let later = Command { floor: 6, ..command(7, vec![step("l", "list.length", &[])]) };
+    apply(&mut space, 4, vec![later]);
+    assert_eq!(apply(&mut space, 5, vec![push.clone()]), [Verdict::Forgotten]);
+    // A later life of the node: nothing of the former one happens.
+    let next_life = Command { id: CommandId { boot: Boot(2), ..id(1) }, ..push.clone() };
+    assert!(matches!(apply(&mut space, 6, vec![next_life])[..], [Verdict::Ran(_)]));
+    let old = Command { id: id(99), ..push };
+    assert_eq!(apply(&mut space, 7, vec![old]), [Verdict::Forgotten]);
+    let length = space.read(&[], &[step("l", "list.length", &[])]);
+    assert_eq!(length, Ran::Done(vec![Reply::Int(2)]), "once in each life");
+}
+
+#[test]
+fn a_transaction_happens_if_all_conditions_hold() {
+    let mut space = Space::default();
+    run(&mut space, 1, 1, step("a", "put", &["1", "always", "none"]));
+    let version = space.get(b"a").unwrap().version;
+    let with = |seq, version| Command {
+        conditions: vec![Condition { key: "a".into(), version }, Condition { key: "none".into(), version: 0 }],
+        ..command(seq, vec![step("a", "number.add", &["1"]), step("b", "put", &["x", "absent", "none"])])
+    };
+    assert_eq!(apply(&mut space, 2, vec![with(2, version + 1)]), [Verdict::Ran(Ran::Unmet)]);
+    assert!(space.get(b"b").is_none());
+    assert!(matches!(apply(&mut space, 3, vec![with(3, version)])[..], [Verdict::Ran(Ran::Done(_))]));
+    assert!(space.get(b"b").is_some() && space.get(b"a").unwrap().version > version);
+}
+
+#[test]
+fn a_key_ends_by_the_clock_of_entries_and_the_clock_never_goes_back() {
+    let mut space = Space::default();
+    run(&mut space, 1_000, 1, step("a", "put", &["1", "always", "50"]));
+    assert_eq!(run(&mut space, 1_049, 2, step("a", "exists", &[])), Reply::Int(1));
+    assert_eq!(run(&mut space, 1_050, 3, step("a", "exists", &[])), Reply::Int(0));
+    assert_eq!(run(&mut space, 900, 4, step("a", "exists", &[])), Reply::Int(0), "a new leader's clock may be behind");
+    assert_eq!((space.clock(), space.len(), space.next_end()), (1_050, 0, None));
+    run(&mut space, 1_050, 5, step("b", "put", &["1", "always", "50"]));
+    run(&mut space, 1_050, 6, step("b", "put", &["2", "always", "keep"]));
+    run(&mut space, 1_050, 7, step("b", "expire", &["none", "any"]));
+    assert_eq!(run(&mut space, 9_999, 8, step("b", "get", &[])), Reply::Bytes("2".into()), "its end was taken away");
+}
+
+#[test]
+fn a_snapshot_in_parts_is_the_space() {
+    let mut space = Space::default();
+    let large = "x".repeat(50_000);
+    for n in 0..300u64 {
+        let key = format!("k{n}");
+        let step = match n % 6 {
+            0 => step(&key, "hash.set", &["f", &large, "g", "2"]),
+            1 => step(&key, "list.push-left", &["a", "b", &large]),
+            2 => step(&key, "set.add", &["m", "n"]),
+            3 => step(&key, "lease.claim", &["me", "70000"]),
+            4 => step(&key, "put", &[&large, "always", "60000"]),
+            _ => step(&key, "put", &["short", "always", "none"]),
+        };
+        run(&mut space, n, n + 1, step);
+    }
+    let parts: Vec<Bytes> = space.parts().0.collect();
+    assert!(parts.len() > 10 && parts.iter().all(|part| part.len() < 4 << 20), "{} parts", parts.len());
+    let mut other = Space::from_parts(parts.clone()).unwrap();
+    assert_eq!(other.parts().0.collect::<Vec<_>>(), parts);
+    assert_eq!((other.bytes(), other.len(), other.next_end()), (space.bytes(), space.len(), space.next_end()));
+    // It goes on as the first one does, answers to retries included.
+    for space in [&mut space, &mut other] {
+        assert_eq!(run(space, 500, 3, step("k2", "set.add", &["other"])), Reply::Int(2), "the first answer");
+        assert_eq!(
+            run(space, 500, 400, step("k2", "set.members", &[])),
+            Reply::List(vec![Reply::Bytes("m".into()), Reply::Bytes("n".into()),])
+        );
+    }
+    assert!(Space::from_parts(vec![]).is_none());
+}
+
+#[test]
+fn a_lease_has_one_holder_and_its_token_grows() {
+    let mut space = Space::default();
+    let mut seq = 0;
+    let mut run = |clock, step| {
+        seq += 1;
+        run(&mut space, clock, seq, step)
+    };
+    let Reply::Int(first) = run(1, step("lock", "lease.claim", &["a", "100"])) else { panic!("not claimed") };
+    assert_eq!(run(2, step("lock", "lease.claim", &["b", "100"])), Reply::Nil);
+    assert_eq!(run(3, step("lock", "lease.claim", &["a", "100"])), Reply::Int(first), "it holds it already");
+    assert_eq!(run(50, step("lock", "lease.renew", &[&first.to_string(), "100"])), Reply::Int(1));
+    let Reply::Int(second) = run(151, step("lock", "lease.claim", &["b", "100"])) else { panic!("it is over") };
+    assert!(second > first);
+    assert_eq!(run(152, step("lock", "lease.renew", &[&first.to_string(), "100"])), Reply::Int(0), "a late holder");
+    assert_eq!(run(153, step("lock", "lease.release", &[&first.to_string()])), Reply::Int(0));
+    assert_eq!(run(154, step("lock", "lease.release", &[&second.to_string()])), Reply::Int(1));
+    assert_eq!(run(155, step("lock", "lease.holder", &[])), Reply::Nil);
+}
+
+#[test]
+fn answers_that_do_not_fit_into_a_frame_say_so() {
+    let mut space = Space::default();
+    let large = "x".repeat(9 << 20);
+    run(&mut space, 1, 1, step("a", "put", &[&large, "always", "none"]));
+    let twice = vec![step("a", "get", &[]), step("a", "get", &[])];
+    let Ran::Done(replies) = space.read(&[], &twice) else { panic!("no condition") };
+    assert!(matches!(&replies[..], [Reply::Bytes(_), Reply::Wrong(Wrong::LongAnswer)]));
+    let too_large = "x".repeat((16 << 20) + 1);
+    assert_eq!(run(&mut space, 2, 2, step("b", "put", &[&too_large, "always", "none"])), Reply::Wrong(Wrong::TooLarge));
+    assert_eq!(run(&mut space, 3, 3, step("a", "text.append", &[&large])), Reply::Wrong(Wrong::TooLarge));
+}
+
+#[test]
+fn a_call_and_an_answer_have_these_bytes() {
+    let command = Command {
+        floor: 2,
+        conditions: vec![Condition { key: "c".into(), version: 9 }],
+        ..command(3, vec![step("k", "get", &["x"])])
+    };
+    let call = Call::Do { group: GroupId(7), reads: true, command };
+    let golden = b"\x08\x07\x10\x01\x1a\x1c\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x";
+    assert_eq!(wire::encode_call(&call), &golden[..]);
+    assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
+    for answer in [
+        Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])])),
+        Answer::Ran(Ran::Unmet),
+        Answer::Forgotten,
+        Answer::Elsewhere { leader: Some(NodeId(4)) },
+        Answer::Elsewhere { leader: None },
+        Answer::Busy,
+    ] {
+        let call = Call::Answer { group: GroupId(7), id: id(3), answer };
+        assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
+    }
+    for wrong in Wrong::ALL {
+        let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]));
+        let call = Call::Answer { group: GroupId(7), id: id(3), answer };
+        assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
+    }
+}
+
+#[test]
+fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
+    let forgets = |version| {
+        let mut linear = Linear::new(NodeId(1), Boot(2), base::Rng::new(1));
+        linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into());
+        let mut out = Vec::new();
+        linear.handle(base::Now::default(), Input::Placed { version, groups: [].into() }, &mut out);
+        matches!(out[..], [Output::Forget { group: GroupId(458_752) }])
+    };
+    // A node that restarts shows an older declaration until it knows what of its log is committed.
+    assert!(!forgets(0) && !forgets(6));
+    assert!(forgets(7) && forgets(8));
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let bytes = Bytes::from(bytes);
+        let _ = wire::decode_call(bytes.clone());
+        let mut space = Space::default();
+        let _ = space.apply(1, bytes.clone(), &mut Vec::new());
+        let _ = Space::from_parts(vec![bytes.clone(), bytes]);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a key holds. Collections are shared with snapshots and copied when they are changed under one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Text(Bytes),
+    Hash(Arc<BTreeMap<Bytes, Bytes>>),
+    List(Arc<VecDeque<Bytes>>),
+    Set(Arc<BTreeSet<Bytes>>),
+    /// Who holds a lease. The fencing token is the version at which it was claimed: later claims have higher ones.
+    Lease {
+        holder: Bytes,
+        token: u64,
+    },
+}
+
+/// A key's value and what is known of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry {
+    pub value: Value,
+    /// Revision of the group that last changed it: higher than any version that the key had before.
+    pub version: u64,
+    /// When it ends, by the group's clock in milliseconds; 0 is never.
+    pub end: u64,
+    /// [`Value::bytes`], kept, as counting through a collection takes long.
+    pub size: usize,
+}
+
+/// What an item of a collection counts beside its bytes: more than it costs in a frame.
+pub const ITEM_BYTES: usize = 16;
+
+impl Value {
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "string",
+            Value::Hash(_) => "hash",
+            Value::List(_) => "list",
+            Value::Set(_) => "set",
+            Value::Lease { .. } => "lease",
+        }
+    }
+
+    /// Nothing in it: such a collection is no value.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Value::Text(_) | Value::Lease { .. } => false,
+            Value::Hash(map) => map.is_empty(),
+            Value::List(list) => list.is_empty(),
+            Value::Set(set) => set.is_empty(),
+        }
+    }
+
+    /// Bytes that it holds, and [`ITEM_BYTES`] for each item. Counts through a collection.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Hash(map) => map.iter().map(|(field, value)| field.len() + value.len() + ITEM_BYTES).sum(),
+            Value::List(list) => list.iter().map(|item| item.len() + ITEM_BYTES).sum(),
+            Value::Set(set) => set.iter().map(|member| member.len() + ITEM_BYTES).sum(),
+            Value::Lease { holder, .. } => holder.len(),
+        }
+    }
+}

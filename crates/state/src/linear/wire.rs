@@ -1,0 +1,290 @@
+//! Bytes of the `linear` class: batches of commands in log entries, calls to a group's leader and their answers.
+
+use base::{Boot, GroupId, NodeId};
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::functions;
+use super::op::{Condition, Ran, Reply, Step, Wrong};
+use super::space::CommandId;
+
+/// A command on its way, with what makes it happen once.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Command {
+    pub id: CommandId,
+    /// Its node needs no answers to commands below this number.
+    pub floor: u64,
+    pub conditions: Vec<Condition>,
+    pub steps: Vec<Step>,
+}
+
+impl Command {
+    /// About how many bytes it has on its way.
+    pub fn bytes(&self) -> usize {
+        let step = |step: &Step| {
+            step.key.len() + step.function.len() + 24 + step.args.iter().map(|arg| arg.len() + 6).sum::<usize>()
+        };
+        let conditions: usize = self.conditions.iter().map(|c| c.key.len() + 16).sum();
+        conditions + self.steps.iter().map(step).sum::<usize>() + 40
+    }
+}
+
+/// One entry of a group's log.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Batch {
+    /// The leader's reading of the group's clock, milliseconds.
+    pub clock: u64,
+    pub commands: Vec<Command>,
+}
+
+/// What travels in frames of kind `LINEAR_CALL`.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Call {
+    /// Do this, if you lead. `reads`: it changes nothing and needs no entry.
+    Do {
+        group: GroupId,
+        reads: bool,
+        command: Command,
+    },
+    Answer {
+        group: GroupId,
+        id: CommandId,
+        answer: Answer,
+    },
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    Ran(Ran),
+    /// It may have happened before and its fate is forgotten.
+    Forgotten,
+    /// I do not lead; perhaps this one does. It was not done by me.
+    Elsewhere {
+        leader: Option<NodeId>,
+    },
+    /// I lead and have no room. It was not done.
+    Busy,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct WireReply {
+    #[prost(uint32, tag = "1")]
+    kind: u32,
+    #[prost(sint64, tag = "2")]
+    int: i64,
+    #[prost(bytes = "bytes", tag = "3")]
+    bytes: Bytes,
+    #[prost(message, repeated, tag = "4")]
+    list: Vec<WireReply>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireCondition {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(uint64, tag = "2")]
+    version: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireStep {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(string, tag = "2")]
+    function: String,
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    args: Vec<Bytes>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireCommand {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(uint64, tag = "2")]
+    boot: u64,
+    #[prost(uint64, tag = "3")]
+    seq: u64,
+    #[prost(uint64, tag = "4")]
+    floor: u64,
+    #[prost(message, repeated, tag = "5")]
+    conditions: Vec<WireCondition>,
+    #[prost(message, repeated, tag = "6")]
+    steps: Vec<WireStep>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireBatch {
+    #[prost(uint64, tag = "1")]
+    clock: u64,
+    #[prost(message, repeated, tag = "2")]
+    commands: Vec<WireCommand>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct WireRan {
+    /// 0: done, 1: a condition did not hold.
+    #[prost(uint32, tag = "1")]
+    unmet: u32,
+    #[prost(message, repeated, tag = "2")]
+    replies: Vec<WireReply>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireAnswer {
+    #[prost(uint32, tag = "1")]
+    kind: u32,
+    #[prost(message, optional, tag = "2")]
+    ran: Option<WireRan>,
+    #[prost(uint64, tag = "3")]
+    leader: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireCall {
+    #[prost(uint64, tag = "1")]
+    group: u64,
+    #[prost(bool, tag = "2")]
+    reads: bool,
+    /// Of a call: all of it. Of an answer: its id.
+    #[prost(message, optional, tag = "3")]
+    command: Option<WireCommand>,
+    #[prost(message, optional, tag = "4")]
+    answer: Option<WireAnswer>,
+}
+
+const NIL: u32 = 0;
+const INT: u32 = 1;
+const BYTES: u32 = 2;
+const LIST: u32 = 3;
+const WRONG: u32 = 4;
+
+/// Deeper replies make no sense.
+const DEPTH_MAX: usize = 4;
+
+impl WireReply {
+    fn new(reply: &Reply) -> Self {
+        let mut wire = Self::default();
+        match reply {
+            Reply::Nil => (),
+            Reply::Int(int) => (wire.kind, wire.int) = (INT, *int),
+            Reply::Bytes(bytes) => (wire.kind, wire.bytes) = (BYTES, bytes.clone()),
+            Reply::List(list) => (wire.kind, wire.list) = (LIST, list.iter().map(Self::new).collect()),
+            Reply::Wrong(wrong) => {
+                let code = Wrong::ALL.iter().position(|known| known == wrong).expect("all are listed");
+                (wire.kind, wire.int) = (WRONG, code as i64);
+            }
+        }
+        wire
+    }
+
+    fn take(self, depth: usize) -> Option<Reply> {
+        Some(match self.kind {
+            NIL => Reply::Nil,
+            INT => Reply::Int(self.int),
+            BYTES => Reply::Bytes(self.bytes),
+            LIST if depth < DEPTH_MAX => {
+                Reply::List(self.list.into_iter().map(|reply| reply.take(depth + 1)).collect::<Option<_>>()?)
+            }
+            WRONG => Reply::Wrong(*Wrong::ALL.get(usize::try_from(self.int).ok()?)?),
+            _ => return None,
+        })
+    }
+}
+
+impl WireRan {
+    pub fn new(ran: &Ran) -> Self {
+        match ran {
+            Ran::Done(replies) => Self { unmet: 0, replies: replies.iter().map(WireReply::new).collect() },
+            Ran::Unmet => Self { unmet: 1, replies: Vec::new() },
+        }
+    }
+
+    pub fn take(self) -> Option<Ran> {
+        match self.unmet {
+            0 => Some(Ran::Done(self.replies.into_iter().map(|reply| reply.take(0)).collect::<Option<_>>()?)),
+            1 => Some(Ran::Unmet),
+            _ => None,
+        }
+    }
+}
+
+impl WireCommand {
+    fn of_id(id: CommandId) -> Self {
+        Self { node: id.node.0, boot: id.boot.0, seq: id.seq, ..Self::default() }
+    }
+
+    fn new(command: &Command) -> Self {
+        let condition = |c: &Condition| WireCondition { key: c.key.clone(), version: c.version };
+        let step = |s: &Step| WireStep { key: s.key.clone(), function: s.function.to_owned(), args: s.args.clone() };
+        Self {
+            floor: command.floor,
+            conditions: command.conditions.iter().map(condition).collect(),
+            steps: command.steps.iter().map(step).collect(),
+            ..Self::of_id(command.id)
+        }
+    }
+
+    fn id(&self) -> CommandId {
+        CommandId { node: NodeId(self.node), boot: Boot(self.boot), seq: self.seq }
+    }
+
+    fn take(self) -> Command {
+        let step = |s: WireStep| Step {
+            key: own(s.key),
+            function: functions::find(&s.function).map_or("", |function| function.name),
+            args: s.args.into_iter().map(own).collect(),
+        };
+        Command {
+            id: self.id(),
+            floor: self.floor,
+            conditions: self.conditions.into_iter().map(|c| Condition { key: c.key, version: c.version }).collect(),
+            steps: self.steps.into_iter().map(step).collect(),
+        }
+    }
+}
+
+/// A copy: what is kept would else hold the whole buffer that it came in.
+fn own(bytes: Bytes) -> Bytes {
+    Bytes::copy_from_slice(&bytes)
+}
+
+pub fn encode_batch(batch: &Batch) -> Vec<u8> {
+    WireBatch { clock: batch.clock, commands: batch.commands.iter().map(WireCommand::new).collect() }.encode_to_vec()
+}
+
+pub fn decode_batch(data: Bytes) -> Option<Batch> {
+    let wire = WireBatch::decode(data).ok()?;
+    Some(Batch { clock: wire.clock, commands: wire.commands.into_iter().map(WireCommand::take).collect() })
+}
+
+pub fn encode_call(call: &Call) -> Bytes {
+    let wire = match call {
+        Call::Do { group, reads, command } => {
+            WireCall { group: group.0, reads: *reads, command: Some(WireCommand::new(command)), answer: None }
+        }
+        Call::Answer { group, id, answer } => {
+            let wire = match answer {
+                Answer::Ran(ran) => WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), leader: 0 },
+                Answer::Forgotten => WireAnswer { kind: 2, ..WireAnswer::default() },
+                Answer::Elsewhere { leader } => WireAnswer { kind: 3, ran: None, leader: leader.map_or(0, |id| id.0) },
+                Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
+            };
+            WireCall { group: group.0, reads: false, command: Some(WireCommand::of_id(*id)), answer: Some(wire) }
+        }
+    };
+    wire.encode_to_vec().into()
+}
+
+pub fn decode_call(head: Bytes) -> Option<Call> {
+    let WireCall { group, reads, command, answer } = WireCall::decode(head).ok()?;
+    let (group, command) = (GroupId(group), command?);
+    let Some(answer) = answer else { return Some(Call::Do { group, reads, command: command.take() }) };
+    let answer = match answer.kind {
+        1 => Answer::Ran(answer.ran?.take()?),
+        2 => Answer::Forgotten,
+        3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
+        4 => Answer::Busy,
+        _ => return None,
+    };
+    Some(Call::Answer { group, id: command.id(), answer })
+}
