@@ -57,8 +57,10 @@ impl Running {
 
     fn depends_on_what_is_there(&self) -> bool {
         match &self.action {
+            // A touch names the version it found, and puts it where it is missing: what has lost would come to stay.
+            Action::Touch { .. } | Action::GetTouch { .. } => true,
             Action::Put { .. } | Action::RemoveIf { .. } | Action::Take => true,
-            Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Remove => false,
+            Action::Get | Action::Remove => false,
             Action::Count | Action::Scan { .. } => false,
         }
     }
