@@ -266,7 +266,9 @@ impl Conn {
                 },
             };
             let touches = Touches::of(&command, spec);
-            let late = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.node.gate.is_late();
+            // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
+            let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();
+            let late = starts && self.node.gate.is_late();
             // A client whose own pipeline is what others wait for is not refused: it waits, too.
             if self.must_wait(&touches) || late && self.node.gate.is_mostly(self.slots.len()) {
                 self.parked = Some((command, spec));
