@@ -16,7 +16,7 @@ use crate::world::{Birth, Factory, Life};
 /// A bug to plant. The promise that it breaks must be reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// Some reads return the first value that was ever read for their key.
+    /// Some reads return the first value that was ever found for their key.
     Stale,
     /// Some reads find nothing.
     Forgets,
@@ -221,10 +221,13 @@ impl Planted {
     }
 
     fn spoil_read(&mut self, key: Bytes, reply: Reply) -> Reply {
-        let first = self.first.entry(key).or_insert_with(|| reply.clone());
+        if matches!(reply, Reply::Value { .. }) {
+            self.first.entry(key.clone()).or_insert_with(|| reply.clone());
+        }
         match self.bug {
             _ if !self.rng.chance(0.1) => reply,
-            Bug::Stale => first.clone(),
+            // Nothing is another promise's matter.
+            Bug::Stale => self.first.get(&key).cloned().unwrap_or(reply),
             _ => Reply::Absent,
         }
     }
