@@ -32,6 +32,9 @@ fn bank(up: &Up, n: u8) -> Resp {
 fn what_one_node_acknowledged_every_node_shows_and_a_transaction_happens_whole_or_not_at_all() {
     let up = UP.take();
     let (mut one, mut two) = (bank(&up, 1), bank(&up, 2));
+    let shown = up.coppice(&["ns", "show", "bank"]).good();
+    assert!(shown.contains("group:") && shown.contains("led by n"), "{shown}");
+    assert!(up.coppice(&["ns", "list"]).good().contains("linear") && up.coppice(&["status"]).good().contains("bank"));
     let int = Word::Int;
     let bulk = |text: &str| Word::Bulk(text.to_owned());
     let ok = Word::Simple("OK".to_owned());

@@ -66,12 +66,12 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             println!("{:<16} {:<8} {:>8} {:>8} {:>9}", "NAMESPACE", "CLASS", "LEASE", "TIMEOUT", "P(LOSS)");
             for n in &all {
                 // Leases, timeouts and these odds are of bricks.
-                if n.class == "linear" {
+                let Some(odds) = &n.odds else {
                     println!("{:<16} {:<8} {:>8} {:>8} {:>9}", n.name, n.class, "-", "-", "-");
                     continue;
-                }
+                };
                 let (lease, timeout) = (span_text(n.lease_ms), span_text(n.timeout_ms));
-                println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, n.odds.p_loss);
+                println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, odds.p_loss);
             }
         }
         NsCommand::Show(args) => {
@@ -106,7 +106,7 @@ async fn rotate(args: RotateArgs) -> Result<(), String> {
 }
 
 fn page(n: &NamespaceView) -> String {
-    if n.class == "linear" {
+    let Some(odds) = &n.odds else {
         let shard = |s: &ShardView| {
             let leader = s.leader.as_deref().unwrap_or("nobody that this node knows");
             format!("group:             {}: {}, led by {leader}\n", s.name, s.members.join(" "))
@@ -116,7 +116,7 @@ fn page(n: &NamespaceView) -> String {
         return format!(
             "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n{shards}"
         );
-    }
+    };
     format!(
         "namespace:         {}\n\
          class:             {}\n\
@@ -131,6 +131,6 @@ fn page(n: &NamespaceView) -> String {
         span_text(n.lease_ms),
         span_text(n.timeout_ms),
         n.promise,
-        n.odds.text(),
+        odds.text(),
     )
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{NodeId, Now};
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
-use state::namespace::NamespaceSpec;
+use state::namespace::{Class, NamespaceSpec};
 use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
 
@@ -152,7 +152,8 @@ impl Node {
             merge: spec.merge.name().into(),
             promise: spec.promise().into(),
             shards: shards.collect(),
-            odds: odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms),
+            odds: (spec.class == Class::Session)
+                .then(|| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),
         }
     }
 

@@ -167,9 +167,9 @@ pub struct NamespaceView {
     /// Its consensus groups, if its class has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardView>,
-    /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7).
-    #[serde(default)]
-    pub odds: Odds,
+    /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub odds: Option<Odds>,
 }
 
 /// One consensus group of a namespace.
