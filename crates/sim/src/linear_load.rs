@@ -9,6 +9,8 @@ use state::linear::{Op, Step};
 pub const NAMESPACE: &str = "bank";
 const KEYS: u64 = 4;
 const LISTS: u64 = 2;
+/// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
+const LIST_AGE: u64 = 1_000;
 const ACCOUNTS: u64 = 4;
 
 /// Names a write, and the value it stores.
@@ -83,7 +85,10 @@ impl LinearLoad {
     pub fn draw(&mut self, client: usize) -> (Act, Span) {
         let Client { rng, read, .. } = &mut self.clients[client];
         let key = format!("k{}", rng.below(KEYS));
-        let list = format!("l{}", rng.below(LISTS));
+        let age = self.writes / LIST_AGE;
+        // Also the ones before: what was pushed late must not appear twice there.
+        let age = if rng.chance(0.1) { age.saturating_sub(1) } else { age };
+        let list = format!("l{age}-{}", rng.below(LISTS));
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;

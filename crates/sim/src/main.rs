@@ -13,6 +13,9 @@ use clap::Parser;
 use sim::history::History;
 use sim::scene::{self, Plan, Report};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "Runs whole nodes in virtual time from one seed, with faults, and checks every promise")]
 struct Args {

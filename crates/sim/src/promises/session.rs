@@ -5,7 +5,7 @@
 //! under way, may show or not. Which nodes are a key's bricks is not known here: every node counts as one, which is
 //! exact for three nodes and forgives too much for more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Span, Time};
 use state::session::Version;
@@ -83,6 +83,10 @@ struct Newest {
 #[derive(Default)]
 struct History {
     writes: BTreeMap<WriteId, Write>,
+    /// Acknowledged ones, in order of their ends.
+    acked: Vec<(Time, WriteId)>,
+    /// Those that may take effect at any later time.
+    open: BTreeSet<WriteId>,
     /// In order of `by`; only writes begun after `Sessions::void_before`.
     newest: Vec<Newest>,
 }
@@ -117,6 +121,7 @@ impl Sessions {
         };
         let before = history.writes.insert(id, write);
         assert!(before.is_none(), "write {id} began twice");
+        history.open.insert(id);
     }
 
     pub fn end(&mut self, key: &str, id: WriteId, at: Time, ended: Ended) -> Result<(), Broken> {
@@ -124,9 +129,13 @@ impl Sessions {
         let history = self.keys.get_mut(key).expect("a write that ends began");
         let write = history.writes.get_mut(&id).expect("a write that ends began");
         write.ended = ended;
+        if !matches!(ended, Ended::Open | Ended::Unknown) {
+            history.open.remove(&id);
+        }
         let Ended::Acked { version } = ended else { return Ok(()) };
         write.end = at;
         let write = *write;
+        history.acked.push((at, id));
         if matches!(write.what, What::Touch { .. }) || write.start <= void_before {
             return Ok(());
         }
@@ -252,17 +261,15 @@ impl History {
     /// Whether some write not before the newest acknowledged one removed the value, or its lease may have ended.
     fn may_be_absent(&self, newest: &Newest, at: Time) -> bool {
         let from = self.writes[&newest.id].start;
-        self.writes.values().any(|write| {
-            let counts =
-                !matches!(write.ended, Ended::Refused | Ended::NotStored) && write.end >= from && write.start <= at;
-            counts
-                && match write.what {
-                    What::Remove => true,
-                    What::Put { lease } | What::Touch { lease } => {
-                        let certain = Span(lease.0 - lease.0 / 500);
-                        write.start + certain < at + LEASE_SLACK
-                    }
+        let acked = self.acked[self.acked.partition_point(|(end, _)| *end < from)..].iter().map(|(_, id)| id);
+        acked.chain(&self.open).map(|id| &self.writes[id]).filter(|write| write.start <= at).any(|write| {
+            match write.what {
+                What::Remove => true,
+                What::Put { lease } | What::Touch { lease } => {
+                    let certain = Span(lease.0 - lease.0 / 500);
+                    write.start + certain < at + LEASE_SLACK
                 }
+            }
         })
     }
 }
