@@ -11,9 +11,14 @@ pub fn coppice() -> &'static Path {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| match std::env::var_os("COPPICE_BIN") {
         Some(path) => Ok(PathBuf::from(path)),
-        None => beside(),
+        None => beside("coppice"),
     });
     program.as_ref().unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// Path of an example's program, the package of this name.
+pub fn example(package: &str) -> PathBuf {
+    beside(package).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// `debug` or `release`, or whatever the profile of this test is called.
@@ -43,9 +48,9 @@ fn target_folder() -> PathBuf {
     }
 }
 
-fn beside() -> Result<PathBuf, String> {
+fn beside(package: &str) -> Result<PathBuf, String> {
     let folder = target_folder();
-    let program = folder.join("coppice");
+    let program = folder.join(package);
     // Several test files start at once under some runners; one of them builds.
     let lock = File::create(folder.join(".e2e-build.lock")).expect("the target folder is ours");
     lock.lock().expect("a lock of our own");
@@ -53,10 +58,10 @@ fn beside() -> Result<PathBuf, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let profile = if profile() == "debug" { "dev".to_owned() } else { profile() };
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--locked", "-p", "coppice", "--profile", &profile]);
+        build.args(["build", "--quiet", "--locked", "-p", package, "--profile", &profile]);
         let built = build.current_dir(repository()).status().expect("cargo starts");
         if !built.success() {
-            return Err("the program under test does not build".into());
+            return Err(format!("{package} does not build"));
         }
         // Cargo leaves a fresh program alone, so an unrelated edit would have it asked again each time.
         let touched = File::open(&program).and_then(|f| f.set_modified(SystemTime::now()));

@@ -43,6 +43,8 @@ const TABLE: &[Layer] = &[
     // Experiments and end-to-end tests run the program from outside, and speak to it as its clients do. Only what takes
     // less than a microsecond cannot be measured from there: `state` and `base` are for the cookies alone.
     above("lab", &["base", "state"]),
+    // Services use the SDK, and nothing else of ours.
+    above("notes", &["sdk"]),
     above("e2e", &[]),
     above("xtask", &[]),
 ];

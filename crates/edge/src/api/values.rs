@@ -67,6 +67,21 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
     removed(operate(&api, Op::keyed(ns.into(), key.into(), action)).await?)
 }
 
+/// A new lease for a value that stays as it is: 204, or 404 if there is none.
+pub async fn touch(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    if api.view().linear.contains(&ns) {
+        return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
+    }
+    let action = Action::Touch { lease: lease(&headers)? };
+    match operate(&api, Op::keyed(ns.into(), key.into(), action)).await? {
+        Reply::Touched(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Reply::Touched(false) => Err(absent()),
+        Reply::Lost => Err(lost()),
+        other => unreachable!("a touch was answered by {other:?}"),
+    }
+}
+
 #[derive(Serialize)]
 struct Session {
     /// Give it back in `Cookie: coppice-NAMESPACE=...` or in `Coppice-Cookie`.
@@ -83,10 +98,22 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
         None => Held::fresh().map_err(no_chance)?,
     };
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
-    match operate(&api, held.op(&ns, action)).await? {
+    sealed(&api, &ns, held, action).await
+}
+
+/// A new lease for the session that the cookie names. Answer: the cookie that knows of it, as for `cookie_put`.
+pub async fn cookie_touch(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
+    sealed(&api, &ns, held, Action::Touch { lease: lease(&headers)? }).await
+}
+
+/// Does what gives a session a new cookie, and shows that.
+async fn sealed(api: &Api, ns: &str, held: Held, action: Action) -> Done {
+    match operate(api, held.op(ns, action)).await? {
         Reply::Stored { version, cookie, .. } => {
             let cookie = Held { cookie, ..held }.text();
-            let set = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Lax", cookie_name(&ns));
+            let set = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Lax", cookie_name(ns));
             let set = HeaderValue::from_str(&set)
                 .map_err(|_| Problem::wrong("the namespace's name does not fit into a cookie"))?;
             let headers = [(header::SET_COOKIE, set), (header::ETAG, tag(version))];
@@ -94,6 +121,8 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
         }
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
+        Reply::Touched(false) => Err(absent()),
+        Reply::Lost => Err(lost()),
         other => unreachable!("a put by cookie was answered by {other:?}"),
     }
 }
@@ -173,9 +202,9 @@ fn value(reply: Reply, headers: &HeaderMap) -> Done {
                 [(header::CONTENT_TYPE, "application/octet-stream"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
             Ok((headers, kind, value).into_response())
         }
-        Reply::Absent => Err(Problem::not_found("there is no value here, or its lease has ended")),
+        Reply::Absent => Err(absent()),
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
-        Reply::Lost => Err(Problem::new(StatusCode::GONE, "lost: the bricks that may have held it are all gone")),
+        Reply::Lost => Err(lost()),
         other => unreachable!("a get was answered by {other:?}"),
     }
 }
@@ -184,10 +213,18 @@ fn removed(reply: Reply) -> Done {
     match reply {
         Reply::Removed(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
-        Reply::Removed(false) => Err(Problem::not_found("there is no value here, or its lease has ended")),
+        Reply::Removed(false) => Err(absent()),
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
         other => unreachable!("a remove was answered by {other:?}"),
     }
+}
+
+fn absent() -> Problem {
+    Problem::not_found("there is no value here, or its lease has ended")
+}
+
+fn lost() -> Problem {
+    Problem::new(StatusCode::GONE, "lost: the bricks that may have held it are all gone")
 }
 
 fn not_stored(version: Option<Version>) -> Response {

@@ -1,0 +1,43 @@
+//! What the author of a service in Rust sees of Coppice: a program that serves, and state that outlives it.
+//!
+//! ```no_run
+//! use sdk::axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+//!
+//! type Votes = sdk::Linear<i64>;
+//!
+//! async fn vote(State(votes): State<Votes>) -> Result<Json<i64>, StatusCode> {
+//!     votes.add("honey", 1).await.map(Json).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), sdk::StartError> {
+//!     let service = sdk::Service::from_env()?;
+//!     let votes: Votes = service.linear("votes")?;
+//!     service.serve(Router::new().route("/vote", post(vote)).with_state(votes)).await
+//! }
+//! ```
+//!
+//! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
+//! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
+//! - `node.rs`: the connections to the own node, and to another one if that goes.
+//! - `error.rs`: how an operation ends: done, refused (nothing happened), unknown (it may have).
+//!
+//! Everything here is HTTP that any program could speak (docs/api.md): the crate knows nothing that is not written there.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+mod given;
+pub mod limits;
+mod linear;
+mod node;
+mod service;
+mod sessions;
+
+pub use axum;
+pub use base::{Outcome, Refused, Unknown};
+pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
+pub use given::Given;
+pub use linear::{Function, Lease, Linear, LinearError, Page, Stored};
+pub use node::Node;
+pub use service::Service;
+pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};

@@ -1,0 +1,38 @@
+//! Numbers of the SDK, with units and reasons.
+
+use std::time::Duration;
+
+/// A node on the same machine accepts at once; one on another machine of the cluster within this, or is passed over.
+pub const CONNECT_TIME_MAX: Duration = Duration::from_millis(500);
+/// A whole operation, tries on other nodes included: more than a node itself takes for the slowest (`linear`, 4 s).
+pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(6);
+/// Operations under way at a time; more are refused at once. A clone that has so many waits for its own cluster.
+pub const UNDER_WAY_MAX: usize = 1024;
+/// Connections that are kept open without work, to each node.
+pub const IDLE_MAX: usize = 64;
+/// A connection without work is given up after so long: the node closes it after 10 s.
+pub const IDLE_TIME_MAX: Duration = Duration::from_secs(8);
+/// A node that could not be reached is not tried first again before this.
+pub const AWAY: Duration = Duration::from_secs(2);
+/// An answer of a node: the largest value (16 MiB, class `linear`), and a little.
+pub const ANSWER_BYTES_MAX: usize = (16 << 20) + (64 << 10);
+/// Retry hint where a node gave none, or could not be reached.
+pub const RETRY_AFTER: base::Span = base::Span::millis(500);
+
+/// `update` reads and writes anew so often when others write the same value at the same time.
+pub const UPDATE_TRIES_MAX: u32 = 16;
+/// First and longest wait between those.
+pub const UPDATE_WAIT_FIRST: base::Span = base::Span::millis(2);
+pub const UPDATE_WAIT_MAX: base::Span = base::Span::millis(200);
+
+/// Connections to a service at a time; more are closed at once.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// The head of a request must have come by then. The edge sends it whole; a person with `curl` is not slower.
+pub const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
+/// After the stop signal, requests have this long where nobody kills the program sooner. A node kills it when the service's
+/// `stop.drain` is over.
+pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// Pause after `accept` failed (no descriptors left).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const _: () = assert!(CONNECT_TIME_MAX.as_millis() * 4 < OPERATION_TIME_MAX.as_millis(), "other nodes can be tried");

@@ -1,0 +1,129 @@
+//! The program: listens where its node says, answers `/health`, and on the stop signal finishes what it has.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::limits::*;
+use crate::{Given, Linear, Node, Sessions, StartError};
+
+/// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
+/// check of its own puts it elsewhere and declares that.
+pub const HEALTH: &str = "/health";
+
+/// A clone of a service.
+#[derive(Clone)]
+pub struct Service {
+    given: Arc<Given>,
+    node: Node,
+}
+
+impl Service {
+    /// What the environment says. The error names the variable that is missing or wrong.
+    pub fn from_env() -> Result<Self, StartError> {
+        Self::of(Given::from_env()?)
+    }
+
+    pub fn of(given: Given) -> Result<Self, StartError> {
+        Ok(Self { node: Node::of(&given)?, given: Arc::new(given) })
+    }
+
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The sessions of a namespace of class `session` that the service names.
+    pub fn sessions<T>(&self, namespace: &str) -> Result<Sessions<T>, StartError> {
+        Ok(Sessions::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The values of a namespace of class `linear` that the service names.
+    pub fn linear<T>(&self, namespace: &str) -> Result<Linear<T>, StartError> {
+        Ok(Linear::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// Serves until the stop signal (TERM or INT), then takes no new connection, answers the requests that it has, and
+    /// returns. `/health` answers 200.
+    pub async fn serve(self, app: Router) -> Result<(), StartError> {
+        let cannot = |e: std::io::Error| StartError(format!("the stop signal cannot be waited for: {e}"));
+        let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
+        let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => (),
+                _ = int.recv() => (),
+            }
+        };
+        self.serve_until(app, stop).await
+    }
+
+    /// The same, until `stop` ends.
+    pub async fn serve_until(self, app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        let at = self.given.listen;
+        let listener = TcpListener::bind(at)
+            .await
+            .map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
+        let app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
+        let (stopping, stopped) = watch::channel(false);
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        tokio::select! {
+            () = accept(&listener, &app, &room, &stopped) => (),
+            () = stop => (),
+        }
+        drop(listener);
+        let _ = stopping.send(true);
+        // Every connection holds a place until it has ended.
+        if timeout(DRAIN_MAX, room.acquire_many(CONNECTIONS_MAX as u32)).await.is_err() {
+            tracing::warn!("requests were still under way {DRAIN_MAX:?} after the stop signal");
+        }
+        Ok(())
+    }
+}
+
+async fn accept(listener: &TcpListener, app: &Router, room: &Arc<Semaphore>, stopped: &watch::Receiver<bool>) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Over the limit it is closed at once: better than a queue nobody sees.
+        let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(app.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let mut stopped = stopped.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            tokio::pin!(connection);
+            // It ends in an error whenever a client goes away; that is no news.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                _ = stopped.wait_for(|stopped| *stopped) => (),
+            }
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        });
+    }
+}
+
+const _: () =
+    assert!(DRAIN_MAX.as_secs() > Duration::from_secs(5).as_secs(), "longer than what a service drains by default");

@@ -1,0 +1,102 @@
+//! Programs on the Rust SDK, as they ship: the notes of examples/ behind three nodes that are killed one after the other.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use e2e::http::{self, Reply};
+use e2e::procs::{Proc, Signal};
+use e2e::{Shared, Up, program, soon, wait_for};
+
+static NOTES: Shared = Shared::new(notes);
+
+const BACK_WITHIN: Duration = Duration::from_secs(40);
+
+fn notes() -> Up {
+    let program = program::example("notes");
+    let up = Up::bare(3);
+    let declaration = std::fs::read_to_string(program::repository().join("examples/notes/coppice.toml")).unwrap();
+    let declaration = declaration.replace("target/release/notes", &program.display().to_string());
+    up.apply("notes.toml", &declaration).good();
+    up.settle(BACK_WITHIN, 1);
+    up
+}
+
+fn listed(reply: &Reply) -> Result<BTreeSet<String>, String> {
+    let notes = reply.json()?["notes"].as_array().cloned().ok_or("no list")?;
+    Ok(notes.iter().filter_map(|note| Some(note.as_str()?.to_owned())).collect())
+}
+
+/// Sends a note until it is accepted, as a client does that was told "perhaps": the same one again.
+fn pin(at: &[SocketAddr], nth: usize, note: &str) {
+    let mut tries = nth;
+    wait_for(&format!("{note} is accepted"), BACK_WITHIN, || {
+        tries += 1;
+        match http::request(at[tries % at.len()], "POST", "/boards/all", &[], note.as_bytes()) {
+            Ok(reply) if reply.status == 200 => Ok(()),
+            Ok(reply) => Err(format!("HTTP {}: {}", reply.status, reply.text())),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+}
+
+#[test]
+fn notes_and_drafts_survive_each_node() {
+    let up = NOTES.take();
+    let doors: Vec<SocketAddr> = (1..=3).map(|node| up.at(node).http).collect();
+    let draft = |cookie: &str, at: SocketAddr| {
+        http::request(at, "GET", "/draft", &[("Cookie", cookie)], b"").map_err(|e| e.to_string())
+    };
+    let kept = http::request(doors[0], "PUT", "/draft", &[], b"a long letter").unwrap();
+    assert_eq!(kept.status, 200, "{}", kept.text());
+    let cookie = kept.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let (stop, accepted) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let total = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3usize)
+            .map(|writer| {
+                let (stop, accepted, doors) = (&stop, &accepted, &doors);
+                scope.spawn(move || {
+                    let mut notes = BTreeSet::new();
+                    while !stop.load(Relaxed) {
+                        let note = format!("{writer}-{}", notes.len());
+                        pin(doors, writer, &note);
+                        notes.insert(note);
+                        accepted.fetch_add(1, Relaxed);
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    notes
+                })
+            })
+            .collect();
+        let go_on = |notes: usize| {
+            let until = accepted.load(Relaxed) + notes;
+            soon("notes are accepted", 60, || accepted.load(Relaxed) >= until)
+        };
+        go_on(10);
+        for node in 1..=3 {
+            Proc::of(up.node_pid(node)).unwrap().signal(Signal::KILL);
+            // While it is away, by the others.
+            go_on(10);
+            up.settle(BACK_WITHIN, 1);
+        }
+        stop.store(true, Relaxed);
+        let all: BTreeSet<String> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        all
+    });
+    e2e::say(&format!("{} notes were accepted while three nodes were killed", total.len()));
+    for at in doors {
+        let (seen, _) = wait_for("the board is shown", BACK_WITHIN, || {
+            listed(&http::get(at, "/boards/all").map_err(|e| e.to_string())?)
+        });
+        assert_eq!(seen, total, "every note that was accepted, each once, and no other");
+        let (reply, _) = wait_for("the draft is shown", BACK_WITHIN, || {
+            let reply = draft(&cookie, at)?;
+            if reply.status == 200 { Ok(reply) } else { Err(reply.text()) }
+        });
+        assert_eq!(reply.text(), "a long letter");
+    }
+    let stranger = draft("coppice-drafts=abc.def", up.at(1).http).unwrap();
+    assert_eq!((stranger.status, stranger.text().as_str()), (200, ""), "a forged cookie is nobody's");
+}
