@@ -343,6 +343,32 @@ fn a_session_goes_by_the_cookie_that_its_first_write_gave() {
 }
 
 #[test]
+fn a_lease_is_begun_anew_by_key_and_by_cookie() {
+    let touch =
+        |reply| ask(session(reply), request("POST /v1/ns/carts/touch/a/b", &[CARTS, ("coppice-lease-ms", "5000")], ""));
+    let (status, _, _, asked) = touch(Reply::Touched(true));
+    let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!((status, &op.key[..], op.place), (204, &b"a/b"[..], Place::Keyed));
+    assert_eq!(op.action, Action::Touch { lease: Lease::For(Span::secs(5)) });
+    assert_eq!((touch(Reply::Touched(false)).0, touch(Reply::Lost).0), (404, 410));
+    assert_eq!(ask(None, request("POST /v1/ns/carts/touch/a", &[], "")).0, 401);
+
+    let id = "a".repeat(22);
+    let held = format!("{id}.COOKIE.1");
+    let line = "POST /v1/ns/carts/session/touch";
+    let by_cookie = |reply| ask(session(reply), request(line, &[CARTS, ("coppice-cookie", &held)], ""));
+    let (status, headers, text, asked) =
+        by_cookie(Reply::Stored { version: VERSION, old: None, cookie: Some("COOKIE.2".into()) });
+    let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!((status, op.place), (200, Place::Cookie(Some("COOKIE.1".into()))));
+    assert_eq!(op.action, Action::Touch { lease: Lease::Default });
+    assert!(text.contains(&format!("{id}.COOKIE.2")) && header(&headers, "set-cookie").contains("COOKIE.2"), "{text}");
+    assert_eq!(by_cookie(Reply::Touched(false)).0, 404);
+    let (status, _, text, _) = by_cookie(Reply::BadCookie(CookieError::Expired));
+    assert!(status == 400 && text.contains("cookie-expired"), "{text}");
+}
+
+#[test]
 fn probes_tell_live_from_ready() {
     assert_eq!(ask(Some(Answer::Exported(String::new())), request("GET /livez", &[], "")).0, 200);
     assert_eq!(ask(None, request("GET /livez", &[], "")).0, 504, "the node is gone");

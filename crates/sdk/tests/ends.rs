@@ -1,0 +1,237 @@
+//! How operations end, against nodes that answer, refuse, hang and die on script: which error each failure becomes, what is
+//! tried on another node, and what never is.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sdk::{BadCookie, Cookie, Happened, Linear, LinearError, Node, Outcome, ReadError, Sessions, When, WriteError};
+
+/// What a node does with a request.
+#[derive(Clone)]
+enum Does {
+    Answers(u16, &'static str, &'static str),
+    /// Takes the request and closes.
+    Dies,
+    /// Takes the request and says nothing.
+    Hangs,
+}
+
+use Does::{Answers, Dies, Hangs};
+
+/// A node with a script, one entry a request; the last one stays. Keeps what it was asked: method, path, body.
+struct Scripted {
+    at: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    fn new(script: &[Does]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (script, seen) = (script.to_vec(), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (script, seen) = (script.clone(), Arc::clone(&seen));
+                std::thread::spawn(move || converse(stream.unwrap(), &script, &seen));
+            }
+        });
+        Self { at, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// Ends when the client or the script does.
+fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut stream = stream;
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let length = |line: &str| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok();
+        let mut body = vec![0; head.lines().find_map(length).unwrap_or(0usize)];
+        reader.read_exact(&mut body).ok()?;
+        let nth = {
+            let mut seen = seen.lock().unwrap();
+            let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1");
+            seen.push(format!("{line} {}", String::from_utf8_lossy(&body)).trim().to_owned());
+            seen.len() - 1
+        };
+        match &script[nth.min(script.len() - 1)] {
+            Answers(status, headers, body) => {
+                let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len());
+                stream.write_all(text.as_bytes()).ok()?;
+            }
+            Dies => return None,
+            Hangs => std::thread::sleep(Duration::from_secs(60)),
+        }
+    }
+}
+
+fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn node(at: impl IntoIterator<Item = SocketAddr>) -> Node {
+    Node::at(at).unwrap()
+}
+
+fn carts(at: impl IntoIterator<Item = SocketAddr>) -> Sessions<Vec<u32>> {
+    Sessions::new(node(at), "carts", "secret")
+}
+
+fn bank(at: impl IntoIterator<Item = SocketAddr>) -> Linear<i64> {
+    Linear::new(node(at), "bank", "secret")
+}
+
+const VALUE: Does = Answers(200, "etag: \"7\"\r\ncoppice-lease-ms: 900\r\n", "[1,2]");
+const STORED: Does = Answers(204, "etag: \"8\"\r\n", "");
+
+#[tokio::test]
+async fn a_value_is_read_with_its_version_and_lease_over_one_connection() {
+    let one = Scripted::new(&[VALUE, STORED]);
+    let carts = carts([one.at]);
+    let held = carts.get("a/b c").await.unwrap().unwrap();
+    assert_eq!((held.value.as_slice(), held.lease_left), (&[1, 2][..], Duration::from_millis(900)));
+    let version = carts.put_back("a/b c", &held).await.unwrap();
+    assert_eq!(version.to_string(), "8");
+    assert_eq!(one.asked(), ["GET /v1/ns/carts/keys/a%2Fb%20c", "PUT /v1/ns/carts/keys/a%2Fb%20c [1,2]"]);
+}
+
+#[tokio::test]
+async fn each_cookie_that_opens_nothing_has_its_own_error() {
+    let kinds = [
+        ("cookie-truncated", BadCookie::Truncated),
+        ("cookie-forged", BadCookie::Forged),
+        ("cookie-foreign", BadCookie::Foreign),
+        ("cookie-expired", BadCookie::Expired),
+    ];
+    for (kind, bad) in kinds {
+        let text = format!("{{\"error\":\"no\",\"type\":\"{kind}\"}}");
+        let one = Scripted::new(&[Answers(400, "", Box::leak(text.into_boxed_str()))]);
+        let (carts, cookie) = (carts([one.at]), Cookie::shown("abc.def"));
+        assert_eq!(carts.open(&cookie).await, Err(ReadError::Cookie(bad)));
+        let saved = carts.save(&cookie, &vec![1], When::Always).await;
+        assert_eq!(saved, Err(WriteError::Cookie(bad)));
+        assert_eq!(saved.unwrap_err().happened(), Happened::No);
+    }
+}
+
+#[tokio::test]
+async fn absent_lost_conflict_and_refused_are_not_the_same() {
+    let busy = Answers(503, "", r#"{"error":"too much","retry_after_ms":120}"#);
+    let one = Scripted::new(&[
+        Answers(404, "", "{}"),
+        Answers(410, "", "{}"),
+        Answers(412, "etag: \"9\"\r\n", "{}"),
+        busy.clone(),
+        busy,
+        Answers(401, "", r#"{"error":"the token"}"#),
+    ]);
+    let carts = carts([one.at]);
+    assert_eq!(carts.get("k").await, Ok(None));
+    assert_eq!(carts.get("k").await, Err(ReadError::Lost));
+    let Err(WriteError::Conflict(Some(version))) = carts.put_when("k", &vec![], When::Absent).await else { panic!() };
+    assert_eq!(version.to_string(), "9");
+    let Err(ReadError::Refused(refused)) = carts.get("k").await else { panic!() };
+    assert_eq!((refused.why.as_str(), refused.retry_after.map(|s| s.as_millis())), ("too much", Some(120)));
+    let Err(refused) = carts.put("k", &vec![]).await else { panic!() };
+    assert_eq!(refused.happened(), Happened::No);
+    assert!(matches!(refused.outcome::<()>(), Outcome::Refused(r) if r.retry_after.is_some()));
+    let Err(ReadError::Refused(refused)) = carts.get("k").await else { panic!() };
+    assert_eq!(refused.retry_after, None, "a wrong token stays wrong");
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_is_passed_over() {
+    let other = Scripted::new(&[STORED]);
+    let bank = bank([nobody(), other.at]);
+    assert_eq!(bank.put("k", &1).await, Ok(8), "it never left for the first one");
+    assert_eq!(other.asked().len(), 1);
+    let Err(LinearError::Refused(refused)) = bank_of_nobody().get("k").await else { panic!() };
+    assert!(refused.retry_after.is_some() && refused.why.contains("cannot connect"), "{refused:?}");
+}
+
+fn bank_of_nobody() -> Linear<i64> {
+    bank([nobody(), nobody()])
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_unknown_and_is_not_sent_again() {
+    let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[STORED]));
+    let error = bank([dies.at, other.at]).put("k", &1).await.unwrap_err();
+    assert_eq!((error.happened(), matches!(error, LinearError::Unknown(_))), (Happened::Maybe, true));
+    assert_eq!((dies.asked().len(), other.asked().len()), (1, 0));
+    let late = Scripted::new(&[Answers(504, "", r#"{"error":"late (it may have happened)"}"#)]);
+    let error = carts([late.at]).put("k", &vec![]).await.unwrap_err();
+    assert_eq!(error.happened(), Happened::Maybe);
+    assert!(matches!(carts([late.at]).get("k").await, Err(ReadError::Refused(_))), "a read changes nothing");
+}
+
+#[tokio::test]
+async fn a_read_goes_on_at_another_node_if_one_dies_or_hangs() {
+    let other = Scripted::new(&[VALUE]);
+    for first in [Dies, Hangs] {
+        let first = Scripted::new(&[first]);
+        let carts = carts([first.at, other.at]);
+        assert_eq!(carts.get("k").await.unwrap().unwrap().value, [1, 2]);
+        let begun = Instant::now();
+        assert!(carts.get("k").await.unwrap().is_some());
+        assert!(begun.elapsed() < Duration::from_secs(1), "the node that did not answer is not asked first again");
+        assert_eq!(first.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_update_is_done_anew_when_somebody_wrote_in_between_and_not_for_ever() {
+    let at_7 = Answers(200, "etag: \"7\"\r\n", "5");
+    let unmet = Answers(412, "etag: \"8\"\r\n", "{}");
+    let one = Scripted::new(&[at_7.clone(), unmet.clone(), Answers(200, "etag: \"8\"\r\n", "6"), STORED]);
+    let written = bank([one.at]).update("k", |n| *n += 1).await.unwrap();
+    assert_eq!(written, (7, ()));
+    let always: Vec<Does> = (0..40).flat_map(|_| [at_7.clone(), unmet.clone()]).collect();
+    let busy = Scripted::new(&always);
+    assert!(matches!(bank([busy.at]).update("k", |n| *n += 1).await, Err(LinearError::Refused(_))));
+    assert_eq!(busy.asked().len(), 2 * 16);
+}
+
+#[tokio::test]
+async fn what_merging_needs_goes_back_with_the_value() {
+    #[derive(serde::Serialize, serde::Deserialize, Default, Debug)]
+    struct Cart {
+        bread: u32,
+    }
+    let read = Answers(200, "etag: \"7\"\r\n", r#"{"bread":1,"_coppice":"v1.abc"}"#);
+    let one = Scripted::new(&[read, STORED]);
+    let carts: Sessions<Cart> = Sessions::new(node([one.at]), "carts", "secret");
+    let held = carts.get("k").await.unwrap().unwrap();
+    assert_eq!(held.value.bread, 1);
+    assert_eq!(carts.put_back("k", &held).await.unwrap().to_string(), "8");
+    assert_eq!(one.asked()[1], r#"PUT /v1/ns/carts/keys/k {"_coppice":"v1.abc","bread":1}"#);
+}
+
+#[tokio::test]
+async fn a_lease_has_a_token_and_an_end() {
+    let one = Scripted::new(&[
+        Answers(200, "", r#"{"result":41}"#),
+        Answers(200, "", r#"{"result":1}"#),
+        Answers(200, "", r#"{"result":0}"#),
+        Answers(200, "", r#"{"result":null}"#),
+    ]);
+    let bank = bank([one.at]);
+    let lease = bank.claim("cron", "me", Duration::from_secs(5)).await.unwrap().unwrap();
+    assert!(lease.token == 41 && lease.until <= Instant::now() + Duration::from_secs(5));
+    assert!(bank.renew(&lease, Duration::from_secs(9)).await.unwrap().unwrap().until > lease.until);
+    assert!(!bank.release(&lease).await.unwrap(), "it was over");
+    assert_eq!(bank.claim("cron", "me", Duration::from_secs(5)).await, Ok(None), "somebody else has it");
+}
