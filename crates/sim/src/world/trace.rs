@@ -66,7 +66,7 @@ impl Trace {
     pub(crate) fn event<Ask>(&mut self, at: Time, node: usize, event: &Event<Ask>) {
         self.events += 1;
         let (what, a, b) = match event {
-            Event::Start { log } => {
+            Event::Start { log, .. } => {
                 ("start, records on disk", log.values().map(Vec::len).sum::<usize>() as u64, log.len() as u64)
             }
             Event::Wake => ("wake", 0, 0),
