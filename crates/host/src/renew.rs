@@ -59,7 +59,7 @@ struct WishMessage {
 /// The new identity until it has taken the place of the old one.
 const NEXT: &str = "identity.next";
 /// What the log was, for whoever wants to look at it.
-const SET_ASIDE: &str = "log.distrusted";
+pub const SET_ASIDE: &str = "log.distrusted";
 /// First records of a cluster that this node once founded: it does not found it again.
 const FOUNDING: &str = "founding.json";
 

@@ -66,7 +66,8 @@ pub fn open(dir: &Path) -> Result<(Log, Kept, Vec<String>), Error> {
             write_anew(dir, last).map_err(failed())?;
         }
         fs::remove_file(dir.join(FAILED)).map_err(failed())?;
-        remarks.push(format!("the disk failed this node in its last life ({why}); the end of its log was written anew"));
+        remarks
+            .push(format!("the disk failed this node in its last life ({why}); the end of its log was written anew"));
     }
     let (mut kept, mut floors) = (Kept::new(), BTreeMap::new());
     let mut newest: BTreeMap<GroupId, u64> = BTreeMap::new();

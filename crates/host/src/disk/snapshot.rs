@@ -123,7 +123,9 @@ pub fn read(path: &Path) -> Result<Vec<Bytes>, Error> {
         // If all that follows is as we write it, then a byte is wrong; else it is of somebody else.
         return Err(match records(bytes.clone()) {
             Ok(_) => Error::Damaged { file: path.into(), offset: 0 },
-            Err(_) => Error::NotOurs { file: path.into(), what: "this is no snapshot of this version of Coppice".into() },
+            Err(_) => {
+                Error::NotOurs { file: path.into(), what: "this is no snapshot of this version of Coppice".into() }
+            }
         });
     }
     records(bytes).map_err(|rest| damaged(&rest))

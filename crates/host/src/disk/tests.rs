@@ -211,7 +211,10 @@ fn what_waits_for_room_is_told_once_and_told_when_there_is() {
     assert!(matches!(safe.try_recv(), Ok(Safe::Trouble(Some(text))) if text.starts_with("log: ")));
     assert_eq!(safe.try_recv(), Ok(Safe::Trouble(None)));
     assert!(safe.try_recv().is_err());
-    assert!(room.wait("log", || io::Result::<()>::Err(io::ErrorKind::Other.into())).is_err(), "only room is waited for");
+    assert!(
+        room.wait("log", || io::Result::<()>::Err(io::ErrorKind::Other.into())).is_err(),
+        "only room is waited for"
+    );
     room.ends.store(true, Ordering::Relaxed);
     assert!(room.wait("log", || io::Result::<()>::Err(io::ErrorKind::StorageFull.into())).is_err());
 }
