@@ -176,6 +176,8 @@ impl DataDir {
         };
         let steps = || {
             gone(fs::remove_file(path(FOUNDING)))?;
+            // Nobody has lived under the new name.
+            gone(fs::remove_file(path("boot")))?;
             if path("log").exists() {
                 gone(fs::remove_dir_all(path(SET_ASIDE)))?;
                 fs::rename(path("log"), path(SET_ASIDE))?;
@@ -213,6 +215,7 @@ mod tests {
             fs::create_dir(temp.0.join("log")).unwrap();
             fs::write(temp.0.join("log/0.seg"), "what was").unwrap();
             fs::write(temp.0.join(FOUNDING), "{}").unwrap();
+            dir.next_boot().unwrap();
             fs::write(temp.0.join(DISTRUSTED), "old").unwrap();
             write_safely(&temp.0, NEXT, &serde_json::to_vec(&new).unwrap(), 0o600).unwrap();
             if crashed_after > 0 {
@@ -229,6 +232,7 @@ mod tests {
             for gone in ["log", FOUNDING, DISTRUSTED, NEXT] {
                 assert!(!temp.0.join(gone).exists(), "{gone} is there after {crashed_after}");
             }
+            assert_eq!(dir.next_boot().unwrap(), base::Boot(1));
             assert_eq!(fs::read(temp.0.join(SET_ASIDE).join("0.seg")).unwrap(), b"what was");
             dir.finish_entering().unwrap();
         }
