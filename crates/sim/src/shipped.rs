@@ -9,8 +9,12 @@ use cluster::Card;
 use cluster::root::{Change, Declared};
 use node::{Answer, Applied, Ask, Node, View};
 use state::linear::{Ran, Reply as Got};
-use state::session::{Action, Reply};
+use state::session::doc::Doc;
+use state::session::merge::MARK;
+use state::session::{Action, Op, Place, Reply};
 
+use crate::load;
+use crate::modes_load::FORMS;
 use crate::world::{Birth, Factory, Life};
 
 /// A bug to plant. The promise that it breaks must be reported.
@@ -20,6 +24,10 @@ pub enum Bug {
     Stale,
     /// Some reads find nothing.
     Forgets,
+    /// Some reads by cookie find nothing.
+    CookieForgets,
+    /// Documents that are merged are replaced instead.
+    Unmerged,
     /// Some questions are never answered.
     Mute,
     /// Nobody dials once the cluster has formed.
@@ -160,9 +168,15 @@ impl Planted {
                 records.truncate(kept);
             }
         }
+        if let (Bug::Unmerged, Event::Ask { ask: Ask::Session(op), .. }) = (self.bug, &mut event) {
+            unmark(op);
+        }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {
-                (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
+                (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get && is_plain(op) => {
+                    self.reads.insert(*id, op.key.clone());
+                }
+                (Bug::CookieForgets, Ask::Session(op)) if op.action == Action::Get && op.place != Place::Keyed => {
                     self.reads.insert(*id, op.key.clone());
                 }
                 (Bug::LinearStale, Ask::Linear(op)) if op.steps[0].function == "look" => {
@@ -200,7 +214,10 @@ impl Planted {
                 out.push(Effect::Spawn { proc: ProcId(proc.0 | 1 << 40), spec: spec.clone() });
                 out.push(Effect::Spawn { proc, spec });
             }
-            (Bug::Stale | Bug::Forgets, Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) }) => {
+            (
+                Bug::Stale | Bug::Forgets | Bug::CookieForgets,
+                Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) },
+            ) => {
                 let reply = match self.reads.remove(&id) {
                     Some(key) => self.spoil_read(key, reply),
                     None => reply,
@@ -230,5 +247,20 @@ impl Planted {
             Bug::Stale => self.first.get(&key).cloned().unwrap_or(reply),
             _ => Reply::Absent,
         }
+    }
+}
+
+/// An operation by key in a namespace that merges nothing.
+fn is_plain(op: &Op) -> bool {
+    op.place == Place::Keyed && *op.namespace == *load::NAMESPACE
+}
+
+/// Without its mark a document that is written replaces what is there.
+fn unmark(op: &mut Op) {
+    if let (FORMS, Action::Put { value, .. }) = (&*op.namespace, &mut op.action)
+        && let Some(mut doc) = Doc::parse(value)
+    {
+        doc.remove(format!("\"{MARK}\"").as_bytes());
+        *value = doc.write();
     }
 }

@@ -31,6 +31,20 @@ fn a_brick_that_forgets_is_caught() {
 }
 
 #[test]
+fn a_brick_that_forgets_what_a_cookie_names_is_caught() {
+    let promise = "the last acknowledged write is readable by its cookie while fewer than 2 of its bricks failed";
+    assert_eq!(caught(Bug::CookieForgets), Some(promise));
+}
+
+#[test]
+fn documents_that_overwrite_each_other_are_caught() {
+    assert_eq!(
+        caught(Bug::Unmerged),
+        Some("an acknowledged field stays, whatever others write into the same document")
+    );
+}
+
+#[test]
 fn missing_answers_are_caught() {
     assert_eq!(caught(Bug::Mute), Some("no operation without an answer past its budget"));
 }
