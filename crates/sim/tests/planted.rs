@@ -73,6 +73,11 @@ fn a_linear_write_acknowledged_before_it_is_agreed_on_is_caught() {
     assert_eq!(caught(Bug::LinearFalseAck), Some(LINEAR));
 }
 
+#[test]
+fn a_change_that_who_watches_is_not_told_is_caught() {
+    assert_eq!(caught(Bug::LinearUntold), Some("who watches class linear is told each change once, in order"));
+}
+
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {

@@ -3,6 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,11 +13,11 @@ use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
-use state::linear::{Op, Ran, Reply, Wrong, functions};
+use state::linear::{Op, Ran, Reply, Step, Wrong, functions};
 
 use super::declare::whole;
 use super::limits::{BODY_BYTES_MAX, LINEAR_BUDGET};
-use super::problem::done;
+use super::problem::{asked, done};
 use super::{Api, Problem, guard};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
@@ -24,22 +25,29 @@ const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
 
 type Done = Result<Response, Problem>;
 
+/// One step, and its reply.
 async fn one(api: &Api, ns: &str, key: &str, function: &'static str, args: Vec<Bytes>) -> Result<Reply, Problem> {
     let op = Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args);
+    Ok(run(api, op).await?.pop().expect("one step has one reply"))
+}
+
+/// Steps without a condition, and their replies; a step that went wrong is the problem.
+async fn run(api: &Api, op: Op) -> Result<Vec<Reply>, Problem> {
     match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
         Answer::Linear(outcome) => match done(outcome)? {
-            Ran::Done(mut replies) => match replies.pop() {
-                Some(Reply::Wrong(wrong)) => Err(problem(wrong)),
-                Some(reply) => Ok(reply),
-                None => unreachable!("one step has one reply"),
-            },
+            Ran::Done(replies) => {
+                match replies.iter().find_map(|reply| if let Reply::Wrong(why) = reply { Some(*why) } else { None }) {
+                    Some(wrong) => Err(problem(wrong)),
+                    None => Ok(replies),
+                }
+            }
             Ran::Unmet => unreachable!("there was no condition"),
         },
         other => unreachable!("a linear operation was answered by {other:?}"),
     }
 }
 
-fn problem(wrong: Wrong) -> Problem {
+pub fn problem(wrong: Wrong) -> Problem {
     let status = if wrong == Wrong::Type { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
     let text = wrong.text();
     Problem::new(status, text.strip_prefix("ERR ").unwrap_or(text))
@@ -174,6 +182,7 @@ pub async fn apply(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Page {
     #[serde(default)]
     prefix: String,
@@ -188,22 +197,24 @@ pub struct Page {
 pub async fn keys(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    Query(page): Query<Page>,
+    query: Result<Query<Page>, QueryRejection>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
+    let page = asked(query)?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
     let order = if page.reverse { "reverse" } else { "forward" };
     let args =
         vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
-    let reply = one(&api, &ns, "", "scan", args).await?;
-    let Reply::List(keys) = &reply else { unreachable!("a scan was answered by {reply:?}") };
+    let steps = vec![Step::new(Bytes::new(), "scan", args), Step::new(Bytes::new(), "revision", Vec::new())];
+    let reply = run(&api, Op { namespace: ns.into(), conditions: Vec::new(), steps }).await?;
+    let [Reply::List(keys), Reply::Int(version)] = &reply[..] else { unreachable!("a scan was answered by {reply:?}") };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
-    Ok(Json(serde_json::json!({"keys": shown(&reply), "after": after})).into_response())
+    Ok(Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": version})).into_response())
 }
 
-fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
+pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
     if api.view().linear.contains(ns) {
         return Ok(());
     }
@@ -211,7 +222,7 @@ fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
 }
 
 /// As JSON: text as it is, other bytes as `{"base64": ...}`.
-fn shown(reply: &Reply) -> serde_json::Value {
+pub fn shown(reply: &Reply) -> serde_json::Value {
     match reply {
         Reply::Nil => serde_json::Value::Null,
         Reply::Int(n) => (*n).into(),

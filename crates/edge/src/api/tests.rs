@@ -15,7 +15,7 @@ use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When
 use super::*;
 
 struct Toy {
-    view: watch::Sender<Arc<View>>,
+    view: channel::Sender<Arc<View>>,
     answers: Mutex<Vec<Answer>>,
     asked: Mutex<Vec<Ask>>,
 }
@@ -27,7 +27,7 @@ impl Backend for Toy {
         Box::pin(async { answer })
     }
 
-    fn watch(&self) -> watch::Receiver<Arc<View>> {
+    fn watch(&self) -> channel::Receiver<Arc<View>> {
         self.view.subscribe()
     }
 
@@ -74,7 +74,7 @@ fn view() -> View {
 
 fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
     let toy = Arc::new(Toy {
-        view: watch::Sender::new(Arc::new(view())),
+        view: channel::Sender::new(Arc::new(view())),
         answers: Mutex::new(answers),
         asked: Mutex::new(vec![]),
     });

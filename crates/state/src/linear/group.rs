@@ -13,9 +13,12 @@ use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, Member, Step};
 
+use super::functions::changes::{is_quiet, may_wait};
 use super::limits::*;
+use super::op::Ran;
 use super::place::Placed;
 use super::space::{CommandId, Space, Verdict};
+use super::watchers::Watchers;
 use super::wire::{self, Answer, Batch, Command};
 
 /// What came of a step: an answer for the node that a command is of.
@@ -51,6 +54,7 @@ pub struct Group {
     rounds: u64,
     /// Reads that may look once the state has applied this index.
     ready: Vec<(u64, Vec<Command>)>,
+    watchers: Watchers,
     /// The group's clock as of the last entry, and when we applied it.
     clock: (u64, Time),
     /// Since when this node is not wanted in the group.
@@ -110,6 +114,7 @@ impl Group {
             round: None,
             rounds: 0,
             ready: Vec::new(),
+            watchers: Watchers::default(),
             clock,
             unwanted_since: None,
             log_at_save: 0,
@@ -135,7 +140,11 @@ impl Group {
         let ends = self.leads.and(self.member.state().next_end());
         let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
         let over = over.filter(|_| self.ending.is_none());
-        [self.next_tick, self.campaign_at, over].into_iter().flatten().min().unwrap_or(Time::NEVER)
+        [self.next_tick, self.campaign_at, over, self.watchers.wake_at()]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
     pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
@@ -247,6 +256,7 @@ impl Group {
             }
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
+            self.tell_watchers(now.mono, done);
             let moved = self.leads.is_some() && (self.propose(now.mono) | self.start_round() | self.regroup(live));
             if !moved {
                 break;
@@ -292,7 +302,7 @@ impl Group {
         self.ending = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
         let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
-        let all = reads.chain(self.queue.drain(..)).map(|command| command.id);
+        let all = reads.chain(self.queue.drain(..)).map(|command| command.id).chain(self.watchers.drain());
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
@@ -351,6 +361,33 @@ impl Group {
         self.ready = later;
         let now_readable: Vec<(u64, Vec<Command>)> = now_readable;
         for command in now_readable.into_iter().flat_map(|(_, reads)| reads) {
+            self.look(now, command, done);
+        }
+    }
+
+    /// Reads the state; or lets the command wait, if there is nothing that it waits for.
+    fn look(&mut self, now: Time, command: Command, done: &mut Vec<Answered>) {
+        let (id, space) = (command.id, self.member.state());
+        let ran = space.read(&command.conditions, &command.steps);
+        let answer = match &ran {
+            Ran::Done(replies) if may_wait(&command.steps) && replies.iter().all(is_quiet) => {
+                if !self.watchers.is_full() {
+                    return self.watchers.wait(now, space.revision(), command);
+                }
+                Answer::Busy
+            }
+            Ran::Done(_) | Ran::Unmet => Answer::Ran(ran),
+        };
+        done.push(Answered { id, answer });
+    }
+
+    /// Those who wait are told what has come, or that nothing has.
+    fn tell_watchers(&mut self, now: Time, done: &mut Vec<Answered>) {
+        let space = self.member.state();
+        for command in self.watchers.changed(space.history(), space.revision()) {
+            self.look(now, command, done);
+        }
+        for command in self.watchers.over(now) {
             let ran = self.member.state().read(&command.conditions, &command.steps);
             done.push(Answered { id: command.id, answer: Answer::Ran(ran) });
         }
@@ -392,6 +429,11 @@ impl Group {
         };
         self.member.regroup(&step);
         true
+    }
+
+    /// How many wait here for a change.
+    pub fn watchers(&self) -> usize {
+        self.watchers.len()
     }
 
     pub fn leads(&self) -> bool {

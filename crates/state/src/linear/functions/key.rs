@@ -51,23 +51,25 @@ pub const ALL: &[Function] = &[
         space.set_end(key, end);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
-    write("rename", "to [nx]", |space, key, args| {
-        let (to, only_new) = match args {
-            [to] => (to, false),
-            [to, nx] if &nx[..] == b"nx" => (to, true),
-            _ => return Err(Wrong::Arguments),
-        };
-        if space.get(key).is_none() {
-            return Ok(Reply::Nil);
-        }
-        if only_new && space.get(to).is_some() {
-            return Ok(Reply::Int(0));
-        }
-        let entry = space.remove(key).expect("it was just there");
-        space.set(to, entry.value, entry.end);
-        Ok(Reply::Int(1))
-    }),
+    Function { keys: 1, ..write("rename", "to [nx]", rename) },
 ];
+
+fn rename(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (to, only_new) = match args {
+        [to] => (to, false),
+        [to, nx] if &nx[..] == b"nx" => (to, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    if space.get(key).is_none() {
+        return Ok(Reply::Nil);
+    }
+    if only_new && space.get(to).is_some() {
+        return Ok(Reply::Int(0));
+    }
+    let entry = space.remove(key).expect("it was just there");
+    space.set(to, entry.value, entry.end);
+    Ok(Reply::Int(1))
+}
 
 /// What is left until it ends, milliseconds; -1 if it does not end.
 fn left(space: &Space, entry: &Entry) -> i64 {

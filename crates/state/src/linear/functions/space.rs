@@ -10,6 +10,7 @@ const fn whole(function: Function) -> Function {
 
 pub const ALL: &[Function] = &[
     whole(read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
+    whole(read("revision", "", |space, _, args| none(args).map(|()| Reply::Int(space.revision() as i64)))),
     whole(write("clear", "", |space, _, args| {
         none(args)?;
         Ok(count(space.clear()))

@@ -110,3 +110,38 @@ fn keys_come_in_order_and_in_pages() {
     ]);
     check(&script);
 }
+
+#[test]
+fn who_watches_is_told_each_change_once_and_in_order() {
+    let change = |version, key: &str, what: &str, value| Reply::List(vec![Int(version), text(key), text(what), value]);
+    let page = |upto, changes: Vec<Reply>| Reply::List(vec![Int(upto), Reply::List(changes)]);
+    let put = |version, key: &str, value: &str| change(version, key, "string", text(value));
+    check(&[
+        ("a1", "put", &["x", "always", "none"], Reply::List(vec![Int(1), Nil, Int(1)])),
+        ("b1", "put", &["y", "always", "none"], Reply::List(vec![Int(1), Nil, Int(2)])),
+        ("", "changes.prefix", &["0", "now", "a"], page(2, vec![put(1, "a1", "x")])),
+        ("", "changes.prefix", &["2", "now", ""], page(2, vec![])),
+        ("a1", "put", &["no", "absent", "none"], Reply::List(vec![Int(0), Nil, Int(1)])),
+        ("a1", "expire", &["9", "any"], Int(1)),
+        ("a2", "list.push-right", &["i"], Int(1)),
+        ("a2", "list.pop-left", &[], text("i")),
+        ("", "revision", &[], Int(7)),
+        // An expiry is a change; one of several steps is told as its last one.
+        (
+            "",
+            "changes.prefix",
+            &["2", "now", "a"],
+            page(7, vec![put(3, "a1", "x"), change(5, "a2", "list", Nil), change(7, "a2", "removed", Nil)]),
+        ),
+        ("a2", "changes", &["5", "now"], page(7, vec![change(7, "a2", "removed", Nil)])),
+        ("a", "changes", &["0", "now"], page(7, vec![])),
+        ("b1", "rename", &["a9"], Int(1)),
+        ("", "changes.prefix", &["7", "now", "b"], page(9, vec![change(8, "b1", "removed", Nil)])),
+        ("", "changes.prefix", &["-", "now", ""], page(9, vec![])),
+        ("", "clear", &[], Int(2)),
+        ("a", "changes", &["9", "now"], page(10, vec![change(10, "", "cleared", Nil)])),
+        // What has never been is nothing to go on after.
+        ("a", "changes", &["11", "now"], Reply::List(vec![Int(10), Nil, Int(0)])),
+        ("a", "changes", &["9", "never"], Reply::Wrong(Wrong::Arguments)),
+    ]);
+}

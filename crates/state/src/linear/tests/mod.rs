@@ -141,6 +141,47 @@ fn a_lease_has_one_holder_and_its_token_grows() {
 }
 
 #[test]
+fn a_long_history_comes_in_pages_and_its_beginning_goes() {
+    let mut space = Space::default();
+    let mut seq = 0;
+    let mut run = |step| {
+        seq += 1;
+        run(&mut space, seq, seq, step)
+    };
+    let changes = |after: i64| step("", "changes.prefix", &[&after.to_string(), "now", "k"]);
+    let mut put = |n: i64, size: usize| run(step(&format!("k{n}"), "put", &[&"x".repeat(size), "always", "none"]));
+    (1..=600).for_each(|n| drop(put(n, 4_000)));
+    let mut page = |after| match run(changes(after)) {
+        Reply::List(parts) => <[Reply; 2]>::try_from(parts).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let (mut after, mut seen, mut pages) = (0, Vec::new(), 0);
+    loop {
+        let [Reply::Int(upto), Reply::List(changes)] = page(after) else { panic!("no page") };
+        for change in &changes {
+            let Reply::List(parts) = change else { panic!("{change:?}") };
+            seen.push(parts[0].clone());
+        }
+        pages += 1;
+        if upto == after {
+            break;
+        }
+        after = upto;
+    }
+    assert!(pages > 3, "{pages} pages");
+    assert_eq!(seen, (1..=600).map(Reply::Int).collect::<Vec<_>>());
+    // A copy of a snapshot knows nothing of before.
+    let mut copy = Space::from_parts(space.parts().0.collect()).unwrap();
+    let gone = super::functions::find("changes.prefix").unwrap();
+    let super::functions::Run::Read(look) = gone.run else { panic!("it only reads") };
+    let args = |after: &str| [after, "now", ""].map(|arg| Bytes::from(arg.to_owned()));
+    let missed = Ok(Reply::List(vec![Reply::Int(600), Reply::Nil, Reply::Int(600)]));
+    assert_eq!(look(&copy, &Bytes::new(), &args("599")), missed);
+    self::run(&mut copy, 700, 700, step("k", "put", &["v", "always", "none"]));
+    assert!(matches!(look(&copy, &Bytes::new(), &args("600")), Ok(Reply::List(parts)) if parts[0] == Reply::Int(601)));
+}
+
+#[test]
 fn answers_that_do_not_fit_into_a_frame_say_so() {
     let mut space = Space::default();
     let large = "x".repeat(9 << 20);
