@@ -24,6 +24,11 @@ pub enum Act {
     Get {
         key: String,
     },
+    /// What may be so old.
+    Stale {
+        key: String,
+        bound: Span,
+    },
     Put {
         key: String,
         id: WriteId,
@@ -110,7 +115,8 @@ impl LinearLoad {
         self.writes += 1;
         let id = self.writes;
         let act = match rng.below(100) {
-            0..20 => Act::Get { key },
+            0..12 => Act::Get { key },
+            12..20 => Act::Stale { key, bound: Span::millis(*rng.pick(&[20, 300, 3_000]).expect("it is not empty")) },
             20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
             30..55 => Act::Put { key, id },
             55..65 => match read.take() {
@@ -135,6 +141,7 @@ impl Act {
     pub fn name(&self) -> &'static str {
         match self {
             Act::Get { .. } => "linear-get",
+            Act::Stale { .. } => "linear-stale",
             Act::Put { .. } => "linear-put",
             Act::Cas { .. } => "linear-cas",
             Act::Push { .. } => "linear-push",
@@ -145,9 +152,13 @@ impl Act {
         }
     }
 
+    fn stale(&self) -> Option<Span> {
+        if let Act::Stale { bound, .. } = self { Some(*bound) } else { None }
+    }
+
     pub fn key(&self) -> &str {
         match self {
-            Act::Get { key } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
+            Act::Get { key } | Act::Stale { key, .. } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
             Act::Push { list, .. } | Act::Range { list } => list,
             Act::Transfer { from, .. } => from,
             Act::Sum | Act::Watch { .. } => "",
@@ -162,6 +173,7 @@ impl Act {
         };
         let steps = match self {
             Act::Get { key } => vec![step(key, "look", vec![])],
+            Act::Stale { key, .. } => vec![step(key, "look", vec![]), step(key, "age", vec![])],
             Act::Put { key, id } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, version } => vec![put(key, id, format!("version:{version}"))],
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
@@ -175,6 +187,6 @@ impl Act {
             }
             Act::Sum => (0..ACCOUNTS).map(|n| step(&format!("a{n}"), "get", vec![])).collect(),
         };
-        Op { namespace: NAMESPACE.into(), conditions: Vec::new(), steps }
+        Op { stale: self.stale(), ..Op::of(NAMESPACE.into(), steps) }
     }
 }

@@ -36,6 +36,8 @@ pub enum Bug {
     LinearStale,
     /// Some writes of class `linear` are acknowledged and not done.
     LinearFalseAck,
+    /// Members answer reads that may be stale however old they are.
+    LinearOlder,
     /// Who watches class `linear` is sometimes not told the first of several changes.
     LinearUntold,
     /// After a restart the end of each `linear` group's log is not there.
@@ -161,6 +163,11 @@ impl Planted {
                 let kept = records.len().saturating_sub(self.rng.below(40) as usize).max(1);
                 records.truncate(kept);
             }
+        }
+        if let (Bug::LinearOlder, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && op.stale.is_some()
+        {
+            op.stale = Some(Span::secs(3600));
         }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {

@@ -78,6 +78,12 @@ fn a_change_that_who_watches_is_not_told_is_caught() {
     assert_eq!(caught(Bug::LinearUntold), Some("who watches class linear is told each change once, in order"));
 }
 
+#[test]
+fn a_stale_read_that_is_older_than_it_may_be_is_caught() {
+    let promise = "a stale read of class linear is not older than it says, nor than it may be";
+    assert_eq!(caught(Bug::LinearOlder), Some(promise));
+}
+
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {

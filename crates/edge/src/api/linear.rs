@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base::Span;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -22,6 +23,9 @@ use super::{Api, Problem, guard};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
 const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+
+/// How old at most what was read is, milliseconds.
+const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
 
 type Done = Result<Response, Problem>;
 
@@ -61,8 +65,13 @@ fn tag(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header")
 }
 
-pub async fn get(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
-    let Reply::List(seen) = one(api, ns, key, "look", Vec::new()).await? else { return Err(absent()) };
+pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderMap) -> Done {
+    let stale = stale(query.stale.as_deref())?;
+    let step = |function| Step::new(Bytes::copy_from_slice(key.as_bytes()), function, Vec::new());
+    let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }).await?;
+    let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
+    let age = stale.map(|_| age);
+    let Reply::List(seen) = seen else { return Ok(aged(absent().into_response(), age)) };
     let (value, version, left) = match <[Reply; 3]>::try_from(seen) {
         Ok([Reply::Bytes(value), Reply::Int(version), Reply::Int(left)]) => (value, version, left),
         Ok([Reply::Wrong(wrong), ..]) => return Err(problem(wrong)),
@@ -79,7 +88,27 @@ pub async fn get(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
     if left >= 0 {
         out.insert(ENDS, HeaderValue::from(left));
     }
-    Ok(response)
+    Ok(aged(response, age))
+}
+
+/// Of a read.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    stale: Option<String>,
+}
+
+/// `stale=500ms`: what is read may be so old.
+fn stale(text: Option<&str>) -> Result<Option<Span>, Problem> {
+    text.map(clones::text::parse_span).transpose().map_err(|why| Problem::wrong(format!("stale: {why}")))
+}
+
+/// Says how old the answer may be, if that was allowed.
+fn aged(mut response: Response, age: Option<i64>) -> Response {
+    if let Some(age) = age {
+        response.headers_mut().insert(AGE, HeaderValue::from(age));
+    }
+    response
 }
 
 pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body) -> Done {
@@ -191,6 +220,7 @@ pub struct Page {
     limit: Option<u64>,
     #[serde(default)]
     reverse: bool,
+    stale: Option<String>,
 }
 
 /// Keys in order: `{"keys": [...], "after": KEY}`; `after` is there if there may be more.
@@ -207,11 +237,16 @@ pub async fn keys(
     let order = if page.reverse { "reverse" } else { "forward" };
     let args =
         vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
-    let steps = vec![Step::new(Bytes::new(), "scan", args), Step::new(Bytes::new(), "revision", Vec::new())];
-    let reply = run(&api, Op { namespace: ns.into(), conditions: Vec::new(), steps }).await?;
-    let [Reply::List(keys), Reply::Int(version)] = &reply[..] else { unreachable!("a scan was answered by {reply:?}") };
+    let step = |function| Step::new(Bytes::new(), function, Vec::new());
+    let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
+    let stale = stale(page.stale.as_deref())?;
+    let reply = run(&api, Op { stale, ..Op::of(ns.into(), steps) }).await?;
+    let [Reply::List(keys), Reply::Int(version), Reply::Int(age)] = &reply[..] else {
+        unreachable!("a scan was answered by {reply:?}")
+    };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
-    Ok(Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": version})).into_response())
+    let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": version}));
+    Ok(aged(json.into_response(), stale.map(|_| *age)))
 }
 
 pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Outcome, Time};
+use base::{Outcome, Span, Time};
 use state::linear::{Ran, Reply};
 
 use super::Broken;
@@ -15,6 +15,7 @@ use crate::linear_load::{Act, WriteId};
 
 const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
 const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
+const STALE: &str = "a stale read of class linear is not older than it says, nor than it may be";
 const WATCH: &str = "who watches class linear is told each change once, in order";
 const WHOLE: &str = "a transaction is seen whole or not at all";
 
@@ -27,7 +28,7 @@ pub struct Linear {
     newest: Vec<(Time, u64)>,
     /// What watchers were told: of each version its key and write.
     told: BTreeMap<u64, (String, WriteId)>,
-    /// Versions up to the second are told, from behind the first on.
+    /// Versions up to the second are told, from behind the first on. Apart from each other.
     covered: BTreeMap<u64, u64>,
     /// Operations that were compared with others.
     pub judged: u64,
@@ -120,16 +121,26 @@ impl Linear {
         };
         self.judged += 1;
         match (act, &replies[..]) {
-            (Act::Get { key }, [reply]) => {
-                let (version, id) = match reply {
-                    Reply::Nil => (0, None),
-                    Reply::List(list) => match &list[..] {
-                        [Reply::Bytes(value), Reply::Int(version), _] => (*version as u64, number(value)),
-                        _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
-                    },
-                    _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            (Act::Get { key }, [reply]) => match looked(reply) {
+                Some((version, id)) => self.saw(key, version, id, start, now),
+                None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            },
+            (Act::Stale { key, bound }, [reply, Reply::Int(age)]) => {
+                let age = Span::millis(*age as u64);
+                let Some((version, id)) = looked(reply) else {
+                    return broken(STALE, format!("{act:?} gave {reply:?}"));
                 };
-                self.saw(key, version, id, start, now)
+                // What it saw says nothing of what others must see: it is not noted as the newest.
+                let since = Time(start.0.saturating_sub(age.0));
+                let least = self.keys.get(key).map_or(0, |key| newest_by(&key.newest, since));
+                if age > *bound || version < least {
+                    let what = format!("{act:?} saw version {version} of age {age:?}; {least} was there before that");
+                    return broken(STALE, what);
+                }
+                match id.filter(|id| self.writes.get(id).is_none_or(|write| write.refused)) {
+                    Some(id) => broken(STALE, format!("{act:?} saw write {id}, which was refused or nobody made")),
+                    None => Ok(()),
+                }
             }
             (Act::Put { key, id }, [Reply::List(list)]) => match &list[..] {
                 [Reply::Int(1), _, Reply::Int(version)] => self.made(key, *version as u64, *id, start, now),
@@ -235,15 +246,24 @@ impl Linear {
                 "from {after} to {upto}: {told} changes told, {made} acknowledged or read, {known} told before"
             ));
         }
-        let end = self.covered.entry(after).or_default();
-        *end = upto.max(*end);
+        self.cover(after, upto);
         Ok(())
     }
 
     /// A write that was acknowledged, and was not told to who watched past it.
     fn untold(&self, version: u64) -> bool {
-        let covers = |(after, upto): (&u64, &u64)| *after < version && version <= *upto;
-        !self.told.contains_key(&version) && self.covered.range(..version).any(covers)
+        let covers = self.covered.range(..version).next_back().is_some_and(|(_, upto)| version <= *upto);
+        covers && !self.told.contains_key(&version)
+    }
+
+    fn cover(&mut self, mut after: u64, mut upto: u64) {
+        while let Some((from, to)) =
+            self.covered.range(..=upto).next_back().map(|(from, to)| (*from, *to)).filter(|(_, to)| *to >= after)
+        {
+            (after, upto) = (after.min(from), upto.max(to));
+            self.covered.remove(&from);
+        }
+        self.covered.insert(after, upto);
     }
 
     fn made(&mut self, key: &str, version: u64, id: WriteId, start: Time, now: Time) -> Result<(), Broken> {
@@ -320,6 +340,18 @@ impl Linear {
     }
 }
 
+/// Version and write of what was looked at.
+fn looked(reply: &Reply) -> Option<(u64, Option<WriteId>)> {
+    match reply {
+        Reply::Nil => Some((0, None)),
+        Reply::List(list) => match &list[..] {
+            [Reply::Bytes(value), Reply::Int(version), _] => Some((*version as u64, number(value))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn number(bytes: &[u8]) -> Option<WriteId> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
@@ -388,6 +420,20 @@ mod tests {
         };
         check(&[(Act::Sum, 1, 2, sum("-3", "3"))], None);
         check(&[(Act::Sum, 1, 2, sum("-3", "2"))], Some(WHOLE));
+    }
+
+    #[test]
+    fn stale_reads_that_are_too_old_or_older_than_they_say_are_seen() {
+        let stale = |bound| Act::Stale { key: "k".into(), bound: Span::millis(bound) };
+        let saw = |version, id, age| match get(version, id) {
+            Outcome::Done(Ran::Done(replies)) => Outcome::Done(Ran::Done([replies, vec![Reply::Int(age)]].concat())),
+            other => other,
+        };
+        let with = |act, out| [(write(1), 1, 2, put(1)), (write(2), 3, 4_000, put(2)), (act, 9_000, 9_001, out)];
+        check(&with(stale(5), saw(2, 2, 5)), None);
+        check(&with(stale(6), saw(1, 1, 6)), None);
+        check(&with(stale(9), saw(1, 1, 4)), Some(STALE));
+        check(&with(stale(5), saw(1, 1, 6)), Some(STALE));
     }
 
     #[test]

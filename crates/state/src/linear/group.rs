@@ -13,6 +13,7 @@ use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, Member, Step};
 
+use super::freshness::Freshness;
 use super::functions::changes::{is_quiet, may_wait};
 use super::limits::*;
 use super::op::Ran;
@@ -55,6 +56,7 @@ pub struct Group {
     /// Reads that may look once the state has applied this index.
     ready: Vec<(u64, Vec<Command>)>,
     watchers: Watchers,
+    freshness: Freshness,
     /// The group's clock as of the last entry, and when we applied it.
     clock: (u64, Time),
     /// Since when this node is not wanted in the group.
@@ -115,6 +117,7 @@ impl Group {
             rounds: 0,
             ready: Vec::new(),
             watchers: Watchers::default(),
+            freshness: Freshness::default(),
             clock,
             unwanted_since: None,
             log_at_save: 0,
@@ -221,9 +224,14 @@ impl Group {
         }
     }
 
-    /// A command for the leader. Its answer comes at once, or when it is applied or read.
-    pub fn command(&mut self, now: Time, reads: bool, command: Command, done: &mut Vec<Answered>) {
+    /// A command for the leader. Its answer comes at once, or when it is applied or read. With `stale` any member that is
+    /// not older answers.
+    pub fn command(&mut self, now: Time, reads: bool, stale: Option<Span>, command: Command, done: &mut Vec<Answered>) {
         let id = command.id;
+        if let Some(age) = stale.filter(|_| reads).and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
+            let ran = self.read(now, age, &command);
+            return done.push(Answered { id, answer: Answer::Ran(ran, 0) });
+        }
         if !self.member.is_leader() {
             let leader = self.member.leader();
             return done.push(Answered { id, answer: Answer::Elsewhere { leader } });
@@ -236,7 +244,7 @@ impl Group {
             return self.reads.push(command);
         }
         match self.member.state().verdict(id) {
-            Some(verdict) => done.push(Answered { id, answer: verdict.into() }),
+            Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if self.queue.len() >= QUEUE_MAX => done.push(Answered { id, answer: Answer::Busy }),
             None => {
@@ -268,7 +276,7 @@ impl Group {
         match what {
             Happened::Applied((id, verdict)) => {
                 if self.known.remove(&id) {
-                    done.push(Answered { id, answer: verdict.into() });
+                    done.push(Answered { id, answer: answer(verdict, self.member.applied()) });
                 }
             }
             Happened::Readable { number, index } => {
@@ -354,8 +362,6 @@ impl Group {
             return;
         }
         let applied = self.member.applied();
-        let clock = self.clock_now(now);
-        self.member.state_mut().show_clock(clock);
         let (now_readable, later) =
             std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
         self.ready = later;
@@ -365,10 +371,26 @@ impl Group {
         }
     }
 
+    fn read(&mut self, now: Time, age: Span, command: &Command) -> Ran {
+        let clock = self.clock_now(now);
+        self.member.state_mut().show(clock, age.0.div_ceil(1_000));
+        self.member.state().read(&command.conditions, &command.steps)
+    }
+
+    /// A call of this node that began then was answered by the leader, which knew of so much.
+    pub fn learn(&mut self, begun: Time, index: u64) {
+        self.freshness.learn(begun, index, self.member.applied());
+    }
+
+    /// How old at most this member's state is: everything that was acknowledged before is in it.
+    fn age(&mut self, now: Time) -> Option<Span> {
+        self.freshness.of(self.member.applied()).map(|since| now.since(since))
+    }
+
     /// Reads the state; or lets the command wait, if there is nothing that it waits for.
     fn look(&mut self, now: Time, command: Command, done: &mut Vec<Answered>) {
-        let (id, space) = (command.id, self.member.state());
-        let ran = space.read(&command.conditions, &command.steps);
+        let (id, ran) = (command.id, self.read(now, Span::ZERO, &command));
+        let space = self.member.state();
         let answer = match &ran {
             Ran::Done(replies) if may_wait(&command.steps) && replies.iter().all(is_quiet) => {
                 if !self.watchers.is_full() {
@@ -376,7 +398,7 @@ impl Group {
                 }
                 Answer::Busy
             }
-            Ran::Done(_) | Ran::Unmet => Answer::Ran(ran),
+            Ran::Done(_) | Ran::Unmet => Answer::Ran(ran, self.member.applied()),
         };
         done.push(Answered { id, answer });
     }
@@ -388,8 +410,8 @@ impl Group {
             self.look(now, command, done);
         }
         for command in self.watchers.over(now) {
-            let ran = self.member.state().read(&command.conditions, &command.steps);
-            done.push(Answered { id: command.id, answer: Answer::Ran(ran) });
+            let ran = self.read(now, Span::ZERO, &command);
+            done.push(Answered { id: command.id, answer: Answer::Ran(ran, self.member.applied()) });
         }
     }
 
@@ -441,11 +463,9 @@ impl Group {
     }
 }
 
-impl From<Verdict> for Answer {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Ran(ran) => Answer::Ran(ran),
-            Verdict::Forgotten => Answer::Forgotten,
-        }
+fn answer(verdict: Verdict, index: u64) -> Answer {
+    match verdict {
+        Verdict::Ran(ran) => Answer::Ran(ran, index),
+        Verdict::Forgotten => Answer::Forgotten,
     }
 }

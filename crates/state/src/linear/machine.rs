@@ -116,6 +116,8 @@ struct Counts {
     refused: u64,
     unknown: u64,
     again: u64,
+    /// Reads that a member answered without asking the leader.
+    stale: u64,
 }
 
 struct Pending {
@@ -130,6 +132,9 @@ struct Pending {
     /// Somebody may have put it into a log.
     sent: bool,
     tries: u32,
+    begun: Time,
+    /// It only reads, and what it sees may be so old.
+    stale: Option<Span>,
     /// Who leads may let it wait: it is not sent again so soon.
     waits: bool,
 }
@@ -380,7 +385,22 @@ impl Linear {
         let id = CommandId { node: self.me, boot: self.boot, seq };
         let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps };
         let (deadline, again) = (now.mono + budget, now.mono);
-        let call = Pending { ask, group, reads, command, deadline, again, to: None, sent: false, tries: 0, waits };
+        let begun = now.mono;
+        let stale = op.stale.filter(|_| reads);
+        let call = Pending {
+            ask,
+            group,
+            reads,
+            command,
+            deadline,
+            again,
+            to: None,
+            sent: false,
+            tries: 0,
+            begun,
+            stale,
+            waits,
+        };
         self.waiting += usize::from(waits);
         if reads {
             self.counts.reads += 1;
@@ -462,6 +482,14 @@ impl Linear {
             let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
             let living: Vec<NodeId> = members.iter().copied().filter(|id| self.live.contains(id)).collect();
             let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
+            // A member of our own is asked first if it may answer at all.
+            let to = to.map(|to| {
+                if call.stale.is_some() && call.tries == 0 && self.groups.contains_key(&call.group) {
+                    self.me
+                } else {
+                    to
+                }
+            });
             call.tries += 1;
             self.counts.again += u64::from(call.tries > 1);
             let wait = match to {
@@ -473,18 +501,19 @@ impl Linear {
             self.timers.insert((call.again, seq));
             let Some(to) = to else { continue };
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
-            let (group, reads, command) = (call.group, call.reads, call.command.clone());
+            let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
             call.sent |= !reads;
             if to == self.me {
                 if self.groups.contains_key(&group) {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     self.leaders.remove(&group);
                 }
                 continue;
             }
             let budget = call.deadline.since(now.mono);
-            let mut frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, command }));
+            let mut frame =
+                Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, stale, command }));
             frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
             out.push(Output::Send { to, frame });
         }
@@ -492,9 +521,9 @@ impl Linear {
 
     fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
         match wire::decode_call(frame.head) {
-            Some(Call::Do { group, reads, command }) if command.id.node == from => {
+            Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
                 if self.groups.contains_key(&group) {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     let answer =
                         Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };
@@ -526,7 +555,14 @@ impl Linear {
         }
         let Some(call) = self.calls.get_mut(&id.seq).filter(|call| call.group == group) else { return };
         match answer {
-            Answer::Ran(ran) => self.end(id.seq, |_| Outcome::Done(ran), out),
+            Answer::Ran(ran, index) => {
+                let (begun, stale) = (call.begun, call.stale.is_some() && index == 0);
+                self.counts.stale += u64::from(stale);
+                if let Some(member) = self.groups.get_mut(&group) {
+                    member.learn(begun, index);
+                }
+                self.end(id.seq, |_| Outcome::Done(ran), out);
+            }
             Answer::Forgotten => self.end(id.seq, |_| unknown("its fate is forgotten, so long ago it was"), out),
             Answer::Elsewhere { leader } => {
                 // Only if it was asked last; and a leader that it knows of is worth a try at once.
@@ -583,7 +619,7 @@ impl Linear {
         self.leaders.get(&group).copied().filter(|id| self.live.contains(id))
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 13] {
+    pub fn figures(&self) -> [(&'static str, u64); 14] {
         let led = || self.groups.values().filter(|group| group.leads());
         // A group is whole if it is as wanted and every member lives and has what it has.
         let is_whole = |group: &&Group| {
@@ -600,6 +636,7 @@ impl Linear {
             ("linear.keys", keys),
             ("linear.bytes", bytes),
             ("linear.reads", self.counts.reads),
+            ("linear.reads_stale", self.counts.stale),
             ("linear.writes", self.counts.writes),
             ("linear.refused", self.counts.refused),
             ("linear.unknown", self.counts.unknown),

@@ -49,6 +49,8 @@ pub struct Space {
     bytes: usize,
     /// What the leader's clock shows, for answers about what is left; not a part of the state.
     shown: u64,
+    /// How old at most is what a reader sees, milliseconds; likewise.
+    age: u64,
     /// Of the last changes; not a part of the state either.
     history: History,
 }
@@ -78,8 +80,13 @@ impl Space {
         self.clock.max(self.shown)
     }
 
-    pub fn show_clock(&mut self, now: u64) {
-        self.shown = now;
+    pub fn shown_age(&self) -> u64 {
+        self.age
+    }
+
+    /// What the next readers are told of the clock, and of the age of what they see.
+    pub fn show(&mut self, now: u64, age: u64) {
+        (self.shown, self.age) = (now, age);
     }
 
     pub fn revision(&self) -> u64 {

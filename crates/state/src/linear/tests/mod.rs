@@ -1,6 +1,6 @@
 //! What a group agrees on, as entries change it. Groups as a whole are the simulator's (`crates/sim`).
 
-use base::{Boot, NodeId};
+use base::{Boot, NodeId, Span};
 use bytes::Bytes;
 use cluster::raft::State;
 use proptest::prelude::*;
@@ -201,13 +201,15 @@ fn a_call_and_an_answer_have_these_bytes() {
         conditions: vec![Condition { key: "c".into(), version: 9 }],
         ..command(3, vec![step("k", "get", &["x"])])
     };
-    let call = Call::Do { group: GroupId(7), reads: true, command };
+    let call = Call::Do { group: GroupId(7), reads: true, stale: None, command };
     let golden = b"\x08\x07\x10\x01\x1a\x1c\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x";
     assert_eq!(wire::encode_call(&call), &golden[..]);
     assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
+    let stale = Call::Do { group: GroupId(7), reads: true, stale: Some(Span::millis(5)), command: command(1, vec![]) };
+    assert_eq!(wire::decode_call(wire::encode_call(&stale)), Some(stale));
     for answer in [
-        Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])])),
-        Answer::Ran(Ran::Unmet),
+        Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])]), 7),
+        Answer::Ran(Ran::Unmet, 0),
         Answer::Forgotten,
         Answer::Elsewhere { leader: Some(NodeId(4)) },
         Answer::Elsewhere { leader: None },
@@ -217,7 +219,7 @@ fn a_call_and_an_answer_have_these_bytes() {
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
     for wrong in Wrong::ALL {
-        let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]));
+        let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]), 0);
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }

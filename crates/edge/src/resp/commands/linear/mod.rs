@@ -14,12 +14,13 @@ use super::*;
 mod hash;
 mod keys;
 mod list;
+mod probe;
 mod set;
 mod text;
 mod whole;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL];
+pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, probe::ALL];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -62,10 +63,7 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
         &["SETBIT", "GETBIT", "BITCOUNT", "SETRANGE", "PFADD", "GEOADD"],
         "GET the value, change it, SET it in MULTI with WATCH",
     ),
-    (
-        &["CLUSTER", "ASKING", "READONLY", "REPLICAOF"],
-        "every node serves every key: connect to any of them as to a single Redis",
-    ),
+    (&["CLUSTER", "ASKING", "REPLICAOF"], "every node serves every key: connect to any of them as to a single Redis"),
 ];
 
 /// Commands that are not queued between MULTI and EXEC.
@@ -141,7 +139,7 @@ fn each(call: &Call<'_>, function: &'static str, then: Then) -> Act {
 }
 
 fn steps(call: &Call<'_>, steps: Vec<Step>, then: Then) -> Act {
-    Act::Linear(Op { namespace: call.space().name, conditions: Vec::new(), steps }, then)
+    Act::Linear(Op { stale: call.client.stale, ..Op::of(call.space().name, steps) }, then)
 }
 
 fn wrong_arity(name: &str) -> Reply {

@@ -79,11 +79,7 @@ fn watch(call: &mut Call<'_>) -> Act {
     if call.client.watched.borrow().len() + keys.len() > WATCHED_MAX {
         return Act::Now(Reply::Error(format!("ERR more than {WATCHED_MAX} keys are watched")));
     }
-    let op = Op {
-        namespace: call.space().name,
-        conditions: Vec::new(),
-        steps: keys.iter().map(|key| Step::new(key.clone(), "version", Vec::new())).collect(),
-    };
+    let op = Op::of(call.space().name, keys.iter().map(|key| Step::new(key.clone(), "version", Vec::new())).collect());
     let (space, watched) = (call.space(), call.client.watched.clone());
     Call::later(async move {
         match space.ask_linear(op).await {
@@ -115,7 +111,7 @@ fn exec(call: &mut Call<'_>) -> Act {
     if op_steps.is_empty() {
         return Act::Now(Reply::List(Vec::new()));
     }
-    let op = Op { namespace: call.space().name, conditions, steps: op_steps };
+    let op = Op { conditions, ..Op::of(call.space().name, op_steps) };
     let space = call.space();
     Call::later(async move {
         match space.ask_linear(op).await {
@@ -162,8 +158,7 @@ fn scan(call: &mut Call<'_>) -> Act {
     let plain_until = pattern.as_ref().and_then(|p| p.iter().position(|byte| b"*?[\\".contains(byte)));
     let prefix = pattern.as_ref().map_or(Bytes::new(), |p| p.slice(..plain_until.unwrap_or(p.len())));
     let args = vec![prefix, after, word(count.to_string()), word("forward")];
-    let op =
-        Op { namespace: call.space().name, conditions: Vec::new(), steps: vec![Step::new(Bytes::new(), "scan", args)] };
+    let op = Op::of(call.space().name, vec![Step::new(Bytes::new(), "scan", args)]);
     let (space, cursors) = (call.space(), call.node.cursors.clone());
     Call::later(async move {
         match space.ask_linear(op).await {
