@@ -10,6 +10,8 @@ pub const DECLARATION_BYTES_MAX: usize = 1 << 20;
 pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
 /// Any other body.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
+/// A transaction of class `linear`, or a function with its arguments, as JSON: a few values. Large ones go by key.
+pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 /// Time for an operation on a value, as for Redis clients.
 pub const OP_BUDGET: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.

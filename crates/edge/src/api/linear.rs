@@ -14,10 +14,10 @@ use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
-use state::linear::{Op, Ran, Reply, Step, Wrong, functions};
+use state::linear::{Condition, Op, Ran, Reply, Step, Wrong, functions};
 
 use super::declare::whole;
-use super::limits::{BODY_BYTES_MAX, LINEAR_BUDGET};
+use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{asked, done};
 use super::{Api, Problem, guard};
 
@@ -171,11 +171,100 @@ fn unmet(version: i64) -> Response {
     response
 }
 
+/// Text, or other bytes as `{"base64": ...}`.
 #[derive(Deserialize)]
-pub struct Apply {
+#[serde(untagged)]
+enum Text {
+    Plain(String),
+    Coded { base64: String },
+}
+
+impl Text {
+    fn bytes(self) -> Result<Bytes, Problem> {
+        match self {
+            Text::Plain(text) => Ok(text.into()),
+            Text::Coded { base64 } => match STANDARD.decode(&base64) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(error) => Err(Problem::wrong(format!("{base64:?} is not base64: {error}"))),
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Apply {
     function: String,
     #[serde(default)]
-    args: Vec<String>,
+    args: Vec<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Transaction {
+    #[serde(default, rename = "if")]
+    conditions: Vec<Holds>,
+    #[serde(rename = "do")]
+    steps: Vec<Todo>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Holds {
+    key: Text,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Todo {
+    key: Text,
+    function: String,
+    #[serde(default)]
+    args: Vec<Text>,
+}
+
+/// A step of what was asked for, if there is such a function that may stand there.
+fn step(key: Bytes, function: &str, args: Vec<Text>) -> Result<Step, Problem> {
+    let may = |function: &functions::Function| !function.whole && !function.waits;
+    let Some(function) = functions::find(function).filter(|function| may(function)) else {
+        let names = functions::ALL.iter().flat_map(|some| some.iter()).filter(|function| may(function));
+        let names = names.map(|function| function.name).collect::<Vec<_>>().join(", ");
+        return Err(Problem::wrong(format!("no function {function:?}; there are: {names}")));
+    };
+    Ok(Step::new(key, function.name, args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?))
+}
+
+/// `{"if": [{"key", "version"}], "do": [{"key", "function", "args"}]}`: all at one moment if all conditions hold, else
+/// nothing and 412. Answers `{"results": [...]}`, one for each step.
+pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap, body: Body) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    only_linear(&api, &ns)?;
+    let body = whole(body, TRANSACTION_BYTES_MAX).await?;
+    let Transaction { conditions, steps } = serde_json::from_slice(&body).map_err(|e| {
+        Problem::wrong(format!(
+            "the body must be {{\"if\": [{{\"key\", \"version\"}}], \"do\": [{{\"key\", \"function\", \"args\"}}]}}: {e}"
+        ))
+    })?;
+    let holds = |holds: Holds| Ok(Condition { key: holds.key.bytes()?, version: holds.version });
+    let conditions = conditions.into_iter().map(holds).collect::<Result<_, Problem>>()?;
+    let todo = |todo: Todo| step(todo.key.bytes()?, &todo.function, todo.args);
+    let steps = steps.into_iter().map(todo).collect::<Result<_, Problem>>()?;
+    let op = Op { conditions, ..Op::of(ns.into(), steps) };
+    match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
+        Answer::Linear(outcome) => match done(outcome)? {
+            Ran::Done(replies) => {
+                let results: Vec<_> = replies.iter().map(shown).collect();
+                Ok(Json(serde_json::json!({"results": results})).into_response())
+            }
+            Ran::Unmet => {
+                let problem =
+                    Problem::new(StatusCode::PRECONDITION_FAILED, "a condition does not hold: nothing happened");
+                Err(Problem { kind: Some("unmet"), ..problem })
+            }
+        },
+        other => unreachable!("a linear operation was answered by {other:?}"),
+    }
 }
 
 #[derive(Serialize)]
@@ -192,21 +281,17 @@ pub async fn apply(
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let body = whole(body, BODY_BYTES_MAX).await?;
+    let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let apply: Apply = serde_json::from_slice(&body)
         .map_err(|e| Problem::wrong(format!("the body must be {{\"function\": NAME, \"args\": [...]}}: {e}")))?;
-    let Some(function) = functions::find(&apply.function) else {
-        let names = functions::ALL.iter().flat_map(|some| some.iter()).map(|function| function.name);
-        let names = names.collect::<Vec<_>>().join(", ");
-        return Err(Problem::wrong(format!("no function {:?}; there are: {names}", apply.function)));
-    };
-    let args = apply.args.into_iter().map(Bytes::from).collect();
-    let result = one(&api, &ns, &key, function.name, args).await.map_err(|problem| match problem.status {
-        StatusCode::BAD_REQUEST => {
-            Problem::wrong(format!("{}; {} takes: {}", problem.error, function.name, function.args))
-        }
+    let step = step(key.into(), &apply.function, apply.args)?;
+    let takes = functions::find(step.function).map_or("", |function| function.args);
+    let name = step.function;
+    let result = run(&api, Op::of(ns.into(), vec![step])).await.map_err(|problem| match problem.status {
+        StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
         _ => problem,
     })?;
+    let result = result.into_iter().next().expect("one step has one reply");
     Ok(Json(Applied { result: shown(&result) }).into_response())
 }
 

@@ -4,6 +4,7 @@
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - docs/openapi.json describes all of it for programs, and is served.
 //! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -86,6 +87,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
     };
     Router::new()
+        .route("/v1/openapi.json", get(openapi))
         .route("/v1/status", get(status::status))
         .route("/v1/events", get(status::events))
         .route("/livez", get(status::livez))
@@ -105,6 +107,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
         .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
@@ -115,6 +118,13 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .layer(axum::middleware::from_fn_with_state(api.clone(), guard::guard))
         .with_state(api)
 }
+
+/// What there is, for programs: a test compares it with the routes above.
+async fn openapi() -> impl axum::response::IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 
 /// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime.
 pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Result<()> {

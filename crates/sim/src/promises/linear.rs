@@ -6,6 +6,7 @@
 //! and a value its write. Lists hold the names of the pushes that made them. Transfers keep the sum of all accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use base::{Outcome, Span, Time};
 use state::linear::{Ran, Reply};
@@ -239,8 +240,9 @@ impl Linear {
             self.saw(&key, version, Some(id), Time::ZERO, now)?;
         }
         let told = changes.len();
-        let known = self.told.range(after + 1..=upto.max(after)).count();
-        let made = self.keys.values().map(|key| key.made.range(after + 1..=upto.max(after)).count()).sum::<usize>();
+        let span = (Bound::Excluded(after), Bound::Included(upto.max(after)));
+        let known = self.told.range(span).count();
+        let made = self.keys.values().map(|key| key.made.range(span).count()).sum::<usize>();
         if upto < after || told < known || told < made {
             return broken(format!(
                 "from {after} to {upto}: {told} changes told, {made} acknowledged or read, {known} told before"

@@ -52,6 +52,22 @@ pub const ALL: &[Function] = &[
         space.set_end(key, end);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
+    Function {
+        keys: 1,
+        ..write("copy", "to [replace]", |space, key, args| {
+            let (to, replaces) = match args {
+                [to] => (to, false),
+                [to, replace] if &replace[..] == b"replace" => (to, true),
+                _ => return Err(Wrong::Arguments),
+            };
+            let Some(Entry { value, end, .. }) = space.get(key).cloned() else { return Ok(Reply::Int(0)) };
+            if key == to || !replaces && space.get(to).is_some() {
+                return Ok(Reply::Int(0));
+            }
+            space.set(to, value, end);
+            Ok(Reply::Int(1))
+        })
+    },
     Function { keys: 1, ..write("rename", "to [nx]", rename) },
 ];
 

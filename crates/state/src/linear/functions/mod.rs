@@ -2,10 +2,12 @@
 //! everywhere: they see the space and their arguments, nothing else. Numbers in arguments are decimal text.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use super::limits::SCAN_KEYS_MAX;
 use super::op::{Reply, Step, Wrong};
 use super::space::Space;
 use super::value::Value;
@@ -119,6 +121,21 @@ fn some(args: &[Bytes]) -> std::result::Result<(), Wrong> {
 
 fn count(n: usize) -> Reply {
     Reply::Int(n as i64)
+}
+
+/// A page of sorted items: from the first on, or behind `after`; how many.
+fn page(args: &[Bytes]) -> std::result::Result<(Bound<&[u8]>, usize), Wrong> {
+    match args {
+        [how, after, count] => {
+            let from = match &how[..] {
+                b"first" => Bound::Unbounded,
+                b"after" => Bound::Excluded(&after[..]),
+                _ => return Err(Wrong::Arguments),
+            };
+            Ok((from, unsigned(count)?.min(SCAN_KEYS_MAX) as usize))
+        }
+        _ => Err(Wrong::Arguments),
+    }
 }
 
 fn flag(is_so: bool) -> Reply {

@@ -205,7 +205,12 @@ fn a_call_and_an_answer_have_these_bytes() {
     let golden = b"\x08\x07\x10\x01\x1a\x1c\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x";
     assert_eq!(wire::encode_call(&call), &golden[..]);
     assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
-    let stale = Call::Do { group: GroupId(7), reads: true, stale: Some(Span::millis(5)), command: command(1, vec![]) };
+    let stale = Call::Do {
+        group: GroupId(7),
+        reads: true,
+        stale: Some(Span::millis(5)),
+        command: Command { floor: 1, ..self::command(1, vec![]) },
+    };
     assert_eq!(wire::decode_call(wire::encode_call(&stale)), Some(stale));
     for answer in [
         Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])]), 7),

@@ -14,6 +14,7 @@ use super::*;
 mod hash;
 mod keys;
 mod list;
+mod pages;
 mod probe;
 mod set;
 mod text;
@@ -48,8 +49,11 @@ pub fn not_offered(command: &Command) -> Reply {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: &[(&[&str], &str)] = &[
-    (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
-    (&["EVAL", "EVALSHA", "SCRIPT", "FUNCTION", "FCALL"], "WATCH, MULTI and EXEC run several commands as one"),
+    (&["KEYS"], "SCAN with MATCH lists keys in pages"),
+    (
+        &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
+        "WATCH, MULTI and EXEC run several commands as one; FCALL applies built-in functions",
+    ),
     (
         &["ZADD", "ZREM", "ZRANGE", "ZSCORE", "ZCARD", "ZINCRBY", "ZRANGEBYSCORE"],
         "sorted sets come later; keys are kept in order, and SCAN lists them so",
@@ -57,13 +61,21 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
     (&["XADD", "XREAD", "XRANGE", "XGROUP", "XREADGROUP"], "streams come later; RPUSH and LPOP make a queue"),
     (&["BLPOP", "BRPOP", "BLMOVE"], "blocking pops come later; LPOP answers at once"),
     (&["SUBSCRIBE", "PSUBSCRIBE", "PUBLISH"], "messages come later; keep what must be known under a key and read it"),
-    (&["SPOP", "SRANDMEMBER"], "replicas must agree, so nothing is left to chance: SMEMBERS and SREM what you choose"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (
-        &["SETBIT", "GETBIT", "BITCOUNT", "SETRANGE", "PFADD", "GEOADD"],
+        &["BITOP", "BITPOS", "BITFIELD", "LCS", "PFADD", "PFCOUNT", "GEOADD"],
         "GET the value, change it, SET it in MULTI with WATCH",
     ),
-    (&["CLUSTER", "ASKING", "REPLICAOF"], "every node serves every key: connect to any of them as to a single Redis"),
+    (&["SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "SORT"], "SUNION, SINTER, SDIFF read; SADD in MULTI writes"),
+    (&["DUMP", "RESTORE", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
+    (
+        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "ACL", "MODULE", "DEBUG", "MONITOR"],
+        "the cluster looks after itself; `coppice status` and the monitor show it",
+    ),
+    (
+        &["ASKING", "REPLICAOF", "SLAVEOF", "SYNC", "PSYNC"],
+        "every node serves every key: connect to any of them as to a single Redis",
+    ),
 ];
 
 /// Commands that are not queued between MULTI and EXEC.
@@ -202,6 +214,14 @@ fn sum(got: Vec<Got>) -> Reply {
         }
     }
     Reply::Int(sum)
+}
+
+/// Chance, for what has to choose: replicas must agree, so it is drawn here and goes with the step.
+fn chance() -> Bytes {
+    use std::hash::{BuildHasher, Hasher};
+    // Each of these hashers has keys of its own.
+    let number = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    word((number >> 1).to_string())
 }
 
 /// The first of a list.
