@@ -5,11 +5,13 @@
 
 mod client;
 mod cluster;
+mod etcd;
 mod experiments;
 mod load;
 mod open;
 mod peers;
 mod plot;
+mod puts;
 mod report;
 mod users;
 

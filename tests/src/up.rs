@@ -157,10 +157,14 @@ impl Up {
     /// The process of a node, as `up` last started it.
     #[track_caller]
     pub fn node_pid(&self, node: u8) -> u32 {
+        self.node_pid_now(node).unwrap_or_else(|| panic!("no process of n{node}"))
+    }
+
+    /// The same, if there is one at this moment.
+    pub fn node_pid_now(&self, node: u8) -> Option<u32> {
         let mark = self.dir.join(format!("n{node}")).display().to_string();
         let run = |p: &Proc| p.command.contains(&format!("run --dir {mark} "));
-        let all = procs::family(self.pid());
-        all.iter().find(|p| run(p)).map(|p| p.pid).unwrap_or_else(|| panic!("no process of n{node} in {all:?}"))
+        procs::family(self.pid()).iter().find(|p| run(p)).map(|p| p.pid)
     }
 
     /// Until every node sees all nodes live with their present processes, and every wanted clone serving, each node at

@@ -32,6 +32,8 @@ pub enum Event<Ask> {
     /// since, in order.
     Start {
         log: BTreeMap<GroupId, Vec<Bytes>>,
+        /// What was found out of order on the disk and put right, for people.
+        remarks: Vec<String>,
     },
     /// The moment asked for by `wake_at` has come (or passed).
     Wake,
@@ -66,6 +68,10 @@ pub enum Event<Ask> {
     Saved {
         group: GroupId,
         ticket: Ticket,
+    },
+    /// The disk is full: nothing becomes safe until there is room, which is said by the same event without trouble.
+    Disk {
+        trouble: Option<String>,
     },
     /// A child runs and has been given this port.
     Spawned {
@@ -133,6 +139,10 @@ pub enum Effect<Answer, View> {
     /// The group is no longer this node's: what the disk has of it may go.
     Forget {
         group: GroupId,
+    },
+    /// What the disk has kept is less than what this node has promised: the process ends, and enters the cluster anew.
+    Distrust {
+        why: String,
     },
     /// Start a child; `Spawned` or `Exited` follows.
     Spawn {

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use base::{ClusterId, NodeId, Outcome, Span};
 use edge::api::{Gone, Minted};
 use futures_util::future::BoxFuture;
-use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, Port};
-use node::{Answer, Ask, Node, View};
+use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish};
+use node::{Admitted, Answer, Ask, Node, View};
 use tokio::sync::{oneshot, watch};
 
 /// The Redis door asks on the node's own thread.
@@ -102,22 +102,50 @@ impl host::JoinDesk for JoinDesk {
     fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>> {
         let (cluster, cluster_name, port) = (self.cluster, self.cluster_name.clone(), self.port.get().cloned());
         Box::pin(async move {
-            let port = port.ok_or("this node is starting; try again")?;
             let JoinWish { secret_hash, name, node, request } = wish;
             let ask = Ask::Admit { secret_hash, name: name.clone(), wish: node };
-            let admitted = match port.ask(ask, ADMIT_WITHIN).await {
-                Ok(Answer::Admitted(Outcome::Done(admitted))) => admitted,
-                Ok(Answer::Admitted(Outcome::Refused(refused))) => return Err(refused.to_string()),
-                Ok(Answer::Admitted(Outcome::Unknown(unknown))) => return Err(unknown.to_string()),
-                Ok(other) => unreachable!("an admission was answered by {other:?}"),
-                Err(gone) => return Err(gone.to_string()),
-            };
-            let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
-            let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
-            let cert_pem = authority.sign(&request, admitted.id, cluster, &name).map_err(|e| e.to_string())?;
-            Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
+            let admitted = admitted(port, ask).await.map_err(|no| no.why)?;
+            grant(admitted, &request, cluster, cluster_name, &name)
         })
     }
+
+    fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>> {
+        let (cluster, cluster_name, port) = (self.cluster, self.cluster_name.clone(), self.port.get().cloned());
+        Box::pin(async move {
+            let RenewWish { former, name, why, node, request } = wish;
+            let ask = Ask::Renew { former, name: name.clone(), why, wish: node };
+            let admitted = admitted(port, ask).await?;
+            let grant = grant(admitted, &request, cluster, cluster_name, &name);
+            grant.map_err(|why| NotRenewed { why, later: false })
+        })
+    }
+}
+
+async fn admitted(port: Option<Port<Node>>, ask: Ask) -> Result<Admitted, NotRenewed> {
+    let later = |why: String| NotRenewed { why, later: true };
+    let port = port.ok_or_else(|| later("this node is starting; try again".to_owned()))?;
+    match port.ask(ask, ADMIT_WITHIN).await {
+        Ok(Answer::Admitted(Outcome::Done(admitted))) => Ok(admitted),
+        Ok(Answer::Admitted(Outcome::Refused(refused))) => {
+            Err(NotRenewed { later: refused.retry_after.is_some(), why: refused.why })
+        }
+        Ok(Answer::Admitted(Outcome::Unknown(unknown))) => Err(later(unknown.to_string())),
+        Ok(other) => unreachable!("an admission was answered by {other:?}"),
+        Err(gone) => Err(later(gone.to_string())),
+    }
+}
+
+fn grant(
+    admitted: Admitted,
+    request: &[u8],
+    cluster: ClusterId,
+    cluster_name: String,
+    name: &str,
+) -> Result<JoinGrant, String> {
+    let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
+    let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
+    let cert_pem = authority.sign(request, admitted.id, cluster, name).map_err(|e| e.to_string())?;
+    Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
 }
 
 /// Streams of other nodes' edges reach clones of this node that serve, and nothing else.

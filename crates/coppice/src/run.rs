@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::Boot;
 use cluster::Card;
 use edge::Meter;
 use edge::tls::Certs;
@@ -14,6 +15,7 @@ use node::{Birth, Leaving, Node, View};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
+use crate::anew;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
 use crate::found;
 use crate::ports::{Wanted, check_free};
@@ -60,7 +62,7 @@ pub struct RunArgs {
 }
 
 /// Exit status of a node that was asked to restart: whoever watches over it starts it again (EX_TEMPFAIL of sysexits).
-pub const EXIT_RESTART: i32 = 75;
+pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 /// Exit status of a node that has left for good: it is not to be started again.
 pub const EXIT_REMOVED: i32 = 76;
 /// Doors that are closing wait so long for clients to take what is theirs.
@@ -94,7 +96,24 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .init();
     raise_files_limit();
+    // Once more if it has entered the cluster anew.
+    loop {
+        match run_once(args.clone())? {
+            Ended::Stopped => return Ok(()),
+            Ended::Anew => (),
+        }
+    }
+}
+
+enum Ended {
+    Stopped,
+    /// It is somebody else now, and starts as such.
+    Anew,
+}
+
+fn run_once(args: RunArgs) -> Result<Ended, String> {
     let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
+    held.finish_entering().map_err(|e| e.to_string())?;
     let (identity, file, founding) = found::load(&held)?;
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
     let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
@@ -111,6 +130,11 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https" }])?;
     }
     let boot = held.next_boot().map_err(|e| e.to_string())?;
+    let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
+    if boot > Boot(1) && founding.is_none() && !host::has_log(&args.dir) {
+        let error = host::Error::Distrusted("the log that this node had is not there".to_owned());
+        return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
+    }
     let card = Card {
         id: identity.node,
         boot,
@@ -125,7 +149,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let birth = Birth {
         cluster: identity.cluster_name.clone(),
         card: card.clone(),
-        seeds: if args.seed.is_empty() { file.seeds } else { args.seed },
+        seeds: seeds.clone(),
         seed: seed()?,
         brick_bytes: match (args.brick_memory, &file.brick_memory) {
             (Some(size), _) => size.0,
@@ -168,7 +192,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     }
     let meter = Arc::new(Meter::new());
     let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
-    let running = host::start(
+    let started = host::start(
         config,
         move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
         move |port| {
@@ -182,11 +206,20 @@ pub fn run(args: RunArgs) -> Result<(), String> {
             })
         },
         move || gauges_meter.gauges(),
-    )
-    .map_err(|e| e.to_string())?;
+    );
+    let running = match started {
+        Ok(running) => running,
+        Err(error) if error.is_damage() => {
+            // Nobody is to be kept waiting at doors that do not open.
+            drop((doors.http, doors.https, doors.api, io));
+            return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     let port = running.port();
     join.open(port.clone());
     tunnels.open(port.clone());
+    io.spawn(anew::remember_peers(port.watch(), args.dir.clone()));
     tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer));
     // The page starts a task that samples.
@@ -217,7 +250,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     drop(running);
     drop(held);
     match leaves {
-        None => Ok(()),
+        None => Ok(Ended::Stopped),
         Some(how) => std::process::exit(if how == Leaving::Restart { EXIT_RESTART } else { EXIT_REMOVED }),
     }
 }

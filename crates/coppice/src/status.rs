@@ -50,6 +50,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
             ),
         );
     }
+    for n in &view.nodes {
+        if let Some(disk) = &n.disk {
+            line(&mut out, format_args!("{}'s disk takes nothing: {disk}; it takes no part until it does", n.name));
+        }
+    }
     if !view.services.is_empty() {
         line(
             &mut out,

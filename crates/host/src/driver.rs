@@ -18,7 +18,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-use crate::disk::{Disk, Safe};
+use crate::disk::{self, Disk, Opened, Safe};
 use crate::limits::ASKS_WAITING_MAX;
 use crate::net::{Desks, Net};
 use crate::process::Procs;
@@ -91,7 +91,8 @@ where
     M::Answer: Send + 'static,
     M::View: Default + Send + Sync + 'static,
 {
-    let (disk, log, appended) = Disk::open(&config.dir)?;
+    let Opened { disk, kept: log, safe: appended, remarks } = Disk::open(&config.dir)?;
+    let dir = config.dir.clone();
     let tls = Tls::new(&config.identity)?;
     let prepared = Procs::prepare(&config)?;
     let peer_addr = config.peer.local_addr().map_err(Error::io("peer listener"))?;
@@ -123,11 +124,12 @@ where
                 net: Net::new(&config, tls, peer_addr, weak.clone()),
                 procs: Procs::new(&config, prepared, weak.clone()),
                 disk,
+                dir,
             });
             let listener = tokio::net::TcpListener::from_std(config.peer).expect("a listening socket");
             let desks = Desks { join: config.join, tunnels: config.tunnels, io: config.io };
             core.procs.start();
-            core.event(Event::Start { log });
+            core.event(Event::Start { log, remarks });
             spawn(core.net.clone().listen(listener, desks));
             spawn(timers(core.clone()));
             spawn(appends(core.clone(), appended));
@@ -231,6 +233,7 @@ struct Core<M: Machine> {
     net: Rc<Net>,
     procs: Rc<Procs>,
     disk: Disk,
+    dir: PathBuf,
 }
 
 impl<M: Machine + 'static> Core<M> {
@@ -274,6 +277,7 @@ impl<M: Machine + 'static> Core<M> {
             Effect::Append { group, records, ticket } => self.disk.append(group, records, ticket),
             Effect::Save { group, parts, ticket } => self.disk.save(group, parts, ticket),
             Effect::Forget { group } => self.disk.forget(group),
+            Effect::Distrust { why } => disk::distrust(&self.dir, &why),
             Effect::Spawn { proc, spec } => self.procs.spawn(proc, spec),
             Effect::Signal { proc, signal } => self.procs.signal(proc, signal),
             Effect::Probe { proc, probe } => self.procs.probe(proc, probe),
@@ -286,7 +290,8 @@ impl<M: Machine + 'static> Core<M> {
 impl<M: Machine + 'static> Sink for Core<M> {
     fn happened(&self, event: Event<Infallible>) {
         self.event(match event {
-            Event::Start { log } => Event::Start { log },
+            Event::Start { log, remarks } => Event::Start { log, remarks },
+            Event::Disk { trouble } => Event::Disk { trouble },
             Event::Wake => Event::Wake,
             Event::Linked { peer, boot, card } => Event::Linked { peer, boot, card },
             Event::Unlinked { peer, addr, why } => Event::Unlinked { peer, addr, why },
@@ -395,6 +400,7 @@ async fn appends<M: Machine + 'static>(core: Rc<Core<M>>, mut safe: mpsc::Unboun
         core.event(match safe {
             Safe::Appended(group, ticket) => Event::Appended { group, ticket },
             Safe::Saved(group, ticket) => Event::Saved { group, ticket },
+            Safe::Trouble(trouble) => Event::Disk { trouble },
         });
     }
 }

@@ -14,6 +14,7 @@ pub(crate) enum Purpose {
     Link,
     Join,
     Tunnel,
+    Renew,
 }
 
 pub(crate) const PREFACE_BYTES: usize = 5;
@@ -24,11 +25,12 @@ impl Purpose {
             Self::Link => b"COP1L",
             Self::Join => b"COP1J",
             Self::Tunnel => b"COP1T",
+            Self::Renew => b"COP1R",
         }
     }
 
     pub fn of(preface: &[u8; PREFACE_BYTES]) -> Option<Purpose> {
-        [Self::Link, Self::Join, Self::Tunnel].into_iter().find(|purpose| purpose.preface() == preface)
+        [Self::Link, Self::Join, Self::Tunnel, Self::Renew].into_iter().find(|purpose| purpose.preface() == preface)
     }
 }
 
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn prefaces_are_told_apart_and_others_are_none() {
-        for purpose in [Purpose::Link, Purpose::Join, Purpose::Tunnel] {
+        for purpose in [Purpose::Link, Purpose::Join, Purpose::Tunnel, Purpose::Renew] {
             assert_eq!(Purpose::of(purpose.preface()), Some(purpose));
         }
         assert_eq!(Purpose::of(b"GET /"), None);

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// A node's identity with all it needs to prove it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub node: NodeId,
     pub name: String,

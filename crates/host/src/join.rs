@@ -25,6 +25,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::hello::Purpose;
 use crate::identity::{fill_random, new_request, random_node_id};
 use crate::limits::{CONNECT_WAIT, JOIN_BYTES_MAX, JOIN_WAIT};
+use crate::renew::{NotRenewed, RenewWish};
 use crate::tls::{explain, fingerprint, join_client, sha256};
 use crate::{Error, Identity};
 
@@ -64,6 +65,9 @@ pub struct JoinGrant {
 pub trait JoinDesk: Send + Sync {
     /// The error is read by the person who tries to join: say whether the token is unknown or expired.
     fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>>;
+
+    /// May this node, whose disk is not to be trusted, be somebody else from now on?
+    fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>>;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -259,13 +263,13 @@ async fn serve_one(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: &dyn 
     stream.shutdown().await
 }
 
-async fn write_message(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_message(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     stream.write_u32(u32::try_from(bytes.len()).map_err(io::Error::other)?).await?;
     stream.write_all(bytes).await?;
     stream.flush().await
 }
 
-async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+pub(crate) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let len = stream.read_u32().await? as usize;
     if len > JOIN_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {len} bytes")));

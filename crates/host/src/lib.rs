@@ -21,14 +21,16 @@ mod output;
 pub mod ports;
 mod probe;
 pub mod process;
+pub mod renew;
 pub mod tls;
 pub mod tunnel;
 mod vitals;
 
-pub use disk::has_snapshot;
+pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
 pub use identity::{Authority, DataDir, Identity};
 pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
 pub use process::{keep_main, reap_main};
+pub use renew::{NotRenewed, RenewWish};
 pub use tunnel::{Dialer, TunnelDesk, TunnelStream};

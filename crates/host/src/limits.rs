@@ -59,6 +59,8 @@ pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
 
 // --- disk ---
 
+/// A full disk is tried again after this: somebody may have made room, or a snapshot has.
+pub const FULL_DISK_AGAIN: Duration = Duration::from_millis(500);
 /// Bytes that wait to be written. A disk this far behind is broken, and crash-only says what to do then.
 pub const DISK_QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Largest batch in the log. A batch is what was waiting when the disk became free.

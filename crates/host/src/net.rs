@@ -28,7 +28,7 @@ use crate::limits::{
 };
 use crate::link::{Figures, Link, Peer, count};
 use crate::tls::{Tls, explain, peer_of};
-use crate::{JoinDesk, TunnelDesk, join, tunnel};
+use crate::{JoinDesk, TunnelDesk, join, renew, tunnel};
 
 pub(crate) struct Net {
     me: NodeId,
@@ -331,6 +331,19 @@ impl Net {
                 let tcp = tcp.into_std()?;
                 desks.io.spawn(async move {
                     join::serve(tcp, tls, desk).await;
+                    drop(slot);
+                });
+                Ok(None)
+            }
+            Some(Purpose::Renew) => {
+                let Some(desk) = desks.join.clone() else { return Err(Failed::rejected("nobody enters anew here")) };
+                let Ok(slot) = joins.clone().try_acquire_owned() else {
+                    return Err(Failed::rejected("too many enter at once"));
+                };
+                let (tls, cluster) = (self.tls.server.clone(), self.cluster);
+                let tcp = tcp.into_std()?;
+                desks.io.spawn(async move {
+                    renew::serve(tcp, tls, cluster, desk).await;
                     drop(slot);
                 });
                 Ok(None)

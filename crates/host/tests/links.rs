@@ -10,7 +10,9 @@ use std::sync::Arc;
 use base::{Boot, Effect, Event, Frame, GroupId, LinkEnd, NodeId, Span, Ticket, kind};
 use common::{Act, Node, TempDir, cluster, config, listener, member, run, temp_dir};
 use futures_util::future::BoxFuture;
-use host::{Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, TunnelDesk};
+use host::{
+    Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, NotRenewed, RenewWish, TunnelDesk,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Where the nodes of one test live.
@@ -233,7 +235,7 @@ fn wake_ups_appends_and_views_come_as_asked() {
     let dir = temp_dir("kept");
     let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.dir = dir.0.clone());
     let log = a.wait("start", |event| match event {
-        Event::Start { log } => Some(log),
+        Event::Start { log, .. } => Some(log),
         _ => None,
     });
     assert!(log.is_empty());
@@ -255,7 +257,7 @@ fn wake_ups_appends_and_views_come_as_asked() {
     assert_eq!(field.io.block_on(port.ask(vec![], Span::ZERO)), Err(host::Gone));
     let again = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.dir = dir.0.clone());
     again.wait("its log", |event| match event {
-        Event::Start { log } => {
+        Event::Start { log, .. } => {
             assert_eq!(log[&GroupId(3)], ["one", "two"]);
             Some(())
         }
@@ -272,19 +274,58 @@ struct Desk {
 impl JoinDesk for Desk {
     fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>> {
         let answer = if wish.secret_hash == self.good {
-            let cert = self.authority.sign(&wish.request, wish.node, self.of.cluster, &wish.name);
-            cert.map_err(|e| e.to_string()).map(|cert_pem| JoinGrant {
-                node: wish.node,
-                cluster: self.of.cluster,
-                cluster_name: self.of.cluster_name.clone(),
-                cert_pem,
-                ca_pem: self.of.ca_pem.clone(),
-            })
+            Ok(self.grant(wish.node, &wish.request, &wish.name))
         } else {
             Err("this token has expired".to_string())
         };
         Box::pin(std::future::ready(answer))
     }
+
+    fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>> {
+        let answer = if wish.former == self.of.node {
+            Err(NotRenewed { why: "it is needed".into(), later: false })
+        } else {
+            Ok(self.grant(wish.node, &wish.request, &wish.name))
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Desk {
+    fn grant(&self, node: NodeId, request: &[u8], name: &str) -> JoinGrant {
+        JoinGrant {
+            node,
+            cluster: self.of.cluster,
+            cluster_name: self.of.cluster_name.clone(),
+            cert_pem: self.authority.sign(request, node, self.of.cluster, name).unwrap(),
+            ca_pem: self.of.ca_pem.clone(),
+        }
+    }
+}
+
+#[test]
+fn a_node_enters_anew_by_its_certificate_and_a_stranger_does_not() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let b = member(&ids[0], &authority, "b");
+    let at = listener("127.0.0.1");
+    let addr = at.local_addr().unwrap();
+    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: [0; 32] });
+    let a = field.node_at(&ids[0], at, |config| config.join = Some(desk));
+    let nobody = listener("127.0.0.9").local_addr().unwrap();
+    let renew = |who: &Identity, peers: &[SocketAddr]| field.io.block_on(host::renew::renew(who, peers, "a byte"));
+    let new = renew(&b, &[nobody, addr]).unwrap();
+    assert_ne!(new.node, b.node);
+    assert_eq!((&new.name, new.cluster), (&b.name, b.cluster));
+    assert_eq!(renew(&ids[0], &[addr]), Err(NotRenewed { why: "it is needed".into(), later: false }));
+    assert!(renew(&b, &[nobody]).unwrap_err().later, "somebody may be there later");
+    assert!(!renew(&b, &[]).unwrap_err().later);
+    let (others, _) = cluster(&["other"]);
+    let error = renew(&others[0], &[addr]).unwrap_err();
+    assert!(error.why.contains("certificate") || error.why.contains("authority"), "{error}");
+    let again = field.node(&new, "127.0.0.2");
+    again.act(vec![dial(a.addr, Some(a.id))]);
+    a.wait_linked(new.node);
 }
 
 #[test]

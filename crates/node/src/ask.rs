@@ -23,6 +23,8 @@ pub enum Ask {
     JoinToken { secret_hash: [u8; 32], expires_wall_ms: u64 },
     /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed meanwhile.
     Leave { name: String, how: crate::Leaving, force: bool },
+    /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for `Admit`.
+    Renew { former: NodeId, name: String, why: String, wish: NodeId },
     /// May a node with this secret and name join? The host signs its certificate if so.
     Admit { secret_hash: [u8; 32], name: String, wish: NodeId },
 }

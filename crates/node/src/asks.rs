@@ -1,6 +1,6 @@
 //! Answers to the front doors. What changes the declaration waits for the root group, with a deadline.
 
-use base::{AskId, Effect, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use state::linear::{self, place};
 use state::session::{self, BrickMap};
 
 use crate::declared::{self, kind};
-use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX};
+use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{Admitted, Answer, Applied, Ask, facts};
 
@@ -42,6 +42,12 @@ enum What {
     Admit {
         secret_hash: [u8; 32],
         name: String,
+        id: NodeId,
+    },
+    Renew {
+        former: NodeId,
+        name: String,
+        why: String,
         id: NodeId,
     },
     /// The leader's own: the brick map. Nobody waits for it.
@@ -88,13 +94,17 @@ impl Node {
             }
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
+            Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
         };
         let pending = Pending { id, deadline: now.mono + budget, tries: 0, again_at_version: None, what };
         if self.pending.len() >= PENDING_MAX {
             let refused = Refused::busy("too many changes are under way", Span::millis(500));
             return finish(pending, Outcome::Refused(refused), 0, None, out);
         }
-        self.propose(now, pending, out);
+        match pending.what {
+            What::Renew { .. } => self.renew(now, pending, out),
+            _ => self.propose(now, pending, out),
+        }
     }
 
     /// What applying this would change.
@@ -182,8 +192,76 @@ impl Node {
                 let put = (kind::NODE.to_owned(), name.clone(), facts::encode(&id));
                 Ok(Some(Change { expect: Some(declared.version), puts: vec![put], removes: Vec::new() }))
             }
+            What::Renew { former, name, why, id } => {
+                self.may_renew(*former, name)?;
+                let record = declared::Former { name: name.clone(), node: *id, why: why.clone() };
+                let puts = vec![
+                    (kind::NODE.to_owned(), name.clone(), facts::encode(id)),
+                    (kind::FORMER.to_owned(), declared::former_key(*former), facts::encode(&record)),
+                ];
+                Ok(Some(Change { expect: Some(declared.version), puts, removes: Vec::new() }))
+            }
             What::Map | What::Groups => Ok(None),
         }
+    }
+
+    /// A node may be somebody else when it does not run as who it was, and nothing is needed that only it has.
+    fn may_renew(&self, former: NodeId, name: &str) -> Result<(), Refused> {
+        let declared = self.root.declared();
+        let is = |id: NodeId| declared.get(kind::NODE, name) == Some(&facts::encode(&id));
+        // If it crashed before it had its new name on disk, it asks again as who it was.
+        let was = self.former(former).is_some_and(|record| record.name == name);
+        if !is(former) && !was {
+            return Err(Refused::wrong(format!("no node {name} of id {former} was ever admitted")));
+        }
+        if self.live_cards().any(|card| card.id == former) {
+            return Err(Refused::busy(format!("{name} still counts as live"), Span::millis(500)));
+        }
+        match place::sole(former, self.placed().values()) {
+            None => Ok(()),
+            Some(namespace) => Err(Refused::wrong(format!("nobody else has all of namespace {namespace}"))),
+        }
+    }
+
+    /// A node that is to be somebody else takes its votes with it. So each group that it was in must have a majority
+    /// without it, which then has all that was ever acknowledged: a read of each shows that. The root group shows it by
+    /// agreeing.
+    fn renew(&mut self, now: Now, pending: Pending, out: &mut Out) {
+        let What::Renew { former, name, .. } = &pending.what else { unreachable!("only a renewal is renewed") };
+        let former = *former;
+        if let Err(refused) = self.may_renew(former, name) {
+            return finish(pending, Outcome::Refused(refused), 0, None, out);
+        }
+        let placed = self.placed().into_values();
+        let groups: Vec<GroupId> = placed.filter(|p| p.members.contains(&former)).map(|p| p.id).collect();
+        self.proposals += 1;
+        let id = self.proposals;
+        if groups.is_empty() {
+            return self.propose(now, pending, out);
+        }
+        let budget = pending.deadline.since(now.mono).min(PROBE_WITHIN);
+        self.probing.insert(id, (pending, groups.len()));
+        for group in groups {
+            self.linear_in(now, linear::Input::Probe { id, group, budget }, out);
+        }
+    }
+
+    /// A group that a renewal asked about has a majority, or has not.
+    pub(crate) fn probed(&mut self, now: Now, id: u64, answers: bool, out: &mut Out) {
+        let Some((pending, left)) = self.probing.remove(&id) else { return };
+        if !answers {
+            let why = "a group that it was in has no majority without it now";
+            return finish(pending, Outcome::Refused(Refused::busy(why, Span::secs(1))), 0, None, out);
+        }
+        match left {
+            1 => self.propose(now, pending, out),
+            _ => drop(self.probing.insert(id, (pending, left - 1))),
+        }
+    }
+
+    /// Who a node has become that was this one, if it is nobody any more.
+    pub(crate) fn former(&self, id: NodeId) -> Option<declared::Former> {
+        facts::decode(self.root.declared().get(kind::FORMER, &declared::former_key(id))?)
     }
 
     pub(crate) fn propose_map(&mut self, now: Now, map: &BrickMap, out: &mut Out) {
@@ -292,7 +370,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } => Answer::Done(outcome),
-        What::Admit { id, .. } => Answer::Admitted(with(outcome, || match authority {
+        What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || match authority {
             Some(Authority { cert_pem, key_pem }) => {
                 Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })
             }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use base::NodeId;
 use bytes::Bytes;
 use clones::spec::{ServiceSpec, SpecError};
 use cluster::root::{Change, Declared};
@@ -24,10 +25,31 @@ pub mod kind {
     pub const JOIN: &str = "join";
     /// Nodes admitted, by name.
     pub const NODE: &str = "node";
+    /// Who some nodes were before their disks forgot something, by id: see [`super::Former`]. They are never let in again.
+    pub const FORMER: &str = "former";
     /// The brick map.
     pub const MAP: &str = "map";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
     pub const GROUP: &str = "group";
+}
+
+/// A node that entered the cluster anew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Former {
+    pub name: String,
+    /// Who it is since.
+    pub node: NodeId,
+    /// What was wrong with its disk.
+    pub why: String,
+}
+
+/// The name of its record, and back.
+pub(crate) fn former_key(id: NodeId) -> String {
+    format!("{:016x}", id.0)
+}
+
+pub(crate) fn former_of(key: &str) -> Option<NodeId> {
+    u64::from_str_radix(key, 16).ok().map(NodeId)
 }
 
 /// What a file says.

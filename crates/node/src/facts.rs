@@ -32,6 +32,8 @@ pub struct NodeReport {
     pub resident_bytes: u64,
     pub gauges: BTreeMap<String, u64>,
     pub brick: BrickLoad,
+    /// What is wrong with its disk, if it can take nothing.
+    pub disk: Option<String>,
     /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
     pub intervals: BTreeMap<String, (u64, u64)>,
 }

@@ -21,6 +21,8 @@ pub const DEAD_SHOWN: Span = Span::secs(3600);
 /// Join tokens live at once; the ones that expired make room.
 pub const JOIN_TOKENS_MAX: usize = 1024;
 
+/// Groups that a renewed node was in must answer within this: longer than an election takes.
+pub const PROBE_WITHIN: Span = Span::secs(4);
 /// A wish that a node restart is repeated for so long; by then it has been heard, or the node is cut off.
 pub const WISH_KEPT: Span = Span::secs(15);
 /// A node that leaves waits so long for its clones to be moved and drained, then they end with it.

@@ -55,12 +55,20 @@ pub struct Node {
     pub(crate) wish: Option<(Wish, Time)>,
     pub(crate) departure: Option<Departure>,
     pub(crate) started: Time,
+    /// What is wrong with the disk, if it takes nothing.
+    trouble: Option<String>,
+    /// As the root group's leader: since when nodes' disks take nothing.
+    pub(crate) troubled: BTreeMap<NodeId, Time>,
+    /// Nodes of the past that everybody was told of.
+    pub(crate) formers: BTreeSet<String>,
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
     pub(crate) happened: VecDeque<EventView>,
     /// Asks of operators that wait for the root group, by the id of their proposal.
     pub(crate) pending: BTreeMap<u64, Pending>,
+    /// Renewals that wait for groups to answer, and for how many.
+    pub(crate) probing: BTreeMap<u64, (Pending, usize)>,
     pub(crate) proposals: u64,
     pub(crate) tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
@@ -111,10 +119,14 @@ impl Node {
             wish: None,
             departure: None,
             started: Time::ZERO,
+            trouble: None,
+            troubled: BTreeMap::new(),
+            formers: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
             pending: BTreeMap::new(),
+            probing: BTreeMap::new(),
             proposals: 0,
             tokens: Arc::default(),
             admin_token: Arc::from(""),
@@ -147,7 +159,12 @@ impl Node {
         self.card.id
     }
 
-    fn start(&mut self, now: Now, mut kept: BTreeMap<GroupId, Vec<bytes::Bytes>>, out: &mut Out) {
+    fn start(&mut self, now: Now, mut kept: BTreeMap<GroupId, Vec<bytes::Bytes>>, remarks: Vec<String>, out: &mut Out) {
+        for text in remarks {
+            out.push(Effect::Note(Note::warn(text.clone())));
+            let name = self.card.name.clone();
+            self.happened(now, "disk", &name, text);
+        }
         let log = kept.remove(&GroupId::ROOT).unwrap_or_default();
         self.started = now.mono;
         let mut wants = Vec::new();
@@ -262,9 +279,29 @@ impl Node {
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
         let (brick, intervals) = (self.report.brick, std::mem::take(&mut self.report.intervals));
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, intervals };
+        let disk = self.trouble.clone();
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, disk, intervals };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
+    }
+
+    /// The disk takes nothing, or takes all again.
+    fn disk(&mut self, now: Now, trouble: Option<String>, out: &mut Out) {
+        let full = trouble.is_some();
+        let text = trouble.clone().unwrap_or_else(|| "takes all again".to_owned());
+        out.push(Effect::Note(if full {
+            Note::error(format!("the disk takes nothing ({text}); this node takes no part in any group until it does"))
+        } else {
+            Note::info("the disk takes all again")
+        }));
+        let name = self.card.name.clone();
+        self.happened(now, "disk", &name, text);
+        (self.report.disk, self.trouble) = (trouble.clone(), trouble);
+        // Others should know at once.
+        self.report_at = now.mono;
+        self.root_in(now, root::Input::DiskFull(full), out);
+        self.linear_in(now, linear::Input::DiskFull(full), out);
+        self.wake(now, out);
     }
 
     fn publish(&mut self, now: Now, out: &mut Out) {
@@ -295,7 +332,13 @@ impl Machine for Node {
             Event::Frame { from, frame } => self.frame(now, from, frame, out),
             Event::Ask { id, budget, ask } => self.ask(now, id, budget, ask, out),
             Event::Wake => self.wake(now, out),
-            Event::Start { log } => self.start(now, log, out),
+            Event::Start { log, remarks } => self.start(now, log, remarks, out),
+            Event::Disk { trouble } => self.disk(now, trouble, out),
+            Event::Linked { peer, .. } if self.former(peer).is_some() => {
+                let text = format!("{peer} entered this cluster anew and is not to come back as who it was; hung up");
+                out.push(Effect::Note(Note::warn(text)));
+                out.push(Effect::Hangup { peer });
+            }
             Event::Linked { peer, boot, card } => match Card::decode(&card) {
                 Some(card) if card.id == peer && card.boot == boot => {
                     self.membership_in(now, membership::Input::Linked { card }, out);

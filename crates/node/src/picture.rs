@@ -22,6 +22,10 @@ impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
+        // Who entered anew is shown once, as who it is now.
+        let is_former = |seen: &crate::node::Seen| self.former(seen.card.id).is_some();
+        let former: Vec<NodeId> = self.seen.values().filter(|seen| is_former(seen)).map(|seen| seen.card.id).collect();
+        self.seen.retain(|id, _| !former.contains(id));
         let services = Arc::clone(&self.services);
         // Clones of live nodes only: what a dead one said last is no longer so.
         let running: Vec<(Card, CloneStatus)> = self
@@ -104,6 +108,7 @@ impl Node {
                         bytes_max: report.brick.bytes_max,
                         operations: report.brick.operations,
                     },
+                    disk: report.disk,
                     leaving: self.leaving(id),
                 }
             })

@@ -76,6 +76,9 @@ pub struct NodeView {
     pub gauges: BTreeMap<String, u64>,
     #[serde(default)]
     pub brick: BrickView,
+    /// What is wrong with its disk: until that is over it takes no part in any group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
     /// It is about to restart, or to leave for good.
     #[serde(default)]
     pub leaving: Option<crate::Leaving>,
@@ -193,7 +196,8 @@ pub struct RootView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `leaving`, `warning`.
+    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `leaving`, `disk`, `anew`,
+    /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.
     pub who: String,

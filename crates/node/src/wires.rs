@@ -33,6 +33,7 @@ impl Node {
                 membership::Output::Suspect { id } => self.doubted(now, id, true),
                 membership::Output::Trust { id } => self.doubted(now, id, false),
                 membership::Output::Death { id, .. } => self.death(now, id, out),
+                membership::Output::Older { why } => out.push(Effect::Distrust { why }),
             }
         }
     }
@@ -148,6 +149,7 @@ impl Node {
                 root::Output::Save { parts, ticket } => {
                     out.push(Effect::Save { group: GroupId::ROOT, parts, ticket });
                 }
+                root::Output::Distrust(why) => out.push(Effect::Distrust { why }),
                 root::Output::Changed => self.declaration_changed(now, out),
                 root::Output::Leads { leader } => self.led_by(now, leader, out),
                 root::Output::Proposed { id, outcome } => self.proposed(now, id, outcome, out),
@@ -197,6 +199,7 @@ impl Node {
         if let Some(map) = self.map() {
             self.session_in(now, session::Input::Map(map), out);
         }
+        self.tell_formers(now);
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
@@ -211,6 +214,20 @@ impl Node {
         self.cluster_changed(now, out);
     }
 
+    /// Whoever entered anew since the last look is told of.
+    fn tell_formers(&mut self, now: Now) {
+        let all: BTreeSet<String> = self.root.declared().of_kind(record::FORMER).map(|(id, _)| id.to_owned()).collect();
+        for id in all.difference(&self.formers.clone()) {
+            let former =
+                self.root.declared().get(record::FORMER, id).and_then(|b| facts::decode::<declared::Former>(b));
+            if let Some(former) = former {
+                let text = format!("its disk is not to be trusted ({}); it enters anew as {}", former.why, former.node);
+                self.happened(now, "anew", &former.name, text);
+            }
+        }
+        self.formers = all;
+    }
+
     /// Groups of `linear` namespaces, by `namespace/shard`. A record that this version cannot read is left out.
     pub(crate) fn placed(&self) -> BTreeMap<String, Placed> {
         let groups = self.root.declared().of_kind(record::GROUP);
@@ -220,23 +237,25 @@ impl Node {
     pub(crate) fn linear_in(&mut self, now: Now, input: linear::Input, out: &mut Out) {
         let mut wants = std::mem::take(&mut self.linear_out);
         self.linear.handle(now, input, &mut wants);
-        self.wire_linear(&mut wants, out);
+        self.wire_linear(now, &mut wants, out);
         self.linear_out = wants;
     }
 
-    fn wire_linear(&mut self, wants: &mut Vec<linear::Output>, out: &mut Out) {
+    fn wire_linear(&mut self, now: Now, wants: &mut Vec<linear::Output>, out: &mut Out) {
         for want in wants.drain(..) {
             match want {
                 linear::Output::Raft { group, output } => match output {
                     raft::Output::Send { to, frame } => self.send(to, frame, out),
                     raft::Output::Append { records, ticket } => out.push(Effect::Append { group, records, ticket }),
                     raft::Output::Save { parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
+                    raft::Output::Distrust(why) => out.push(Effect::Distrust { why }),
                     raft::Output::Note(note) => out.push(Effect::Note(note)),
                 },
                 linear::Output::Send { to, frame } => self.send(to, frame, out),
                 linear::Output::Answer { id, outcome } => {
                     out.push(Effect::Answer { id, answer: Answer::Linear(outcome) });
                 }
+                linear::Output::Probed { id, answers } => self.probed(now, id, answers, out),
                 linear::Output::Forget { group } => out.push(Effect::Forget { group }),
                 linear::Output::Note(note) => out.push(Effect::Note(note)),
             }
@@ -247,7 +266,7 @@ impl Node {
     pub(crate) fn tend_groups(&mut self, now: Now, out: &mut Out) {
         let mut wants = std::mem::take(&mut self.linear_out);
         self.linear.tend(now, &mut wants);
-        self.wire_linear(&mut wants, out);
+        self.wire_linear(now, &mut wants, out);
         self.linear_out = wants;
         // Putting what stands changes nothing.
         let formed = facts::encode(&self.linear.formed());
@@ -258,9 +277,10 @@ impl Node {
     pub(crate) fn keep_groups(&mut self, now: Now, out: &mut Out) {
         let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
         let placed = self.placed();
+        self.keep_troubled(now);
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
         let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));
-        let scene = place::Scene {
+        let mut scene = place::Scene {
             wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.groups()?))).collect(),
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed.clone())).collect(),
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
@@ -268,9 +288,21 @@ impl Node {
             fresh: self.root.declared().version + 1,
             live,
         };
+        // A disk that takes nothing is as good as away, and gets nothing new.
+        scene.live.retain(|id| !self.troubled.contains_key(id));
+        scene.away.extend(self.troubled.iter().map(|(id, since)| (*id, now.mono.since(*since))));
         let plan = place::plan(&scene);
         if plan != place::Plan::default() {
             self.propose_groups(now, plan, out);
+        }
+    }
+
+    fn keep_troubled(&mut self, now: Now) {
+        let ids: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let in_trouble: BTreeSet<NodeId> = ids.into_iter().filter(|id| self.report_of(*id).disk.is_some()).collect();
+        self.troubled.retain(|id, _| in_trouble.contains(id));
+        for id in in_trouble {
+            self.troubled.entry(id).or_insert(now.mono);
         }
     }
 
@@ -281,6 +313,9 @@ impl Node {
         for id in known.filter(|id| !self.seen.contains_key(id)) {
             away.insert(id, now.mono.since(self.started));
         }
+        // Who entered anew does not come back as who it was.
+        let formers = self.root.declared().of_kind(record::FORMER);
+        away.extend(formers.filter_map(|(key, _)| Some((declared::former_of(key)?, Span(u64::MAX)))));
         away
     }
 

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use base::{Rng, Span};
+use base::{Boot, Rng, Span};
 
-use crate::world::{Factory, Manners, Weather, World};
+use crate::world::{Factory, Image, Manners, Weather, World};
 
 /// Alarms of faults have this bit; the rest of the token is their own.
 pub const ALARM_BIT: u64 = 1 << 62;
@@ -49,6 +49,14 @@ pub enum Kind {
     /// Two machines cannot talk, a third sees both.
     Partial,
     SlowDisk,
+    /// The disk takes nothing for a while.
+    FullDisk,
+    /// A byte on the disk is wrong when the node starts again.
+    DamagedDisk,
+    /// The node comes back with its disk as it was some lives ago.
+    OlderDisk,
+    /// The disk says that it has forced what it has not, and the power fails.
+    LyingDisk,
     ClockJump,
     ChildCrash,
     ChildHang,
@@ -56,7 +64,7 @@ pub enum Kind {
     ChildManners,
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 20] = [
     Kind::Kill,
     Kind::PowerLoss,
     Kind::KillAll,
@@ -71,11 +79,18 @@ const KINDS: [Kind; 18] = [
     Kind::OneWay,
     Kind::Partial,
     Kind::SlowDisk,
+    Kind::FullDisk,
+    Kind::DamagedDisk,
     Kind::ClockJump,
     Kind::ChildCrash,
     Kind::ChildHang,
     Kind::ChildManners,
 ];
+
+/// In some rounds disks forget, one at a time, and nothing else happens: what a node has promised to one who died since
+/// nobody can tell it.
+const FORGETFUL: f64 = 0.1;
+const FORGETFUL_KINDS: [Kind; 4] = [Kind::DamagedDisk, Kind::OlderDisk, Kind::LyingDisk, Kind::EmptyDisk];
 
 /// What to do when a fault's time is over.
 enum End {
@@ -93,6 +108,11 @@ enum End {
     Reorder,
     Heal(Vec<(usize, usize)>),
     FastDisk(usize),
+    Room(usize),
+    /// Put this copy back.
+    Older(usize, Box<(Boot, Image)>),
+    /// The power fails.
+    Lied(usize),
     RightClock(usize),
     GoodManners,
 }
@@ -110,6 +130,8 @@ pub struct Faults {
     tokens: u64,
     counts: BTreeMap<Kind, u64>,
     emptied: bool,
+    /// A disk is about to forget.
+    forgets: bool,
 }
 
 impl Faults {
@@ -124,6 +146,7 @@ impl Faults {
             tokens: 0,
             counts: BTreeMap::new(),
             emptied: false,
+            forgets: false,
             rng: rng.fork(),
         };
         faults.draw();
@@ -142,8 +165,12 @@ impl Faults {
         if self.gentle {
             (self.allowed, self.gap) = (vec![Kind::Kill, Kind::ChildCrash], Span::millis(1_500));
         }
-        self.down_max = if self.gentle || rng.chance(0.8) { 1 } else { 1 + rng.below(3) as usize };
-        self.emptied = false;
+        let forgetful = !self.gentle && rng.chance(FORGETFUL);
+        if forgetful {
+            (self.allowed, self.gap) = (FORGETFUL_KINDS.to_vec(), Span::secs(2));
+        }
+        self.down_max = if self.gentle || forgetful || rng.chance(0.8) { 1 } else { 1 + rng.below(3) as usize };
+        (self.emptied, self.forgets) = (false, false);
     }
 
     pub fn allowed(&self) -> &[Kind] {
@@ -168,7 +195,10 @@ impl Faults {
         world.set_weather(Weather::CALM);
         world.mend_manners();
         for node in 0..world.machines() {
+            // A disk that was about to forget goes on as it is.
             world.slow_disk(node, Span::ZERO);
+            world.fill_disk(node, false);
+            world.lying_disk(node, false);
             world.jump_clock(node, None);
             world.resume(node);
             if !world.is_running(node) {
@@ -255,6 +285,43 @@ impl Faults {
                 world.empty_disk(node);
                 let after = self.millis(200, 5_000);
                 self.later(world, after, End::Start(node));
+            }
+            Kind::DamagedDisk => {
+                if !may.empty || !runs || down > 0 || machines < 3 {
+                    return false;
+                }
+                world.kill(node);
+                world.damage_disk(node);
+                let after = self.millis(200, 5_000);
+                self.later(world, after, End::Start(node));
+            }
+            Kind::OlderDisk => {
+                if !may.empty || !runs || down > 0 || machines < 3 || self.forgets {
+                    return false;
+                }
+                self.forgets = true;
+                let image = Box::new(world.image(node));
+                // Sometimes it has a life in between.
+                if self.rng.chance(0.3) {
+                    world.kill(node);
+                    world.start(node);
+                }
+                let after = self.millis(100, 8_000);
+                self.later(world, after, End::Older(node, image));
+            }
+            Kind::LyingDisk => {
+                if !may.empty || !runs || down > 0 || machines < 3 || self.forgets {
+                    return false;
+                }
+                self.forgets = true;
+                world.lying_disk(node, true);
+                let after = self.millis(50, 8_000);
+                self.later(world, after, End::Lied(node));
+            }
+            Kind::FullDisk => {
+                world.fill_disk(node, true);
+                let after = if self.rng.chance(0.5) { self.millis(50, 2_000) } else { self.millis(2_000, 20_000) };
+                self.later(world, after, End::Room(node));
             }
             Kind::Hang => {
                 if !runs || world.is_hung(node) {
@@ -386,6 +453,18 @@ impl Faults {
                 return self.later(world, after, End::Stutter { node, left, stopped: !stopped });
             }
             End::Heal(pairs) => return pairs.into_iter().for_each(|(from, to)| world.heal(from, to)),
+            End::Room(node) => return world.fill_disk(node, false),
+            End::Older(node, image) => {
+                self.forgets = false;
+                world.kill(node);
+                world.put_back(node, *image);
+                return world.start(node);
+            }
+            End::Lied(node) => {
+                self.forgets = false;
+                world.power_off(node);
+                return world.start(node);
+            }
             End::FastDisk(node) => return world.slow_disk(node, Span::ZERO),
             End::RightClock(node) => return world.jump_clock(node, None),
             End::GoodManners => return world.manners = Manners::GOOD,

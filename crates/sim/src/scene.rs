@@ -40,7 +40,9 @@ const REPLACED_AFTER: Span = Span::secs(90);
 /// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
 const CUT_OFF_COUNTS: Span = Span::secs(8);
 /// What a brick notes that forgets all it has, while its node lives.
-const ANEW: &str = "this brick starts anew";
+const STARTS_ANEW: &str = "this brick starts anew";
+/// Between two tries to enter anew.
+const ANEW_AFTER: Span = Span::millis(500);
 /// Operators wait for so long.
 const APPLY_BUDGET: Span = Span::secs(5);
 
@@ -51,6 +53,8 @@ const MODES: u64 = 1 << 33;
 const TICK: u64 = 1 << 60;
 const PHASE: u64 = 2 << 60;
 const OPERATOR: u64 = 3 << 60;
+/// Nodes that have to enter anew ask from here on.
+const ANEW: u64 = 1 << 40;
 const _: () = assert!(PHASE & faults::ALARM_BIT == 0 && OPERATOR & faults::ALARM_BIT == 0, "alarms are told apart");
 
 /// What to run.
@@ -100,6 +104,8 @@ enum Asked {
     Linear(linear_load::Act),
     Modes(modes_load::Act),
     Apply(u64),
+    /// For a node whose disk is not to be trusted.
+    Anew(usize),
 }
 
 /// A node as its last view and its life show it.
@@ -234,8 +240,12 @@ impl Scene {
                 return self.judge(flight, answer);
             }
             Happened::Published { node, view } => self.seen[node].take(&view),
-            Happened::Noted { node, note } if note.text.contains(ANEW) => self.modes.failed(node, now),
+            Happened::Noted { node, note } if note.text.contains(STARTS_ANEW) => self.modes.failed(node, now),
             Happened::Noted { .. } => (),
+            Happened::Distrusted { node } => {
+                *self.ops.entry("disk distrusted".into()).or_default() += 1;
+                self.world.alarm(ANEW_AFTER, ANEW + node as u64);
+            }
             Happened::Started { node } => {
                 self.seen[node] = Seen { since: now, ..Seen::default() };
                 if self.world.boot(node) == Boot(1) && now > Time::ZERO {
@@ -265,6 +275,7 @@ impl Scene {
             }
             Happened::Alarm(PHASE) => self.turn(),
             Happened::Alarm(OPERATOR) => self.operate(),
+            Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
             Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
             Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),
             Happened::Alarm(client) => self.ask(client as usize),
@@ -293,6 +304,23 @@ impl Scene {
                 self.faults.begin(&mut self.world);
             }
         }
+    }
+
+    /// What a host does whose disk is not to be trusted: it asks some other node.
+    fn ask_anew(&mut self, node: usize) {
+        let asked = self.flights.values().any(|flight| matches!(flight.what, Asked::Anew(other) if other == node));
+        if !self.world.is_distrusted(node) || asked {
+            return;
+        }
+        let others: Vec<usize> = (0..self.world.machines()).filter(|n| self.world.is_running(*n)).collect();
+        let Some(&other) = self.rng.pick(&others) else { return self.world.alarm(ANEW_AFTER, ANEW + node as u64) };
+        let (now, former) = (self.world.now(), self.world.id(node));
+        let wish = NodeId((self.rng.u64() >> 16).max(1));
+        let ask = Ask::Renew { former, name: format!("n{}", node + 1), why: "the simulator".into(), wish };
+        let id = self.world.ask(other, APPLY_BUDGET, ask).expect("it was seen to run");
+        self.answers.asked(id, other, now, APPLY_BUDGET, self.world.is_hung(other));
+        let flight = Flight { client: 0, node: other, start: now, must: false, what: Asked::Anew(node) };
+        self.flights.insert(id, flight);
     }
 
     fn calm_for(&self) -> Option<Span> {
@@ -469,7 +497,7 @@ impl Scene {
                 }
             }
             // It may have happened.
-            Asked::Linear(_) | Asked::Modes(_) => (),
+            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         self.ended(&flight, "died");
@@ -543,6 +571,20 @@ impl Scene {
                 self.ended(&flight, &text);
                 self.declared.applied(now, *mark, ended)
             }
+            (Asked::Anew(node), Answer::Admitted(outcome)) => {
+                let (text, id) = match outcome {
+                    Outcome::Done(admitted) => ("ok".to_owned(), Some(admitted.id)),
+                    Outcome::Refused(refused) => (format!("refused {refused}"), None),
+                    Outcome::Unknown(unknown) => (format!("unknown {unknown}"), None),
+                };
+                let node = *node;
+                self.ended(&flight, &text);
+                if let Some(id) = id {
+                    self.world.enter_anew(node, id);
+                    self.world.start(node);
+                }
+                Ok(())
+            }
             (_, answer) => {
                 let what = format!("an answer of another kind: {answer:?}");
                 Err(Broken { promise: "an answer is to its question", at: now, what })
@@ -593,6 +635,7 @@ impl Scene {
             Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
+            Asked::Anew(_) => ("enter-anew", "", None),
         };
         let word = outcome.split(' ').next().unwrap_or_default();
         *self.ops.entry(format!("{op} {word}")).or_default() += 1;
@@ -612,6 +655,8 @@ impl Scene {
                 let pause = self.modes_load.pause((flight.client - MODES) as usize);
                 self.world.alarm(pause, flight.client);
             }
+            // If it may enter, it is not distrusted any more by then.
+            Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
             Asked::Apply(_) => {
                 let pause = self.load.operator_pause();
                 self.world.alarm(pause, OPERATOR);

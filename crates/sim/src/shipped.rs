@@ -90,7 +90,8 @@ impl Factory for Cluster {
             http: at(8080),
             resp: at(6379),
             api: at(7070),
-            pid: 100 + life.index as u32,
+            // Another one in each life.
+            pid: 100 + (life.seed % 30_000) as u32,
             version: "0.1.0".into(),
         };
         let founds = life.index == 0 && life.boot == Boot(1) && !self.founded;
@@ -166,7 +167,7 @@ impl Machine for Shipped {
 
 impl Planted {
     fn spoil_event(&mut self, mut event: Event<Ask>, out: &mut Out) -> Option<Event<Ask>> {
-        if let (Bug::LinearForgets, Event::Start { log }) = (self.bug, &mut event) {
+        if let (Bug::LinearForgets, Event::Start { log, .. }) = (self.bug, &mut event) {
             for (_, records) in log.iter_mut().filter(|(group, _)| **group != GroupId::ROOT) {
                 let kept = records.len().saturating_sub(self.rng.below(40) as usize).max(1);
                 records.truncate(kept);

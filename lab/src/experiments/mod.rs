@@ -5,6 +5,7 @@ mod edge;
 mod figure4;
 mod figures5to7;
 mod kills;
+mod linear;
 mod memory;
 mod overload;
 mod sentinel;
@@ -18,7 +19,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 11] = [
+pub const ALL: [(&str, &str, Run); 12] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -29,6 +30,11 @@ pub const ALL: [(&str, &str, Run); 11] = [
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
     ("figure4", "one brick of four killed and started again later: throughput, failures (SSM figure 4)", figure4::run),
     ("session1", "the session workload on one node without replication, against Redis alone", session1::run),
+    (
+        "linear",
+        "puts, gets and a killed leader against etcd; one hot key, a start with a million keys, a thousand idle groups",
+        linear::run,
+    ),
     ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
     ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
     (

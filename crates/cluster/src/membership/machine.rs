@@ -143,8 +143,12 @@ impl Membership {
     fn linked(&mut self, now: Time, card: Card, out: &mut Vec<Output>) {
         let id = card.id;
         let full = self.peers.len() >= MEMBERS_MAX && !self.peers.contains_key(&id);
-        let old_life = self.peers.get(&id).is_some_and(|peer| card.boot < peer.who.card.boot);
-        if id == self.me.id || full || old_life {
+        if id == self.me.id || full {
+            return;
+        }
+        if let Some(known) = self.peers.get(&id).map(|peer| &peer.who.card).filter(|known| is_after(known, &card)) {
+            // Either word of its former life came late, or its disk was put back to an older state. It can tell.
+            out.push(Output::Send { to: id, head: wire::known(known) });
             return;
         }
         for seed in self.seeds.iter_mut().filter(|seed| seed.addr == card.peer) {
@@ -222,6 +226,13 @@ impl Membership {
         match head {
             Some(Head::Ping) => out.push(Output::Send { to: from, head: wire::pong() }),
             Some(Head::Pong) => (),
+            Some(Head::Known(boot, pid)) => {
+                if boot > self.me.boot || (boot == self.me.boot && pid != self.me.pid) {
+                    let mine = self.me.boot;
+                    let why = format!("{from} knows of {boot} in process {pid}, the disk says that this is {mine}");
+                    out.push(Output::Older { why });
+                }
+            }
             Some(Head::Foca(data)) if wire::sender(data) == Some(from) => {
                 let mut wishes = Wishes::default();
                 if self.foca.handle_data(data, &mut wishes).is_err() {
@@ -458,6 +469,11 @@ impl Membership {
         // What is due now has been done; a millisecond keeps a mistake in here from becoming a busy loop.
         next.unwrap_or(Time::NEVER).max(now + Span::millis(1))
     }
+}
+
+/// Is `known` a later life than `card`, or another one of the same number?
+fn is_after(known: &Card, card: &Card) -> bool {
+    known.boot > card.boot || (known.boot == card.boot && known.pid != card.pid)
 }
 
 fn config() -> Config {

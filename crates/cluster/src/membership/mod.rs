@@ -78,6 +78,8 @@ pub enum Output {
     Trust { id: NodeId },
     /// Comes after a `Birth` of this boot. A restart gives the death of the old boot before the birth of the new one.
     Death { id: NodeId, boot: Boot },
+    /// Others know of a life of this node that its disk does not know of: the disk is older than the node.
+    Older { why: String },
 }
 
 /// How a known node stands, as far as this node knows.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::NodeId;
+use base::{Boot, NodeId};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use foca::{Codec, Header, Identity, Member, Message, State};
 use prost::Message as _;
@@ -18,11 +18,14 @@ const VERSION: u8 = 1;
 const FOCA: u8 = 0;
 const PING: u8 = 1;
 const PONG: u8 = 2;
+const KNOWN: u8 = 3;
 
 pub(super) enum Head<'a> {
     Foca(&'a [u8]),
     Ping,
     Pong,
+    /// A life of the receiver that the sender knows of: boot and process.
+    Known(Boot, u32),
 }
 
 pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
@@ -30,6 +33,10 @@ pub(super) fn head(bytes: &[u8]) -> Option<Head<'_>> {
         [VERSION, FOCA, rest @ ..] => Some(Head::Foca(rest)),
         [VERSION, PING, ..] => Some(Head::Ping),
         [VERSION, PONG, ..] => Some(Head::Pong),
+        [VERSION, KNOWN, rest @ ..] => {
+            let mut rest = rest;
+            Some(Head::Known(Boot(rest.try_get_u64().ok()?), rest.try_get_u32().ok()?))
+        }
         _ => None,
     }
 }
@@ -47,6 +54,13 @@ pub(super) fn ping() -> Bytes {
 
 pub(super) fn pong() -> Bytes {
     Bytes::from_static(&[VERSION, PONG])
+}
+
+pub(super) fn known(card: &Card) -> Bytes {
+    let mut head = BytesMut::from(&[VERSION, KNOWN][..]);
+    head.put_u64(card.boot.0);
+    head.put_u32(card.pid);
+    head.freeze()
 }
 
 /// Gossip of one piece of news to one member, as foca would send it. Foca itself picks receivers at random, but a suspect
@@ -221,7 +235,7 @@ fn message_of(message: u32, probe_number: u8, third: Option<WhoWire>) -> Result<
 pub fn holds(bytes: &[u8]) -> bool {
     let mut data = match head(bytes) {
         None => return false,
-        Some(Head::Ping | Head::Pong) => return true,
+        Some(Head::Ping | Head::Pong | Head::Known(..)) => return true,
         Some(Head::Foca(data)) => data,
     };
     let Ok(header) = Wire.decode_header(&mut data) else { return false };

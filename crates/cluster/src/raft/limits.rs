@@ -20,6 +20,10 @@ pub const PARTS_UNDER_WAY_MAX: usize = 4;
 /// Parts that nobody acknowledged for so long are sent again.
 pub const PARTS_AGAIN: Span = Span::millis(300);
 
+/// A member that comes back waits so many ticks (500 ms) for the others to say what it has promised: links to those that
+/// live are up by then. The group of a dead leader is held up by it only if this member's vote is the one that it needs.
+pub const RECALL_TICKS: u32 = 10;
+
 const _: () = assert!(HEARTBEAT_TICKS * 3 <= ELECTION_TICKS_MIN, "a lost heartbeat or two must not start an election");
 const _: () = assert!(ELECTION_TICKS_MIN < ELECTION_TICKS_MAX, "elections need jitter");
 const _: () = assert!(PARTS_AGAIN.as_micros() * 3 < SNAPSHOT_WAIT.as_micros(), "a lost part must not end a transfer");

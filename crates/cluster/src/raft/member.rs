@@ -4,7 +4,7 @@
 //! memory at once and give it to the disk; messages that promise it, and raft's own "it is safe", wait for `Appended`.
 //! Raft-rs draws election jitter from the thread's generator; we draw it again from ours, so that a seed repeats a run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::checksum::Checksum;
 use base::{Frame, NodeId, Note, Priority, Rng, Ticket, Time};
@@ -13,6 +13,7 @@ use raft::eraftpb as pb;
 use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use super::limits::*;
+use super::recall::{Asking, Promises};
 use super::record;
 use super::store::Store;
 use super::transfer::{Receiving, Sending};
@@ -69,6 +70,10 @@ pub struct Member<S: State> {
     staged: Option<(u64, S)>,
     /// A snapshot taken over and not yet on the disk.
     installing: Option<Ticket>,
+    /// What the others have promised us, should they forget.
+    promises: Promises,
+    /// We came back, and do not know yet what we have promised.
+    asking: Option<Asking>,
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
     #[cfg(test)]
     pub hasty: bool,
@@ -106,6 +111,11 @@ impl<S: State> Member<S> {
         let store = record::load::<S>(log)?;
         let snapshot = store.state.bytes();
         Ok(Self::new(config, me, store, rng).map(|mut member| {
+            let conf = &member.node.store().conf;
+            let voters: BTreeSet<u64> = conf.voters.iter().chain(&conf.voters_outgoing).copied().collect();
+            if voters.contains(&me.0) {
+                member.asking = Asking::new(voters.into_iter().filter(|id| *id != me.0).map(NodeId));
+            }
             (member.records_on_disk, member.bytes_on_disk) = (records, bytes.saturating_sub(snapshot));
             member
         }))
@@ -144,6 +154,8 @@ impl<S: State> Member<S> {
             receiving: None,
             staged: None,
             installing: None,
+            promises: Promises::default(),
+            asking: None,
             #[cfg(test)]
             hasty: false,
         };
@@ -210,6 +222,11 @@ impl<S: State> Member<S> {
             // look for entries that the snapshot has replaced, and stop the process.
             return;
         }
+        if let Some(asking) = &mut self.asking {
+            let left = asking.tick().cloned();
+            let Some(left) = left else { return self.asking = None };
+            return left.into_iter().for_each(|to| self.say(to, self.config.control, &Said::Recall, Bytes::new(), out));
+        }
         let campaigns = self.node.tick() && !self.is_leader();
         self.draw_jitter(campaigns);
         if !self.is_leader() {
@@ -235,7 +252,7 @@ impl<S: State> Member<S> {
 
     /// Stands for election at once.
     pub fn campaign(&mut self) {
-        if self.installing.is_none() {
+        if self.installing.is_none() && self.asking.is_none() {
             // Raft answers an error only for groups that changed under it; the next tick tries again.
             let _ = self.node.campaign();
             self.draw_jitter(true);
@@ -284,12 +301,33 @@ impl<S: State> Member<S> {
                 }
                 return Ok(());
             }
+            Said::Recall => {
+                let said = Said::Recalled(self.promises.of(from));
+                self.say(from, self.config.control, &said, Bytes::new(), out);
+                return Ok(());
+            }
+            Said::Recalled(promised) => {
+                if let Some(asking) = &mut self.asking {
+                    asking.answered(from);
+                }
+                let log = &self.node.raft.raft_log;
+                if promised.term > self.term() || promised.entry > (log.last_term(), last) {
+                    let have = (self.term(), log.last_term(), last);
+                    out.push(self.distrust(&format!("{from} knows of {promised:?}, the disk has {have:?}")));
+                }
+                return Ok(());
+            }
             // For whoever drives this member: `may_sleep` and `sleeps_at` decide.
             Said::Sleep { .. } => return Ok(()),
         };
         // Raft stops the process over these two: a member that forgot what it had promised.
         match message.get_msg_type() {
             pb::MessageType::MsgHeartbeat if message.commit > last => {
+                // What a leader says we hold is committed and we have said that we hold it: that never goes away.
+                if message.term >= self.term() && self.voters().contains(&from) {
+                    let text = format!("{from} says that it holds entry {}, the disk ends at {last}", message.commit);
+                    out.push(self.distrust(&text));
+                }
                 return Err(format!("says that we hold entry {}, our log ends at {last}", message.commit));
             }
             pb::MessageType::MsgAppendResponse if message.index > last && self.is_leader() => {
@@ -297,6 +335,13 @@ impl<S: State> Member<S> {
             }
             _ => (),
         }
+        let votes =
+            [pb::MessageType::MsgRequestVote, pb::MessageType::MsgRequestPreVote, pb::MessageType::MsgTimeoutNow];
+        if self.asking.is_some() && votes.contains(&message.get_msg_type()) {
+            return Ok(());
+        }
+        let log = &self.node.raft.raft_log;
+        self.promises.heard(from, &message, |index| log.term(index).ok().filter(|term| *term > 0));
         // What raft refuses (a stranger's answer, a message of an old term) is no harm and no news.
         let _ = self.node.step(message);
         self.draw_jitter(false);
@@ -339,8 +384,31 @@ impl<S: State> Member<S> {
     pub fn sleep_word(head: &Bytes) -> Option<(u64, u64)> {
         match wire::decode(head.clone())?.2 {
             Said::Sleep { term, commit } => Some((term, commit)),
-            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } => None,
+            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } | Said::Recall | Said::Recalled(_) => None,
         }
+    }
+
+    /// Whether only a leader says this.
+    pub fn is_leaders_word(head: &Bytes) -> bool {
+        let Some((_, _, Said::Raft(message))) = wire::decode(head.clone()) else { return false };
+        matches!(message.get_msg_type(), pb::MessageType::MsgHeartbeat | pb::MessageType::MsgAppend)
+    }
+
+    /// As leader: gives the lead up at once, if possible to whoever of these has most of the log.
+    pub fn resign(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<Output>) {
+        if !self.is_leader() {
+            return;
+        }
+        let matched = |id: &NodeId| self.node.raft.prs().get(id.0).map_or(0, |progress| progress.matched);
+        let others = self.voters().into_iter().filter(|id| *id != self.me && live.contains(id));
+        if let Some(heir) = others.max_by_key(matched) {
+            self.hand_over(heir);
+            // Its messages leave only while we lead.
+            self.pump(now, out, &mut Vec::new());
+        }
+        let term = self.term();
+        self.node.raft.become_follower(term, raft::INVALID_ID);
+        self.draw_jitter(true);
     }
 
     /// As leader: all members hold all there is, and nothing is under way. As long as all of them live, nobody needs to
@@ -380,7 +448,11 @@ impl<S: State> Member<S> {
     }
 
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.installing.is_none() && self.receiving.is_none() && !self.node.has_ready()
+        self.waiting.is_empty()
+            && self.asking.is_none()
+            && self.installing.is_none()
+            && self.receiving.is_none()
+            && !self.node.has_ready()
     }
 
     /// Puts data into the log as one entry. False: not done, we do not lead or there is no room.
@@ -655,6 +727,10 @@ impl<S: State> Member<S> {
             self.jitter = self.rng.between(ELECTION_TICKS_MIN as u64, ELECTION_TICKS_MAX as u64 - 1) as usize;
         }
         raft.set_randomized_election_timeout(self.jitter);
+    }
+
+    fn distrust(&self, why: &str) -> Output {
+        Output::Distrust(format!("its disk is older than what it has promised to {}: {why}", self.config.group))
     }
 
     fn note_error(&self, entry: &pb::Entry, what: &str) -> Output {

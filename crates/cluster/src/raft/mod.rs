@@ -13,11 +13,13 @@
 //!   cannot elect itself by a group that is long gone.
 //! - A snapshot is a copy that shares memory with the state it was taken of; its bytes are made when they are needed,
 //!   by the disk's thread or a part at a time for a peer. So taking one holds nobody up.
+//! - A member that comes back first asks the others what it had promised (`recall.rs`): a disk may have forgotten.
 //! - A member that takes over a snapshot hears nobody until the disk has it: what comes after must not reach the disk
 //!   before it.
 
 pub mod limits;
 mod member;
+mod recall;
 pub(crate) mod record;
 mod store;
 mod transfer;
@@ -78,6 +80,8 @@ pub enum Output {
         parts: Parts,
         ticket: Ticket,
     },
+    /// This member has promised more than its disk has kept.
+    Distrust(String),
     Note(Note),
 }
 

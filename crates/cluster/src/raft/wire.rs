@@ -6,6 +6,8 @@ use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb as pb;
 
+use super::recall::Promised;
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WireEntry {
     #[prost(uint32, tag = "1")]
@@ -208,7 +210,7 @@ impl WireSnapshot {
 }
 
 /// Types of messages that members send each other. Anything else would be a proposal past us or a local message.
-const TYPES: [pb::MessageType; 9] = [
+const TYPES: [pb::MessageType; 10] = [
     pb::MessageType::MsgAppend,
     pb::MessageType::MsgAppendResponse,
     pb::MessageType::MsgRequestVote,
@@ -218,6 +220,7 @@ const TYPES: [pb::MessageType; 9] = [
     pb::MessageType::MsgHeartbeatResponse,
     pb::MessageType::MsgRequestPreVote,
     pb::MessageType::MsgRequestPreVoteResponse,
+    pb::MessageType::MsgTimeoutNow,
 ];
 
 /// What a member says to another.
@@ -236,6 +239,9 @@ pub(crate) enum Said {
         index: u64,
         next: u64,
     },
+    /// I have come back: what have I promised you?
+    Recall,
+    Recalled(Promised),
     /// All that this term's leader has is committed, and all members live: nobody needs to tick.
     Sleep {
         term: u64,
@@ -246,6 +252,8 @@ pub(crate) enum Said {
 /// Types of our own; raft's end at 18.
 const WANT: u32 = 100;
 const SLEEP: u32 = 101;
+const RECALL: u32 = 102;
+const RECALLED: u32 = 103;
 
 fn head(group: GroupId, message: &pb::Message) -> WireMessage {
     WireMessage {
@@ -277,6 +285,10 @@ pub(crate) fn encode(group: GroupId, from: NodeId, to: NodeId, said: &Said) -> B
         }
         Said::Want { index, next } => WireMessage { msg_type: WANT, index: *index, part: *next, ..plain },
         Said::Sleep { term, commit } => WireMessage { msg_type: SLEEP, term: *term, commit: *commit, ..plain },
+        Said::Recall => WireMessage { msg_type: RECALL, ..plain },
+        Said::Recalled(Promised { term, entry: (log_term, index) }) => {
+            WireMessage { msg_type: RECALLED, term: *term, log_term: *log_term, index: *index, ..plain }
+        }
     };
     wire.encode_to_vec().into()
 }
@@ -299,6 +311,8 @@ pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
     let said = match wire.msg_type {
         WANT => Said::Want { index: wire.index, next: wire.part },
         SLEEP => Said::Sleep { term: wire.term, commit: wire.commit },
+        RECALL => Said::Recall,
+        RECALLED => Said::Recalled(Promised { term: wire.term, entry: (wire.log_term, wire.index) }),
         _ => {
             let (number, last, sum) = (wire.part, wire.last, wire.sum);
             let message = message(wire)?;

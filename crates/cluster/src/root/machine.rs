@@ -54,6 +54,8 @@ pub enum Input {
     Saved {
         ticket: Ticket,
     },
+    /// The disk takes nothing (true), or takes all again.
+    DiskFull(bool),
     Wake,
 }
 
@@ -73,6 +75,8 @@ pub enum Output {
         parts: Parts,
         ticket: Ticket,
     },
+    /// The disk has kept less than this node promised.
+    Distrust(String),
     /// What [`Root::declared`] shows has changed.
     Changed,
     /// Who leads, as far as this node knows, has changed.
@@ -94,6 +98,7 @@ impl From<raft::Output> for Output {
             raft::Output::Send { to, frame } => Self::Send { to, frame },
             raft::Output::Append { records, ticket } => Self::Append { records, ticket },
             raft::Output::Save { parts, ticket } => Self::Save { parts, ticket },
+            raft::Output::Distrust(why) => Self::Distrust(why),
             raft::Output::Note(note) => Self::Note(note),
         }
     }
@@ -130,6 +135,9 @@ pub struct Root {
     /// None until started.
     member: Option<Member<State>>,
     next_tick: Time,
+    /// The disk is full: the member takes no part, and who leads is hearsay.
+    mute: bool,
+    hearsay: Option<NodeId>,
     live: BTreeSet<NodeId>,
     /// Since when those that are not live are away.
     away: BTreeMap<NodeId, Time>,
@@ -175,6 +183,8 @@ impl Root {
             rng,
             member: None,
             next_tick: Time::NEVER,
+            mute: false,
+            hearsay: None,
             live: BTreeSet::from([me]),
             away: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -242,8 +252,18 @@ impl Root {
                 self.drive(out, |member, out| member.persisted(ticket, now, out));
             }
             Input::Saved { ticket } => self.drive(out, |member, out| member.saved(ticket, now, out)),
+            Input::DiskFull(full) => {
+                self.mute = full;
+                self.hearsay = None;
+                if full {
+                    let live = self.live.clone();
+                    self.drive(out, |member, out| member.resign(now, &live, out));
+                }
+            }
             Input::Wake => {
-                if self.member.is_some() && self.next_tick <= now {
+                if self.mute {
+                    self.next_tick = self.next_tick.max(now + TICK);
+                } else if self.member.is_some() && self.next_tick <= now {
                     // One tick, however late: a process that hung has not waited for anybody meanwhile.
                     self.drive(out, |member, out| member.tick(now, out));
                     self.next_tick = now + TICK;
@@ -267,7 +287,8 @@ impl Root {
 
     /// Who leads, as far as this node knows; none while nobody that is live does.
     pub fn leader(&self) -> Option<NodeId> {
-        self.member.as_ref()?.leader().filter(|leader| self.live.contains(leader))
+        let leader = if self.mute { self.hearsay } else { self.member.as_ref()?.leader() };
+        leader.filter(|leader| self.live.contains(leader))
     }
 
     pub fn is_leader(&self) -> bool {
@@ -288,6 +309,12 @@ impl Root {
     }
 
     fn frame(&mut self, now: Time, from: NodeId, kind: u16, head: Bytes, body: Bytes, out: &mut Vec<Output>) {
+        if kind == kind::ROOT && self.mute {
+            if Member::<State>::is_leaders_word(&head) {
+                self.hearsay = Some(from);
+            }
+            return;
+        }
         if kind == kind::ROOT {
             let mut result = Ok(());
             self.drive(out, |member, out| result = member.step(now, from, head, body, out));

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
-use super::{Job, Kept, Safe, give_up};
+use super::{Job, Kept, Room, Safe, give_up};
 use crate::Error;
 use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES};
 
@@ -45,10 +45,14 @@ struct Segment {
     last: BTreeMap<GroupId, u64>,
 }
 
-/// Reads what is there, and makes ready to append.
-pub fn open(dir: &Path) -> Result<(Log, Kept), Error> {
+/// Left by a life that ended because this disk failed it, with the reason.
+const FAILED: &str = "failed";
+
+/// Reads what is there, and makes ready to append. Also says what it put right.
+pub fn open(dir: &Path) -> Result<(Log, Kept, Vec<String>), Error> {
     let failed = || Error::io(dir.display().to_string());
     fs::create_dir_all(dir).map_err(failed())?;
+    let mut remarks = Vec::new();
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed())? {
         names.push(entry.map_err(failed())?.file_name().to_string_lossy().into_owned());
@@ -56,6 +60,14 @@ pub fn open(dir: &Path) -> Result<(Log, Kept), Error> {
     names.sort_unstable();
     for name in names.iter().filter(|name| name.ends_with(".tmp")) {
         fs::remove_file(dir.join(name)).map_err(failed())?;
+    }
+    if let Ok(why) = fs::read_to_string(dir.join(FAILED)) {
+        if let Some(last) = names.iter().rfind(|name| name.ends_with(".seg")) {
+            write_anew(dir, last).map_err(failed())?;
+        }
+        fs::remove_file(dir.join(FAILED)).map_err(failed())?;
+        remarks
+            .push(format!("the disk failed this node in its last life ({why}); the end of its log was written anew"));
     }
     let (mut kept, mut floors) = (Kept::new(), BTreeMap::new());
     let mut newest: BTreeMap<GroupId, u64> = BTreeMap::new();
@@ -77,6 +89,7 @@ pub fn open(dir: &Path) -> Result<(Log, Kept), Error> {
         next: None,
         end: (0, Head { first: 0, salt: 0 }),
         torn: false,
+        remarks,
     };
     let paths: Vec<PathBuf> = names.iter().filter(|name| name.ends_with(".seg")).map(|name| dir.join(name)).collect();
     for (n, path) in paths.iter().enumerate() {
@@ -95,6 +108,17 @@ struct Reading<'a> {
     end: (usize, Head),
     /// Something that is no batch stands at the end.
     torn: bool,
+    remarks: Vec<String>,
+}
+
+/// After a failed force the kernel shows what it could not write as if it were written. Once it is written again, a force
+/// tells the truth.
+fn write_anew(dir: &Path, name: &str) -> io::Result<()> {
+    let temp = dir.join("anew.tmp");
+    fs::copy(dir.join(name), &temp)?;
+    File::open(&temp)?.sync_all()?;
+    fs::rename(&temp, dir.join(name))?;
+    File::open(dir)?.sync_all()
 }
 
 impl Reading<'_> {
@@ -111,10 +135,14 @@ impl Reading<'_> {
                 tracing::warn!(file = %path.display(), "a crash cut the making of this segment short; it is removed");
                 return fs::remove_file(path).map_err(Error::io(path.display().to_string()));
             }
+            _ if Head::is_of_another_version(&bytes) => {
+                return Err(Error::NotOurs { file: path.into(), what: "it is of another version of Coppice".into() });
+            }
             _ => return Err(Error::Damaged { file: path.into(), offset: 0 }),
         };
-        if self.next.is_some_and(|next| next != first) {
-            return Err(Error::Damaged { file: path.into(), offset: 0 });
+        if let Some(next) = self.next.filter(|next| *next != first) {
+            let what = format!("it begins with record {first}, the one before it ends at {next}");
+            return Err(Error::Lost { file: path.into(), what });
         }
         let mut last = BTreeMap::new();
         let read = segment::read(&bytes, head, |number, group, record| {
@@ -137,14 +165,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Log, Kept), Error> {
+    fn finish(mut self) -> Result<(Log, Kept, Vec<String>), Error> {
         let failed = || Error::io(self.dir.display().to_string());
         let floor = self.floors.values().copied().max().unwrap_or(0);
         let next = self.next.unwrap_or(0);
         if floor > next {
             // A snapshot is begun only when all before it is forced.
-            let what = format!("a snapshot stands at record {floor}, the log ends at {next}: a part of it is missing");
-            return Err(Error::NotOurs { file: self.dir.into(), what });
+            let what = format!("a snapshot stands at record {floor}, the log ends at {next}");
+            return Err(Error::Lost { file: self.dir.into(), what });
         }
         let mut log = Log {
             dir: self.dir.into(),
@@ -163,8 +191,11 @@ impl Reading<'_> {
                 log.file = OpenOptions::new().read(true).write(true).open(&segment.path).map_err(failed())?;
                 let left = log.file.metadata().map_err(failed())?.len() - log.at as u64;
                 if self.torn {
-                    tracing::warn!(file = %segment.path.display(), offset = log.at, bytes = left,
-                        "the last write was cut short by a crash; what it left is removed");
+                    let file = segment.path.display();
+                    self.remarks.push(format!(
+                        "{file}: the last write was cut short by a crash; {left} bytes at {} are removed",
+                        log.at
+                    ));
                     log.file.set_len(log.at as u64).and_then(|()| log.file.sync_all()).map_err(failed())?;
                 }
             }
@@ -172,7 +203,7 @@ impl Reading<'_> {
         }
         log.retire().map_err(failed())?;
         let kept = self.kept.into_iter().filter(|(_, records)| !records.is_empty()).collect();
-        Ok((log, kept))
+        Ok((log, kept, self.remarks))
     }
 }
 
@@ -187,6 +218,7 @@ impl Log {
         snapshots: Sender<Work>,
         waiting: &AtomicUsize,
         done: &UnboundedSender<Safe>,
+        room: &Room,
     ) {
         let mut held = None;
         while let Some(job) = held.take().or_else(|| queue.recv().ok()) {
@@ -204,10 +236,14 @@ impl Log {
                         next = if bytes < BATCH_BYTES_MAX { queue.try_recv().ok() } else { None };
                     }
                     held = next;
-                    self.append(&batch).unwrap_or_else(|e| self.fail(&e));
+                    let dir = self.dir.display().to_string();
+                    room.wait(&dir, || self.append(&batch)).unwrap_or_else(|e| self.fail(&e));
                     waiting.fetch_sub(bytes, Ordering::Relaxed);
                     // The machine may be gone; what was written stays.
                     safe.into_iter().for_each(|safe| _ = done.send(safe));
+                    if held.is_none() {
+                        self.seal();
+                    }
                     if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
                         self.asked_spare = true;
                         let _ = snapshots.send(Work::Spare);
@@ -232,6 +268,8 @@ impl Log {
     }
 
     fn fail(&self, error: &io::Error) -> ! {
+        // If not even that can be written, the next start fails as this life did.
+        let _ = fs::write(self.dir.join(FAILED), error.to_string());
         give_up(&format!("{}: {error}", self.dir.display()))
     }
 
@@ -257,6 +295,14 @@ impl Log {
             self.next += 1;
         }
         Ok(())
+    }
+
+    /// Says behind the last batch that it was forced. Without force: the next force takes it along.
+    fn seal(&mut self) {
+        self.buffer.clear();
+        segment::seal(self.salt, self.next, &mut self.buffer);
+        // Nothing rests on it; a disk that cannot write tells so at the next batch.
+        let _ = self.file.write_all_at(&self.buffer, self.at as u64);
     }
 
     /// The last segment was forced with its last batch.

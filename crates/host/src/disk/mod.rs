@@ -9,21 +9,25 @@
 //! - Another thread writes snapshots, whose bytes it makes itself, so that appends never wait for one.
 //! - Segments go when snapshots have replaced all that is in them. The next segment is written over an old one: a file
 //!   that keeps its size and place is forced faster than one that grows.
-//! - A disk that fails to force ends the process: what it kept is unknown then, and a fresh start reads what is there.
+//! - A disk that fails to force ends the process: what it kept is unknown then. Pages that a failed force left behind look
+//!   kept and are not, so the next start writes the last segment anew.
+//! - A full disk holds up what is to be written and nothing else: the machine is told, and again when there is room.
+//! - A damaged log is not opened: the node enters the cluster anew (`renew.rs`).
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use base::{GroupId, Parts, Ticket};
 use bytes::Bytes;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::Error;
-use crate::limits::DISK_QUEUE_BYTES_MAX;
+use crate::limits::{DISK_QUEUE_BYTES_MAX, FULL_DISK_AGAIN};
 
 mod log;
 mod segment;
@@ -38,13 +42,17 @@ pub struct Disk {
     /// The log's, then that of snapshots.
     threads: Vec<JoinHandle<()>>,
     waiting: Arc<AtomicUsize>,
+    /// What waits for room need not wait any longer.
+    ends: Arc<AtomicBool>,
 }
 
 /// What is on the disk now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Safe {
     Appended(GroupId, Ticket),
     Saved(GroupId, Ticket),
+    /// It takes nothing for now, and why; none: it takes all again.
+    Trouble(Option<String>),
 }
 
 enum Job {
@@ -62,25 +70,40 @@ enum Job {
 /// What the disk has kept: per group, its snapshot's records and those appended since.
 pub type Kept = BTreeMap<GroupId, Vec<Bytes>>;
 
+/// An open log.
+pub struct Opened {
+    pub disk: Disk,
+    pub kept: Kept,
+    /// On it comes what is safe.
+    pub safe: UnboundedReceiver<Safe>,
+    /// What was found out of order and put right.
+    pub remarks: Vec<String>,
+}
+
 impl Disk {
-    /// Opens or makes the log; gives what it kept, and the channel on which comes what is safe.
-    pub fn open(dir: &Path) -> Result<(Disk, Kept, UnboundedReceiver<Safe>), Error> {
+    /// Opens or makes the log.
+    pub fn open(dir: &Path) -> Result<Opened, Error> {
+        if let Ok(why) = std::fs::read_to_string(dir.join(DISTRUSTED)) {
+            return Err(Error::Distrusted(why.trim().to_owned()));
+        }
         let old = dir.join("root.log");
         if old.exists() {
             let what = "this folder is of a version before the first release; empty it and found or join anew".into();
             return Err(Error::NotOurs { file: old, what });
         }
-        let (log, kept) = log::open(&dir.join("log"))?;
+        let (log, kept, remarks) = log::open(&dir.join("log"))?;
         let (jobs, queue) = channel();
         let (done, safe) = unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let (snapshots, saver) = snapshot::start(log.dir().into(), jobs.clone())?;
+        let room = Room { told: done.clone(), ends: Arc::default(), waiting: Arc::default() };
+        let ends = Arc::clone(&room.ends);
+        let (snapshots, saver) = snapshot::start(log.dir().into(), jobs.clone(), room.clone())?;
         let counter = waiting.clone();
         let thread = std::thread::Builder::new()
             .name("coppice-disk".into())
-            .spawn(move || log.run(&queue, snapshots, &counter, &done))
+            .spawn(move || log.run(&queue, snapshots, &counter, &done, &room))
             .map_err(Error::io("disk thread"))?;
-        Ok((Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting }, kept, safe))
+        Ok(Opened { disk: Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting, ends }, kept, safe, remarks })
     }
 
     /// Appends; `Appended` comes back when the records are on disk.
@@ -111,6 +134,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
         // The snapshot thread has a sender as well: a word says that no more comes.
         if let Some(jobs) = self.jobs.take() {
             let _ = jobs.send(Job::Append(GroupId::ROOT, Vec::new(), log::END));
@@ -135,6 +159,64 @@ impl Job {
 pub fn has_snapshot(dir: &Path, group: GroupId) -> bool {
     let files = std::fs::read_dir(dir.join("log")).into_iter().flatten().flatten();
     files.filter_map(|file| snapshot::named(&file.file_name().to_string_lossy())).any(|(of, _)| of == group)
+}
+
+/// Has a log ever been begun in this folder?
+pub fn has_log(dir: &Path) -> bool {
+    let files = std::fs::read_dir(dir.join("log")).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(".seg"))
+}
+
+/// Leaves word that what this disk has kept is not to be believed, and ends the process: the next start enters anew.
+pub fn distrust(dir: &Path, why: &str) -> ! {
+    if let Err(error) = crate::identity::write_safely(dir, DISTRUSTED, why.as_bytes(), 0o644) {
+        tracing::error!(%error, "no word could be left for the next start");
+    }
+    tracing::error!("the node stops and comes back as a new member: {why}");
+    eprintln!("coppice: the node stops and comes back as a new member: {why}");
+    std::process::exit(EXIT_AGAIN)
+}
+
+/// Word of an earlier life that the log is not to be believed.
+pub(crate) const DISTRUSTED: &str = "distrusted";
+/// To be started again at once (EX_TEMPFAIL of sysexits).
+pub const EXIT_AGAIN: i32 = 75;
+
+/// Waits for a disk that is full.
+#[derive(Clone)]
+struct Room {
+    told: UnboundedSender<Safe>,
+    ends: Arc<AtomicBool>,
+    /// How many threads wait.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Room {
+    /// Tries until it does not fail for want of room.
+    fn wait<T>(&self, what: &str, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut told = false;
+        loop {
+            match act() {
+                Err(e) if is_full(&e) && !self.ends.load(Ordering::Relaxed) => {
+                    if !std::mem::replace(&mut told, true) && self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+                        // The machine may be gone.
+                        let _ = self.told.send(Safe::Trouble(Some(format!("{what}: {e}"))));
+                    }
+                    std::thread::sleep(FULL_DISK_AGAIN);
+                }
+                result => {
+                    if told && self.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        let _ = self.told.send(Safe::Trouble(None));
+                    }
+                    return result;
+                }
+            }
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Crash-only: the one way to stop.

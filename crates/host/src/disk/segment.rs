@@ -7,8 +7,10 @@
 //! record  u64 group, u32 length, bytes                                                     (all big-endian)
 //! ```
 //! A batch is forced before the next is written. So a bad batch with nothing valid behind it is a write that a crash cut
-//! short, and nobody was told it was safe; with a valid batch behind it, it is damage. The salt is drawn when a segment is
-//! begun: what an older use of the file left behind is not valid, nor is what a client may have put into a value.
+//! short, and nobody was told it was safe; with a valid batch behind it, it is damage. For the last batch an empty one says
+//! that: the seal, written without force when nothing more waits, over which the next batch is written. The salt is drawn
+//! when a segment is begun: what an older use of the file left behind is not valid, nor is what a client may have put
+//! into a value.
 
 use base::GroupId;
 use base::checksum::Checksum;
@@ -43,6 +45,12 @@ impl Head {
         let (first, salt) = (head.get_u64(), head.get_u64());
         (Checksum(head.get_u32()) == sum).then_some(Head { first, salt })
     }
+
+    /// For bytes that are no head: not by a wrong byte, but because somebody else wrote them?
+    pub fn is_of_another_version(bytes: &[u8]) -> bool {
+        let salt = bytes.get(16..24).map_or(0, |salt| u64::from_be_bytes(eight(salt)));
+        bytes.starts_with(&MAGIC[..6]) && !bytes.starts_with(MAGIC) && !has_batch(bytes, salt)
+    }
 }
 
 /// Appends a batch to `out`.
@@ -61,6 +69,11 @@ pub fn batch(salt: u64, first: u64, records: &[(GroupId, Bytes)], out: &mut Vec<
     batch[12..20].copy_from_slice(&first.to_be_bytes());
     let sum = Checksum::of_parts(&[&salt.to_be_bytes(), &batch[12..]]);
     batch[8..12].copy_from_slice(&sum.0.to_be_bytes());
+}
+
+/// A batch without records: what stands before it is on the disk.
+pub fn seal(salt: u64, next: u64, out: &mut Vec<u8>) {
+    batch(salt, next, &[], out);
 }
 
 /// Why a segment cannot be read.
@@ -99,6 +112,11 @@ pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)
     Ok((at, next))
 }
 
+/// Whatever the head says: is there a batch that this version wrote under this salt?
+pub fn has_batch(bytes: &[u8], salt: u64) -> bool {
+    (HEAD..bytes.len()).any(|at| valid(&bytes[at..], salt, |_| true).is_some())
+}
+
 /// Without knowing the salt: is there a batch of this number or a later one?
 pub fn looks_written(bytes: &[u8], first: u64) -> bool {
     let is_ours = |batch: &[u8]| {
@@ -122,11 +140,11 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
 
 /// Length of the batch that begins here, if it is one whose first record has a number that is right.
 fn valid(bytes: &[u8], salt: u64, right: impl Fn(u64) -> bool) -> Option<usize> {
-    if bytes.len() <= BATCH_HEAD || u32_at(bytes, 0) != MARK {
+    if bytes.len() < BATCH_HEAD || u32_at(bytes, 0) != MARK {
         return None;
     }
     let (len, sum) = (u32_at(bytes, 4) as usize, u32_at(bytes, 8));
-    let body = bytes[12..].get(..len).filter(|body| body.len() > 8)?;
+    let body = bytes[12..].get(..len).filter(|body| body.len() >= 8)?;
     let first = u64::from_be_bytes(body[..8].try_into().expect("eight bytes"));
     (right(first) && Checksum::of_parts(&[&salt.to_be_bytes(), body]) == Checksum(sum)).then_some(len)
 }

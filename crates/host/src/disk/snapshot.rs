@@ -16,12 +16,13 @@ use base::checksum::Checksum;
 use base::{GroupId, Parts, Ticket};
 use bytes::{Buf, Bytes};
 
-use super::{Job, give_up};
+use super::{Job, Room, give_up, is_full};
 use crate::Error;
 use crate::limits::SEGMENT_BYTES;
 
 const MAGIC: &[u8; 8] = b"COPSNP1\n";
 const END: u32 = u32::MAX;
+const SPARE_TEMP: &str = "spare.tmp";
 
 /// Work for the snapshot thread.
 pub enum Work {
@@ -32,16 +33,20 @@ pub enum Work {
 }
 
 /// Starts the thread. It ends when the sender is dropped.
-pub fn start(dir: PathBuf, done: Sender<Job>) -> Result<(Sender<Work>, JoinHandle<()>), Error> {
+pub fn start(dir: PathBuf, done: Sender<Job>, room: Room) -> Result<(Sender<Work>, JoinHandle<()>), Error> {
     let (work, queue) = channel();
     let run = move || {
         for work in queue {
             let result = match work {
-                Work::Save { group, parts, upto, ticket } => write(&dir, group, upto, parts).map(|()| {
+                Work::Save { group, parts, upto, ticket } => write(&dir, group, upto, parts, &room).map(|()| {
                     // The log's thread may have ended; what was written stays.
                     let _ = done.send(Job::Saved { group, upto, ticket });
                 }),
-                Work::Spare => spare(&dir),
+                // Without one the log makes its next segment as it goes.
+                Work::Spare => match spare(&dir) {
+                    Err(e) if is_full(&e) => fs::remove_file(dir.join(SPARE_TEMP)),
+                    result => result,
+                },
             };
             if let Err(e) = result {
                 give_up(&format!("{}: {e}", dir.display()));
@@ -62,10 +67,29 @@ pub fn named(name: &str) -> Option<(GroupId, u64)> {
     Some((GroupId(u64::from_str_radix(group, 16).ok()?), u64::from_str_radix(upto, 16).ok()?))
 }
 
-pub fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts) -> io::Result<()> {
+/// A file that waits for room on its disk.
+struct Patient<'a> {
+    file: File,
+    what: String,
+    room: &'a Room,
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.room.wait(&self.what, || self.file.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts, room: &Room) -> io::Result<()> {
     let path = path(dir, group, upto);
     let temp = path.with_extension("tmp");
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(&temp)?);
+    let what = path.display().to_string();
+    let file = room.wait(&what, || File::create(&temp))?;
+    let mut file = BufWriter::with_capacity(1 << 20, Patient { file, what: what.clone(), room });
     file.write_all(MAGIC)?;
     let mut count = 0u64;
     for record in parts.0 {
@@ -78,7 +102,9 @@ pub fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts) -> io::Result<
     file.write_all(&END.to_be_bytes())?;
     file.write_all(&Checksum::of(&count.to_be_bytes()).0.to_be_bytes())?;
     file.write_all(&count.to_be_bytes())?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?.file;
+    // Not even for want of room is a force tried again: what it could not write would look written.
+    file.sync_all()?;
     fs::rename(&temp, &path)?;
     File::open(dir)?.sync_all()
 }
@@ -88,28 +114,43 @@ pub fn read(path: &Path) -> Result<Vec<Bytes>, Error> {
     let whole = bytes.len();
     // It had its name only when it was whole and forced: whatever is wrong with it is damage.
     let damaged = |rest: &Bytes| Error::Damaged { file: path.into(), offset: (whole - rest.len()) as u64 };
-    if !bytes.starts_with(MAGIC) {
-        return Err(Error::NotOurs { file: path.into(), what: "this is no snapshot of Coppice".into() });
+    if bytes.len() < MAGIC.len() {
+        return Err(damaged(&bytes));
     }
+    let is_ours = bytes.starts_with(MAGIC);
     bytes.advance(MAGIC.len());
+    if !is_ours {
+        // If all that follows is as we write it, then a byte is wrong; else it is of somebody else.
+        return Err(match records(bytes.clone()) {
+            Ok(_) => Error::Damaged { file: path.into(), offset: 0 },
+            Err(_) => {
+                Error::NotOurs { file: path.into(), what: "this is no snapshot of this version of Coppice".into() }
+            }
+        });
+    }
+    records(bytes).map_err(|rest| damaged(&rest))
+}
+
+/// Err: what is left from where it is wrong.
+fn records(mut bytes: Bytes) -> Result<Vec<Bytes>, Bytes> {
     let mut records = Vec::new();
     loop {
         if bytes.len() < 8 {
-            return Err(damaged(&bytes));
+            return Err(bytes);
         }
         let at = bytes.clone();
         let (len, sum) = (bytes.get_u32(), Checksum(bytes.get_u32()));
         let size = if len == END { 8 } else { len as usize };
         if size > bytes.len() {
-            return Err(damaged(&at));
+            return Err(at);
         }
         let body = bytes.split_to(size);
         if !sum.matches(&body) {
-            return Err(damaged(&at));
+            return Err(at);
         }
         if len == END {
             let count = u64::from_be_bytes(body[..].try_into().expect("eight bytes"));
-            return if count == records.len() as u64 && bytes.is_empty() { Ok(records) } else { Err(damaged(&at)) };
+            return if count == records.len() as u64 && bytes.is_empty() { Ok(records) } else { Err(at) };
         }
         records.push(body);
     }
@@ -121,7 +162,7 @@ fn spare(dir: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let temp = dir.join("spare.tmp");
+    let temp = dir.join(SPARE_TEMP);
     let mut file = File::create(&temp)?;
     let zeros = vec![0; 1 << 20];
     for _ in 0..SEGMENT_BYTES >> 20 {

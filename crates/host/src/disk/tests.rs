@@ -20,7 +20,7 @@ fn records(texts: &[&str]) -> Vec<Bytes> {
 /// A log with one batch per text, of group A; gives the folder and where each batch begins.
 fn log_of(texts: &[&str]) -> (TempDir, Vec<usize>) {
     let dir = temp_dir("disk");
-    let (disk, kept, mut safe) = Disk::open(&dir.0).unwrap();
+    let Opened { disk, kept, mut safe, .. } = Disk::open(&dir.0).unwrap();
     assert!(kept.is_empty());
     let (mut starts, mut at) = (Vec::new(), HEAD);
     for (i, text) in texts.iter().enumerate() {
@@ -44,7 +44,7 @@ fn change(path: PathBuf, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn read(dir: &TempDir) -> Result<Kept, Error> {
-    log::open(&dir.0.join("log")).map(|(_, kept)| kept)
+    log::open(&dir.0.join("log")).map(|(_, kept, _)| kept)
 }
 
 fn of_a(dir: &TempDir) -> Vec<Bytes> {
@@ -69,7 +69,7 @@ fn a_segment_has_these_bytes() {
 fn what_was_appended_is_there_by_group_and_more_can_follow() {
     let (dir, _) = log_of(&["one", "", "three"]);
     assert_eq!(of_a(&dir), records(&["one", "", "three"]));
-    let (disk, _, mut safe) = Disk::open(&dir.0).unwrap();
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
     disk.append(B, records(&["four", "five"]), Ticket(9));
     assert_eq!(safe.blocking_recv(), Some(Safe::Appended(B, Ticket(9))));
     drop(disk);
@@ -81,7 +81,7 @@ fn what_was_appended_is_there_by_group_and_more_can_follow() {
 #[test]
 fn a_save_replaces_what_came_before_it_of_its_group_alone() {
     let (dir, _) = log_of(&["one", "two"]);
-    let (disk, _, mut safe) = Disk::open(&dir.0).unwrap();
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
     disk.append(B, records(&["b"]), Ticket(1));
     disk.save(A, Parts::of(records(&["all", "of it"])), Ticket(2));
     disk.append(A, records(&["more"]), Ticket(3));
@@ -92,7 +92,7 @@ fn a_save_replaces_what_came_before_it_of_its_group_alone() {
     let kept = read(&dir).unwrap();
     assert_eq!((&kept[&A], &kept[&B]), (&records(&["all", "of it", "more"]), &records(&["b"])));
     assert!(has_snapshot(&dir.0, A) && !has_snapshot(&dir.0, B));
-    let (disk, ..) = Disk::open(&dir.0).unwrap();
+    let disk = Disk::open(&dir.0).unwrap().disk;
     disk.forget(A);
     drop(disk);
     wait_until(|| read(&dir).unwrap() == Kept::from([(B, records(&["b"]))]));
@@ -101,7 +101,7 @@ fn a_save_replaces_what_came_before_it_of_its_group_alone() {
 #[test]
 fn segments_that_nobody_needs_are_used_again() {
     let dir = temp_dir("disk");
-    let (disk, _, mut safe) = Disk::open(&dir.0).unwrap();
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
     let large = Bytes::from(vec![7; SEGMENT_BYTES / 2]);
     for n in 0..7 {
         disk.append(A, vec![large.clone()], Ticket(n));
@@ -129,7 +129,11 @@ fn segments_that_nobody_needs_are_used_again() {
 #[test]
 fn a_write_that_a_crash_cut_short_is_removed_wherever_it_was_cut() {
     let (dir, starts) = log_of(&["one", "two"]);
-    let whole = fs::read(first_segment(&dir)).unwrap();
+    let end = starts[1] + BATCH_HEAD + RECORD_HEAD + "two".len();
+    let mut whole = fs::read(first_segment(&dir)).unwrap();
+    assert_eq!(whole.len(), end + BATCH_HEAD, "a seal stands at the end");
+    // A power cut may take the seal, which was not forced.
+    whole.truncate(end);
     for cut in starts[1]..whole.len() {
         change(first_segment(&dir), |bytes| *bytes = whole[..cut].to_vec());
         assert_eq!(of_a(&dir), records(&["one"]), "cut at {cut}");
@@ -152,9 +156,73 @@ fn damage_before_valid_records_keeps_the_node_from_starting_and_names_the_place(
 }
 
 #[test]
+fn one_wrong_bit_anywhere_is_damage_or_harmless_and_never_a_shorter_log() {
+    let (dir, starts) = log_of(&["one", "", "three"]);
+    let whole = fs::read(first_segment(&dir)).unwrap();
+    let seal = starts[2] + BATCH_HEAD + RECORD_HEAD + "three".len();
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            change(first_segment(&dir), |bytes| bytes[at] ^= 1 << bit);
+            match read(&dir) {
+                Ok(kept) => assert!(at >= seal && kept[&A] == records(&["one", "", "three"]), "byte {at}: {kept:?}"),
+                Err(error) => assert!(error.is_damage() && at < seal, "byte {at} bit {bit}: {error}"),
+            }
+            fs::write(first_segment(&dir), &whole).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_log_whose_disk_failed_is_written_anew_and_that_is_said() {
+    use std::os::unix::fs::MetadataExt;
+    let (dir, _) = log_of(&["one", "two"]);
+    fs::write(dir.0.join("log/failed"), "input/output error").unwrap();
+    let inode = || fs::metadata(first_segment(&dir)).unwrap().ino();
+    let before = inode();
+    let opened = Disk::open(&dir.0).unwrap();
+    assert_eq!(opened.kept[&A], records(&["one", "two"]));
+    assert!(opened.remarks.iter().any(|text| text.contains("input/output error")), "{:?}", opened.remarks);
+    assert_ne!(before, inode(), "the pages are others now");
+    drop(opened);
+    assert_eq!(Disk::open(&dir.0).unwrap().remarks, [] as [&str; 0], "once is enough");
+}
+
+#[test]
+fn a_log_that_is_distrusted_is_not_opened() {
+    let (dir, _) = log_of(&["one"]);
+    fs::write(dir.0.join(DISTRUSTED), "it is older\n").unwrap();
+    let error = Disk::open(&dir.0).err().unwrap();
+    assert!(error.is_damage() && error.to_string().contains("it is older"), "{error}");
+}
+
+#[test]
+fn what_waits_for_room_is_told_once_and_told_when_there_is() {
+    let (told, mut safe) = unbounded_channel();
+    let room = Room { told, ends: Arc::default(), waiting: Arc::default() };
+    let mut full = 2;
+    let act = || match full {
+        0 => Ok(7),
+        _ => {
+            full -= 1;
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    };
+    assert_eq!(room.wait("log", act).unwrap(), 7);
+    assert!(matches!(safe.try_recv(), Ok(Safe::Trouble(Some(text))) if text.starts_with("log: ")));
+    assert_eq!(safe.try_recv(), Ok(Safe::Trouble(None)));
+    assert!(safe.try_recv().is_err());
+    assert!(
+        room.wait("log", || io::Result::<()>::Err(io::ErrorKind::Other.into())).is_err(),
+        "only room is waited for"
+    );
+    room.ends.store(true, Ordering::Relaxed);
+    assert!(room.wait("log", || io::Result::<()>::Err(io::ErrorKind::StorageFull.into())).is_err());
+}
+
+#[test]
 fn a_damaged_snapshot_is_never_an_empty_one() {
     let (dir, _) = log_of(&["one"]);
-    let (disk, _, mut safe) = Disk::open(&dir.0).unwrap();
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
     disk.save(A, Parts::of(records(&["all", "more"])), Ticket(2));
     safe.blocking_recv().unwrap();
     drop(disk);

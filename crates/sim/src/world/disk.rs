@@ -25,6 +25,20 @@ pub struct Disk {
     forcing: usize,
     /// Each flush takes so much longer, at most; zero for a healthy disk.
     pub slow: Span,
+    /// It takes nothing.
+    full: bool,
+    /// Saves that wait for room.
+    held: Vec<u64>,
+    /// It says that it has kept what it only holds in its own memory; this is what it really has.
+    honest: Option<Image>,
+}
+
+/// What a disk has at one moment.
+#[derive(Clone)]
+pub struct Image {
+    log: Vec<(u64, GroupId, Bytes)>,
+    snapshots: BTreeMap<GroupId, (u64, Vec<Bytes>)>,
+    next: u64,
 }
 
 struct Append {
@@ -75,6 +89,10 @@ impl Disk {
         };
         self.writes += 1;
         self.saves.insert(self.writes, Save { ticket, group, upto: self.next, records });
+        if self.full {
+            self.held.push(self.writes);
+            return None;
+        }
         let took = self.flush(rng);
         Some((at + took.times(rng.between(1, 20)), Done::Save(self.writes)))
     }
@@ -85,7 +103,7 @@ impl Disk {
     }
 
     fn force(&mut self, at: Time, rng: &mut Rng) -> Option<(Time, Done)> {
-        self.forcing = self.appends.len();
+        self.forcing = if self.full { 0 } else { self.appends.len() };
         (self.forcing > 0).then(|| (at + self.flush(rng), Done::Append))
     }
 
@@ -125,6 +143,7 @@ impl Disk {
     /// any. Returns how many records were lost.
     pub fn crash(&mut self, rng: &mut Rng) -> usize {
         self.forcing = 0;
+        self.held.clear();
         let appends = std::mem::take(&mut self.appends);
         let (mut lost, mut torn) = (0, false);
         for Append { group, mut records, .. } in appends {
@@ -157,15 +176,49 @@ impl Disk {
         kept
     }
 
-    /// The disk is swapped for an empty one.
-    pub fn empty(&mut self) {
-        *self = Self { slow: self.slow, ..Self::default() };
+    pub fn is_full(&self) -> bool {
+        self.full
     }
 
-    /// The disk is an older copy of itself: the last `records` are not there.
-    pub fn older(&mut self, records: usize) {
-        let kept = self.log.len().saturating_sub(records);
-        self.log.truncate(kept);
+    /// It takes nothing from now on, or takes all again; then says when what has waited completes.
+    pub fn fill(&mut self, at: Time, full: bool, rng: &mut Rng) -> Vec<(Time, Done)> {
+        self.full = full;
+        if full {
+            return Vec::new();
+        }
+        let held = std::mem::take(&mut self.held);
+        let mut due: Vec<_> = held.into_iter().map(|save| (at + self.flush(rng), Done::Save(save))).collect();
+        if self.forcing == 0 {
+            due.extend(self.force(at, rng));
+        }
+        due
+    }
+
+    /// From now on it lies about what it has kept, or it has kept all by now.
+    pub fn lie(&mut self, lies: bool) {
+        self.honest = lies.then(|| self.image());
+    }
+
+    pub fn image(&self) -> Image {
+        Image { log: self.log.clone(), snapshots: self.snapshots.clone(), next: self.next }
+    }
+
+    /// What a machine that lost its power finds: without what the disk lied about. True if it did.
+    pub fn power_off(&mut self) -> bool {
+        let Some(honest) = self.honest.take() else { return false };
+        let lied = honest.next != self.next;
+        self.put_back(honest);
+        lied
+    }
+
+    pub fn put_back(&mut self, image: Image) {
+        (self.log, self.snapshots, self.next) = (image.log, image.snapshots, image.next);
+        self.honest = None;
+    }
+
+    /// The disk is swapped for an empty one.
+    pub fn empty(&mut self) {
+        *self = Self { slow: self.slow, full: self.full, ..Self::default() };
     }
 }
 

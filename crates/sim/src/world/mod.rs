@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 pub use children::{Child, ChildState, Manners};
 pub use clock::Clock;
-pub use disk::Disk;
+pub use disk::{Disk, Image};
 pub use net::{Counts, Weather};
 pub use trace::Trace;
 
@@ -75,6 +75,10 @@ pub enum Happened<M: Machine> {
     Started {
         node: usize,
     },
+    /// A process ended because its disk is not to be trusted. It does not start again as who it was.
+    Distrusted {
+        node: usize,
+    },
     /// A process is gone, and all it had in memory.
     Died {
         node: usize,
@@ -112,6 +116,8 @@ pub struct World<F: Factory> {
     pub manners: Manners,
     pub trace: Trace,
     happened: VecDeque<Happened<F::Machine>>,
+    /// Nodes that said so within the event that is being handled.
+    distrusts: VecDeque<usize>,
     asks: u64,
     lives: u64,
     pids: u32,
@@ -126,6 +132,8 @@ struct Place<M: Machine> {
     clock: Clock,
     disk: Disk,
     powered: bool,
+    /// Its disk is not to be trusted: it does not start as who it was.
+    distrusted: bool,
     running: Option<Running<M>>,
 }
 
@@ -139,6 +147,8 @@ struct Running<M: Machine> {
     /// Wakes since its last vitals.
     wakes: u32,
     children: BTreeMap<ProcId, Child>,
+    /// The machine was told that the disk is full.
+    told_full: bool,
     /// Stopped by SIGSTOP: what came due for it meanwhile, in order.
     stopped: Option<Vec<Due<M::Ask>>>,
 }
@@ -228,6 +238,7 @@ impl<F: Factory> World<F> {
                 clock: Clock::new(&mut rng),
                 disk: Disk::default(),
                 powered: true,
+                distrusted: false,
                 running: None,
             });
         }
@@ -243,6 +254,7 @@ impl<F: Factory> World<F> {
             manners: Manners::default(),
             trace: Trace::default(),
             happened: VecDeque::new(),
+            distrusts: VecDeque::new(),
             asks: 0,
             lives: 0,
             pids: 1000,
@@ -364,6 +376,14 @@ impl<F: Factory> World<F> {
         }
         self.effects = effects;
         self.plan_wake(node);
+        // The process ends with it, as the host's does.
+        while let Some(node) = self.distrusts.pop_front() {
+            if self.is_running(node) {
+                self.kill(node);
+                self.places[node].distrusted = true;
+                self.happened.push_back(Happened::Distrusted { node });
+            }
+        }
     }
 
     /// Has an event reach the machine after a while, if this process still lives then.
@@ -382,6 +402,10 @@ impl<F: Factory> World<F> {
             Effect::Append { group, records, ticket } => self.write(node, Write::Append(group, records, ticket)),
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
+            Effect::Distrust { why } => {
+                self.trace.remark(self.now, format!("node {node} does not trust its disk: {why}"));
+                self.distrusts.push_back(node);
+            }
             Effect::Spawn { proc, spec } => self.spawn(node, proc, spec),
             Effect::Signal { proc, signal } => self.signal(node, proc, signal),
             Effect::Probe { proc, probe } => self.probe(node, proc, &probe),
@@ -398,6 +422,12 @@ impl<F: Factory> World<F> {
         let life = place.running.as_ref().expect("only a running machine writes").life;
         if let Some((at, done)) = place.disk.submit(self.now, write, &mut self.rng) {
             self.queue.push(at, Due::DiskDone { node, life, done });
+        }
+        if place.disk.is_full()
+            && let Some(running) = place.running.as_mut().filter(|running| !running.told_full)
+        {
+            running.told_full = true;
+            self.deliver_after(node, Span::millis(1), Event::Disk { trouble: Some("no room".into()) });
         }
     }
 
@@ -473,6 +503,9 @@ impl<F: Factory> World<F> {
         let place = &mut self.places[node];
         assert!(place.running.is_none(), "machine {node} runs already");
         place.powered = true;
+        if place.distrusted {
+            return self.happened.push_back(Happened::Distrusted { node });
+        }
         place.boot = Boot(place.boot.0 + 1);
         place.clock.boot(self.now, &mut self.rng);
         self.lives += 1;
@@ -493,12 +526,13 @@ impl<F: Factory> World<F> {
             wakes_due: BTreeSet::new(),
             wakes: 0,
             children: BTreeMap::new(),
+            told_full: false,
             stopped: None,
         });
         let log = place.disk.kept();
         self.happened.push_back(Happened::Started { node });
         self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life: self.lives });
-        self.deliver(node, Event::Start { log });
+        self.deliver(node, Event::Start { log, remarks: Vec::new() });
     }
 
     /// SIGKILL: the process and its children are gone at once, its kernel closes its connections.
@@ -516,6 +550,9 @@ impl<F: Factory> World<F> {
     pub fn power_off(&mut self, node: usize) {
         self.places[node].powered = false;
         self.kill(node);
+        if self.places[node].disk.power_off() {
+            self.trace.remark(self.now, format!("node {node} loses what its disk lied about"));
+        }
     }
 
     /// SIGSTOP: nothing is handled until [`World::resume`]; children run on.
@@ -550,12 +587,61 @@ impl<F: Factory> World<F> {
         place.disk.empty();
     }
 
-    /// A machine that does not run comes back with its disk as it was `records` records ago. No promise survives this
-    /// on a node that trusts its disk: not part of the default faults.
-    pub fn older_disk(&mut self, node: usize, records: usize) {
+    /// Swaps the disk for an empty one and takes the name that the cluster gave it.
+    pub fn enter_anew(&mut self, node: usize, id: NodeId) {
+        self.places[node].distrusted = false;
+        self.empty_disk(node);
+        let place = &mut self.places[node];
+        self.by_id.remove(&place.id);
+        self.by_id.insert(id, node);
+        self.trace.remark(self.now, format!("node {node} enters anew: {} is {id} now", place.id));
+        place.id = id;
+    }
+
+    /// Something on the disk of a machine that does not run is not what was written: its host sees that when it starts.
+    pub fn damage_disk(&mut self, node: usize) {
+        assert!(self.places[node].running.is_none(), "a running machine has read its disk");
+        self.trace.remark(self.now, format!("a byte on the disk of node {node} is wrong"));
+        self.places[node].distrusted = true;
+    }
+
+    pub fn is_distrusted(&self, node: usize) -> bool {
+        self.places[node].distrusted
+    }
+
+    /// A copy of the disk as it is now, for [`World::put_back`].
+    pub fn image(&self, node: usize) -> (Boot, Image) {
+        (self.places[node].boot, self.places[node].disk.image())
+    }
+
+    /// A machine that does not run gets an older disk, on which an older boot stands.
+    pub fn put_back(&mut self, node: usize, (boot, image): (Boot, Image)) {
         assert!(self.places[node].running.is_none(), "the disk of a running machine cannot be swapped");
-        self.trace.remark(self.now, format!("node {node} has an older disk, {records} records short"));
-        self.places[node].disk.older(records);
+        self.trace.remark(self.now, format!("node {node} has its disk of {boot} again"));
+        self.places[node].boot = boot;
+        self.places[node].disk.put_back(image);
+    }
+
+    /// Its disk says that it has forced what it has not, or has forced all by now.
+    pub fn lying_disk(&mut self, node: usize, lies: bool) {
+        self.places[node].disk.lie(lies);
+    }
+
+    /// Its disk takes nothing, or takes all again.
+    pub fn fill_disk(&mut self, node: usize, full: bool) {
+        let place = &mut self.places[node];
+        if place.disk.is_full() == full {
+            return;
+        }
+        self.trace.remark(self.now, format!("disk of node {node} is full: {full}"));
+        let due = place.disk.fill(self.now, full, &mut self.rng);
+        let Some(running) = &mut place.running else { return };
+        for (at, done) in due {
+            self.queue.push(at, Due::DiskDone { node, life: running.life, done });
+        }
+        if std::mem::take(&mut running.told_full) {
+            self.deliver_after(node, Span::millis(1), Event::Disk { trouble: None });
+        }
     }
 
     /// Its writes take up to so much longer; zero for a healthy disk.

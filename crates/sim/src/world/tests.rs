@@ -39,7 +39,7 @@ impl Machine for Toy {
 
     fn handle(&mut self, now: Now, event: Event<Order>, out: &mut Vec<Effect<&'static str, usize>>) {
         let text = match event {
-            Event::Start { log } => {
+            Event::Start { log, .. } => {
                 format!("start {:?}", log.values().flatten().map(|r| r[0]).collect::<Vec<_>>())
             }
             Event::Wake => {

@@ -66,7 +66,7 @@ impl Trace {
     pub(crate) fn event<Ask>(&mut self, at: Time, node: usize, event: &Event<Ask>) {
         self.events += 1;
         let (what, a, b) = match event {
-            Event::Start { log } => {
+            Event::Start { log, .. } => {
                 ("start, records on disk", log.values().map(Vec::len).sum::<usize>() as u64, log.len() as u64)
             }
             Event::Wake => ("wake", 0, 0),
@@ -83,6 +83,7 @@ impl Trace {
             Event::Ask { id, budget, .. } => ("asked, budget µs", id.0, budget.0),
             Event::Appended { group, ticket } => ("appended", ticket.0, group.0),
             Event::Saved { group, ticket } => ("saved", ticket.0, group.0),
+            Event::Disk { trouble } => ("disk, full", u64::from(trouble.is_some()), 0),
             Event::Spawned { proc, pid, .. } => ("spawned, pid", proc.0, u64::from(*pid)),
             Event::Output { proc, line } => ("output of, bytes", proc.0, line.len() as u64),
             Event::Exited { proc, .. } => ("exited", proc.0, 0),

@@ -18,7 +18,7 @@ use super::group::{Answered, Group};
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
-use super::space::CommandId;
+use super::space::{CommandId, Space};
 use super::wire::{self, Answer, Call, Command};
 
 #[derive(Debug)]
@@ -53,6 +53,14 @@ pub enum Input {
         group: GroupId,
         ticket: Ticket,
     },
+    /// The disk takes nothing (true), or takes all again.
+    DiskFull(bool),
+    /// Does this group have a majority now? Ends in `Probed` with this id, within the budget.
+    Probe {
+        id: u64,
+        group: GroupId,
+        budget: Span,
+    },
     Wake,
 }
 
@@ -71,6 +79,11 @@ pub enum Output {
         id: AskId,
         outcome: Outcome<Ran>,
     },
+    /// Of a probe: a majority of the group has answered since it was asked for.
+    Probed {
+        id: u64,
+        answers: bool,
+    },
     /// The group is no longer this node's.
     Forget {
         group: GroupId,
@@ -83,6 +96,8 @@ pub struct Linear {
     boot: Boot,
     rng: Rng,
     live: BTreeSet<NodeId>,
+    /// The disk is full: this node's members take no part, its front doors go on with the others.
+    mute: bool,
     placed: BTreeMap<GroupId, Placed>,
     /// Of each namespace, the first hash of each group.
     spaces: BTreeMap<Arc<str>, BTreeMap<u64, GroupId>>,
@@ -120,8 +135,15 @@ struct Counts {
     stale: u64,
 }
 
+/// Who waits for a call.
+#[derive(Clone, Copy)]
+enum Asker {
+    Door(AskId),
+    Probe(u64),
+}
+
 struct Pending {
-    ask: AskId,
+    ask: Asker,
     group: GroupId,
     reads: bool,
     command: Command,
@@ -154,6 +176,7 @@ impl Linear {
             boot,
             rng,
             live: BTreeSet::from([me]),
+            mute: false,
             placed: BTreeMap::new(),
             spaces: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -192,6 +215,11 @@ impl Linear {
             }
             Input::Frame { from, frame } if frame.kind == kind::LINEAR_CALL => self.called(now, from, frame, out),
             Input::Frame { from, frame } => match raft::group_of(&frame.head) {
+                Some(id) if self.mute => {
+                    if raft::Member::<Space>::is_leaders_word(&frame.head) {
+                        self.leaders.insert(id, from);
+                    }
+                }
                 Some(id) => self.drive(now, id, out, |group, wants, _| {
                     group.frame(now.mono, from, frame.head, frame.body, wants);
                 }),
@@ -205,19 +233,48 @@ impl Linear {
             Input::Saved { group, ticket } => {
                 self.drive(now, group, out, |group, wants, _| group.saved(now.mono, ticket, wants));
             }
+            Input::Probe { id, group, budget } => {
+                // A read of nothing: its leader answers when a majority says that it still leads.
+                let nothing = Op { namespace: "".into(), conditions: Vec::new(), steps: Vec::new(), stale: None };
+                let judged = Judged { group, reads: true, waits: false };
+                self.call(now, Asker::Probe(id), budget, judged, nothing);
+            }
+            Input::DiskFull(full) => self.disk_full(now, full, out),
             Input::Wake => self.wake(now, out),
         }
         self.send_due(now, out);
     }
 
     pub fn wake_at(&self) -> Option<Time> {
-        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let alarm = self.alarms.first().map(|(at, _)| *at).filter(|_| !self.mute);
         let timer = self.timers.first().map(|(at, _)| *at);
         alarm.into_iter().chain(timer).min()
     }
 
+    /// What cannot be written cannot be promised: the others go on without this node's members, until there is room.
+    fn disk_full(&mut self, now: Now, full: bool, out: &mut Vec<Output>) {
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for id in ids {
+            let live = self.live.clone();
+            self.drive(now, id, out, |group, wants, _| {
+                if full {
+                    group.member.resign(now.mono, &live, wants);
+                } else {
+                    group.rouse(now.mono);
+                }
+            });
+        }
+        self.mute = full;
+        if full {
+            let me = self.me;
+            self.leaders.retain(|_, leader| *leader != me);
+            self.look_again(now.mono, |call| call.to == Some(me));
+        }
+    }
+
     fn wake(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some((at, id)) = self.alarms.first().copied()
+        while !self.mute
+            && let Some((at, id)) = self.alarms.first().copied()
             && at <= now.mono
         {
             self.alarms.remove(&(at, id));
@@ -373,13 +430,24 @@ impl Linear {
     }
 
     fn ask(&mut self, now: Now, ask: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
-        let Judged { group, reads, waits } = match self.judge(&op) {
+        let judged = match self.judge(&op) {
             Ok(judged) => judged,
             Err(refused) => {
                 self.counts.refused += 1;
                 return out.push(Output::Answer { id: ask, outcome: Outcome::Refused(refused) });
             }
         };
+        if judged.reads {
+            self.counts.reads += 1;
+        } else {
+            self.counts.writes += 1;
+            self.writes.insert(self.next_seq);
+        }
+        self.call(now, Asker::Door(ask), budget, judged, op);
+    }
+
+    fn call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
+        let Judged { group, reads, waits } = judged;
         let seq = self.next_seq;
         self.next_seq += 1;
         let id = CommandId { node: self.me, boot: self.boot, seq };
@@ -402,12 +470,6 @@ impl Linear {
             waits,
         };
         self.waiting += usize::from(waits);
-        if reads {
-            self.counts.reads += 1;
-        } else {
-            self.counts.writes += 1;
-            self.writes.insert(seq);
-        }
         self.calls.insert(seq, call);
         self.timers.insert((again, seq));
     }
@@ -448,6 +510,10 @@ impl Linear {
                 "{bytes} bytes are over the limit of {COMMAND_BYTES_MAX} for an operation"
             )));
         }
+        if self.mute && self.is_alone_with(&op.namespace) {
+            let why = format!("the disk of this node is full, and no other node has {}", op.namespace);
+            return Err(Refused::busy(why, Span::secs(1)));
+        }
         let Some(groups) = self.spaces.get(&op.namespace) else {
             return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
         };
@@ -466,6 +532,11 @@ impl Linear {
         }
     }
 
+    fn is_alone_with(&self, namespace: &str) -> bool {
+        let groups = self.placed.values().filter(|placed| placed.namespace == namespace);
+        groups.into_iter().any(|placed| placed.members == [self.me])
+    }
+
     /// Sends what is due, ends what is over.
     fn send_due(&mut self, now: Now, out: &mut Vec<Output>) {
         while let Some((at, seq)) = self.timers.first().copied()
@@ -480,7 +551,8 @@ impl Linear {
             let to = self.leaders.get(&call.group).copied().filter(|id| self.live.contains(id));
             // Nobody is known: one after the other of those who should know.
             let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
-            let living: Vec<NodeId> = members.iter().copied().filter(|id| self.live.contains(id)).collect();
+            let may = |id: &NodeId| self.live.contains(id) && !(self.mute && *id == self.me);
+            let living: Vec<NodeId> = members.iter().copied().filter(may).collect();
             let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
             // A member of our own is asked first if it may answer at all.
             let to = to.map(|to| {
@@ -504,7 +576,7 @@ impl Linear {
             let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
             call.sent |= !reads;
             if to == self.me {
-                if self.groups.contains_key(&group) {
+                if self.groups.contains_key(&group) && !self.mute {
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     self.leaders.remove(&group);
@@ -522,7 +594,7 @@ impl Linear {
     fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
         match wire::decode_call(frame.head) {
             Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
-                if self.groups.contains_key(&group) {
+                if self.groups.contains_key(&group) && !self.mute {
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     let answer =
@@ -600,12 +672,19 @@ impl Linear {
         self.timers.remove(&(call.again, seq));
         self.writes.remove(&seq);
         let outcome = outcome(&call);
+        let id = match call.ask {
+            Asker::Door(id) => id,
+            Asker::Probe(id) => {
+                let answers = matches!(outcome, Outcome::Done(_));
+                return out.push(Output::Probed { id, answers });
+            }
+        };
         match &outcome {
             Outcome::Done(_) => (),
             Outcome::Refused(_) => self.counts.refused += 1,
             Outcome::Unknown(_) => self.counts.unknown += 1,
         }
-        out.push(Output::Answer { id: call.ask, outcome });
+        out.push(Output::Answer { id, outcome });
     }
 
     /// Groups that this node leads and whose members are those that they should have; for the root group's leader.

@@ -107,6 +107,12 @@ pub fn plan(scene: &Scene<'_>) -> Plan {
     plan
 }
 
+/// A namespace of which nobody but this node has all, if there is one.
+pub fn sole<'a>(node: NodeId, mut placed: impl Iterator<Item = &'a Placed>) -> Option<&'a str> {
+    let placed = placed.find(|placed| placed.members.contains(&node) && placed.members.len() < 3)?;
+    Some(&placed.namespace)
+}
+
 /// How many members so many live nodes are enough for: an odd number, as an even group survives no more than the odd one
 /// below it.
 fn size(live: usize, wanted: u32) -> usize {

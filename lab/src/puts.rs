@@ -1,0 +1,237 @@
+//! Load on what keeps its writes: closed-loop clients that only put, or only get, or add to one number, each on a
+//! connection of its own. What is read must be what was written.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::client::{self, command};
+use crate::etcd;
+use crate::load::{Outcome, Target, histogram};
+
+#[derive(Clone)]
+pub enum Side {
+    Coppice(Target),
+    Etcd(Vec<SocketAddr>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    Put,
+    Get,
+    /// All on one key.
+    Add,
+}
+
+pub enum Conn {
+    Redis(client::Conn),
+    Etcd(etcd::Conn),
+}
+
+impl Side {
+    pub async fn open(&self, index: usize) -> Result<Conn, String> {
+        match self {
+            Side::Coppice(target) => {
+                let addr = target.addrs[index % target.addrs.len()];
+                client::Conn::open(addr, target.auth.as_ref()).await.map(Conn::Redis)
+            }
+            Side::Etcd(addrs) => etcd::Conn::open(addrs[index % addrs.len()]).await.map(Conn::Etcd),
+        }
+    }
+}
+
+impl Conn {
+    pub async fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        match self {
+            Conn::Redis(conn) => {
+                command(&mut conn.out, &[b"SET", key.as_bytes(), value]);
+                conn.send().await?;
+                conn.status().await.map(drop)
+            }
+            Conn::Etcd(conn) => conn.put(key.as_bytes(), value).await,
+        }
+    }
+
+    pub async fn is(&mut self, key: &str, value: &[u8]) -> Result<bool, String> {
+        match self {
+            Conn::Redis(conn) => {
+                command(&mut conn.out, &[b"GET", key.as_bytes()]);
+                conn.send().await?;
+                conn.bulk_equals(value).await
+            }
+            Conn::Etcd(conn) => Ok(conn.get(key.as_bytes()).await?.is_some_and(|got| got == value)),
+        }
+    }
+
+    async fn add(&mut self, key: &str) -> Result<(), String> {
+        let Conn::Redis(conn) = self else { return Err("etcd has no such operation".into()) };
+        command(&mut conn.out, &[b"INCR", key.as_bytes()]);
+        conn.send().await?;
+        conn.status().await.map(drop)
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())
+}
+
+/// So many clients, each with keys of its own (unless it adds).
+pub fn load(side: &Side, does: Does, clients: usize, value_bytes: usize, length: Duration) -> Result<Outcome, String> {
+    runtime()?.block_on(async {
+        let ready = Arc::new(tokio::sync::Barrier::new(clients + 1));
+        let mut all = tokio::task::JoinSet::new();
+        for index in 0..clients {
+            all.spawn(one(side.clone(), does, index, value_bytes, length, Arc::clone(&ready)));
+        }
+        ready.wait().await;
+        let begun = Instant::now();
+        let (mut times, mut out) = (histogram(), Outcome::default());
+        while let Some(done) = all.join_next().await {
+            let (one, failed, wrong, why) = done.map_err(|e| e.to_string())?;
+            times.add(&one).map_err(|e| e.to_string())?;
+            out.failed += failed;
+            out.wrong += wrong;
+            out.first_failure = out.first_failure.or(why);
+        }
+        out.per_second = times.len() as f64 / begun.elapsed().as_secs_f64();
+        out.p50_us = times.value_at_quantile(0.5) as f64;
+        out.p99_us = times.value_at_quantile(0.99) as f64;
+        out.p999_us = times.value_at_quantile(0.999) as f64;
+        Ok(out)
+    })
+}
+
+async fn one(
+    side: Side,
+    does: Does,
+    index: usize,
+    value_bytes: usize,
+    length: Duration,
+    ready: Arc<tokio::sync::Barrier>,
+) -> (Histogram<u64>, u64, u64, Option<String>) {
+    let (mut times, mut failed, mut wrong, mut why) = (histogram(), 0, 0, None);
+    let keys: Vec<String> = (0..16).map(|n| format!("{index}:{n}")).collect();
+    let value = vec![b'x'; value_bytes];
+    let mut conn = side.open(index).await.ok();
+    if does == Does::Get
+        && let Some(conn) = &mut conn
+    {
+        for key in &keys {
+            failed += u64::from(conn.put(key, &value).await.is_err());
+        }
+    }
+    ready.wait().await;
+    let end = Instant::now() + length;
+    let mut turn = 0;
+    while Instant::now() < end {
+        turn += 1;
+        let key = &keys[turn % keys.len()];
+        let begun = Instant::now();
+        let result = match &mut conn {
+            None => side.open(index).await.map(|new| {
+                conn = Some(new);
+                None
+            }),
+            Some(conn) => match does {
+                Does::Put => conn.put(key, &value).await.map(|()| Some(true)),
+                Does::Get => conn.is(key, &value).await.map(Some),
+                Does::Add => conn.add("hot").await.map(|()| Some(true)),
+            },
+        };
+        match result {
+            Ok(None) => (),
+            Ok(Some(good)) => {
+                times.saturating_record(begun.elapsed().as_micros().max(1) as u64);
+                wrong += u64::from(!good);
+            }
+            Err(e) => {
+                failed += 1;
+                why.get_or_insert(e);
+                conn = None;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+    (times, failed, wrong, why)
+}
+
+/// What a kill under load did.
+pub struct Gap {
+    /// Longest time in which nobody's write was acknowledged, around the kill, milliseconds.
+    pub longest_ms: f64,
+    pub acked: u64,
+    pub lost: u64,
+}
+
+/// Writers of keys of their own, through all nodes but one, which is killed after a while; then every acknowledged write
+/// is read back.
+pub fn killed(
+    side: &Side,
+    writers: usize,
+    seconds: u64,
+    kill: impl FnOnce() -> Result<(), String>,
+) -> Result<Gap, String> {
+    runtime()?.block_on(async {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut all = tokio::task::JoinSet::new();
+        for index in 0..writers {
+            let (side, stop) = (side.clone(), Arc::clone(&stop));
+            all.spawn(async move {
+                let (mut acked, mut conn, mut n) = (Vec::new(), None, 0u64);
+                while !stop.load(Ordering::Relaxed) {
+                    if conn.is_none() {
+                        conn = side.open(index).await.ok();
+                    }
+                    let Some(open) = &mut conn else {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        continue;
+                    };
+                    n += 1;
+                    let key = format!("{index}:{n}");
+                    match tokio::time::timeout(Duration::from_secs(5), open.put(&key, key.as_bytes())).await {
+                        Ok(Ok(())) => acked.push((key, Instant::now())),
+                        Ok(Err(_)) | Err(_) => conn = None,
+                    }
+                }
+                acked
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        kill()?;
+        tokio::time::sleep(Duration::from_secs(seconds + 3)).await;
+        stop.store(true, Ordering::Relaxed);
+        let mut acked = Vec::new();
+        while let Some(done) = all.join_next().await {
+            acked.extend(done.map_err(|e| e.to_string())?);
+        }
+        let mut moments: Vec<Instant> = acked.iter().map(|(_, at)| *at).collect();
+        moments.sort_unstable();
+        let gaps = moments.windows(2).map(|pair| pair[1] - pair[0]);
+        let longest_ms = gaps.max().map_or(f64::INFINITY, |gap| gap.as_secs_f64() * 1e3);
+        let (mut conn, mut lost) = (side.open(0).await?, 0);
+        for (key, _) in &acked {
+            lost += u64::from(!conn.is(key, key.as_bytes()).await?);
+        }
+        Ok(Gap { longest_ms, acked: acked.len() as u64, lost })
+    })
+}
+
+/// Writes so many keys, many at a time.
+pub fn fill(target: &Target, keys: usize) -> Result<(), String> {
+    runtime()?.block_on(async {
+        let mut conn = client::Conn::open(target.addrs[0], target.auth.as_ref()).await?;
+        let value = [b'v'; 100];
+        for from in (0..keys).step_by(500) {
+            let names: Vec<String> = (from..(from + 500).min(keys)).map(|n| format!("key:{n}")).collect();
+            let mut words: Vec<&[u8]> = vec![b"MSET"];
+            names.iter().for_each(|name| words.extend([name.as_bytes(), &value[..]]));
+            command(&mut conn.out, &words);
+            conn.send().await?;
+            conn.status().await?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,293 @@
+//! Disks that forget, refuse and fill up, under the real program: it is one node's trouble, it is said, and nothing that
+//! was acknowledged is lost or changed.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use e2e::at::{Ports, new_folder};
+use e2e::procs::{Signal, kill};
+use e2e::resp::{Resp, Word};
+use e2e::{Up, Yard, say, skip, tools, wait_for};
+use serde_json::Value;
+
+const FILE: &str = "[namespace.bank]\nclass = \"linear\"\n";
+/// With a debug binary beside a compiler.
+const SOON: Duration = Duration::from_secs(60);
+const KEYS: usize = 120;
+
+/// A connection through node `n` to a namespace that has a leader.
+fn bank(up: &Up, n: u8, token: &str) -> Resp {
+    let open = || {
+        let mut resp = Resp::open(up.at(n).resp, "bank", token)?;
+        match resp.ask(&["DBSIZE"])? {
+            Word::Int(_) => Ok(resp),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    wait_for("the bank is open", SOON, open).0
+}
+
+fn put(resp: &mut Resp, round: usize) {
+    for n in 0..KEYS {
+        let (key, value) = (format!("key:{n}"), format!("{n} in round {round} {}", "x".repeat(n)));
+        assert_eq!(resp.ask(&["SET", &key, &value]).unwrap(), Word::Simple("OK".into()));
+    }
+}
+
+fn check(resp: &mut Resp, round: usize) {
+    for n in 0..KEYS {
+        let value = format!("{n} in round {round} {}", "x".repeat(n));
+        assert_eq!(
+            resp.ask(&["GET", &format!("key:{n}")]).unwrap(),
+            Word::Bulk(value),
+            "acknowledged in round {round}"
+        );
+    }
+}
+
+fn node(up: &Up, of: u8, name: &str) -> Result<Value, String> {
+    let view = up.status(of)?;
+    let nodes = view["nodes"].as_array().cloned().unwrap_or_default();
+    nodes.into_iter().find(|n| n["name"] == name).ok_or_else(|| format!("{name} is not shown: {view}"))
+}
+
+/// All three have the bank, and n2 goes by another id than before.
+fn whole(up: &Up, not: &Value) -> Result<Value, String> {
+    let view = up.status(1)?;
+    let n2 = node(up, 1, "n2")?;
+    let mut members = view["namespaces"][0]["shards"][0]["members"].as_array().cloned().unwrap_or_default();
+    members.sort_by_key(Value::to_string);
+    let figure: u64 = (1..=3)
+        .map(|n| up.status(n).map(|v| v["figures"]["linear.groups_whole"].as_u64()))
+        .try_fold(0, |sum, n: Result<Option<u64>, String>| n.map(|n| sum + n.unwrap_or(0)))?;
+    let is_so = n2["state"] == "live" && n2["id"] != *not && members == ["n1", "n2", "n3"] && figure == 1;
+    if is_so { Ok(n2["id"].clone()) } else { Err(format!("{figure} whole, {members:?}, n2 {}", n2["state"])) }
+}
+
+fn log_files(dir: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(dir.join("n2/log")).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|f| f.extension().is_some_and(|end| end == "seg" || end == "snap")).collect();
+    files.sort();
+    files
+}
+
+/// Does something to the disk of n2 while it cannot look, and has it start again.
+fn behind_its_back(up: &Up, act: impl FnOnce()) {
+    let pid = up.node_pid(2);
+    kill(pid, Signal::STOP);
+    act();
+    kill(pid, Signal::KILL);
+}
+
+#[test]
+fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
+    let _turn = e2e::turn();
+    let up = Up::bare(3);
+    up.apply("bank.toml", FILE).good();
+    let token = up.token("bank");
+    put(&mut bank(&up, 1, &token), 0);
+    let mut id = wait_for("the bank is whole", SOON, || whole(&up, &Value::Null)).0;
+    let mut rounds = 0;
+    // In each round: of each file in turn, the first byte, one in the middle, and the last that was written.
+    for part in [0.0, 0.5, 1.0] {
+        for file in 0..log_files(&up.dir).len() {
+            let Some(path) = log_files(&up.dir).get(file).cloned() else { continue };
+            rounds += 1;
+            put(&mut bank(&up, 1, &token), rounds);
+            let mut at = 0;
+            behind_its_back(&up, || {
+                let mut bytes = fs::read(&path).unwrap();
+                let written = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+                // The last twenty bytes are the seal, which nothing rests on.
+                at = ((written.saturating_sub(24)) as f64 * part) as usize;
+                bytes[at] ^= 0x20;
+                fs::write(&path, bytes).unwrap();
+            });
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let (new, took) = wait_for("n2 has entered anew", SOON, || whole(&up, &id));
+            say(&format!(
+                "byte {at} of {name} was wrong: n2 is {new} instead of {id} and has its copies after {took:?}"
+            ));
+            id = new;
+            for n in 1..=3 {
+                check(&mut bank(&up, n, &token), rounds);
+            }
+        }
+    }
+    assert!(rounds >= 3, "{rounds} rounds");
+    // It is said, and what was there is kept for whoever wants to look at it.
+    let view = up.status(1).unwrap();
+    let events = view["events"].as_array().unwrap();
+    assert!(events.iter().any(|e| e["kind"] == "anew" && e["who"] == "n2"), "{events:?}");
+    assert!(up.dir.join("n2/log.distrusted").exists());
+    // A whole log that is gone is no empty one.
+    behind_its_back(&up, || fs::remove_dir_all(up.dir.join("n2/log")).unwrap());
+    wait_for("n2 has entered anew", SOON, || whole(&up, &id));
+    check(&mut bank(&up, 2, &token), rounds);
+}
+
+#[test]
+fn an_older_disk_is_found_out_and_the_node_enters_anew() {
+    let _turn = e2e::turn();
+    let up = Up::bare(3);
+    up.apply("bank.toml", FILE).good();
+    let token = up.token("bank");
+    put(&mut bank(&up, 1, &token), 0);
+    let id = wait_for("the bank is whole", SOON, || whole(&up, &Value::Null)).0;
+    let (log, copy) = (up.dir.join("n2/log"), up.dir.join("older"));
+    let copied = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).unwrap();
+        for file in fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    };
+    behind_its_back(&up, || copied(&log, &copy));
+    wait_for("n2 is back", SOON, || whole(&up, &Value::Null));
+    put(&mut bank(&up, 1, &token), 1);
+    // The boot count is not older: only what the others remember gives it away.
+    behind_its_back(&up, || {
+        fs::remove_dir_all(&log).unwrap();
+        copied(&copy, &log);
+    });
+    let (new, took) = wait_for("n2 has entered anew", SOON, || whole(&up, &id));
+    say(&format!("an older log: n2 is {new} instead of {id} after {took:?}"));
+    for n in 1..=3 {
+        check(&mut bank(&up, n, &token), 1);
+    }
+}
+
+#[test]
+fn a_lone_node_with_a_wrong_byte_says_what_can_be_done_and_changes_nothing() {
+    let _turn = e2e::turn();
+    let mut yard = Yard::cluster(1);
+    yard.kill(1);
+    let log = yard.node_dir(1).join("log");
+    let files: Vec<PathBuf> = fs::read_dir(&log).unwrap().map(|file| file.unwrap().path()).collect();
+    let segment = files.iter().find(|f| f.extension().is_some_and(|end| end == "seg")).unwrap();
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[60] ^= 1;
+    fs::write(segment, &bytes).unwrap();
+    yard.begin(1, &[]);
+    assert_ne!(yard.ended(1), Some(0));
+    let said = yard.log(1);
+    assert!(said.contains("is damaged at byte") && said.contains("put the folder"), "{said}");
+    assert_eq!(fs::read(segment).unwrap(), bytes, "nothing is cut");
+}
+
+#[test]
+fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
+    let _turn = e2e::turn();
+    let dir = new_folder();
+    let place = dir.join("n3");
+    fs::create_dir_all(&place).unwrap();
+    let mounted = tools::has("mount")
+        && Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=160m", "tmpfs"])
+            .arg(&place)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+    if !mounted {
+        return skip("a small file system cannot be mounted here");
+    }
+    let _mount = Mount(place.clone());
+    let mut up = Up::begin_in(dir, Ports::free(3), 3, vec!["--no-demo".into()]);
+    up.ready = up.event("ready", SOON);
+    up.apply("bank.toml", FILE).good();
+    let token = up.token("bank");
+    put(&mut bank(&up, 1, &token), 0);
+    wait_for("the bank is whole", SOON, || whole(&up, &Value::Null));
+    // All room goes, and what the log holds in reserve.
+    let _ = fs::remove_file(place.join("log/spare"));
+    let filler = place.join("filler");
+    let full = fs::write(&filler, vec![1; 200 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let mut resp = bank(&up, 1, &token);
+    let mut n = 0;
+    let (shown, _) = wait_for("it is said that the disk takes nothing", SOON, || {
+        n += 1;
+        resp.ask(&["SET", &format!("fill:{}", n % 100), &"y".repeat(20_000)])?;
+        match &node(&up, 1, "n3")?["disk"] {
+            Value::String(text) => Ok(text.clone()),
+            other => Err(format!("{other}")),
+        }
+    });
+    assert!(shown.contains("No space left"), "{shown}");
+    assert!(up.coppice(&["status"]).good().contains("n3's disk takes nothing"));
+    // All others go on, and so do the doors of n3.
+    put(&mut resp, 1);
+    check(&mut bank(&up, 3, &token), 1);
+    fs::remove_file(&filler).unwrap();
+    wait_for("n3 takes part again", SOON, || match &node(&up, 1, "n3")?["disk"] {
+        Value::Null => whole(&up, &Value::Null),
+        other => Err(other.to_string()),
+    });
+    kill(up.node_pid(1), Signal::KILL);
+    let mut resp = bank(&up, 3, &token);
+    check(&mut resp, 1);
+    put(&mut resp, 2);
+    check(&mut resp, 2);
+}
+
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a node may still hold it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_failed_force_ends_the_node_and_the_next_start_writes_the_end_of_its_log_anew() {
+    let _turn = e2e::turn();
+    if !tools::has("strace") {
+        return skip("strace is not installed");
+    }
+    let mut up = Up::bare(3);
+    up.apply("bank.toml", FILE).good();
+    let token = up.token("bank");
+    let mut resp = bank(&up, 1, &token);
+    put(&mut resp, 0);
+    wait_for("the bank is whole", SOON, || whole(&up, &Value::Null));
+    let pid = up.node_pid(2);
+    let mut strace = Command::new("strace")
+        .args([
+            "-f",
+            "-q",
+            "-e",
+            "trace=fdatasync",
+            "-e",
+            "inject=fdatasync:error=EIO:when=3+",
+            "-o",
+            "/dev/null",
+            "-p",
+        ])
+        .arg(pid.to_string())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut n = 0;
+    let ended = wait_for("the node has ended", SOON, || {
+        n += 1;
+        resp.ask(&["SET", "again", &n.to_string()])?;
+        if up.node_pid_now(2) == Some(pid) { Err("it runs".to_owned()) } else { Ok(()) }
+    });
+    let _ = strace.kill();
+    let _ = strace.wait();
+    say(&format!("the node ended {:?} after its disk began to fail", ended.1));
+    let died = up.event("died", SOON);
+    assert!(died["how"].as_str().unwrap().contains("74"), "{died}");
+    wait_for("it is back and says what happened", SOON, || {
+        whole(&up, &Value::Null)?;
+        let log = fs::read_to_string(up.dir.join("n2/node.log")).map_err(|e| e.to_string())?;
+        let says = log.contains("the node stops") && log.contains("was written anew");
+        if says { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    check(&mut bank(&up, 2, &token), 0);
+}
