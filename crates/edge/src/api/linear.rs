@@ -226,9 +226,8 @@ struct Todo {
 
 /// A step of what was asked for, if there is such a function that may stand there.
 fn step(key: Bytes, function: &str, args: Vec<Text>) -> Result<Step, Problem> {
-    let may = |function: &functions::Function| !function.whole && !function.waits;
-    let Some(function) = functions::find(function).filter(|function| may(function)) else {
-        let names = functions::ALL.iter().flat_map(|some| some.iter()).filter(|function| may(function));
+    let Some(function) = functions::find(function).filter(|function| function.is_offered()) else {
+        let names = functions::ALL.iter().flat_map(|some| some.iter()).filter(|function| function.is_offered());
         let names = names.map(|function| function.name).collect::<Vec<_>>().join(", ");
         return Err(Problem::wrong(format!("no function {function:?}; there are: {names}")));
     };

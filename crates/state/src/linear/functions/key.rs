@@ -29,7 +29,10 @@ pub const ALL: &[Function] = &[
     read("ttl", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
     }),
-    read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64))),
+    Function {
+        keyless: true,
+        ..read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64)))
+    },
     write("put", "value always|absent|present|version:N none|keep|MS [old]", put),
     write("remove", "[version:N]", |space, key, args| {
         let may = match args {

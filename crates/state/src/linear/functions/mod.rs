@@ -41,6 +41,8 @@ pub struct Function {
     pub run: Run,
     /// It is about all keys; the key it is given means nothing.
     pub whole: bool,
+    /// It is about none: neither does it here.
+    pub keyless: bool,
     /// So many of its first arguments are keys, too.
     pub keys: usize,
     /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
@@ -48,19 +50,24 @@ pub struct Function {
 }
 
 impl Function {
+    /// May anybody call it by name, on a key?
+    pub fn is_offered(&self) -> bool {
+        !self.whole && !self.keyless && !self.waits
+    }
+
     /// The keys that a step has to do with.
     pub fn keys<'a>(&self, step: &'a Step) -> impl Iterator<Item = &'a Bytes> {
-        let own = (!self.whole).then_some(&step.key);
+        let own = (!self.whole && !self.keyless).then_some(&step.key);
         own.into_iter().chain(step.args.iter().take(self.keys))
     }
 }
 
 const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Read(run), whole: false, keys: 0, waits: false }
+    Function { name, args, run: Run::Read(run), whole: false, keyless: false, keys: 0, waits: false }
 }
 
 const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Write(run), whole: false, keys: 0, waits: false }
+    Function { name, args, run: Run::Write(run), whole: false, keyless: false, keys: 0, waits: false }
 }
 
 /// Everything that is offered.

@@ -107,7 +107,7 @@ pub const ALL: &[Spec] = &[
                 ])
             };
             let all = functions::ALL.iter().flat_map(|some| some.iter());
-            let all = all.filter(|function| may_call(function)).map(one).collect();
+            let all = all.filter(|function| function.is_offered()).map(one).collect();
             Act::Now(Reply::List(vec![Reply::Map(vec![
                 (Reply::word("library_name"), Reply::word("coppice")),
                 (Reply::word("engine"), Reply::word("BUILT-IN")),
@@ -177,15 +177,10 @@ fn object(call: &mut Call<'_>) -> Act {
     steps(call, vec![Step::new(call.command.key(2), "type", Vec::new())], then)
 }
 
-/// Functions of one key, that answer at once.
-fn may_call(function: &functions::Function) -> bool {
-    !function.whole && !function.waits
-}
-
 fn fcall(call: &mut Call<'_>) -> Act {
     let command = call.command;
     let name = String::from_utf8_lossy(command.arg(1));
-    let Some(function) = functions::find(&name).filter(|function| may_call(function)) else {
+    let Some(function) = functions::find(&name).filter(|function| function.is_offered()) else {
         return Act::Now(Reply::error("ERR Function not found: FUNCTION LIST names those that there are"));
     };
     if is(command.arg(0), "FCALL_RO") && !matches!(function.run, functions::Run::Read(_)) {
