@@ -193,7 +193,7 @@ impl Faults {
         self.ends.clear();
         world.heal_all();
         world.set_weather(Weather::CALM);
-        world.manners = Manners::GOOD;
+        world.mend_manners();
         for node in 0..world.machines() {
             world.slow_disk(node, Span::ZERO);
             world.fill_disk(node, false);

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod history;
 pub mod linear_load;
 pub mod load;
+pub mod modes_load;
 pub mod promises;
 pub mod scene;
 pub mod shipped;

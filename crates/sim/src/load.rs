@@ -6,6 +6,7 @@ use base::{Rng, Span};
 use bytes::Bytes;
 use state::session::{Action, Lease, Version, When};
 
+use crate::modes_load::FORMS;
 use crate::promises::session::{What, WriteId};
 
 /// Namespace that load uses, and the one whose lease is the operator's mark.
@@ -129,6 +130,7 @@ pub fn declaration(mark: u64, rng: &mut Rng) -> String {
     let mut text = format!(
         "[namespace.bank]\nclass = \"linear\"\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{MARK}]\nclass = \"session\"\nlease = \"{}s\"\n\
+         [namespace.{FORMS}]\nclass = \"session\"\nmerge = \"fields\"\n\
          [service.shop]\nrun = [\"shop\"]\nclones = {clones}\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\n\
          namespaces = [\"{NAMESPACE}\"]\nenv = {{ COLOUR = \"{colour}\" }}\n",
         LEASE_DEFAULT.as_millis() / 1000,

@@ -14,10 +14,12 @@ use crate::faults::{self, Faults, May};
 use crate::history::{History, Line};
 use crate::linear_load::{self, LinearLoad};
 use crate::load::{self, Drawn, Load};
+use crate::modes_load::{self, ModesLoad};
 use crate::promises::answers::Answers;
 use crate::promises::clones::Clones;
 use crate::promises::declared::{self, Declared};
 use crate::promises::linear::Linear;
+use crate::promises::modes::Modes;
 use crate::promises::session::{Ended, Found, Sessions};
 use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped};
@@ -37,6 +39,8 @@ const FILLED_FIGURE: &str = "session.settled";
 const REPLACED_AFTER: Span = Span::secs(90);
 /// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
 const CUT_OFF_COUNTS: Span = Span::secs(8);
+/// What a brick notes that forgets all it has, while its node lives.
+const STARTS_ANEW: &str = "this brick starts anew";
 /// Between two tries to enter anew.
 const ANEW_AFTER: Span = Span::millis(500);
 /// Operators wait for so long.
@@ -44,6 +48,8 @@ const APPLY_BUDGET: Span = Span::secs(5);
 
 /// Clients of class `linear` count from here.
 const LINEAR: u64 = 1 << 32;
+/// Clients with cookies and with documents count from here.
+const MODES: u64 = 1 << 33;
 const TICK: u64 = 1 << 60;
 const PHASE: u64 = 2 << 60;
 const OPERATOR: u64 = 3 << 60;
@@ -96,6 +102,7 @@ struct Flight {
 enum Asked {
     Session(Drawn),
     Linear(linear_load::Act),
+    Modes(modes_load::Act),
     Apply(u64),
     /// For a node whose disk is not to be trusted.
     Anew(usize),
@@ -127,6 +134,8 @@ pub struct Scene {
     load: Load,
     linear_load: LinearLoad,
     linear: Linear,
+    modes_load: ModesLoad,
+    modes: Modes,
     history: History,
     flights: BTreeMap<AskId, Flight>,
     seen: Vec<Seen>,
@@ -149,6 +158,7 @@ pub fn run(plan: Plan) -> Report {
     let broken = scene.run(Time::ZERO + length).err();
     let faults = scene.faults.counts().iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect();
     scene.ops.insert("linear judged".into(), scene.linear.judged);
+    scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
     Report {
@@ -177,6 +187,8 @@ impl Scene {
             load: Load::new(rng.fork()),
             linear_load: LinearLoad::new(rng.fork()),
             linear: Linear::default(),
+            modes_load: ModesLoad::new(rng.fork()),
+            modes: Modes::of(plan.nodes),
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
             rng,
             world,
@@ -207,6 +219,9 @@ impl Scene {
         for client in 0..self.linear_load.clients() {
             self.world.alarm(Span::secs(5), LINEAR + client as u64);
         }
+        for client in 0..self.modes_load.clients() {
+            self.world.alarm(Span::secs(4), MODES + client as u64);
+        }
     }
 
     fn run(&mut self, until: Time) -> Result<(), Broken> {
@@ -225,6 +240,7 @@ impl Scene {
                 return self.judge(flight, answer);
             }
             Happened::Published { node, view } => self.seen[node].take(&view),
+            Happened::Noted { node, note } if note.text.contains(STARTS_ANEW) => self.modes.failed(node, now),
             Happened::Noted { .. } => (),
             Happened::Distrusted { node } => {
                 *self.ops.entry("disk distrusted".into()).or_default() += 1;
@@ -239,6 +255,7 @@ impl Scene {
             Happened::Resumed { node } => self.answers.resumed(node, now),
             Happened::Died { node } => {
                 self.sessions.died(node, now);
+                self.modes.failed(node, now);
                 for id in self.answers.died(node) {
                     let flight = self.flights.remove(&id).expect("what was asked flies until its node dies");
                     self.died(flight)?;
@@ -259,6 +276,7 @@ impl Scene {
             Happened::Alarm(PHASE) => self.turn(),
             Happened::Alarm(OPERATOR) => self.operate(),
             Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
+            Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
             Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),
             Happened::Alarm(client) => self.ask(client as usize),
         }
@@ -434,6 +452,23 @@ impl Scene {
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(act) });
     }
 
+    fn ask_mode(&mut self, client: usize) {
+        let now = self.world.now();
+        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
+        let nodes: Vec<usize> = (0..self.world.machines()).filter(warm).collect();
+        let token = MODES + client as u64;
+        if nodes.is_empty() {
+            return self.world.alarm(Span::millis(300), token);
+        }
+        let node = nodes[self.modes_load.choose(client, nodes.len())];
+        let (act, budget) = self.modes_load.draw(client);
+        let id = self.world.ask(node, budget, Ask::Session(act.op())).expect("the node was seen to run");
+        self.answers.asked(id, node, now, budget, self.world.is_hung(node));
+        self.modes.begin(&act);
+        let must = self.must_serve();
+        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
+    }
+
     /// The operator's next apply. During a calm there is none: what runs must be what is declared by then.
     fn operate(&mut self) {
         let calm = self.calm_for().is_some() && self.world.now() > Time::ZERO + Span::secs(25);
@@ -462,7 +497,7 @@ impl Scene {
                 }
             }
             // It may have happened.
-            Asked::Linear(_) | Asked::Anew(_) => (),
+            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         self.ended(&flight, "died");
@@ -504,7 +539,26 @@ impl Scene {
                 {
                     self.linear_load.has_read((flight.client - LINEAR) as usize, key, version);
                 }
+                if let (linear_load::Act::Watch { .. }, Outcome::Done(ran)) = (act, &outcome)
+                    && let Some(upto) = Linear::upto(ran)
+                {
+                    self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
+                }
                 self.linear.end(act, flight.start, now, &outcome)
+            }
+            (Asked::Modes(act), Answer::Session(outcome)) => {
+                let text = match &outcome {
+                    Outcome::Done(reply) => format!("ok {}", shown(reply)),
+                    Outcome::Refused(refused) => format!("refused {refused}"),
+                    Outcome::Unknown(unknown) => format!("unknown {unknown}"),
+                };
+                self.ended(&flight, &text);
+                if flight.must && self.must_serve() && !matches!(outcome, Outcome::Done(_)) {
+                    let what = format!("{act:?} through node {} since {:?}: {text}", flight.node, flight.start);
+                    return Err(Broken { promise: SERVED, at: now, what });
+                }
+                self.modes_load.heard((flight.client - MODES) as usize, act, &outcome);
+                self.modes.end(act, flight.start, now, &outcome, self.sessions.void_before())
             }
             (Asked::Apply(mark), Answer::Applied(outcome)) => {
                 let (text, ended) = match outcome {
@@ -579,6 +633,7 @@ impl Scene {
                 (drawn.name, drawn.key.as_str(), drawn.write.map(|(id, what)| format!("{id} {what:?}")))
             }
             Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
         };
@@ -594,6 +649,10 @@ impl Scene {
             }
             Asked::Linear(_) => {
                 let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            Asked::Modes(_) => {
+                let pause = self.modes_load.pause((flight.client - MODES) as usize);
                 self.world.alarm(pause, flight.client);
             }
             // If it may enter, it is not distrusted any more by then.

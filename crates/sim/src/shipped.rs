@@ -9,8 +9,12 @@ use cluster::Card;
 use cluster::root::{Change, Declared};
 use node::{Answer, Applied, Ask, Node, View};
 use state::linear::{Ran, Reply as Got};
-use state::session::{Action, Reply};
+use state::session::doc::Doc;
+use state::session::merge::MARK;
+use state::session::{Action, Op, Place, Reply};
 
+use crate::load;
+use crate::modes_load::FORMS;
 use crate::world::{Birth, Factory, Life};
 
 /// A bug to plant. The promise that it breaks must be reported.
@@ -20,6 +24,10 @@ pub enum Bug {
     Stale,
     /// Some reads find nothing.
     Forgets,
+    /// Some reads by cookie find nothing.
+    CookieForgets,
+    /// Documents that are merged are replaced instead.
+    Unmerged,
     /// Some questions are never answered.
     Mute,
     /// Nobody dials once the cluster has formed.
@@ -36,6 +44,10 @@ pub enum Bug {
     LinearStale,
     /// Some writes of class `linear` are acknowledged and not done.
     LinearFalseAck,
+    /// Members answer reads that may be stale however old they are.
+    LinearOlder,
+    /// Who watches class `linear` is sometimes not told the first of several changes.
+    LinearUntold,
     /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
 }
@@ -161,9 +173,20 @@ impl Planted {
                 records.truncate(kept);
             }
         }
+        if let (Bug::Unmerged, Event::Ask { ask: Ask::Session(op), .. }) = (self.bug, &mut event) {
+            unmark(op);
+        }
+        if let (Bug::LinearOlder, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && op.stale.is_some()
+        {
+            op.stale = Some(Span::secs(3600));
+        }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {
-                (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
+                (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get && is_plain(op) => {
+                    self.reads.insert(*id, op.key.clone());
+                }
+                (Bug::CookieForgets, Ask::Session(op)) if op.action == Action::Get && op.place != Place::Keyed => {
                     self.reads.insert(*id, op.key.clone());
                 }
                 (Bug::LinearStale, Ask::Linear(op)) if op.steps[0].function == "look" => {
@@ -203,7 +226,10 @@ impl Planted {
                 out.push(Effect::Spawn { proc: ProcId(proc.0 | 1 << 40), spec: spec.clone() });
                 out.push(Effect::Spawn { proc, spec });
             }
-            (Bug::Stale | Bug::Forgets, Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) }) => {
+            (
+                Bug::Stale | Bug::Forgets | Bug::CookieForgets,
+                Effect::Answer { id, answer: Answer::Session(Outcome::Done(reply)) },
+            ) => {
                 let reply = match self.reads.remove(&id) {
                     Some(key) => self.spoil_read(key, reply),
                     None => reply,
@@ -213,6 +239,17 @@ impl Planted {
             (Bug::LinearStale, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {
                 let first = self.gets.remove(&id).map(|key| self.first_got.entry(key).or_insert_with(|| ran.clone()));
                 let ran = first.filter(|_| self.rng.chance(0.1)).map_or(ran, |first| first.clone());
+                out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
+            }
+            (Bug::LinearUntold, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(mut ran)) }) => {
+                if let Ran::Done(replies) = &mut ran
+                    && let [Got::List(page)] = &mut replies[..]
+                    && let [Got::Int(_), Got::List(changes)] = &mut page[..]
+                    && changes.len() > 1
+                    && self.rng.chance(0.1)
+                {
+                    changes.remove(0);
+                }
                 out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
             }
             (Bug::LinearFalseAck, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {
@@ -233,5 +270,20 @@ impl Planted {
             Bug::Stale => self.first.get(&key).cloned().unwrap_or(reply),
             _ => Reply::Absent,
         }
+    }
+}
+
+/// An operation by key in a namespace that merges nothing.
+fn is_plain(op: &Op) -> bool {
+    op.place == Place::Keyed && *op.namespace == *load::NAMESPACE
+}
+
+/// Without its mark a document that is written replaces what is there.
+fn unmark(op: &mut Op) {
+    if let (FORMS, Action::Put { value, .. }) = (&*op.namespace, &mut op.action)
+        && let Some(mut doc) = Doc::parse(value)
+    {
+        doc.remove(format!("\"{MARK}\"").as_bytes());
+        *value = doc.write();
     }
 }

@@ -228,3 +228,23 @@ fn a_value_whose_bricks_are_all_gone_is_lost() {
     world.settle();
     assert_eq!(world.done(1, by_cookie(Action::Get, Some(&cookie))), Reply::Lost);
 }
+
+/// It may all be there on the other side.
+#[test]
+fn who_is_cut_off_from_most_bricks_does_not_call_a_value_lost() {
+    let mut world = World::settled(25, 3);
+    world.partition(&[NodeId(1)]);
+    world.run(Span::secs(5));
+    let cookie = put(&mut world, 2, "v", None);
+    world.heal();
+    world.settle();
+    world.partition(&[NodeId(1)]);
+    world.run(Span::secs(15));
+    let Outcome::Refused(refused) = world.call(1, by_cookie(Action::Get, Some(&cookie))) else {
+        panic!("node 1 has nothing and sees nobody")
+    };
+    assert!(refused.why.contains("cut off"), "{refused:?}");
+    world.heal();
+    world.settle();
+    assert_eq!(value(&mut world, 1, &cookie), "v");
+}

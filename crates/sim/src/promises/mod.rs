@@ -6,6 +6,7 @@ pub mod clones;
 pub mod declared;
 pub mod linear;
 pub mod membership;
+pub mod modes;
 pub mod session;
 
 use base::{Span, Time};

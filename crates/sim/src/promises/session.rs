@@ -181,6 +181,11 @@ impl Sessions {
         &self.failed
     }
 
+    /// Writes that began by then are not promised any more.
+    pub fn void_before(&self) -> Time {
+        self.void_before
+    }
+
     /// Judges a read that is done.
     pub fn read(&mut self, key: &str, start: Time, at: Time, found: Found) -> Result<(), Broken> {
         let broken = |promise, what: String| Err(Broken { promise, at, what: format!("{key}: {what}") });

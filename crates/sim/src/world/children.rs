@@ -74,6 +74,17 @@ impl<F: Factory> World<F> {
         }
     }
 
+    /// Children behave from now on, also those that are there: a slow start beside a long drain may otherwise outlast
+    /// the calm that promises are judged in.
+    pub fn mend_manners(&mut self) {
+        self.manners = Manners::GOOD;
+        let latest = self.now + Manners::GOOD.start;
+        for child in self.places.iter_mut().flat_map(|p| &mut p.running).flat_map(|r| r.children.values_mut()) {
+            child.healthy_at = child.healthy_at.min(latest);
+            child.stubborn = false;
+        }
+    }
+
     fn child(&mut self, node: usize, proc: ProcId) -> Option<&mut Child> {
         self.places[node].running.as_mut()?.children.get_mut(&proc)
     }

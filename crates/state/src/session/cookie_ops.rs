@@ -167,7 +167,12 @@ impl Session {
             // Not seen for a moment is not lost yet.
             let away =
                 |leg: &Leg| self.peers.get(&leg.node).is_none_or(|peer| call.now.since(peer.since) < SETTLE_GRACE);
-            if op.legs.iter().any(|leg| leg.state == LegState::Dead && away(leg)) {
+            let is_dead = |leg: &Leg| leg.state == LegState::Dead;
+            // Who is cut off from most cannot tell what is dead from what is on the other side.
+            if self.minority_since.is_some() && op.legs.iter().any(is_dead) {
+                return self.wait_or_give_up(call, number, op, "this node is cut off from most bricks");
+            }
+            if op.legs.iter().any(|leg| is_dead(leg) && away(leg)) {
                 return self.wait_or_give_up(call, number, op, "no brick of the cookie that is live has the value");
             }
             self.done(call, op, Reply::Lost);

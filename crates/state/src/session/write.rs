@@ -295,8 +295,9 @@ impl Session {
         }
         op.tried.push(write.version);
         self.undo(call, op, write.version);
-        // If all that could have stored it said no, nothing happened.
-        op.earlier_may_have |= op.legs.iter().any(|leg| leg.may_have_stored() && leg.node != self.me);
+        // If all that could have stored it said no, nothing happened. Where it was stored, be it for a moment, another writer
+        // may have read it and made it part of what it writes (a merge does).
+        op.earlier_may_have |= op.legs.iter().any(Leg::may_have_stored);
         op.may_have_happened = op.earlier_may_have;
         let span = self.pause(op);
         self.rest(call, number, op, span)
