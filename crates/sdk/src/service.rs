@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::limits::*;
-use crate::{Given, Linear, Node, Sessions, StartError};
+use crate::{Given, Group, Linear, Node, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -53,6 +53,11 @@ impl Service {
     /// The values of a namespace of class `linear` that the service names.
     pub fn linear<T>(&self, namespace: &str) -> Result<Linear<T>, StartError> {
         Ok(Linear::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The clones of this service as a group.
+    pub fn group(&self) -> Result<Group, StartError> {
+        Group::of(&self.given, self.node.clone())
     }
 
     /// Serves until the stop signal (TERM or INT), then takes no new connection, answers the requests that it has, and

@@ -4,6 +4,7 @@
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order.
+//! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -31,6 +32,7 @@ mod explain;
 mod guard;
 pub mod limits;
 mod linear;
+mod members;
 mod metrics;
 mod operate;
 mod problem;
@@ -66,6 +68,7 @@ pub struct Api {
     backend: Arc<dyn Backend>,
     meter: Arc<Meter>,
     streams: Arc<Semaphore>,
+    member_streams: Arc<Semaphore>,
 }
 
 impl Api {
@@ -76,7 +79,8 @@ impl Api {
 
 /// All of the API. `pages` (the monitor) is served beside it, behind the same guard.
 pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Router {
-    let api = Api { backend, meter, streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)) };
+    let (streams, of_members) = (Semaphore::new(limits::STREAMS_MAX), Semaphore::new(limits::MEMBER_STREAMS_MAX));
+    let api = Api { backend, meter, streams: Arc::new(streams), member_streams: Arc::new(of_members) };
     Router::new()
         .route("/v1/status", get(status::status))
         .route("/v1/events", get(status::events))
@@ -91,6 +95,11 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/ns", get(operate::namespaces))
         .route("/v1/ns/{ns}", get(operate::namespace))
         .route("/v1/route/explain", post(explain::explain))
+        .route("/v1/services/{service}/members", get(members::members))
+        .route("/v1/services/{service}/token", get(members::token))
+        .route("/v1/services/{service}/broadcast", post(members::broadcast))
+        .route("/v1/services/{service}/messages", get(members::messages))
+        .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))
