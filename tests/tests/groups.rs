@@ -120,7 +120,11 @@ fn births_deaths_and_the_next_leader_are_told_to_whoever_watches() {
     let (leader, _) = wait_for("all three say who leads", SOON, || {
         let all: Vec<Value> = (1..=3).map(|n| members(up.at(n).api)).collect::<Result<_, _>>()?;
         let leader = all[0]["leader"].clone();
-        if leader.is_string() && all.iter().all(|m| m["leader"] == leader) { Ok(leader) } else { Err(format!("{all:?}")) }
+        if leader.is_string() && all.iter().all(|m| m["leader"] == leader) {
+            Ok(leader)
+        } else {
+            Err(format!("{all:?}"))
+        }
     });
     let life = leader.as_str().unwrap().to_owned();
     let pid = serving(at).unwrap().iter().find(|(l, _)| *l == life).unwrap().1;
@@ -137,7 +141,9 @@ fn births_deaths_and_the_next_leader_are_told_to_whoever_watches() {
     let clone = life_clone(&now, &life);
     let (_, born, _) = until(&events, "birth", |name, data| name == "birth" && data["clone"] == clone.as_str());
     assert_ne!(born["life"], life.as_str(), "the same clone, another life");
-    until(&events, "it serves", |name, data| name == "state" && data["life"] == born["life"] && data["state"] == "serving");
+    until(&events, "it serves", |name, data| {
+        name == "state" && data["life"] == born["life"] && data["state"] == "serving"
+    });
     let after = members(at).unwrap();
     assert_eq!(after["leader"], next["life"], "who comes back does not take over");
     up.settle(BACK_WITHIN, 1);
@@ -160,9 +166,8 @@ fn a_word_comes_to_every_clone_and_needs_the_token() {
     assert_eq!(say("guess", "no").status, 401);
     assert_eq!(say(&token, &"x".repeat(20_000)).status, 413);
     let bearer = format!("Bearer {token}");
-    let streams: Vec<_> = (1..=3)
-        .map(|n| follow(up.at(n).api, "/v1/services/chorus/messages", &[("Authorization", &bearer)]))
-        .collect();
+    let streams: Vec<_> =
+        (1..=3).map(|n| follow(up.at(n).api, "/v1/services/chorus/messages", &[("Authorization", &bearer)])).collect();
     let mut last = String::new();
     for events in &streams {
         last = until(events, "listening", |name, _| name == "listening").2;

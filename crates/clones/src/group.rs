@@ -217,7 +217,8 @@ impl Group {
 
     /// This node's clones in order, with one line each for an old and a new one while a clone is replaced.
     pub fn clones(&self) -> Vec<CloneStatus> {
-        let mut all: Vec<CloneStatus> = self.lives.iter().map(|(proc, life)| self.status_of_life(*proc, life)).collect();
+        let mut all: Vec<CloneStatus> =
+            self.lives.iter().map(|(proc, life)| self.status_of_life(*proc, life)).collect();
         let idle = self.slots.iter().filter(|(id, slot)| {
             let mut stays = self.lives_of(id).filter(|(_, life)| !life.is_leaving());
             if slot.died { !stays.any(|(_, life)| Some(life.hash) == self.hash_of(id)) } else { stays.next().is_none() }

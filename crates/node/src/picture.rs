@@ -39,7 +39,10 @@ impl Node {
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: services.iter().map(|(name, spec)| service_view(name, spec, &running, self.members.leader(name))).collect(),
+            services: services
+                .iter()
+                .map(|(name, spec)| service_view(name, spec, &running, self.members.leader(name)))
+                .collect(),
             namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -174,12 +177,7 @@ impl Node {
     }
 }
 
-fn service_view(
-    name: &str,
-    spec: &ServiceSpec,
-    running: &[(Card, CloneStatus)],
-    leader: Option<&str>,
-) -> ServiceView {
+fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)], leader: Option<&str>) -> ServiceView {
     let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
         name: c.id.to_string(),
         life: if c.life > 0 { life_name(&card.name, card.boot, c.life) } else { String::new() },
@@ -199,5 +197,11 @@ fn service_view(
     });
     let mut clones: Vec<CloneView> = clones.collect();
     clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
-    ServiceView { name: name.into(), leader: leader.map(str::to_owned), wanted: spec.clones, clones, at: spec.reached_at() }
+    ServiceView {
+        name: name.into(),
+        leader: leader.map(str::to_owned),
+        wanted: spec.clones,
+        clones,
+        at: spec.reached_at(),
+    }
 }

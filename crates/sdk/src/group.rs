@@ -75,7 +75,10 @@ pub enum Change {
 /// What came to all members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
-    Message { from: String, body: Bytes },
+    Message {
+        from: String,
+        body: Bytes,
+    },
     /// Messages that came were dropped before they were read, or the stream was cut: look at what they tell of anew.
     Missed,
 }
@@ -152,13 +155,7 @@ impl Group {
 
     /// This member has reached a phase of a barrier; waits until all that live have, and at least so many. Whoever dies is not
     /// waited for. Reaching a phase is reaching those before it, and stays so for as long as this clone lives.
-    pub async fn barrier(
-        &self,
-        name: &str,
-        phase: u64,
-        at_least: u32,
-        wait: Duration,
-    ) -> Result<Meeting, Refused> {
+    pub async fn barrier(&self, name: &str, phase: u64, at_least: u32, wait: Duration) -> Result<Meeting, Refused> {
         let end = Instant::now() + wait;
         loop {
             let left = end.saturating_duration_since(Instant::now());

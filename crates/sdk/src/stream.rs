@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn events_are_read_whole_however_they_are_cut() {
-        let text = b": hello\n\nevent: birth\nid: n1.2/7\ndata: {\"a\":1}\n\nevent: x\r\ndata: one\r\ndata: two\r\n\r\n";
+        let text =
+            b": hello\n\nevent: birth\nid: n1.2/7\ndata: {\"a\":1}\n\nevent: x\r\ndata: one\r\ndata: two\r\n\r\n";
         for cut in 1..text.len() {
             let mut reader = Reader::default();
             for part in text.chunks(cut) {

@@ -209,9 +209,8 @@ impl Members {
     /// Ends the waits of all barriers that are passed now.
     fn pass_barriers(&mut self, out: &mut Vec<Output>) {
         let passed = |wait: &Wait| match &wait.for_what {
-            WaitFor::Barrier(barrier) => Some(self.at_barrier(barrier)).filter(|(there, missing)| {
-                missing.is_empty() && *there >= barrier.at_least
-            }),
+            WaitFor::Barrier(barrier) => Some(self.at_barrier(barrier))
+                .filter(|(there, missing)| missing.is_empty() && *there >= barrier.at_least),
             WaitFor::News { .. } => None,
         };
         let passed: Vec<(AskId, u32)> =

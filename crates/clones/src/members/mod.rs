@@ -96,8 +96,15 @@ pub enum Reply {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// A frame of `kind::MEMBERS`.
-    Send { to: NodeId, head: Bytes, body: Bytes },
-    Answer { id: AskId, outcome: Outcome<Reply> },
+    Send {
+        to: NodeId,
+        head: Bytes,
+        body: Bytes,
+    },
+    Answer {
+        id: AskId,
+        outcome: Outcome<Reply>,
+    },
     /// Say this in the beacon from now on.
     Say(Bytes),
 }

@@ -41,8 +41,8 @@ impl Said {
             return true;
         }
         // A quick look that is never too low: names, quotes, a number of 20 digits.
-        let room = before.is_some()
-            || self.encode().len() + service.len() + barrier.len() + life.len() + 40 <= SAID_BYTES_MAX;
+        let room =
+            before.is_some() || self.encode().len() + service.len() + barrier.len() + life.len() + 40 <= SAID_BYTES_MAX;
         if room {
             let barriers = self.reached.entry(service.to_owned()).or_default();
             barriers.entry(barrier.to_owned()).or_default().insert(life.to_owned(), phase);

@@ -283,7 +283,9 @@ fn readers_wait_for_messages_and_learn_what_they_missed() {
     let waits = world.ask(1, listen(Some(0)));
     assert!(!world.answers.contains_key(&waits));
     world.tell(1, "now");
-    assert!(matches!(&world.answers[&waits], Outcome::Done(Reply::News { messages, at: 1, missed: 0 }) if messages.len() == 1));
+    assert!(
+        matches!(&world.answers[&waits], Outcome::Done(Reply::News { messages, at: 1, missed: 0 }) if messages.len() == 1)
+    );
     for n in 0..2 * KEPT_MAX {
         world.tell(1, &n.to_string());
     }
@@ -301,7 +303,8 @@ fn readers_wait_for_messages_and_learn_what_they_missed() {
 fn everything_has_a_bound() {
     let mut world = World::new(1);
     world.born(1, "a");
-    let big = world.ask(1, Op::Tell { service: SHOP.into(), from: "x".into(), body: vec![0; MESSAGE_BYTES_MAX + 1].into() });
+    let big =
+        world.ask(1, Op::Tell { service: SHOP.into(), from: "x".into(), body: vec![0; MESSAGE_BYTES_MAX + 1].into() });
     assert!(matches!(&world.answers[&big], Outcome::Refused(r) if r.retry_after.is_none()));
     let other = world.ask(1, Op::Listen { service: "nosuch".into(), after: None });
     assert!(matches!(&world.answers[&other], Outcome::Refused(r) if r.why.contains("nosuch")));

@@ -26,9 +26,9 @@ impl Head {
     }
 }
 
-/// For the fuzzer: reading these bytes does not panic, and what was read is written and read as the same.
-#[doc(hidden)]
-pub fn holds(bytes: &[u8]) {
+/// Reading these bytes does not panic, and what was read is written and read as the same.
+#[cfg(test)]
+pub(super) fn holds(bytes: &[u8]) {
     if let Some(head) = Head::read(bytes) {
         assert_eq!(Head::read(&head.bytes()).as_ref(), Some(&head));
     }

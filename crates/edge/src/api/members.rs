@@ -263,11 +263,7 @@ mod tests {
             state: *state,
             pid: 1,
         };
-        Group {
-            service: "shop".into(),
-            leader: leader.map(str::to_owned),
-            members: lives.iter().map(member).collect(),
-        }
+        Group { service: "shop".into(), leader: leader.map(str::to_owned), members: lives.iter().map(member).collect() }
     }
 
     fn told(before: &Group, now: &Group) -> Vec<String> {
