@@ -161,7 +161,8 @@ fn a_word_comes_to_every_clone_and_needs_the_token() {
     let path = "/v1/services/chorus/broadcast";
     let say = |token: &str, word: &str| -> Reply {
         let bearer = format!("Bearer {token}");
-        http::request(at, "POST", path, &[("Authorization", &bearer), ("Coppice-Life", "me")], word.as_bytes()).unwrap()
+        http::request(at, "POST", path, &[("Authorization", &bearer), ("Coppice-Member", "me")], word.as_bytes())
+            .unwrap()
     };
     assert_eq!(say("guess", "no").status, 401);
     assert_eq!(say(&token, &"x".repeat(20_000)).status, 413);
@@ -197,11 +198,12 @@ fn a_barrier_is_passed_when_those_that_it_waited_for_die() {
     let all = serving(up.at(1).api).unwrap();
     assert_eq!(all.len(), 3);
     let victim = all.iter().find(|(life, _)| life.starts_with("n3.")).expect("one is on each node").0.clone();
-    let arrive = |life: &str, node: u8, wait_ms: u32| {
+    let apis: Vec<SocketAddr> = (1..=3).map(|node| up.at(node).api).collect();
+    let arrive = |life: &str, node: usize, wait_ms: u32| {
         let path = format!("/v1/services/chorus/barrier/over?wait_ms={wait_ms}");
-        let headers = [("Authorization", format!("Bearer {token}")), ("Coppice-Life", life.to_owned())];
+        let headers = [("Authorization", format!("Bearer {token}")), ("Coppice-Member", life.to_owned())];
         let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
-        http::request(up.at(node).api, "POST", &path, &headers, b"").unwrap()
+        http::request(apis[node - 1], "POST", &path, &headers, b"").unwrap()
     };
     let others: Vec<&String> = all.iter().map(|(life, _)| life).filter(|life| **life != victim).collect();
     let early = arrive(others[0], 1, 100);
@@ -223,8 +225,8 @@ fn a_barrier_is_passed_when_those_that_it_waited_for_die() {
     let clones = view["services"][0]["clones"].as_array().unwrap().clone();
     let met: Vec<Reply> = std::thread::scope(|scope| {
         let one = |clone: &Value| {
-            let node: u8 = clone["node"].as_str().unwrap().trim_start_matches('n').parse().unwrap();
-            let at = SocketAddr::new(up.at(node).api.ip(), clone["port"].as_u64().unwrap() as u16);
+            let node: usize = clone["node"].as_str().unwrap().trim_start_matches('n').parse().unwrap();
+            let at = SocketAddr::new(apis[node - 1].ip(), clone["port"].as_u64().unwrap() as u16);
             scope.spawn(move || http::request(at, "POST", "/meet/1", &[], b"").unwrap())
         };
         clones.iter().map(one).collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect()

@@ -412,7 +412,7 @@ impl Group {
         let apis: Vec<&str> = [&self.node_api].into_iter().chain(&self.apis).map(String::as_str).collect();
         env.insert("COPPICE_NODE_APIS".into(), apis.join(","));
         self.procs_started += 1;
-        env.insert("COPPICE_LIFE".into(), life_name(&self.node_name, self.boot, self.procs_started));
+        env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
         let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));

@@ -18,7 +18,7 @@ use crate::node::{Call, Failed, Node, quoted};
 use crate::stream::{Event, Events};
 use crate::{Given, StartError};
 
-const LIFE: HeaderName = HeaderName::from_static("coppice-life");
+const LIFE: HeaderName = HeaderName::from_static("coppice-member");
 
 /// The group that this clone is in. Cheap to clone.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ pub struct Messages(Events);
 impl Group {
     pub fn of(given: &Given, node: Node) -> Result<Self, StartError> {
         let Some((life, token)) = given.life.as_deref().zip(given.token_of_service.as_deref()) else {
-            let why = "COPPICE_LIFE and COPPICE_TOKEN are not set: only a clone of a service has a group";
+            let why = "COPPICE_MEMBER and COPPICE_TOKEN are not set: only a clone of a service has a group";
             return Err(StartError(why.into()));
         };
         Ok(Self { node, service: given.service.as_str().into(), token: token.into(), life: life.into() })

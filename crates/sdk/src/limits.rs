@@ -35,6 +35,10 @@ pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(40);
 /// One event: all members of the largest service, or a message as base64.
 pub const EVENT_BYTES_MAX: usize = 256 << 10;
 
+/// A service is told that it is hard pressed from here on, and that it is not from there down: far enough apart not to flap.
+pub const PRESSURE_HIGH: f32 = 0.9;
+pub const PRESSURE_LOW: f32 = 0.5;
+
 /// Connections to a service at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// The head of a request must have come by then. The edge sends it whole; a person with `curl` is not slower.

@@ -30,8 +30,8 @@ use super::limits::*;
 use super::problem::done;
 use super::{Api, Problem, guard};
 
-/// Which life of a clone asks: what its environment has as `COPPICE_LIFE`.
-const LIFE: &str = "coppice-life";
+/// Which life of a clone asks: what its environment has as `COPPICE_MEMBER`.
+const LIFE: &str = "coppice-member";
 
 type Done = Result<Response, Problem>;
 
@@ -163,7 +163,7 @@ fn a_while() -> u64 {
     BARRIER_WAIT.as_millis()
 }
 
-/// The member of `Coppice-Life` has reached a barrier. 200 when all have, 202 with who has not when the time is over.
+/// The member of `Coppice-Member` has reached a barrier. 200 when all have, 202 with who has not when the time is over.
 pub async fn barrier(
     State(api): State<Api>,
     Path((service, barrier)): Path<(String, String)>,
@@ -171,7 +171,7 @@ pub async fn barrier(
     headers: HeaderMap,
 ) -> Done {
     guard::member(&headers, &api.view(), &service)?;
-    let life = life(&headers)?.ok_or_else(|| Problem::wrong("Coppice-Life must say which life of a clone asks"))?;
+    let life = life(&headers)?.ok_or_else(|| Problem::wrong("Coppice-Member must say which life of a clone asks"))?;
     if wait_ms > BARRIER_WAIT_MAX.as_millis() {
         return Err(Problem::wrong(format!("wait_ms may be {} at most", BARRIER_WAIT_MAX.as_millis())));
     }
@@ -239,7 +239,7 @@ async fn ask(api: &Api, op: Op, budget: Span) -> Result<Reply, Problem> {
 
 fn life(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(life) = headers.get(LIFE) else { return Ok(None) };
-    life.to_str().map(|life| Some(life.to_owned())).map_err(|_| Problem::wrong("Coppice-Life is not text"))
+    life.to_str().map(|life| Some(life.to_owned())).map_err(|_| Problem::wrong("Coppice-Member is not text"))
 }
 
 fn place(api: &Api) -> Result<tokio::sync::OwnedSemaphorePermit, Problem> {
