@@ -19,6 +19,8 @@ pub mod kind {
     pub const LINEAR_DATA: u16 = 17;
     /// Operations for a `linear` group's leader, and their answers.
     pub const LINEAR_CALL: u16 = 18;
+    /// Messages to all clones of a service.
+    pub const MEMBERS: u16 = 24;
 }
 
 /// Control frames (who is here, who leads) have a share of the link that data cannot take.

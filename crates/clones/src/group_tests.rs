@@ -17,7 +17,7 @@ struct Fake {
 impl Fake {
     fn new() -> Self {
         let now = Now { mono: Time(5_000_000), wall_ms: 1_000_000 };
-        Self { group: Group::new(ME, "n1", "http://10.0.0.1:7070", Rng::new(7)), now, out: Vec::new() }
+        Self { group: Group::new(ME, Boot(4), "n1", "http://10.0.0.1:7070", Rng::new(7)), now, out: Vec::new() }
     }
 
     /// A node to which `clones` of the service "shop" are assigned.

@@ -200,6 +200,7 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         last_exit: None,
         last_output: vec![],
         spec_hash: 0,
+        life: 3,
     };
     use CloneState::*;
     for (states, best) in

@@ -80,6 +80,8 @@ struct WireClone {
     last_output: Vec<String>,
     #[prost(fixed64, tag = "10")]
     spec_hash: u64,
+    #[prost(uint64, tag = "15")]
+    life: u64,
 }
 
 /// Numbers names in the order they are first met.
@@ -187,6 +189,7 @@ impl NodeClones {
                 last_exit: clone.last_exit.as_deref().filter(|_| lines > 0).map(short),
                 last_output: clone.last_output[skip..].iter().map(|line| short(line)).collect(),
                 spec_hash: clone.spec_hash,
+                life: clone.life,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -221,6 +224,7 @@ impl NodeClones {
                 last_exit: clone.last_exit,
                 last_output: clone.last_output,
                 spec_hash: clone.spec_hash,
+                life: clone.life,
             });
         }
         Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })

@@ -26,6 +26,7 @@ fn clones() -> NodeClones {
         last_exit: Some("exit status 1".into()),
         last_output: vec!["one".into(), "two".into()],
         spec_hash: 0x11,
+        life: 3,
     };
     let well = CloneStatus {
         id: CloneId::new("shop", 1),

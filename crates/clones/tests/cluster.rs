@@ -82,7 +82,7 @@ impl World {
     }
 
     fn boot(&mut self, id: NodeId) {
-        let group = Group::new(id, format!("n{}", id.0), "http://127.0.0.1:7070", self.rng.fork());
+        let group = Group::new(id, base::Boot(1), format!("n{}", id.0), "http://127.0.0.1:7070", self.rng.fork());
         let (procs, heard) = (BTreeMap::new(), BTreeMap::new());
         let manager = Manager::new(id);
         self.nodes.insert(id, Node { group, manager, procs, heard, leads: false, told_at: Time::ZERO });

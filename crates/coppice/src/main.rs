@@ -7,6 +7,7 @@ mod demo;
 mod desks;
 mod events;
 mod found;
+mod load;
 mod nodes;
 mod ns;
 mod operate;
@@ -66,6 +67,9 @@ enum Command {
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Send requests at a rate or as a trace has them, and measure what becomes of them
+    #[command(after_help = load::EXAMPLES)]
+    Load(load::LoadArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
@@ -76,6 +80,7 @@ Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
   coppice apply -f shop.toml         declare a service
+  coppice load http://127.0.0.1:8080/ --rate 500    how it bears a load
   coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
@@ -100,6 +105,7 @@ fn main() {
         Command::Node(command) => single(nodes::node(command)),
         Command::Ns(command) => single(ns::ns(command)),
         Command::Status(args) => single(operate::status(args)),
+        Command::Load(args) => load::load(args),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {

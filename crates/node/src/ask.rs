@@ -2,6 +2,7 @@
 
 use base::{NodeId, Outcome};
 use bytes::Bytes;
+use clones::members;
 use serde::{Deserialize, Serialize};
 use state::{linear, session};
 
@@ -11,6 +12,8 @@ pub enum Ask {
     Session(session::Op),
     /// An operation of the `linear` class.
     Linear(linear::Op),
+    /// Of a service's clones as a group.
+    Members(members::Op),
     /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
     /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
     Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
@@ -33,6 +36,7 @@ pub enum Ask {
 pub enum Answer {
     Session(Outcome<session::Reply>),
     Linear(Outcome<linear::Ran>),
+    Members(Outcome<members::Reply>),
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),

@@ -2,6 +2,7 @@
 
 use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
+use clones::members;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
@@ -74,6 +75,7 @@ impl Node {
         let what = match ask {
             Ask::Session(op) => return self.session_in(now, session::Input::Ask { id, budget, op }, out),
             Ask::Linear(op) => return self.linear_in(now, linear::Input::Ask { id, budget, op }, out),
+            Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
                 return out.push(Effect::Answer { id, answer });

@@ -10,6 +10,7 @@ use base::NodeId;
 use bytes::Bytes;
 use clones::spec::{ServiceSpec, SpecError};
 use cluster::root::{Change, Declared};
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 use state::namespace::{Class, NamespaceSpec};
 use state::session::CookieSecret;
@@ -241,6 +242,14 @@ fn json<T: Serialize>(value: &T) -> Bytes {
 
 fn secret_name(namespace: &str) -> String {
     format!("ns/{namespace}")
+}
+
+/// With which a service's clones reach each other. It follows from the operator's token, so that every node knows it; that
+/// token does not follow from it. None if there is no operator's token.
+pub fn service_token(admin: &str, service: &str) -> Option<String> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, admin.as_bytes());
+    let tag = hmac::sign(&key, format!("coppice service {service}").as_bytes());
+    (!admin.is_empty()).then(|| crate::asks::hex(&tag.as_ref()[..16]))
 }
 
 /// Adds one declared thing to the change if it is new or different.

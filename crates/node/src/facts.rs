@@ -23,6 +23,9 @@ pub const LIVES: &str = "lives";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub const FORMED: &str = "formed";
 
+/// [`clones::members::Said`]: each node, at each change.
+pub const MEMBERS: &str = "members";
+
 /// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

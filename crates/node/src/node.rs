@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
-use clones::{Group, Manager, RouteService, Routes, ServiceSpec, group, manager};
+use clones::{Group, Manager, Members, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::linear::{self, Linear};
@@ -47,6 +47,7 @@ pub struct Node {
     pub(crate) linear: Linear,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
+    pub(crate) members: Members,
     found: Option<Change>,
     pub(crate) report: NodeReport,
     report_at: Time,
@@ -71,6 +72,8 @@ pub struct Node {
     pub(crate) probing: BTreeMap<u64, (Pending, usize)>,
     pub(crate) proposals: u64,
     pub(crate) tokens: Arc<BTreeMap<String, String>>,
+    /// By service.
+    pub(crate) service_tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
     /// The declared services, and as routes without clones. Read when the declaration changes, not with each view.
     pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
@@ -110,8 +113,9 @@ impl Node {
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
             linear: Linear::new(me, boot, rng.fork()),
-            group: Group::new(me, card.name.clone(), format!("http://{}", card.api), rng.fork()),
+            group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me),
+            members: Members::new(me, boot),
             found,
             report: NodeReport::default(),
             report_at: Time::ZERO,
@@ -129,6 +133,7 @@ impl Node {
             probing: BTreeMap::new(),
             proposals: 0,
             tokens: Arc::default(),
+            service_tokens: Arc::default(),
             admin_token: Arc::from(""),
             services: Arc::default(),
             routed: Vec::new(),
@@ -192,6 +197,9 @@ impl Node {
             kind::LINEAR_CALL | kind::LINEAR_CONTROL | kind::LINEAR_DATA => {
                 self.linear_in(now, linear::Input::Frame { from, frame }, out);
             }
+            kind::MEMBERS => {
+                self.members_in(now, members::Input::Frame { from, head: frame.head, body: frame.body }, out);
+            }
             kind::MEMBERSHIP => self.membership_in(now, membership::Input::Frame { from, head: frame.head }, out),
             kind::BEACON => self.beacons_in(now, beacon::Input::Frame { from, head: frame.head }, out),
             kind::ROOT | kind::ROOT_CALL => {
@@ -229,6 +237,9 @@ impl Node {
         }
         if due(self.manager.wake_at()) {
             self.manager_in(now, manager::Input::Wake, out);
+        }
+        if due(self.members.wake_at()) {
+            self.members_in(now, members::Input::Wake, out);
         }
         if self.tick_at <= now.mono {
             self.tick_at = now.mono + TICK;
@@ -380,6 +391,7 @@ impl Machine for Node {
             self.root.wake_at(),
             self.group.wake_at(),
             self.manager.wake_at(),
+            self.members.wake_at(),
         ];
         machines.into_iter().flatten().chain([self.tick_at, self.report_at, view]).min()
     }

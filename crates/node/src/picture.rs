@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
+use clones::clone::life_name;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::namespace::{Class, NamespaceSpec};
@@ -42,7 +43,10 @@ impl Node {
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: services.iter().map(|(name, spec)| service_view(name, spec, &running)).collect(),
+            services: services
+                .iter()
+                .map(|(name, spec)| service_view(name, spec, &running, self.members.leader(name)))
+                .collect(),
             namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -55,6 +59,7 @@ impl Node {
             figures: self.figures(),
             routes: Arc::clone(&self.routes),
             tokens: Arc::clone(&self.tokens),
+            service_tokens: Arc::clone(&self.service_tokens),
             linear: Arc::clone(&self.linear_names),
             admin_token: Arc::clone(&self.admin_token),
         }
@@ -177,9 +182,10 @@ impl Node {
     }
 }
 
-fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {
+fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)], leader: Option<&str>) -> ServiceView {
     let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
         name: c.id.to_string(),
+        life: if c.life > 0 { life_name(&card.name, card.boot, c.life) } else { String::new() },
         node: card.name.clone(),
         state: match c.state {
             CloneState::Starting => view::CloneState::Starting,
@@ -196,5 +202,11 @@ fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)])
     });
     let mut clones: Vec<CloneView> = clones.collect();
     clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
-    ServiceView { name: name.into(), wanted: spec.clones, clones, at: spec.reached_at() }
+    ServiceView {
+        name: name.into(),
+        leader: leader.map(str::to_owned),
+        wanted: spec.clones,
+        clones,
+        at: spec.reached_at(),
+    }
 }

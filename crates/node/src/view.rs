@@ -37,6 +37,9 @@ pub struct View {
     /// Namespace to its token, for the front doors alone: never shown.
     #[serde(skip)]
     pub tokens: Arc<BTreeMap<String, String>>,
+    /// Service to the token of its clones. Never shown.
+    #[serde(skip)]
+    pub service_tokens: Arc<BTreeMap<String, String>>,
     /// Namespaces of class `linear`, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeSet<String>>,
@@ -121,6 +124,9 @@ pub struct ServiceView {
     /// Clones wanted.
     pub wanted: u32,
     pub clones: Vec<CloneView>,
+    /// The life that leads its clones, if one does ([`CloneView::life`]).
+    #[serde(default)]
+    pub leader: Option<String>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
 }
@@ -139,6 +145,9 @@ pub enum CloneState {
 pub struct CloneView {
     /// `service/number`.
     pub name: String,
+    /// Which life of it: `n1.7.3`; empty when no process runs.
+    #[serde(default)]
+    pub life: String,
     /// Name of its node.
     pub node: String,
     pub state: CloneState,

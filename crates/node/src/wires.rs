@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
+use clones::clone::life_name;
+use clones::members::{self, Member, Said, Scene};
 use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, Placed, place};
@@ -115,6 +117,7 @@ impl Node {
                 }
             }
             facts::CLONES | facts::LEAVING => self.cluster_changed(now, out),
+            facts::MEMBERS if origin != self.me() => self.members_changed(now, out),
             facts::WISH => {
                 if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
                     self.wished(now, wish, out);
@@ -207,6 +210,10 @@ impl Node {
         };
         self.routed = services.iter().map(routed).collect();
         self.services = Arc::new(services.clone());
+        let token = |name: &String| Some((name.clone(), declared::service_token(&self.admin_token, name)?));
+        self.service_tokens = Arc::new(services.keys().filter_map(token).collect());
+        let tokens = (*self.service_tokens).clone();
+        self.group_in(now, group::Input::Tokens(tokens), out);
         self.group_in(now, group::Input::Urls(urls), out);
         self.group_in(now, group::Input::Services(services), out);
         self.retry_pending(now, out);
@@ -361,6 +368,40 @@ impl Node {
         }
     }
 
+    pub(crate) fn members_in(&mut self, now: Now, input: members::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.members.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                members::Output::Send { to, head, body } => {
+                    self.send(to, Frame { body, ..Frame::new(kind::MEMBERS, head) }, out);
+                }
+                members::Output::Answer { id, outcome } => {
+                    out.push(Effect::Answer { id, answer: Answer::Members(outcome) });
+                }
+                members::Output::Say(said) => self.put_fact(now, facts::MEMBERS, said, out),
+            }
+        }
+    }
+
+    /// Who lives, what somebody runs, or what somebody says of its members has changed.
+    fn members_changed(&mut self, now: Now, out: &mut Out) {
+        let mut members: BTreeMap<String, Vec<Member>> = self.services.keys().map(|s| (s.clone(), vec![])).collect();
+        for card in self.live_cards() {
+            for clone in self.clones_of(card.id).into_iter().flat_map(|says| says.clones).filter(|c| c.life > 0) {
+                if let Some(of) = members.get_mut(&clone.id.service) {
+                    let life = life_name(&card.name, card.boot, clone.life);
+                    of.push(Member { life, node: card.id, state: clone.state });
+                }
+            }
+        }
+        let live: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let said = |id: &NodeId| Some((*id, Said::decode(self.beacons.get(*id, facts::MEMBERS)?)?));
+        let said = live.iter().filter(|id| **id != self.me()).filter_map(said).collect();
+        self.stale = true;
+        self.members_in(now, members::Input::Scene(Scene { live, members, said }), out);
+    }
+
     pub(crate) fn manager_in(&mut self, now: Now, input: manager::Input, out: &mut Out) {
         let mut wants = Vec::new();
         self.manager.handle(now, input, &mut wants);
@@ -379,6 +420,10 @@ impl Node {
     /// Who lives, or what somebody runs, has changed.
     pub(crate) fn cluster_changed(&mut self, now: Now, out: &mut Out) {
         (self.stale, self.routes_stale) = (true, true);
+        self.members_changed(now, out);
+        let others = self.live_cards().filter(|card| card.id != self.me()).map(|card| format!("http://{}", card.api));
+        let others = others.collect();
+        self.group_in(now, group::Input::Apis(others), out);
         if !self.root.is_leader() {
             return;
         }
