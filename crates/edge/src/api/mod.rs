@@ -4,7 +4,7 @@
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order.
-//! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
+//! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
@@ -88,6 +88,10 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/tokens", post(declare::token))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
         .route("/v1/nodes/{name}/remove", post(operate::remove))
+        .route("/v1/nodes/{name}/drain", post(operate::drain))
+        .route("/v1/nodes/{name}/undrain", post(operate::undrain))
+        .route("/v1/disable/{*part}", post(operate::disable))
+        .route("/v1/enable/{*part}", post(operate::enable))
         .route("/v1/ns", get(operate::namespaces))
         .route("/v1/ns/{ns}", get(operate::namespace))
         .route("/v1/route/explain", post(explain::explain))
