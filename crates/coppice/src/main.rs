@@ -8,6 +8,7 @@ mod desks;
 mod events;
 mod found;
 mod load;
+mod happened;
 mod nodes;
 mod ns;
 mod operate;
@@ -58,9 +59,17 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
-    /// Restart nodes, one or all in turn, or remove one, under load
+    /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
+    /// Take a service, a clone or a partition out of use: its requests are refused with 503, its clones end
+    #[command(
+        after_help = "Examples:\n  coppice disable shop\n  coppice disable shop/2        one clone\n  coppice disable shop:search   one partition"
+    )]
+    Disable(operate::SwitchArgs),
+    /// Put back into use what `disable` took out
+    #[command(after_help = "Example:\n  coppice enable shop")]
+    Enable(operate::SwitchArgs),
     /// Show namespaces, what each promises, and the odds of losing a session
     #[command(subcommand)]
     Ns(ns::NsCommand),
@@ -70,6 +79,11 @@ enum Command {
     /// Send requests at a rate or as a trace has them, and measure what becomes of them
     #[command(after_help = load::EXAMPLES)]
     Load(load::LoadArgs),
+    /// Show what happened, and what the manager decided and why
+    #[command(
+        after_help = "Examples:\n  coppice events\n  coppice events --follow\n  coppice events --json | jq 'select(.kind == \"scaled\")'"
+    )]
+    Events(happened::EventsArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
@@ -103,7 +117,10 @@ fn main() {
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
         Command::Node(command) => single(nodes::node(command)),
+        Command::Disable(args) => single(operate::switch(args, true)),
+        Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
+        Command::Events(args) => single(happened::events(args)),
         Command::Status(args) => single(operate::status(args)),
         Command::Load(args) => load::load(args),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
 
+use crate::demand::Demands;
 use crate::turnstile::Turnstiles;
 
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
@@ -31,6 +32,8 @@ pub struct Meter {
     pub turnstiles: Arc<Turnstiles>,
     /// When turnstiles were shown last.
     shown_at: Mutex<Option<Instant>>,
+    /// What the clones of services are asked for: for the manager.
+    pub demands: Arc<Demands>,
 }
 
 /// What each stage of a node last showed of itself.
@@ -150,6 +153,7 @@ impl Meter {
             stages: Arc::default(),
             turnstiles: Arc::default(),
             shown_at: Mutex::default(),
+            demands: Arc::default(),
         }
     }
 

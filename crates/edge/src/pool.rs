@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use crate::affinity;
+use crate::demand::{CloneCount, Demands, GroupCount, Visit};
 use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED};
 use crate::http::line::Idle;
 use crate::turnstile::{Part, Turnstile, Turnstiles};
@@ -57,6 +58,8 @@ pub struct Upstream {
     /// Milliseconds since the pool began until which it is avoided.
     avoid_until_ms: AtomicU64,
     pub idle: Idle,
+    /// What the manager is told of it.
+    pub count: Arc<CloneCount>,
 }
 
 /// Counts as in flight at its clone until dropped.
@@ -79,6 +82,8 @@ struct Group {
     open: Clones,
     /// Of each partition that reserves some.
     own: Vec<Option<Clones>>,
+    /// What the manager is told of it.
+    count: Arc<GroupCount>,
     /// Of each partition, and of the rest.
     doors: Vec<Arc<Doorway>>,
 }
@@ -126,6 +131,7 @@ pub struct Pool {
     began: Instant,
     dial: Arc<dyn Dial>,
     turnstiles: Arc<Turnstiles>,
+    demands: Arc<Demands>,
 }
 
 /// A stream to a clone.
@@ -141,7 +147,7 @@ impl Drop for InFlight {
 }
 
 impl Upstream {
-    fn new(clone: &RouteClone, secret: &str) -> Self {
+    fn new(clone: &RouteClone, secret: &str, demands: &Demands) -> Self {
         Self {
             hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
@@ -154,6 +160,7 @@ impl Upstream {
             in_flight: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
             idle: Idle::default(),
+            count: demands.clone_count(&clone.name),
         }
     }
 
@@ -170,7 +177,7 @@ pub fn place(clone: &str) -> u64 {
 
 impl Table {
     /// Takes over what is known of clones that stay.
-    fn next(&self, routes: Arc<Routes>, secret: Arc<str>, turnstiles: &Turnstiles) -> Self {
+    fn next(&self, routes: Arc<Routes>, secret: Arc<str>, turnstiles: &Turnstiles, demands: &Demands) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
         let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
             .filter(|_| secret == self.secret)
@@ -182,7 +189,7 @@ impl Table {
                 upstream.node_load.store(clone.node_load, Relaxed);
                 Arc::clone(upstream)
             }
-            _ => Arc::new(Upstream::new(clone, &secret)),
+            _ => Arc::new(Upstream::new(clone, &secret, demands)),
         };
         let group = |service: &RouteService| {
             let all: Clones = service.clones.iter().map(upstream).collect();
@@ -190,7 +197,8 @@ impl Table {
             let (open, own) = service.parted();
             let open = if open.len() == all.len() { Arc::clone(&all) } else { some(open) };
             let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
-            Group { doors: doors(service, &open, &own, turnstiles), open, own, all }
+            let (doors, count) = (doors(service, &open, &own, turnstiles), demands.group(&service.name));
+            Group { count, doors, open, own, all }
         };
         let groups = routes.services.iter().map(group).collect();
         Self { routes, secret, groups }
@@ -202,6 +210,11 @@ impl Table {
         let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
         let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
         Target { meant, all: &group.all, prefers }
+    }
+
+    /// A request for what was found is here.
+    pub fn enter(&self, found: Found) -> Visit {
+        self.groups[found.service].count.enter()
     }
 
     /// What takes this.
@@ -254,9 +267,14 @@ fn doors(service: &RouteService, open: &Clones, own: &[Option<Clones>], all: &Tu
 
 impl Pool {
     /// A pool that follows the view until the view's owner is gone.
-    pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, turnstiles: Arc<Turnstiles>) -> Arc<Self> {
+    pub fn start(
+        view: watch::Receiver<Arc<View>>,
+        dial: Arc<dyn Dial>,
+        turnstiles: Arc<Turnstiles>,
+        demands: Arc<Demands>,
+    ) -> Arc<Self> {
         let (table, changed) = (ArcSwap::default(), Notify::new());
-        let pool = Arc::new(Self { table, changed, began: Instant::now(), dial, turnstiles });
+        let pool = Arc::new(Self { table, changed, began: Instant::now(), dial, turnstiles, demands });
         pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
@@ -265,7 +283,7 @@ impl Pool {
     fn take(&self, view: &View) {
         let old = self.table.load();
         if !Arc::ptr_eq(&old.routes, &view.routes) {
-            let next = old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles);
+            let next = old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles, &self.demands);
             self.table.store(Arc::new(next));
             self.turnstiles.keep(|name| {
                 let (service, partition) = name.split_once('/').map_or((name, None), |(s, p)| (s, Some(p)));
@@ -417,7 +435,7 @@ mod tests {
 
     fn view(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> View {
         let mut spec = ServiceSpec::new(["s"]);
-        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, clones.len() as u32);
+        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, (clones.len() as u32).into());
         let service = RouteService { clones, ..RouteService::new("s", &spec) };
         View { routes: Arc::new(Routes::new(vec![service])), admin_token: "secret".into(), ..View::default() }
     }
@@ -428,8 +446,8 @@ mod tests {
 
     fn parted(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> Pool {
         let began = Instant::now();
-        let (table, turnstiles) = (ArcSwap::default(), Arc::default());
-        let pool = Pool { table, changed: Notify::new(), began, dial: Arc::new(Nobody), turnstiles };
+        let (table, turnstiles, demands) = (ArcSwap::default(), Arc::default(), Arc::default());
+        let pool = Pool { table, changed: Notify::new(), began, dial: Arc::new(Nobody), turnstiles, demands };
         pool.take(&view(partitions, clones));
         pool
     }

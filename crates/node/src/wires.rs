@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
 use clones::clone::life_name;
+use clones::limits::DEMAND_BYTES_MAX;
 use clones::members::{self, Member, Said, Scene};
-use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
+use clones::{Assignments, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, Placed, place};
 use state::namespace::{Class, NamespaceSpec};
@@ -128,6 +129,11 @@ impl Node {
                     self.lives.take_over(record);
                 }
             }
+            facts::DECISIONS if origin != self.me() => {
+                if let Some(told) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
+                    self.heard_decisions(told);
+                }
+            }
             facts::REPORT if origin != self.me() => {
                 let anew = self.report_of(origin).brick.anew;
                 self.lives.told_anew(origin, anew);
@@ -204,8 +210,16 @@ impl Node {
         }
         self.tell_formers(now);
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        self.off = declared::off(self.root.declared());
+        let off = &self.off;
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
+            is_off: off.service(name),
+            partitions_off: (0..)
+                .zip(&spec.partitions)
+                .filter(|(_, p)| off.partition(name, &p.name))
+                .map(|p| p.0)
+                .collect(),
             ..RouteService::new(name, spec)
         };
         self.routed = services.iter().map(routed).collect();
@@ -412,7 +426,7 @@ impl Node {
                 manager::Output::Withdraw => {
                     self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
                 }
-                manager::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
+                manager::Output::Happened(h) => self.decided(now, h.kind, &h.who, h.text, out),
             }
         }
     }
@@ -427,18 +441,35 @@ impl Node {
         if !self.root.is_leader() {
             return;
         }
-        let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
-        // Nobody starts a clone where it will have to end.
-        let stays = |card: &&Card| self.leaving(card.id).is_none();
-        let anybody_stays = self.live_cards().any(|card| stays(&card));
-        let live =
-            self.live_cards().filter(|card| stays(card) || !anybody_stays).map(|card| self.load_of(card)).collect();
-        self.manager_in(now, manager::Input::Cluster { services, live }, out);
+        let mut services = BTreeMap::clone(&self.services);
+        services.retain(|name, _| !self.off.service(name));
+        let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones() }, out);
+    }
+
+    /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.
+    pub(crate) fn demanded(&mut self, now: Now, demand: Demand, out: &mut Out) {
+        if self.root.is_leader() {
+            let from = self.me();
+            return self.manager_in(now, manager::Input::Demand { from, demand }, out);
+        }
+        let bytes = demand.encode();
+        if let Some(leader) = self.root.leader().filter(|_| bytes.len() <= DEMAND_BYTES_MAX) {
+            self.send(leader, Frame::new(kind::DEMAND, bytes), out);
+        }
     }
 
     fn load_of(&self, card: &Card) -> NodeLoad {
         let says = self.clones_of(card.id);
-        NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref())
+        // Nobody starts a clone where it will have to end.
+        let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
+        let report = self.report_of(card.id);
+        let busy = report.gauges.get("machine.busy").copied().unwrap_or(0).min(1000) as u16;
+        let room = if report.room == 0 { u32::MAX } else { report.room };
+        let load = NodeLoad::new(card.id, card.name.clone(), report.load, says.as_ref());
+        // One that has not said what it is comes last: it may be for overflow.
+        let known = card.id == self.me() || self.beacons.get(card.id, facts::REPORT).is_some();
+        NodeLoad { drains, reported: load.reported && known, overflow: report.overflow || !known, room, busy, ..load }
     }
 
     /// Live nodes, this one included.

@@ -118,7 +118,7 @@ pub async fn serve_with(
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone()));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
-    let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles));
+    let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
     let edge = Arc::new(Edge { pool, door: Arc::clone(&meter.http), config, sessions, files: DropFiles::default() });
     loop {
         let (stream, peer) = tokio::select! {

@@ -18,6 +18,8 @@ pub enum Refusal {
     Violation(Violation),
     Expectation,
     NoService,
+    /// An operator took it out of use. It did not happen.
+    Off,
     /// No clone serves it now. It did not happen.
     NoClone,
     /// In overload there is no room for it. It did not happen.
@@ -59,9 +61,11 @@ impl Refusal {
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService => StatusCode::NOT_FOUND,
-            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refusal::Off
+            | Refusal::NoClone
+            | Refusal::SessionUnread
+            | Refusal::SessionUnstored
+            | Refusal::SessionUnknown => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Dropped(dropped) => dropped.status,
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
@@ -79,6 +83,7 @@ impl Refusal {
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
+            Refusal::Off => "this is out of use for maintenance; the request was not carried out; try again later",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
             Refusal::Dropped(_) => {
                 "more comes than this service can do, and this request was not carried out; try again later"
@@ -105,7 +110,7 @@ impl Refusal {
 
     /// Whether it counts as an error of ours.
     pub fn is_ours(&self) -> bool {
-        self.status().is_server_error() && !matches!(self, Refusal::Violation(_))
+        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off)
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
@@ -120,6 +125,7 @@ impl Refusal {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+            Refusal::Off => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))
