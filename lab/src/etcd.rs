@@ -89,8 +89,7 @@ impl Conn {
     pub async fn open(addr: SocketAddr) -> Result<Conn, String> {
         let stream = tokio::net::TcpStream::connect(addr).await.map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
-        let (send, conn) =
-            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+        let (send, conn) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         // Its end shows at the next request.
         tokio::spawn(async move { drop(conn.await) });
         Ok(Conn { addr, send })

@@ -283,7 +283,8 @@ impl Pool {
     fn take(&self, view: &View) {
         let old = self.table.load();
         if !Arc::ptr_eq(&old.routes, &view.routes) {
-            let next = old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles, &self.demands);
+            let next =
+                old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles, &self.demands);
             self.table.store(Arc::new(next));
             self.turnstiles.keep(|name| {
                 let (service, partition) = name.split_once('/').map_or((name, None), |(s, p)| (s, Some(p)));

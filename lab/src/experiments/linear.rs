@@ -21,7 +21,10 @@ const WRITERS: usize = 16;
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("linear");
-    report.notes.push("both force a write to a majority's disks before they answer; TLS between Coppice's nodes, none between etcd's".into());
+    report.notes.push(
+        "both force a write to a majority's disks before they answer; TLS between Coppice's nodes, none between etcd's"
+            .into(),
+    );
     let has_etcd = match Etcd::start(1) {
         Ok(_) => true,
         Err(why) => {
@@ -192,7 +195,8 @@ fn start(report: &mut Report) -> Result<(), String> {
 fn idle(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let cluster = Cluster::start(3, false)?;
     let empty = cpu_of(&cluster, plan.seconds)?;
-    let text: String = (0..10).map(|n| format!("[namespace.idle{n}]\nclass = \"linear\"\nshards = {SHARDS}\n")).collect();
+    let text: String =
+        (0..10).map(|n| format!("[namespace.idle{n}]\nclass = \"linear\"\nshards = {SHARDS}\n")).collect();
     cluster.apply(&text)?;
     let asleep = |door| {
         let status = crate::load::http_get(door, "/v1/status", None).ok()?;
@@ -207,7 +211,10 @@ fn idle(plan: &Plan, report: &mut Report) -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    report.notes.push(format!("1,000 groups were founded, formed and asleep {:.1} s after their declaration", begun.elapsed().as_secs_f64()));
+    report.notes.push(format!(
+        "1,000 groups were founded, formed and asleep {:.1} s after their declaration",
+        begun.elapsed().as_secs_f64()
+    ));
     let full = cpu_of(&cluster, plan.seconds)?;
     let name = "three nodes with 1,000 idle groups, together";
     report.figures.push(Figure::new(name, "% of a core", full, "the same without groups", Some(empty)));
