@@ -44,6 +44,7 @@ const TABLE: &[Layer] = &[
     // less than a microsecond cannot be measured from there: `state` and `base` are for the cookies alone.
     above("lab", &["base", "state"]),
     // Services use the SDK, and nothing else of ours.
+    above("chorus", &["sdk"]),
     above("notes", &["sdk"]),
     above("e2e", &[]),
     above("xtask", &[]),

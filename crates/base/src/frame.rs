@@ -14,11 +14,15 @@ pub mod kind {
     pub const ROOT_CALL: u16 = 4;
     /// What members of a `linear` group say to each other without data: votes, heartbeats, acknowledgements.
     pub const LINEAR_CONTROL: u16 = 5;
+    /// What an edge saw of its requests, for the manager.
+    pub const DEMAND: u16 = 6;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;
     /// Operations for a `linear` group's leader, and their answers.
     pub const LINEAR_CALL: u16 = 18;
+    /// Messages to all clones of a service.
+    pub const MEMBERS: u16 = 24;
 }
 
 /// Control frames (who is here, who leads) have a share of the link that data cannot take.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use base::NodeId;
+use base::{Boot, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// Name of a clone: `shop/2`. Numbers of a service's clones are 0..n.
@@ -43,6 +43,8 @@ pub struct CloneStatus {
     pub last_exit: Option<String>,
     /// Newest last. Of the life that runs, or of the last one if none does.
     pub last_output: Vec<String>,
+    /// Which life of it on this node, in this life of the node; 0 when no process runs.
+    pub life: u64,
     /// Of what its process was started with; two clones with one hash run the same thing.
     pub spec_hash: u64,
 }
@@ -58,11 +60,16 @@ pub struct NodeClones {
 /// Something for the list of events that people see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {
-    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `warning`.
+    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `scaled`, `overflow`, `warning`.
     pub kind: &'static str,
-    /// The clone's name.
+    /// The clone's name, or that of a service or node.
     pub who: String,
     pub text: String,
+}
+
+/// The name of one life of a clone, which no other has: its node's name, the node's life, and the clone's on it.
+pub fn life_name(node: &str, boot: Boot, life: u64) -> String {
+    format!("{node}.{}.{life}", boot.0)
 }
 
 impl CloneId {

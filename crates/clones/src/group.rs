@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use base::checksum::place_hash;
 use base::process::Probe;
-use base::{Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Time};
+use base::{Boot, Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Time};
 use flow::Backoff;
 
-use crate::clone::Happened;
+use crate::clone::{Happened, life_name};
 use crate::life::{Death, Life, Step};
 use crate::limits::*;
 use crate::spec::url_variable;
@@ -33,6 +33,10 @@ pub enum Input {
     Services(BTreeMap<String, ServiceSpec>),
     /// The URL by which this node's clones reach each namespace, by its name. A clone waits until all of its are known.
     Urls(BTreeMap<String, String>),
+    /// The token of each service's clones.
+    Tokens(BTreeMap<String, String>),
+    /// The APIs of other nodes, for clones that are started from now on.
+    Apis(Vec<String>),
     Spawned {
         proc: ProcId,
         pid: u32,
@@ -74,6 +78,7 @@ pub enum Output {
 
 pub struct Group {
     me: NodeId,
+    boot: Boot,
     node_name: String,
     /// `http://127.0.0.1:7070`
     node_api: String,
@@ -81,6 +86,8 @@ pub struct Group {
     assigned: Assignments,
     services: BTreeMap<String, Arc<ServiceSpec>>,
     urls: BTreeMap<String, String>,
+    tokens: BTreeMap<String, String>,
+    apis: Vec<String>,
     /// What should run here: follows from the three above.
     wanted: BTreeMap<CloneId, Wanted>,
     /// Invariant: has the keys of `wanted`, no others.
@@ -130,16 +137,19 @@ impl Slot {
 }
 
 impl Group {
-    /// `me`, `node_name` and `node_api` are this node's id, name and the URL of its API.
-    pub fn new(me: NodeId, node_name: impl Into<String>, node_api: impl Into<String>, rng: Rng) -> Self {
+    /// `me`, `boot`, `node_name` and `node_api` are this node's id, life, name and the URL of its API.
+    pub fn new(me: NodeId, boot: Boot, node_name: impl Into<String>, node_api: impl Into<String>, rng: Rng) -> Self {
         Self {
             me,
+            boot,
             node_name: node_name.into(),
             node_api: node_api.into(),
             rng,
             assigned: Assignments::default(),
             services: BTreeMap::new(),
             urls: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            apis: Vec::new(),
             wanted: BTreeMap::new(),
             slots: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -166,6 +176,11 @@ impl Group {
                 self.urls = urls;
                 self.want(now);
             }
+            Input::Tokens(tokens) => {
+                self.tokens = tokens;
+                self.want(now);
+            }
+            Input::Apis(apis) => self.apis = apis,
             Input::Spawned { proc, pid, port } => {
                 if let Some(life) = self.lives.get_mut(&proc) {
                     (life.pid, life.port) = (pid, port);
@@ -202,7 +217,8 @@ impl Group {
 
     /// This node's clones in order, with one line each for an old and a new one while a clone is replaced.
     pub fn clones(&self) -> Vec<CloneStatus> {
-        let mut all: Vec<CloneStatus> = self.lives.values().map(|life| self.status_of_life(life)).collect();
+        let mut all: Vec<CloneStatus> =
+            self.lives.iter().map(|(proc, life)| self.status_of_life(*proc, life)).collect();
         let idle = self.slots.iter().filter(|(id, slot)| {
             let mut stays = self.lives_of(id).filter(|(_, life)| !life.is_leaving());
             if slot.died { !stays.any(|(_, life)| Some(life.hash) == self.hash_of(id)) } else { stays.next().is_none() }
@@ -227,7 +243,7 @@ impl Group {
         let mut wanted = BTreeMap::new();
         for id in self.assigned.at(self.me) {
             if let Some(spec) = self.services.get(&id.service) {
-                wanted.insert(id.clone(), self.wanted_by(spec));
+                wanted.insert(id.clone(), self.wanted_by(&id.service, spec));
             }
         }
         for life in self.lives.values_mut() {
@@ -254,8 +270,11 @@ impl Group {
         self.wanted = wanted;
     }
 
-    fn wanted_by(&self, spec: &Arc<ServiceSpec>) -> Wanted {
+    fn wanted_by(&self, service: &str, spec: &Arc<ServiceSpec>) -> Wanted {
         let mut env = spec.env.clone();
+        if let Some(token) = self.tokens.get(service) {
+            env.insert("COPPICE_TOKEN".into(), token.clone());
+        }
         let mut lacks = None;
         for namespace in &spec.namespaces {
             match self.urls.get(namespace) {
@@ -390,8 +409,11 @@ impl Group {
         env.insert("COPPICE_CLONE".into(), id.to_string());
         env.insert("COPPICE_NODE".into(), self.node_name.clone());
         env.insert("COPPICE_NODE_API".into(), self.node_api.clone());
-        let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
+        let apis: Vec<&str> = [&self.node_api].into_iter().chain(&self.apis).map(String::as_str).collect();
+        env.insert("COPPICE_NODE_APIS".into(), apis.join(","));
         self.procs_started += 1;
+        env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
+        let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");
@@ -408,7 +430,7 @@ impl Group {
         self.wanted.get(id).map(|want| want.hash)
     }
 
-    fn status_of_life(&self, life: &Life) -> CloneStatus {
+    fn status_of_life(&self, proc: ProcId, life: &Life) -> CloneStatus {
         let slot = self.slots.get(&life.id);
         CloneStatus {
             id: life.id.clone(),
@@ -420,6 +442,7 @@ impl Group {
             last_exit: slot.and_then(|slot| slot.last_exit.clone()),
             last_output: life.output.iter().cloned().collect(),
             spec_hash: life.hash,
+            life: proc.0,
         }
     }
 
@@ -435,6 +458,7 @@ impl Group {
             last_exit: want.lacks.clone().or_else(|| slot.last_exit.clone()),
             last_output: slot.last_output.clone(),
             spec_hash: want.hash,
+            life: 0,
         }
     }
 }

@@ -27,6 +27,8 @@ struct WireAssignments {
     nodes: Vec<u64>,
     #[prost(message, repeated, tag = "6")]
     of: Vec<WirePlace>,
+    #[prost(uint64, tag = "7")]
+    recruited: u64,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -80,6 +82,8 @@ struct WireClone {
     last_output: Vec<String>,
     #[prost(fixed64, tag = "10")]
     spec_hash: u64,
+    #[prost(uint64, tag = "15")]
+    life: u64,
 }
 
 /// Numbers names in the order they are first met.
@@ -129,7 +133,15 @@ impl Assignments {
             });
         }
         let (services, nodes) = (services.1, nodes.1);
-        versioned(&WireAssignments { term: self.term, seq: self.seq, by: self.by.0, services, nodes, of })
+        versioned(&WireAssignments {
+            term: self.term,
+            seq: self.seq,
+            by: self.by.0,
+            services,
+            nodes,
+            of,
+            recruited: self.recruited,
+        })
     }
 
     /// None if the bytes are not assignments of a version known here.
@@ -138,7 +150,8 @@ impl Assignments {
         if wire.of.len() > CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
             return None;
         }
-        let mut read = Self { term: wire.term, seq: wire.seq, by: NodeId(wire.by), ..Self::default() };
+        let (term, seq, by, recruited) = (wire.term, wire.seq, NodeId(wire.by), wire.recruited);
+        let mut read = Self { term, seq, by, recruited, ..Self::default() };
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
@@ -187,6 +200,7 @@ impl NodeClones {
                 last_exit: clone.last_exit.as_deref().filter(|_| lines > 0).map(short),
                 last_output: clone.last_output[skip..].iter().map(|line| short(line)).collect(),
                 spec_hash: clone.spec_hash,
+                life: clone.life,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -221,6 +235,7 @@ impl NodeClones {
                 last_exit: clone.last_exit,
                 last_output: clone.last_output,
                 spec_hash: clone.spec_hash,
+                life: clone.life,
             });
         }
         Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })

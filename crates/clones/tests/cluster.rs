@@ -58,7 +58,7 @@ struct World {
 impl World {
     fn new(seed: u64, nodes: u64, services: &[(&str, u32)]) -> Self {
         let spec = |clones| ServiceSpec {
-            clones,
+            clones: u32::into(clones),
             health: Some("/".into()),
             stop: clones::Stop { drain: Span::secs(1), ..Default::default() },
             ..ServiceSpec::new(["app"])
@@ -82,7 +82,7 @@ impl World {
     }
 
     fn boot(&mut self, id: NodeId) {
-        let group = Group::new(id, format!("n{}", id.0), "http://127.0.0.1:7070", self.rng.fork());
+        let group = Group::new(id, base::Boot(1), format!("n{}", id.0), "http://127.0.0.1:7070", self.rng.fork());
         let (procs, heard) = (BTreeMap::new(), BTreeMap::new());
         let manager = Manager::new(id);
         self.nodes.insert(id, Node { group, manager, procs, heard, leads: false, told_at: Time::ZERO });
@@ -258,7 +258,8 @@ impl World {
             let says = says.map(|bytes| NodeClones::decode(bytes).unwrap());
             NodeLoad::new(*other, format!("n{}", other.0), 0, says.as_ref())
         });
-        let input = manager::Input::Cluster { services: self.services.clone(), live: live.collect() };
+        let (live, off) = (live.collect(), BTreeSet::new());
+        let input = manager::Input::Cluster { services: self.services.clone(), live, off };
         self.nodes.get_mut(&id).unwrap().told_at = self.now.mono;
         self.give_manager(id, input);
     }
@@ -355,7 +356,7 @@ impl World {
         }
         for (name, spec) in &self.services {
             let mut counts: BTreeMap<NodeId, u32> = self.nodes.keys().map(|id| (*id, 0)).collect();
-            for number in 0..spec.clones {
+            for number in 0..spec.clones.max {
                 match at.remove(&CloneId::new(name, number)).as_deref() {
                     Some([node]) => *counts.get_mut(node).unwrap() += 1,
                     other => return Err(format!("{name}/{number} runs at {other:?}")),

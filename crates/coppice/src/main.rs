@@ -7,6 +7,8 @@ mod demo;
 mod desks;
 mod events;
 mod found;
+mod happened;
+mod load;
 mod nodes;
 mod ns;
 mod operate;
@@ -57,15 +59,31 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
-    /// Restart nodes, one or all in turn, or remove one, under load
+    /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
+    /// Take a service, a clone or a partition out of use: its requests are refused with 503, its clones end
+    #[command(
+        after_help = "Examples:\n  coppice disable shop\n  coppice disable shop/2        one clone\n  coppice disable shop:search   one partition"
+    )]
+    Disable(operate::SwitchArgs),
+    /// Put back into use what `disable` took out
+    #[command(after_help = "Example:\n  coppice enable shop")]
+    Enable(operate::SwitchArgs),
     /// Show namespaces, what each promises, and the odds of losing a session
     #[command(subcommand)]
     Ns(ns::NsCommand),
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Send requests at a rate or as a trace has them, and measure what becomes of them
+    #[command(after_help = load::EXAMPLES)]
+    Load(load::LoadArgs),
+    /// Show what happened, and what the manager decided and why
+    #[command(
+        after_help = "Examples:\n  coppice events\n  coppice events --follow\n  coppice events --json | jq 'select(.kind == \"scaled\")'"
+    )]
+    Events(happened::EventsArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
@@ -76,6 +94,7 @@ Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
   coppice apply -f shop.toml         declare a service
+  coppice load http://127.0.0.1:8080/ --rate 500    how it bears a load
   coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
@@ -98,8 +117,12 @@ fn main() {
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
         Command::Node(command) => single(nodes::node(command)),
+        Command::Disable(args) => single(operate::switch(args, true)),
+        Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
+        Command::Events(args) => single(happened::events(args)),
         Command::Status(args) => single(operate::status(args)),
+        Command::Load(args) => load::load(args),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {

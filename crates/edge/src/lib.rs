@@ -6,6 +6,7 @@
 mod affinity;
 pub mod api;
 mod cookie;
+pub mod demand;
 mod handle;
 pub mod http;
 pub mod meter;
@@ -14,6 +15,7 @@ mod proxy_protocol;
 pub mod resp;
 pub mod tcp;
 pub mod tls;
+pub mod turnstile;
 
 pub use meter::Meter;
 pub use pool::Dial;

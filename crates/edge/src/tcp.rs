@@ -53,7 +53,8 @@ impl Drop for Listening {
 
 /// Serves the TCP services of the view on `ip`, until the view's owner is gone.
 pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, meter: Arc<Meter>) {
-    let door = Arc::new(Door { ip, pool: Pool::start(view.clone(), dial), meter });
+    let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::default());
+    let door = Arc::new(Door { ip, pool, meter });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     loop {
         let routes = Arc::clone(&view.borrow_and_update().routes);
@@ -169,7 +170,12 @@ async fn reach(
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
-        let chosen = pool.table().tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
+        let table = pool.table();
+        if table.routes.find_tcp(port, client, sni).is_some_and(|found| table.routes.is_off(found)) {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "it is out of use for maintenance"));
+        }
+        let chosen = table.tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
+        drop(table);
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {

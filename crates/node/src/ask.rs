@@ -2,6 +2,8 @@
 
 use base::{NodeId, Outcome};
 use bytes::Bytes;
+use clones::off::Target;
+use clones::{Demand, members};
 use serde::{Deserialize, Serialize};
 use state::{linear, session};
 
@@ -11,12 +13,18 @@ pub enum Ask {
     Session(session::Op),
     /// An operation of the `linear` class.
     Linear(linear::Op),
+    /// Of a service's clones as a group.
+    Members(members::Op),
     /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
     /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
     Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
     /// A new key, made of `entropy`, for a namespace's cookies; answered as `Apply` is. With `end_sessions` the old keys
     /// go at once.
     Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
+    /// What this node's edge saw since the last time: goes to the manager, if there is one. Done at once.
+    Demand(Demand),
+    /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.
+    Switch { target: Target, off: bool },
     /// What is declared, as TOML that `Apply` takes.
     Export,
     /// A new token for nodes that join, good for so long.
@@ -33,6 +41,7 @@ pub enum Ask {
 pub enum Answer {
     Session(Outcome<session::Reply>),
     Linear(Outcome<linear::Ran>),
+    Members(Outcome<members::Reply>),
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),

@@ -2,6 +2,8 @@
 
 use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
+use clones::members;
+use clones::off::Target;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
@@ -33,6 +35,11 @@ enum What {
         namespace: String,
         entropy: [u8; 32],
         end_sessions: bool,
+        lines: Vec<String>,
+    },
+    Switch {
+        target: Target,
+        off: bool,
         lines: Vec<String>,
     },
     JoinToken {
@@ -74,6 +81,7 @@ impl Node {
         let what = match ask {
             Ask::Session(op) => return self.session_in(now, session::Input::Ask { id, budget, op }, out),
             Ask::Linear(op) => return self.linear_in(now, linear::Input::Ask { id, budget, op }, out),
+            Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
                 return out.push(Effect::Answer { id, answer });
@@ -92,6 +100,11 @@ impl Node {
             Ask::Rotate { namespace, entropy, end_sessions } => {
                 What::Rotate { namespace, entropy, end_sessions, lines: Vec::new() }
             }
+            Ask::Demand(demand) => {
+                self.demanded(now, demand, out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
+            }
+            Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
@@ -154,6 +167,11 @@ impl Node {
                 let diff = diff.map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok(Some(diff.change))
+            }
+            What::Switch { target, off, lines } => {
+                let diff = declared::switch(declared, target, *off).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!lines.is_empty()).then_some(diff.change))
             }
             What::JoinToken { secret_hash, expires_wall_ms } => {
                 let mut change = Change::default();
@@ -307,6 +325,9 @@ impl Node {
                 {
                     self.happened(now, "applied", who, lines.join("; "));
                 }
+                if let What::Switch { target, lines, .. } = &pending.what {
+                    self.happened(now, "switched", &target.to_string(), lines.join("; "));
+                }
                 let authority = self.authority();
                 finish(pending, Outcome::Done(()), version, authority, out);
             }
@@ -367,7 +388,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
     }
     let answer = match pending.what {
-        What::Apply { lines, .. } | What::Rotate { lines, .. } => {
+        What::Apply { lines, .. } | What::Rotate { lines, .. } | What::Switch { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } => Answer::Done(outcome),

@@ -20,8 +20,13 @@ pub const WISH: &str = "wish";
 pub const LEAVING: &str = "leaving";
 /// [`crate::lives::Record`]: each node, each second.
 pub const LIVES: &str = "lives";
+/// What the manager decided last, newest last, as [`crate::view::EventView`]s: every node shows it.
+pub const DECISIONS: &str = "decisions";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub const FORMED: &str = "formed";
+
+/// [`clones::members::Said`]: each node, at each change.
+pub const MEMBERS: &str = "members";
 
 /// How a node is. JSON, as it is small, sent once a second, and read by people in traces.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -34,6 +39,10 @@ pub struct NodeReport {
     pub brick: BrickLoad,
     /// What is wrong with its disk, if it can take nothing.
     pub disk: Option<String>,
+    /// It runs clones only when the others are full.
+    pub overflow: bool,
+    /// Clones that it is meant to run at most; 0 from a version that does not say.
+    pub room: u32,
     /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
     pub intervals: BTreeMap<String, (u64, u64)>,
 }

@@ -37,6 +37,9 @@ pub struct View {
     /// Namespace to its token, for the front doors alone: never shown.
     #[serde(skip)]
     pub tokens: Arc<BTreeMap<String, String>>,
+    /// Service to the token of its clones. Never shown.
+    #[serde(skip)]
+    pub service_tokens: Arc<BTreeMap<String, String>>,
     /// Namespaces of class `linear`, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeSet<String>>,
@@ -79,6 +82,12 @@ pub struct NodeView {
     /// What is wrong with its disk: until that is over it takes no part in any group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
+    /// It runs clones only when the others are full.
+    #[serde(default)]
+    pub overflow: bool,
+    /// An operator drained it: it gets no clones, and those that it has move elsewhere.
+    #[serde(default)]
+    pub drained: bool,
     /// It is about to restart, or to leave for good.
     #[serde(default)]
     pub leaving: Option<crate::Leaving>,
@@ -118,11 +127,22 @@ pub struct StubView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServiceView {
     pub name: String,
-    /// Clones wanted.
+    /// Clones wanted now.
     pub wanted: u32,
+    /// Within which the manager chooses how many are wanted.
+    #[serde(default)]
+    pub clones_min: u32,
+    #[serde(default)]
+    pub clones_max: u32,
     pub clones: Vec<CloneView>,
+    /// The life that leads its clones, if one does ([`CloneView::life`]).
+    #[serde(default)]
+    pub leader: Option<String>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
+    /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub off: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -139,6 +159,9 @@ pub enum CloneState {
 pub struct CloneView {
     /// `service/number`.
     pub name: String,
+    /// Which life of it: `n1.7.3`; empty when no process runs.
+    #[serde(default)]
+    pub life: String,
     /// Name of its node.
     pub node: String,
     pub state: CloneState,
@@ -193,10 +216,11 @@ pub struct RootView {
     pub version: u64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `leaving`, `disk`, `anew`,
+    /// `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
+    /// `disk`, `anew`,
     /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
-use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
+use clones::clone::life_name;
+use clones::limits::DEMAND_BYTES_MAX;
+use clones::members::{self, Member, Said, Scene};
+use clones::{Assignments, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, Placed, place};
 use state::namespace::{Class, NamespaceSpec};
@@ -115,6 +118,7 @@ impl Node {
                 }
             }
             facts::CLONES | facts::LEAVING => self.cluster_changed(now, out),
+            facts::MEMBERS if origin != self.me() => self.members_changed(now, out),
             facts::WISH => {
                 if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
                     self.wished(now, wish, out);
@@ -123,6 +127,11 @@ impl Node {
             facts::LIVES if origin != self.me() => {
                 if let Some(record) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
                     self.lives.take_over(record);
+                }
+            }
+            facts::DECISIONS if origin != self.me() => {
+                if let Some(told) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
+                    self.heard_decisions(told);
                 }
             }
             facts::REPORT if origin != self.me() => {
@@ -201,12 +210,24 @@ impl Node {
         }
         self.tell_formers(now);
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        self.off = declared::off(self.root.declared());
+        let off = &self.off;
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
+            is_off: off.service(name),
+            partitions_off: (0..)
+                .zip(&spec.partitions)
+                .filter(|(_, p)| off.partition(name, &p.name))
+                .map(|p| p.0)
+                .collect(),
             ..RouteService::new(name, spec)
         };
         self.routed = services.iter().map(routed).collect();
         self.services = Arc::new(services.clone());
+        let token = |name: &String| Some((name.clone(), declared::service_token(&self.admin_token, name)?));
+        self.service_tokens = Arc::new(services.keys().filter_map(token).collect());
+        let tokens = (*self.service_tokens).clone();
+        self.group_in(now, group::Input::Tokens(tokens), out);
         self.group_in(now, group::Input::Urls(urls), out);
         self.group_in(now, group::Input::Services(services), out);
         self.retry_pending(now, out);
@@ -361,6 +382,40 @@ impl Node {
         }
     }
 
+    pub(crate) fn members_in(&mut self, now: Now, input: members::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.members.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                members::Output::Send { to, head, body } => {
+                    self.send(to, Frame { body, ..Frame::new(kind::MEMBERS, head) }, out);
+                }
+                members::Output::Answer { id, outcome } => {
+                    out.push(Effect::Answer { id, answer: Answer::Members(outcome) });
+                }
+                members::Output::Say(said) => self.put_fact(now, facts::MEMBERS, said, out),
+            }
+        }
+    }
+
+    /// Who lives, what somebody runs, or what somebody says of its members has changed.
+    fn members_changed(&mut self, now: Now, out: &mut Out) {
+        let mut members: BTreeMap<String, Vec<Member>> = self.services.keys().map(|s| (s.clone(), vec![])).collect();
+        for card in self.live_cards() {
+            for clone in self.clones_of(card.id).into_iter().flat_map(|says| says.clones).filter(|c| c.life > 0) {
+                if let Some(of) = members.get_mut(&clone.id.service) {
+                    let life = life_name(&card.name, card.boot, clone.life);
+                    of.push(Member { life, node: card.id, state: clone.state });
+                }
+            }
+        }
+        let live: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).collect();
+        let said = |id: &NodeId| Some((*id, Said::decode(self.beacons.get(*id, facts::MEMBERS)?)?));
+        let said = live.iter().filter(|id| **id != self.me()).filter_map(said).collect();
+        self.stale = true;
+        self.members_in(now, members::Input::Scene(Scene { live, members, said }), out);
+    }
+
     pub(crate) fn manager_in(&mut self, now: Now, input: manager::Input, out: &mut Out) {
         let mut wants = Vec::new();
         self.manager.handle(now, input, &mut wants);
@@ -371,7 +426,7 @@ impl Node {
                 manager::Output::Withdraw => {
                     self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
                 }
-                manager::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
+                manager::Output::Happened(h) => self.decided(now, h.kind, &h.who, h.text, out),
             }
         }
     }
@@ -379,21 +434,42 @@ impl Node {
     /// Who lives, or what somebody runs, has changed.
     pub(crate) fn cluster_changed(&mut self, now: Now, out: &mut Out) {
         (self.stale, self.routes_stale) = (true, true);
+        self.members_changed(now, out);
+        let others = self.live_cards().filter(|card| card.id != self.me()).map(|card| format!("http://{}", card.api));
+        let others = others.collect();
+        self.group_in(now, group::Input::Apis(others), out);
         if !self.root.is_leader() {
             return;
         }
-        let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
-        // Nobody starts a clone where it will have to end.
-        let stays = |card: &&Card| self.leaving(card.id).is_none();
-        let anybody_stays = self.live_cards().any(|card| stays(&card));
-        let live =
-            self.live_cards().filter(|card| stays(card) || !anybody_stays).map(|card| self.load_of(card)).collect();
-        self.manager_in(now, manager::Input::Cluster { services, live }, out);
+        let mut services = BTreeMap::clone(&self.services);
+        services.retain(|name, _| !self.off.service(name));
+        let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones() }, out);
+    }
+
+    /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.
+    pub(crate) fn demanded(&mut self, now: Now, demand: Demand, out: &mut Out) {
+        if self.root.is_leader() {
+            let from = self.me();
+            return self.manager_in(now, manager::Input::Demand { from, demand }, out);
+        }
+        let bytes = demand.encode();
+        if let Some(leader) = self.root.leader().filter(|_| bytes.len() <= DEMAND_BYTES_MAX) {
+            self.send(leader, Frame::new(kind::DEMAND, bytes), out);
+        }
     }
 
     fn load_of(&self, card: &Card) -> NodeLoad {
         let says = self.clones_of(card.id);
-        NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref())
+        // Nobody starts a clone where it will have to end.
+        let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
+        let report = self.report_of(card.id);
+        let busy = report.gauges.get("machine.busy").copied().unwrap_or(0).min(1000) as u16;
+        let room = if report.room == 0 { u32::MAX } else { report.room };
+        let load = NodeLoad::new(card.id, card.name.clone(), report.load, says.as_ref());
+        // One that has not said what it is comes last: it may be for overflow.
+        let known = card.id == self.me() || self.beacons.get(card.id, facts::REPORT).is_some();
+        NodeLoad { drains, reported: load.reported && known, overflow: report.overflow || !known, room, busy, ..load }
     }
 
     /// Live nodes, this one included.

@@ -18,6 +18,10 @@ pub struct Given {
     pub node: String,
     /// `COPPICE_NODE_APIS`, or `COPPICE_NODE_API` alone: the APIs of the nodes, the own one first.
     pub apis: Vec<SocketAddr>,
+    /// `COPPICE_MEMBER`: this life of the clone, `n1.7.3`.
+    pub life: Option<String>,
+    /// `COPPICE_TOKEN`: what the service's clones show each other's nodes.
+    pub(crate) token_of_service: Option<String>,
     /// By the namespace's variable (`CARTS` of `COPPICE_CARTS_URL`): its name and token.
     namespaces: BTreeMap<String, (String, String)>,
 }
@@ -63,6 +67,8 @@ impl Given {
             service: has("COPPICE_SERVICE").unwrap_or_default().to_owned(),
             clone: has("COPPICE_CLONE").unwrap_or_default().to_owned(),
             node: has("COPPICE_NODE").unwrap_or_default().to_owned(),
+            life: has("COPPICE_MEMBER").map(str::to_owned),
+            token_of_service: has("COPPICE_TOKEN").map(str::to_owned),
             apis: apis.collect::<Result<_, _>>()?,
             namespaces: vars.iter().filter_map(|(name, url)| namespace(name, url)).collect(),
         })

@@ -19,6 +19,8 @@
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
+//! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
+//! - `pressure.rs`: the service is told when it is overloaded.
 //! - `node.rs`: the connections to the own node, and to another one if that goes.
 //! - `error.rs`: how an operation ends: done, refused (nothing happened), unknown (it may have).
 //!
@@ -27,17 +29,22 @@
 
 mod error;
 mod given;
+mod group;
 pub mod limits;
 mod linear;
 mod node;
+mod pressure;
 mod service;
 mod sessions;
+mod stream;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
 pub use given::Given;
+pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored};
 pub use node::Node;
+pub use pressure::{overloaded, pressure};
 pub use service::Service;
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};

@@ -25,6 +25,20 @@ pub const UPDATE_TRIES_MAX: u32 = 16;
 pub const UPDATE_WAIT_FIRST: base::Span = base::Span::millis(2);
 pub const UPDATE_WAIT_MAX: base::Span = base::Span::millis(200);
 
+/// One question at a barrier; then it is asked anew. Less than half of an operation's time, so that another node is asked too.
+pub const BARRIER_ASK: Duration = Duration::from_secs(2);
+/// First and longest wait before a stream that was cut is opened anew.
+pub const STREAM_WAIT_FIRST: base::Span = base::Span::millis(50);
+pub const STREAM_WAIT_MAX: base::Span = base::Span::secs(2);
+/// Nodes send a comment each 15 s; a stream that is silent for so long is cut.
+pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(40);
+/// One event: all members of the largest service, or a message as base64.
+pub const EVENT_BYTES_MAX: usize = 256 << 10;
+
+/// A service is told that it is hard pressed from here on, and that it is not from there down: far enough apart not to flap.
+pub const PRESSURE_HIGH: f32 = 0.9;
+pub const PRESSURE_LOW: f32 = 0.5;
+
 /// Connections to a service at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// The head of a request must have come by then. The edge sends it whole; a person with `curl` is not slower.
@@ -35,4 +49,5 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+const _: () = assert!(BARRIER_ASK.as_millis() * 2 < OPERATION_TIME_MAX.as_millis(), "a barrier's answer comes in time");
 const _: () = assert!(CONNECT_TIME_MAX.as_millis() * 4 < OPERATION_TIME_MAX.as_millis(), "other nodes can be tried");

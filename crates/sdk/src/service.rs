@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::Next;
 use axum::routing::get;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -14,7 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::limits::*;
-use crate::{Given, Linear, Node, Sessions, StartError};
+use crate::pressure::Watch;
+use crate::{Given, Group, Linear, Node, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -25,6 +28,7 @@ pub const HEALTH: &str = "/health";
 pub struct Service {
     given: Arc<Given>,
     node: Node,
+    watch: Option<Arc<Watch>>,
 }
 
 impl Service {
@@ -34,7 +38,7 @@ impl Service {
     }
 
     pub fn of(given: Given) -> Result<Self, StartError> {
-        Ok(Self { node: Node::of(&given)?, given: Arc::new(given) })
+        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None })
     }
 
     pub fn given(&self) -> &Given {
@@ -53,6 +57,18 @@ impl Service {
     /// The values of a namespace of class `linear` that the service names.
     pub fn linear<T>(&self, namespace: &str) -> Result<Linear<T>, StartError> {
         Ok(Linear::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The clones of this service as a group.
+    pub fn group(&self) -> Result<Group, StartError> {
+        Group::of(&self.given, self.node.clone())
+    }
+
+    /// Tells when requests say that the service is hard pressed (true), and when it no longer is (false), so that it may do
+    /// less for each meanwhile. For single requests there is [`crate::pressure`].
+    pub fn on_overload(mut self, tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        self.watch = Some(Arc::new(Watch::new(tell)));
+        self
     }
 
     /// Serves until the stop signal (TERM or INT), then takes no new connection, answers the requests that it has, and
@@ -76,7 +92,13 @@ impl Service {
         let listener = TcpListener::bind(at)
             .await
             .map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
-        let app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
+        let mut app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
+        if let Some(watch) = self.watch {
+            app = app.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+                watch.saw(request.headers());
+                next.run(request)
+            }));
+        }
         let (stopping, stopped) = watch::channel(false);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         tokio::select! {

@@ -7,7 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sdk::{BadCookie, Cookie, Happened, Linear, LinearError, Node, Outcome, ReadError, Sessions, When, WriteError};
+use sdk::{
+    BadCookie, Change, Cookie, Given, Group, Happened, Heard, Linear, LinearError, Members, Node, Outcome, ReadError,
+    Service, Sessions, State, When, WriteError,
+};
 
 /// What a node does with a request.
 #[derive(Clone)]
@@ -234,4 +237,66 @@ async fn a_lease_has_a_token_and_an_end() {
     assert!(bank.renew(&lease, Duration::from_secs(9)).await.unwrap().unwrap().until > lease.until);
     assert!(!bank.release(&lease).await.unwrap(), "it was over");
     assert_eq!(bank.claim("cron", "me", Duration::from_secs(5)).await, Ok(None), "somebody else has it");
+}
+
+fn group(at: SocketAddr) -> Group {
+    let api = format!("http://{at}");
+    let vars = [
+        ("PORT", "80"),
+        ("COPPICE_NODE_API", &*api),
+        ("COPPICE_SERVICE", "shop"),
+        ("COPPICE_MEMBER", "n1.2.3"),
+        ("COPPICE_TOKEN", "secret"),
+    ];
+    let given = Given::from_vars(vars.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap();
+    Service::of(given).unwrap().group().unwrap()
+}
+
+#[tokio::test]
+async fn a_barrier_is_asked_again_until_it_is_passed_or_the_time_is_over() {
+    let waits = Answers(202, "", r#"{"passed":false,"reached":1,"missing":["n2.1.1"]}"#);
+    let not_known = Answers(503, "", r#"{"error":"not known yet","retry_after_ms":10}"#);
+    let passed = Answers(200, "", r#"{"passed":true,"reached":2,"missing":[]}"#);
+    let one = Scripted::new(&[not_known, waits.clone(), passed]);
+    let met = group(one.at).barrier("a b", 4, 2, Duration::from_secs(5)).await.unwrap();
+    assert!(met.passed && met.reached == 2);
+    let asked = one.asked();
+    assert!(
+        asked.len() == 3 && asked[2].starts_with("POST /v1/services/shop/barrier/a%20b?phase=4&at_least=2&wait_ms=")
+    );
+    let late = group(Scripted::new(&[waits]).at).barrier("x", 1, 0, Duration::ZERO).await.unwrap();
+    assert_eq!((late.passed, late.missing), (false, vec!["n2.1.1".to_owned()]));
+    let no = Answers(401, "", r#"{"error":"the token"}"#);
+    assert!(group(Scripted::new(&[no]).at).barrier("x", 1, 0, Duration::from_secs(5)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_is_opened_anew() {
+    let kind = "content-type: text/event-stream\r\n";
+    let first = Answers(
+        200,
+        kind,
+        "event: listening\nid: n1.2/4\ndata: {}\n\nevent: message\nid: n1.2/5\ndata: {\"from\":\"a\",\"text\":\"one\"}\n\n",
+    );
+    let second = Answers(
+        200,
+        kind,
+        ": quiet\n\nevent: missed\ndata: {}\n\nevent: message\nid: n2.1/9\ndata: {\"from\":\"a\",\"base64\":\"//8=\"}\n\n",
+    );
+    let one = Scripted::new(&[first, Dies, second]);
+    let mut messages = group(one.at).messages();
+    assert_eq!(messages.next().await, Heard::Message { from: "a".into(), body: "one".into() });
+    assert_eq!(messages.next().await, Heard::Missed);
+    assert_eq!(messages.next().await, Heard::Message { from: "a".into(), body: vec![255, 255].into() });
+
+    let now = Answers(
+        200,
+        kind,
+        "event: members\ndata: {\"leader\":null,\"members\":[]}\n\nevent: new\ndata: 1\n\nevent: birth\ndata: {\"life\":\"n1.1.1\",\"clone\":\"shop/0\",\"node\":\"n1\",\"state\":\"waking\",\"pid\":7}\n\n",
+    );
+    let mut changes = group(Scripted::new(&[now]).at).watch();
+    assert_eq!(changes.next().await, Change::Now(Members::default()));
+    let Change::Birth(member) = changes.next().await else { panic!() };
+    assert_eq!((member.life.as_str(), member.state), ("n1.1.1", State::Other), "what only a newer node knows");
+    assert_eq!(changes.next().await, Change::Now(Members::default()), "after the cut: all of it");
 }

@@ -8,6 +8,7 @@ mod kills;
 mod linear;
 mod memory;
 mod overload;
+mod priorities;
 mod sentinel;
 mod session;
 mod session1;
@@ -41,6 +42,11 @@ pub const ALL: [(&str, &str, Run); 12] = [
         "overload",
         "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)",
         overload::run,
+    ),
+    (
+        "priorities",
+        "five times what a service can do, in two priorities: who is served, who is refused, what comes after",
+        priorities::run,
     ),
     (
         "slowbrick",

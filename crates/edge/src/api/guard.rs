@@ -79,6 +79,14 @@ pub fn holder(headers: &HeaderMap, view: &View, namespace: &str) -> Result<(), P
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this namespace"))
 }
 
+/// The service's token is there, or the operator's, or the problem: the same whether the service exists or not.
+pub fn member(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Problem> {
+    let expect = view.service_tokens.get(service).map_or("", String::as_str);
+    let fits = |token: &&[u8]| same_secret(expect, token) | same_secret(&view.admin_token, token);
+    let token = bearer(headers).filter(fits);
+    token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;

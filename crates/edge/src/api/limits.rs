@@ -22,6 +22,15 @@ pub const CHANGE_BUDGET: Span = Span::secs(10);
 pub const LIVE_WITHIN: Span = Span::secs(2);
 /// Readers of `/v1/events` and the like at a time.
 pub const STREAMS_MAX: usize = 256;
+/// Readers of a service's members and messages at a time: every clone that a node may run, and some people.
+pub const MEMBER_STREAMS_MAX: usize = 1280;
+/// A broadcast must be confirmed by all live nodes by then; a dead one is known sooner.
+pub const BROADCAST_BUDGET: Span = Span::secs(5);
+/// A clone waits at a barrier for so long, unless it says, and at most.
+pub const BARRIER_WAIT: Span = Span::secs(30);
+pub const BARRIER_WAIT_MAX: Span = Span::secs(300);
+/// One question of a stream for messages; then it is asked anew.
+pub const LISTEN_FOR: Span = Span::secs(20);
 /// A reader gets at most one view in so long: faster is not seen by people.
 pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 /// A comment line is sent in a quiet stream, so that proxies do not close it.

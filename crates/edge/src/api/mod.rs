@@ -4,8 +4,9 @@
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
-//! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
+//! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
@@ -32,6 +33,7 @@ mod explain;
 mod guard;
 pub mod limits;
 mod linear;
+mod members;
 mod metrics;
 mod operate;
 mod problem;
@@ -70,6 +72,7 @@ pub struct Api {
     meter: Arc<Meter>,
     streams: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
+    member_streams: Arc<Semaphore>,
 }
 
 impl Api {
@@ -85,6 +88,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         meter,
         streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
         watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
+        member_streams: Arc::new(Semaphore::new(limits::MEMBER_STREAMS_MAX)),
     };
     Router::new()
         .route("/v1/openapi.json", get(openapi))
@@ -98,9 +102,18 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/tokens", post(declare::token))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
         .route("/v1/nodes/{name}/remove", post(operate::remove))
+        .route("/v1/nodes/{name}/drain", post(operate::drain))
+        .route("/v1/nodes/{name}/undrain", post(operate::undrain))
+        .route("/v1/disable/{*part}", post(operate::disable))
+        .route("/v1/enable/{*part}", post(operate::enable))
         .route("/v1/ns", get(operate::namespaces))
         .route("/v1/ns/{ns}", get(operate::namespace))
         .route("/v1/route/explain", post(explain::explain))
+        .route("/v1/services/{service}/members", get(members::members))
+        .route("/v1/services/{service}/token", get(members::token))
+        .route("/v1/services/{service}/broadcast", post(members::broadcast))
+        .route("/v1/services/{service}/messages", get(members::messages))
+        .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))

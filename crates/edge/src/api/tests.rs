@@ -56,6 +56,8 @@ fn node(name: &str) -> NodeView {
         gauges: [("http.requests".to_string(), 42)].into(),
         brick: Default::default(),
         disk: None,
+        overflow: false,
+        drained: false,
         leaving: None,
     }
 }

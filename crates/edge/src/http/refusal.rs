@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use base::Rng;
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::body::{Busy, DownBody};
 use super::check::Violation;
+use super::limits::RETRY_AFTER_SECONDS;
 
 /// Why a request gets no answer from a clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,8 +18,12 @@ pub enum Refusal {
     Violation(Violation),
     Expectation,
     NoService,
+    /// An operator took it out of use. It did not happen.
+    Off,
     /// No clone serves it now. It did not happen.
     NoClone,
+    /// In overload there is no room for it. It did not happen.
+    Dropped(Dropped),
     /// A clone took it and ended. It may have happened.
     CloneEnded,
     CloneSilent,
@@ -33,6 +39,20 @@ pub enum Refusal {
     SessionSaid(&'static str),
 }
 
+/// How a partition's drop handler answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    pub status: StatusCode,
+    /// Content type and content.
+    pub page: Option<(HeaderValue, Bytes)>,
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, page: None }
+    }
+}
+
 impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
@@ -41,9 +61,12 @@ impl Refusal {
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService => StatusCode::NOT_FOUND,
-            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refusal::Off
+            | Refusal::NoClone
+            | Refusal::SessionUnread
+            | Refusal::SessionUnstored
+            | Refusal::SessionUnknown => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Dropped(dropped) => dropped.status,
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -60,7 +83,11 @@ impl Refusal {
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
+            Refusal::Off => "this is out of use for maintenance; the request was not carried out; try again later",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
+            Refusal::Dropped(_) => {
+                "more comes than this service can do, and this request was not carried out; try again later"
+            }
             Refusal::CloneEnded => {
                 "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
             }
@@ -83,20 +110,29 @@ impl Refusal {
 
     /// Whether it counts as an error of ours.
     pub fn is_ours(&self) -> bool {
-        self.status().is_server_error() && !matches!(self, Refusal::Violation(_))
+        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off)
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
-        let mut response = Response::new(DownBody::text(format!("{}\n", self.text()), busy));
+        let (content_type, body) = match self {
+            Refusal::Dropped(Dropped { page: Some(page), .. }) => page.clone(),
+            _ => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.text()).into()),
+        };
+        let mut response = Response::new(DownBody::text(body, busy));
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+            Refusal::Off => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))
+            }
+            Refusal::Dropped(_) => {
+                let (least, most) = RETRY_AFTER_SECONDS;
+                drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(least, most))))
             }
             _ => (),
         }

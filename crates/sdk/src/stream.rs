@@ -1,0 +1,150 @@
+//! A stream of server-sent events that does not end: when its node goes it is opened anew, at another if need be, from the last
+//! event that had an id.
+
+use std::collections::VecDeque;
+
+use base::{Rng, Span};
+use bytes::{Buf, BytesMut};
+use flow::Backoff;
+use http::HeaderName;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{sleep, timeout};
+
+use crate::limits::*;
+use crate::node::{Call, Node};
+
+const LAST_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Event {
+    pub name: String,
+    pub data: String,
+    pub id: Option<String>,
+}
+
+pub(crate) struct Events {
+    node: Node,
+    call: Call,
+    open: Option<Incoming>,
+    reader: Reader,
+    last_id: Option<String>,
+    wait: Backoff,
+    rng: Rng,
+}
+
+/// Bytes become events (the HTML standard's rules, as far as a node uses them).
+#[derive(Default)]
+struct Reader {
+    bytes: BytesMut,
+    event: Event,
+    whole: VecDeque<Event>,
+}
+
+impl Events {
+    pub fn new(node: Node, call: Call) -> Self {
+        let seed = base::checksum::place_hash(call.path.as_bytes()) ^ u64::from(std::process::id());
+        let wait = Backoff::new(STREAM_WAIT_FIRST, STREAM_WAIT_MAX);
+        Self { node, call, open: None, reader: Reader::default(), last_id: None, wait, rng: Rng::new(seed) }
+    }
+
+    pub async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.reader.whole.pop_front() {
+                if event.id.is_some() {
+                    self.last_id.clone_from(&event.id);
+                }
+                return event;
+            }
+            let Some(body) = &mut self.open else {
+                self.begin().await;
+                continue;
+            };
+            // Nodes say something now and then; one that does not hangs.
+            let data = match timeout(STREAM_SILENCE_MAX, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame.into_data().ok(),
+                Ok(Some(Err(_)) | None) | Err(_) => None,
+            };
+            match data {
+                Some(data) if self.reader.take(&data) => self.wait.reset(),
+                _ => self.open = None,
+            }
+        }
+    }
+
+    async fn begin(&mut self) {
+        self.reader = Reader::default();
+        if let Some(id) = self.last_id.as_ref().and_then(|id| id.parse().ok()) {
+            self.call.headers.insert(LAST_ID, id);
+        }
+        self.open = self.node.stream(&self.call).await;
+        if self.open.is_none() {
+            let wait: Span = self.wait.next(&mut self.rng);
+            sleep(wait.into()).await;
+        }
+    }
+}
+
+impl Reader {
+    /// False if what came is too long to be an event.
+    fn take(&mut self, data: &[u8]) -> bool {
+        self.bytes.extend_from_slice(data);
+        while let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(&self.bytes[..end]).trim_end_matches('\r').to_owned();
+            self.bytes.advance(end + 1);
+            self.line(&line);
+        }
+        self.bytes.len() + self.event.data.len() <= EVENT_BYTES_MAX
+    }
+
+    fn line(&mut self, line: &str) {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            if !event.data.is_empty() {
+                self.whole.push_back(event);
+            }
+            return;
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.event.name = value.to_owned(),
+            "id" => self.event.id = Some(value.to_owned()),
+            "data" => {
+                if !self.event.data.is_empty() {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            // A comment, or what we have no use for.
+            _ => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_whole_however_they_are_cut() {
+        let text =
+            b": hello\n\nevent: birth\nid: n1.2/7\ndata: {\"a\":1}\n\nevent: x\r\ndata: one\r\ndata: two\r\n\r\n";
+        for cut in 1..text.len() {
+            let mut reader = Reader::default();
+            for part in text.chunks(cut) {
+                assert!(reader.take(part));
+            }
+            let all: Vec<Event> = reader.whole.into_iter().collect();
+            let birth = Event { name: "birth".into(), data: "{\"a\":1}".into(), id: Some("n1.2/7".into()) };
+            assert_eq!(all, [birth, Event { name: "x".into(), data: "one\ntwo".into(), id: None }], "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_end_is_given_up() {
+        let mut reader = Reader::default();
+        let part = [b'x'; 4096];
+        assert!((0..=EVENT_BYTES_MAX / part.len()).any(|_| !reader.take(&part)));
+    }
+}
