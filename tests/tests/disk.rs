@@ -98,6 +98,11 @@ fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
             let Some(path) = log_files(&up.dir).get(file).cloned() else { continue };
             rounds += 1;
             put(&mut bank(&up, 1, &token), rounds);
+            // Until it has forced what was promised last, a wrong byte there is a write that was cut short.
+            wait_for("n2 has nothing to write", SOON, || match &up.status(2)?["figures"]["linear.groups_asleep"] {
+                Value::Number(n) if n.as_u64() == Some(1) => Ok(()),
+                other => Err(format!("{other} asleep")),
+            });
             let mut at = 0;
             behind_its_back(&up, || {
                 let mut bytes = fs::read(&path).unwrap();
@@ -168,7 +173,7 @@ fn a_lone_node_with_a_wrong_byte_says_what_can_be_done_and_changes_nothing() {
     yard.kill(1);
     let log = yard.node_dir(1).join("log");
     let files: Vec<PathBuf> = fs::read_dir(&log).unwrap().map(|file| file.unwrap().path()).collect();
-    let segment = files.iter().find(|f| f.extension().is_some_and(|end| end == "seg")).unwrap();
+    let segment = files.iter().find(|f| f.extension().is_some_and(|end| end == "snap")).unwrap();
     let mut bytes = fs::read(segment).unwrap();
     bytes[60] ^= 1;
     fs::write(segment, &bytes).unwrap();

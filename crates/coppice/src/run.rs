@@ -136,8 +136,15 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
     if let Some(addr) = https {
         check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https" }])?;
     }
-    let boot = held.next_boot().map_err(|e| e.to_string())?;
     let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
+    let boot = match held.next_boot() {
+        Ok(boot) => boot,
+        // Without its count of lives it may take itself for a former one.
+        Err(error @ host::Error::NotOurs { .. }) => {
+            return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     if boot > Boot(1) && founding.is_none() && !host::has_log(&args.dir) {
         let error = host::Error::Distrusted("the log that this node had is not there".to_owned());
         return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);

@@ -232,7 +232,8 @@ impl Node {
         if !is(former) && !was {
             return Err(Refused::wrong(format!("no node {name} of id {former} was ever admitted")));
         }
-        if self.live_cards().any(|card| card.id == former) {
+        // Of this name: who asks as somebody whom it has long ceased to be has an old copy of a folder.
+        if self.live_cards().any(|card| card.id == former || card.name == name) {
             return Err(Refused::busy(format!("{name} still counts as live"), Span::millis(500)));
         }
         match place::sole(former, self.placed().values()) {

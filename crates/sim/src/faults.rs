@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{Boot, Rng, Span};
+use base::{Boot, NodeId, Rng, Span};
 
 use crate::world::{Factory, Image, Manners, Weather, World};
 
@@ -110,7 +110,7 @@ enum End {
     FastDisk(usize),
     Room(usize),
     /// Put this copy back.
-    Older(usize, Box<(Boot, Image)>),
+    Older(usize, Box<(NodeId, (Boot, Image))>),
     /// The power fails.
     Lied(usize),
     RightClock(usize),
@@ -195,7 +195,6 @@ impl Faults {
         world.set_weather(Weather::CALM);
         world.mend_manners();
         for node in 0..world.machines() {
-            // A disk that was about to forget goes on as it is.
             world.slow_disk(node, Span::ZERO);
             world.fill_disk(node, false);
             world.lying_disk(node, false);
@@ -277,7 +276,7 @@ impl Faults {
                 }
             }
             Kind::EmptyDisk => {
-                if !may.empty || self.emptied || !runs || down > 0 || machines < 3 {
+                if !may.empty || self.emptied || self.forgets || !runs || down > 0 || machines < 3 {
                     return false;
                 }
                 self.emptied = true;
@@ -287,7 +286,7 @@ impl Faults {
                 self.later(world, after, End::Start(node));
             }
             Kind::DamagedDisk => {
-                if !may.empty || !runs || down > 0 || machines < 3 {
+                if !may.empty || self.forgets || !runs || down > 0 || machines < 3 {
                     return false;
                 }
                 world.kill(node);
@@ -300,14 +299,14 @@ impl Faults {
                     return false;
                 }
                 self.forgets = true;
-                let image = Box::new(world.image(node));
+                let older = Box::new((world.id(node), world.image(node)));
                 // Sometimes it has a life in between.
                 if self.rng.chance(0.3) {
                     world.kill(node);
                     world.start(node);
                 }
                 let after = self.millis(100, 8_000);
-                self.later(world, after, End::Older(node, image));
+                self.later(world, after, End::Older(node, older));
             }
             Kind::LyingDisk => {
                 if !may.empty || !runs || down > 0 || machines < 3 || self.forgets {
@@ -454,14 +453,22 @@ impl Faults {
             }
             End::Heal(pairs) => return pairs.into_iter().for_each(|(from, to)| world.heal(from, to)),
             End::Room(node) => return world.fill_disk(node, false),
-            End::Older(node, image) => {
+            End::Older(node, older) => {
                 self.forgets = false;
+                let (id, image) = *older;
+                // Somebody else by now: what was copied is of nobody.
+                if !world.is_running(node) || world.id(node) != id {
+                    return;
+                }
                 world.kill(node);
-                world.put_back(node, *image);
+                world.put_back(node, image);
                 return world.start(node);
             }
             End::Lied(node) => {
                 self.forgets = false;
+                if !world.is_running(node) {
+                    return world.lying_disk(node, false);
+                }
                 world.power_off(node);
                 return world.start(node);
             }

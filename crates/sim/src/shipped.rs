@@ -50,7 +50,7 @@ pub enum Bug {
     LinearOlder,
     /// Who watches class `linear` is sometimes not told the first of several changes.
     LinearUntold,
-    /// After a restart the end of each `linear` group's log is not there.
+    /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
 }
 
@@ -226,6 +226,8 @@ impl Planted {
 
     fn spoil_effect(&mut self, effect: Effect<Answer, View>, out: &mut Out) {
         match (self.bug, effect) {
+            // Else the node would find out by itself.
+            (Bug::LinearForgets, Effect::Distrust { .. }) => (),
             (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
             (Bug::NeverDials, Effect::Dial { .. })
                 if self.now.since(self.born.unwrap_or_default()) > Span::secs(10) => {}

@@ -332,8 +332,17 @@ impl Membership {
     }
 
     fn tend_link(&mut self, now: Time, id: NodeId, out: &mut Vec<Output>) {
+        let peer = &self.peers[&id];
+        let addr = peer.who.card.peer;
+        let is_taken = peer.told.is_none()
+            && peer.dial.is_due(now)
+            && self.peers.values().any(|other| other.linked.is_some() && other.who.card.peer == addr);
         let peer = self.peers.get_mut(&id).expect("only reconcile removes peers");
         let is_linked = peer.linked.is_some();
+        if is_taken && !is_linked {
+            // Somebody else lives at the dead one's address: it has entered anew, or was replaced.
+            return peer.dial.failed(now, DIAL_WAIT_MAX, &mut self.rng);
+        }
         let announce = is_linked && peer.told.is_none() && now >= peer.announce_at;
         if (!is_linked || peer.quiet) && peer.dial.is_due(now) {
             if peer.dial.is_running() {

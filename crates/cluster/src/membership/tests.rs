@@ -179,6 +179,7 @@ impl Net {
                 assert_eq!(node.sees.remove(&id), Some(boot), "{of} saw {id} die, who did not live like that");
             }
             Output::Suspect { id } | Output::Trust { id } => assert!(node.sees.contains_key(&id)),
+            Output::Older { why } => panic!("no disk is older here: {why}"),
         }
         log.push((now, of, output));
     }

@@ -275,6 +275,9 @@ mod tests {
         assert_eq!(&bytes[..], golden);
         assert_eq!(sender(&bytes[2..]), Some(NodeId(1)));
         assert_eq!((&ping()[..], &pong()[..]), (&[1, 1][..], &[1, 2][..]));
+        let bytes = known(&crate::card::tests::card(1, 2));
+        assert_eq!(&bytes[..], b"\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\x65");
+        assert!(matches!(head(&bytes), Some(Head::Known(Boot(2), 101))));
     }
 
     #[test]

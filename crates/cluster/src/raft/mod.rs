@@ -19,7 +19,7 @@
 
 pub mod limits;
 mod member;
-mod recall;
+pub(crate) mod recall;
 pub(crate) mod record;
 mod store;
 mod transfer;

@@ -239,11 +239,12 @@ impl Log {
                     let dir = self.dir.display().to_string();
                     room.wait(&dir, || self.append(&batch)).unwrap_or_else(|e| self.fail(&e));
                     waiting.fetch_sub(bytes, Ordering::Relaxed);
-                    // The machine may be gone; what was written stays.
-                    safe.into_iter().for_each(|safe| _ = done.send(safe));
+                    // Before it is promised; if more waits, that will stand behind it.
                     if held.is_none() {
                         self.seal();
                     }
+                    // The machine may be gone; what was written stays.
+                    safe.into_iter().for_each(|safe| _ = done.send(safe));
                     if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
                         self.asked_spare = true;
                         let _ = snapshots.send(Work::Spare);

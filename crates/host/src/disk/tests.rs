@@ -220,6 +220,27 @@ fn what_waits_for_room_is_told_once_and_told_when_there_is() {
 }
 
 #[test]
+fn a_snapshot_has_these_bytes() {
+    let (dir, _) = log_of(&["one"]);
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
+    disk.save(A, Parts::of(records(&["123456789"])), Ticket(2));
+    safe.blocking_recv().unwrap();
+    let bytes = fs::read(dir.0.join("log/g0000000000000001-0000000000000001.snap")).unwrap();
+    let count = base::checksum::Checksum::of(b"\0\0\0\0\0\0\0\x01").0.to_be_bytes();
+    let golden: [&[u8]; 7] = [
+        b"COPSNP1\n\0\0\0\x09",
+        // The check value of CRC-32C.
+        b"\xe3\x06\x92\x83",
+        b"123456789",
+        b"\xff\xff\xff\xff",
+        &count,
+        b"\0\0\0\0\0\0\0\x01",
+        b"",
+    ];
+    assert_eq!(bytes, golden.concat());
+}
+
+#[test]
 fn a_damaged_snapshot_is_never_an_empty_one() {
     let (dir, _) = log_of(&["one"]);
     let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();

@@ -60,6 +60,7 @@ impl Machine for Toy {
             Event::Saved { ticket, .. } => format!("saved {ticket}"),
             Event::Spawned { proc, port, .. } => format!("spawned {proc} {port}"),
             Event::Output { .. } => "output".into(),
+            Event::Disk { trouble } => format!("disk {trouble:?}"),
             Event::Exited { proc, exit } => format!("exited {proc} {exit}"),
             Event::Probed { proc, result } => format!("probed {proc} {result:?}"),
             Event::Vitals { .. } => {

@@ -63,6 +63,41 @@ fn a_killed_leader_is_replaced_in_one_and_a_half_seconds_and_no_change_is_lost()
 }
 
 #[test]
+fn a_voter_that_comes_back_with_an_older_disk_finds_it_out_from_those_whom_it_promised_more() {
+    for seed in 0..20 {
+        let mut net = grown(seed, 3);
+        let older = net.leader().unwrap() % 3 + 1;
+        assert!(matches!(net.apply(1, Span::secs(1), put("a", "1")), Outcome::Done(Ok(2))));
+        net.until(Span::secs(1), |net| net.all_show(2));
+        let disk = net.nodes[&older].disk.clone();
+        assert!(matches!(net.apply(1, Span::secs(1), put("a", "2")), Outcome::Done(Ok(3))));
+        net.until(Span::secs(1), |net| net.all_show(3));
+        net.kill(older);
+        net.nodes.get_mut(&older).unwrap().disk = disk;
+        net.older = Some(older);
+        net.start(older);
+        net.until(Span::secs(1), |net| net.distrusted.contains(&older));
+    }
+}
+
+#[test]
+fn a_full_disk_takes_its_node_out_of_the_group_and_only_that() {
+    for seed in 0..20 {
+        let mut net = grown(seed, 3);
+        let full = net.leader().unwrap();
+        net.disk_full(full, true);
+        let took = net.until(Span::secs(2), |net| net.leader().is_some_and(|leader| leader != full));
+        assert!(took < Span::millis(500), "seed {seed}: it gives the lead away at once, not after {took:?}");
+        let other = full % 3 + 1;
+        assert_eq!(net.apply(other, Span::secs(1), put("a", "1")), Outcome::Done(Ok(2)), "seed {seed}");
+        net.run(Span::secs(3));
+        assert_eq!(net.root(full).declared().version, 1, "it takes no part");
+        net.disk_full(full, false);
+        net.until(Span::secs(2), |net| net.all_show(2));
+    }
+}
+
+#[test]
 fn a_change_goes_on_over_a_change_of_leaders_and_happens_once() {
     for seed in 0..20 {
         let mut net = grown(seed, 3);

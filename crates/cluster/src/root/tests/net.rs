@@ -22,6 +22,10 @@ pub struct Net {
     pub broken: Option<String>,
     /// Plants the bug in every node that starts.
     pub hasty: bool,
+    /// A node whose disk was put back to an older state.
+    pub older: Option<u64>,
+    /// Nodes that said that their disk is not to be trusted.
+    pub distrusted: BTreeSet<u64>,
     /// A node whose disk takes so long for each write.
     pub slow: Option<(u64, Span)>,
     seen: BTreeMap<u64, Declared>,
@@ -102,6 +106,8 @@ impl Net {
             ends: BTreeMap::new(),
             broken: None,
             hasty,
+            older: None,
+            distrusted: BTreeSet::new(),
             slow: None,
             seen: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -290,6 +296,10 @@ impl Net {
         }
     }
 
+    pub fn disk_full(&mut self, id: u64, full: bool) {
+        self.give(id, Input::DiskFull(full));
+    }
+
     fn give(&mut self, id: u64, input: Input) {
         let Some(root) = self.nodes.get_mut(&id).and_then(|node| node.root.as_mut()) else { return };
         let mut out = Vec::new();
@@ -308,6 +318,10 @@ impl Net {
                 Output::Proposed { id, outcome } => {
                     let twice = self.ends.insert(id, outcome);
                     assert!(twice.is_none(), "proposal {id} ended twice");
+                }
+                Output::Distrust(why) => {
+                    assert!(self.hasty || self.older == Some(id), "node {id} does not trust a sound disk: {why}");
+                    self.distrusted.insert(id);
                 }
                 Output::Note(note) => self.nodes.get_mut(&id).unwrap().notes.push(note),
             }
