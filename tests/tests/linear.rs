@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use e2e::procs::{Signal, kill};
 use e2e::resp::{Resp, Word};
-use e2e::{Shared, Up, wait_for};
+use e2e::{Shared, Up, http, wait_for};
 
 static UP: Shared = Shared::new(|| Up::bare(3));
 
@@ -63,6 +63,57 @@ fn what_one_node_acknowledged_every_node_shows_and_a_transaction_happens_whole_o
         Word::Int(0) => Ok(()),
         other => Err(format!("{other:?}")),
     });
+}
+
+#[test]
+fn over_http_a_read_may_be_stale_and_says_so_and_a_transaction_holds_or_does_nothing() {
+    let up = UP.take();
+    drop(bank(&up, 1));
+    let bearer = format!("Bearer {}", up.token("bank"));
+    let ask = |n: u8, method: &str, path: &str, body: &str| {
+        let path = format!("/v1/ns/bank/{path}");
+        http::request(up.at(n).api, method, &path, &[("Authorization", &bearer)], body.as_bytes()).unwrap()
+    };
+    for n in 1..=3 {
+        assert_eq!(ask(n, "PUT", "keys/stale", &n.to_string()).status, 204);
+        assert_eq!(ask(n, "GET", "keys/stale", "").header("coppice-age-ms"), None, "it is not asked for");
+        // The node itself has just written and read: its own copy is as fresh as that, or the leader was asked.
+        for node in 1..=3 {
+            let reply = ask(node, "GET", "keys/stale?stale=10s", "");
+            let age: u64 = reply.header("coppice-age-ms").unwrap().parse().unwrap();
+            assert!(reply.status == 200 && age <= 10_000, "{reply:?}");
+            assert_eq!(ask(node, "GET", "keys/stale?stale=0ms", "").text(), n.to_string(), "nothing may be old");
+        }
+    }
+    let stale = |n: u8| up.status(n).unwrap()["figures"]["linear.reads_stale"].as_u64().unwrap_or(0);
+    wait_for("own copies have answered", Duration::from_secs(10), || {
+        (1..=3).for_each(|n| drop(ask(n, "GET", "keys/stale?stale=10s", "")));
+        let counts: Vec<u64> = (1..=3).map(stale).collect();
+        if counts.iter().all(|count| *count > 0) { Ok(()) } else { Err(format!("{counts:?}")) }
+    });
+    let page = ask(2, "GET", "keys?prefix=stale&stale=10s", "");
+    assert!(page.text().contains("\"stale\"") && page.header("coppice-age-ms").is_some(), "{page:?}");
+    assert_eq!(ask(1, "GET", "keys/stale?stale=soon", "").status, 400);
+    // Two accounts.
+    for key in ["from", "to"] {
+        ask(1, "PUT", &format!("keys/{key}"), "100");
+    }
+    let version = ask(2, "GET", "keys/from", "").header("etag").unwrap().trim_matches('"').to_owned();
+    let txn = format!(
+        r#"{{"if":[{{"key":"from","version":{version}}},{{"key":"none","version":0}}],
+            "do":[{{"key":"from","function":"number.add","args":["-30"]}},{{"key":"to","function":"number.add","args":["30"]}},
+                  {{"key":"blob","function":"put","args":[{{"base64":"AP8="}},"always","none"]}}]}}"#
+    );
+    let done = ask(3, "POST", "txn", &txn).json().unwrap();
+    assert_eq!((done["results"][0].as_i64(), done["results"][1].as_i64()), (Some(70), Some(130)), "{done}");
+    assert_eq!(ask(1, "GET", "keys/blob", "").body, [0, 255]);
+    let again = ask(1, "POST", "txn", &txn);
+    assert!(again.status == 412 && again.text().contains("unmet"), "{again:?}");
+    assert_eq!(ask(2, "GET", "keys/to", "").text(), "130", "nothing happened");
+    let wrong = ask(1, "POST", "txn", r#"{"do":[{"key":"a","function":"nope"}]}"#);
+    assert!(wrong.status == 400 && wrong.text().contains("number.add"), "{wrong:?}");
+    let document = http::get(up.at(2).api, "/v1/openapi.json").unwrap().json().unwrap();
+    assert!(document["paths"]["/v1/ns/{ns}/txn"]["post"].is_object());
 }
 
 #[test]

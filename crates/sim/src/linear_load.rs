@@ -3,11 +3,14 @@
 
 use base::{Rng, Span};
 use bytes::Bytes;
+use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Step};
 
 /// The namespace that it uses.
 pub const NAMESPACE: &str = "bank";
 const KEYS: u64 = 4;
+/// What their names begin with.
+const KEY: &str = "k";
 const LISTS: u64 = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
 const LIST_AGE: u64 = 1_000;
@@ -20,6 +23,11 @@ pub type WriteId = u64;
 pub enum Act {
     Get {
         key: String,
+    },
+    /// What may be so old.
+    Stale {
+        key: String,
+        bound: Span,
     },
     Put {
         key: String,
@@ -44,6 +52,11 @@ pub enum Act {
     },
     /// All accounts at one moment.
     Sum,
+    /// What has changed of the keys after a version; `wait`: as soon as there is something.
+    Watch {
+        after: u64,
+        wait: bool,
+    },
 }
 
 struct Client {
@@ -51,6 +64,8 @@ struct Client {
     pause: Span,
     /// What it read last: a key and its version.
     read: Option<(String, u64)>,
+    /// How far it has watched.
+    watched: u64,
 }
 
 pub struct LinearLoad {
@@ -62,7 +77,10 @@ impl LinearLoad {
     pub fn new(mut rng: Rng) -> Self {
         let pause = Span::millis(*rng.pick(&[30, 100, 300]).expect("it is not empty"));
         let clients = rng.between(2, 6);
-        Self { clients: (0..clients).map(|_| Client { rng: rng.fork(), pause, read: None }).collect(), writes: 0 }
+        Self {
+            clients: (0..clients).map(|_| Client { rng: rng.fork(), pause, read: None, watched: 0 }).collect(),
+            writes: 0,
+        }
     }
 
     pub fn clients(&self) -> usize {
@@ -82,9 +100,13 @@ impl LinearLoad {
         self.clients[client].read = Some((key.to_owned(), version));
     }
 
+    pub fn has_watched(&mut self, client: usize, upto: u64) {
+        self.clients[client].watched = upto;
+    }
+
     pub fn draw(&mut self, client: usize) -> (Act, Span) {
-        let Client { rng, read, .. } = &mut self.clients[client];
-        let key = format!("k{}", rng.below(KEYS));
+        let Client { rng, read, watched, .. } = &mut self.clients[client];
+        let key = format!("{KEY}{}", rng.below(KEYS));
         let age = self.writes / LIST_AGE;
         // Also the ones before: what was pushed late must not appear twice there.
         let age = if rng.chance(0.1) { age.saturating_sub(1) } else { age };
@@ -93,7 +115,9 @@ impl LinearLoad {
         self.writes += 1;
         let id = self.writes;
         let act = match rng.below(100) {
-            0..30 => Act::Get { key },
+            0..12 => Act::Get { key },
+            12..20 => Act::Stale { key, bound: Span::millis(*rng.pick(&[20, 300, 3_000]).expect("it is not empty")) },
+            20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
             30..55 => Act::Put { key, id },
             55..65 => match read.take() {
                 Some((key, version)) => Act::Cas { key, id, version },
@@ -107,7 +131,9 @@ impl LinearLoad {
             }
             _ => Act::Sum,
         };
-        (act, budget)
+        // Who leads answers such a one only after a while, if nothing happens.
+        let waits = matches!(act, Act::Watch { wait: true, .. });
+        (act, if waits { budget + WATCH_HOLD } else { budget })
     }
 }
 
@@ -115,21 +141,27 @@ impl Act {
     pub fn name(&self) -> &'static str {
         match self {
             Act::Get { .. } => "linear-get",
+            Act::Stale { .. } => "linear-stale",
             Act::Put { .. } => "linear-put",
             Act::Cas { .. } => "linear-cas",
             Act::Push { .. } => "linear-push",
             Act::Range { .. } => "linear-range",
             Act::Transfer { .. } => "linear-transfer",
             Act::Sum => "linear-sum",
+            Act::Watch { .. } => "linear-watch",
         }
+    }
+
+    fn stale(&self) -> Option<Span> {
+        if let Act::Stale { bound, .. } = self { Some(*bound) } else { None }
     }
 
     pub fn key(&self) -> &str {
         match self {
-            Act::Get { key } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
+            Act::Get { key } | Act::Stale { key, .. } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
             Act::Push { list, .. } | Act::Range { list } => list,
             Act::Transfer { from, .. } => from,
-            Act::Sum => "",
+            Act::Sum | Act::Watch { .. } => "",
         }
     }
 
@@ -141,6 +173,7 @@ impl Act {
         };
         let steps = match self {
             Act::Get { key } => vec![step(key, "look", vec![])],
+            Act::Stale { key, .. } => vec![step(key, "look", vec![]), step(key, "age", vec![])],
             Act::Put { key, id } => vec![put(key, id, "always".into())],
             Act::Cas { key, id, version } => vec![put(key, id, format!("version:{version}"))],
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
@@ -148,8 +181,12 @@ impl Act {
             Act::Transfer { from, to } => {
                 vec![step(from, "number.add", vec![word("-1".into())]), step(to, "number.add", vec![word("1".into())])]
             }
+            Act::Watch { after, wait } => {
+                let how = if *wait { "wait" } else { "now" };
+                vec![step("", "changes.prefix", vec![word(after.to_string()), word(how.into()), word(KEY.into())])]
+            }
             Act::Sum => (0..ACCOUNTS).map(|n| step(&format!("a{n}"), "get", vec![])).collect(),
         };
-        Op { namespace: NAMESPACE.into(), conditions: Vec::new(), steps }
+        Op { stale: self.stale(), ..Op::of(NAMESPACE.into(), steps) }
     }
 }

@@ -476,6 +476,11 @@ impl Scene {
                 {
                     self.linear_load.has_read((flight.client - LINEAR) as usize, key, version);
                 }
+                if let (linear_load::Act::Watch { .. }, Outcome::Done(ran)) = (act, &outcome)
+                    && let Some(upto) = Linear::upto(ran)
+                {
+                    self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
+                }
                 self.linear.end(act, flight.start, now, &outcome)
             }
             (Asked::Apply(mark), Answer::Applied(outcome)) => {

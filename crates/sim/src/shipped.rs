@@ -36,6 +36,10 @@ pub enum Bug {
     LinearStale,
     /// Some writes of class `linear` are acknowledged and not done.
     LinearFalseAck,
+    /// Members answer reads that may be stale however old they are.
+    LinearOlder,
+    /// Who watches class `linear` is sometimes not told the first of several changes.
+    LinearUntold,
     /// After a restart the end of each `linear` group's log is not there.
     LinearForgets,
 }
@@ -160,6 +164,11 @@ impl Planted {
                 records.truncate(kept);
             }
         }
+        if let (Bug::LinearOlder, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && op.stale.is_some()
+        {
+            op.stale = Some(Span::secs(3600));
+        }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {
                 (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get => {
@@ -210,6 +219,17 @@ impl Planted {
             (Bug::LinearStale, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {
                 let first = self.gets.remove(&id).map(|key| self.first_got.entry(key).or_insert_with(|| ran.clone()));
                 let ran = first.filter(|_| self.rng.chance(0.1)).map_or(ran, |first| first.clone());
+                out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
+            }
+            (Bug::LinearUntold, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(mut ran)) }) => {
+                if let Ran::Done(replies) = &mut ran
+                    && let [Got::List(page)] = &mut replies[..]
+                    && let [Got::Int(_), Got::List(changes)] = &mut page[..]
+                    && changes.len() > 1
+                    && self.rng.chance(0.1)
+                {
+                    changes.remove(0);
+                }
                 out.push(Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) });
             }
             (Bug::LinearFalseAck, Effect::Answer { id, answer: Answer::Linear(Outcome::Done(ran)) }) => {

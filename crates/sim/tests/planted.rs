@@ -61,6 +61,7 @@ fn a_busy_loop_is_caught() {
 }
 
 const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
+const WATCH: &str = "who watches class linear is told each change once, in order";
 const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
 
 #[test]
@@ -73,12 +74,23 @@ fn a_linear_write_acknowledged_before_it_is_agreed_on_is_caught() {
     assert_eq!(caught(Bug::LinearFalseAck), Some(LINEAR));
 }
 
+#[test]
+fn a_change_that_who_watches_is_not_told_is_caught() {
+    assert_eq!(caught(Bug::LinearUntold), Some(WATCH));
+}
+
+#[test]
+fn a_stale_read_that_is_older_than_it_may_be_is_caught() {
+    let promise = "a stale read of class linear is not older than it says, nor than it may be";
+    assert_eq!(caught(Bug::LinearOlder), Some(promise));
+}
+
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {
-    // Either promise may show it, once the wrong ones have restarted.
+    // Any of these promises may show it, once the wrong ones have restarted.
     let broken = (1..40).find_map(|seed| run(seed, 3, 3, Some(Bug::LinearForgets)).broken.map(|broken| broken.promise));
-    assert!(broken.is_some_and(|promise| [LINEAR, ONCE].contains(&promise)), "{broken:?}");
+    assert!(broken.is_some_and(|promise| [LINEAR, ONCE, WATCH].contains(&promise)), "{broken:?}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub const DECLARATION_BYTES_MAX: usize = 1 << 20;
 pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
 /// Any other body.
 pub const BODY_BYTES_MAX: usize = 16 << 10;
+/// A transaction of class `linear`, or a function with its arguments, as JSON: a few values. Large ones go by key.
+pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 /// Time for an operation on a value, as for Redis clients.
 pub const OP_BUDGET: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
@@ -33,6 +35,14 @@ pub const LISTEN_FOR: Span = Span::secs(20);
 pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 /// A comment line is sent in a quiet stream, so that proxies do not close it.
 pub const STREAM_KEEPALIVE: Duration = Duration::from_secs(15);
+/// Clients of a node that watch a namespace, at a time. Each costs a connection and a question.
+pub const WATCHERS_MAX: usize = 1024;
+/// A client that watches and has not taken what was told it before for so long is told that it is too slow.
+pub const WATCHER_STALL_MAX: Duration = Duration::from_secs(30);
+/// A watch that could not be asked (its group has no leader) is asked again after this.
+pub const WATCH_AGAIN: Span = Span::millis(100);
+/// A client that takes nothing of its answer for so long is gone.
+pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// Connections to the API at a time: people, scripts, scrapers, and clients of `/v1/ns`.
 pub const CONNECTIONS_MAX: usize = 2048;
 /// A request's header must have come by then.
@@ -47,3 +57,6 @@ pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const _: () = assert!(BODY_BYTES_MAX < DECLARATION_BYTES_MAX, "declarations are the large ones");
+const _: () = assert!(WATCHER_STALL_MAX.as_secs() < STALL_TIME_MAX.as_secs(), "a slow one can still hear why");
+const _: () = assert!(WATCHERS_MAX < CONNECTIONS_MAX, "who watches leaves room for others");
+const _: () = assert!(WATCHERS_MAX < state::linear::limits::WAITS_MAX, "every watcher may ask");

@@ -3,43 +3,55 @@
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base::Span;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
-use state::linear::{Op, Ran, Reply, Wrong, functions};
+use state::linear::{Condition, Op, Ran, Reply, Step, Wrong, functions};
 
 use super::declare::whole;
-use super::limits::{BODY_BYTES_MAX, LINEAR_BUDGET};
-use super::problem::done;
+use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
+use super::problem::{asked, done};
 use super::{Api, Problem, guard};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
 const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
 
+/// How old at most what was read is, milliseconds.
+const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
+
 type Done = Result<Response, Problem>;
 
+/// One step, and its reply.
 async fn one(api: &Api, ns: &str, key: &str, function: &'static str, args: Vec<Bytes>) -> Result<Reply, Problem> {
     let op = Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args);
+    Ok(run(api, op).await?.pop().expect("one step has one reply"))
+}
+
+/// Steps without a condition, and their replies; a step that went wrong is the problem.
+async fn run(api: &Api, op: Op) -> Result<Vec<Reply>, Problem> {
     match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
         Answer::Linear(outcome) => match done(outcome)? {
-            Ran::Done(mut replies) => match replies.pop() {
-                Some(Reply::Wrong(wrong)) => Err(problem(wrong)),
-                Some(reply) => Ok(reply),
-                None => unreachable!("one step has one reply"),
-            },
+            Ran::Done(replies) => {
+                match replies.iter().find_map(|reply| if let Reply::Wrong(why) = reply { Some(*why) } else { None }) {
+                    Some(wrong) => Err(problem(wrong)),
+                    None => Ok(replies),
+                }
+            }
             Ran::Unmet => unreachable!("there was no condition"),
         },
         other => unreachable!("a linear operation was answered by {other:?}"),
     }
 }
 
-fn problem(wrong: Wrong) -> Problem {
+pub fn problem(wrong: Wrong) -> Problem {
     let status = if wrong == Wrong::Type { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
     let text = wrong.text();
     Problem::new(status, text.strip_prefix("ERR ").unwrap_or(text))
@@ -53,8 +65,13 @@ fn tag(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header")
 }
 
-pub async fn get(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
-    let Reply::List(seen) = one(api, ns, key, "look", Vec::new()).await? else { return Err(absent()) };
+pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderMap) -> Done {
+    let stale = stale(query.stale.as_deref())?;
+    let step = |function| Step::new(Bytes::copy_from_slice(key.as_bytes()), function, Vec::new());
+    let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }).await?;
+    let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
+    let age = stale.map(|_| age);
+    let Reply::List(seen) = seen else { return Ok(aged(absent().into_response(), age)) };
     let (value, version, left) = match <[Reply; 3]>::try_from(seen) {
         Ok([Reply::Bytes(value), Reply::Int(version), Reply::Int(left)]) => (value, version, left),
         Ok([Reply::Wrong(wrong), ..]) => return Err(problem(wrong)),
@@ -71,7 +88,27 @@ pub async fn get(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
     if left >= 0 {
         out.insert(ENDS, HeaderValue::from(left));
     }
-    Ok(response)
+    Ok(aged(response, age))
+}
+
+/// Of a read.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    stale: Option<String>,
+}
+
+/// `stale=500ms`: what is read may be so old.
+fn stale(text: Option<&str>) -> Result<Option<Span>, Problem> {
+    text.map(clones::text::parse_span).transpose().map_err(|why| Problem::wrong(format!("stale: {why}")))
+}
+
+/// Says how old the answer may be, if that was allowed.
+fn aged(mut response: Response, age: Option<i64>) -> Response {
+    if let Some(age) = age {
+        response.headers_mut().insert(AGE, HeaderValue::from(age));
+    }
+    response
 }
 
 pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body) -> Done {
@@ -134,11 +171,99 @@ fn unmet(version: i64) -> Response {
     response
 }
 
+/// Text, or other bytes as `{"base64": ...}`.
 #[derive(Deserialize)]
-pub struct Apply {
+#[serde(untagged)]
+enum Text {
+    Plain(String),
+    Coded { base64: String },
+}
+
+impl Text {
+    fn bytes(self) -> Result<Bytes, Problem> {
+        match self {
+            Text::Plain(text) => Ok(text.into()),
+            Text::Coded { base64 } => match STANDARD.decode(&base64) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(error) => Err(Problem::wrong(format!("{base64:?} is not base64: {error}"))),
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Apply {
     function: String,
     #[serde(default)]
-    args: Vec<String>,
+    args: Vec<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Transaction {
+    #[serde(default, rename = "if")]
+    conditions: Vec<Holds>,
+    #[serde(rename = "do")]
+    steps: Vec<Todo>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Holds {
+    key: Text,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Todo {
+    key: Text,
+    function: String,
+    #[serde(default)]
+    args: Vec<Text>,
+}
+
+/// A step of what was asked for, if there is such a function that may stand there.
+fn step(key: Bytes, function: &str, args: Vec<Text>) -> Result<Step, Problem> {
+    let Some(function) = functions::find(function).filter(|function| function.is_offered()) else {
+        let names = functions::ALL.iter().flat_map(|some| some.iter()).filter(|function| function.is_offered());
+        let names = names.map(|function| function.name).collect::<Vec<_>>().join(", ");
+        return Err(Problem::wrong(format!("no function {function:?}; there are: {names}")));
+    };
+    Ok(Step::new(key, function.name, args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?))
+}
+
+/// `{"if": [{"key", "version"}], "do": [{"key", "function", "args"}]}`: all at one moment if all conditions hold, else
+/// nothing and 412. Answers `{"results": [...]}`, one for each step.
+pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap, body: Body) -> Done {
+    guard::holder(&headers, &api.view(), &ns)?;
+    only_linear(&api, &ns)?;
+    let body = whole(body, TRANSACTION_BYTES_MAX).await?;
+    let Transaction { conditions, steps } = serde_json::from_slice(&body).map_err(|e| {
+        Problem::wrong(format!(
+            "the body must be {{\"if\": [{{\"key\", \"version\"}}], \"do\": [{{\"key\", \"function\", \"args\"}}]}}: {e}"
+        ))
+    })?;
+    let holds = |holds: Holds| Ok(Condition { key: holds.key.bytes()?, version: holds.version });
+    let conditions = conditions.into_iter().map(holds).collect::<Result<_, Problem>>()?;
+    let todo = |todo: Todo| step(todo.key.bytes()?, &todo.function, todo.args);
+    let steps = steps.into_iter().map(todo).collect::<Result<_, Problem>>()?;
+    let op = Op { conditions, ..Op::of(ns.into(), steps) };
+    match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
+        Answer::Linear(outcome) => match done(outcome)? {
+            Ran::Done(replies) => {
+                let results: Vec<_> = replies.iter().map(shown).collect();
+                Ok(Json(serde_json::json!({"results": results})).into_response())
+            }
+            Ran::Unmet => {
+                let problem =
+                    Problem::new(StatusCode::PRECONDITION_FAILED, "a condition does not hold: nothing happened");
+                Err(Problem { kind: Some("unmet"), ..problem })
+            }
+        },
+        other => unreachable!("a linear operation was answered by {other:?}"),
+    }
 }
 
 #[derive(Serialize)]
@@ -155,25 +280,22 @@ pub async fn apply(
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let body = whole(body, BODY_BYTES_MAX).await?;
+    let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let apply: Apply = serde_json::from_slice(&body)
         .map_err(|e| Problem::wrong(format!("the body must be {{\"function\": NAME, \"args\": [...]}}: {e}")))?;
-    let Some(function) = functions::find(&apply.function) else {
-        let names = functions::ALL.iter().flat_map(|some| some.iter()).map(|function| function.name);
-        let names = names.collect::<Vec<_>>().join(", ");
-        return Err(Problem::wrong(format!("no function {:?}; there are: {names}", apply.function)));
-    };
-    let args = apply.args.into_iter().map(Bytes::from).collect();
-    let result = one(&api, &ns, &key, function.name, args).await.map_err(|problem| match problem.status {
-        StatusCode::BAD_REQUEST => {
-            Problem::wrong(format!("{}; {} takes: {}", problem.error, function.name, function.args))
-        }
+    let step = step(key.into(), &apply.function, apply.args)?;
+    let takes = functions::find(step.function).map_or("", |function| function.args);
+    let name = step.function;
+    let result = run(&api, Op::of(ns.into(), vec![step])).await.map_err(|problem| match problem.status {
+        StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
         _ => problem,
     })?;
+    let result = result.into_iter().next().expect("one step has one reply");
     Ok(Json(Applied { result: shown(&result) }).into_response())
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Page {
     #[serde(default)]
     prefix: String,
@@ -182,28 +304,36 @@ pub struct Page {
     limit: Option<u64>,
     #[serde(default)]
     reverse: bool,
+    stale: Option<String>,
 }
 
 /// Keys in order: `{"keys": [...], "after": KEY}`; `after` is there if there may be more.
 pub async fn keys(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    Query(page): Query<Page>,
+    query: Result<Query<Page>, QueryRejection>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
+    let page = asked(query)?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
     let order = if page.reverse { "reverse" } else { "forward" };
     let args =
         vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
-    let reply = one(&api, &ns, "", "scan", args).await?;
-    let Reply::List(keys) = &reply else { unreachable!("a scan was answered by {reply:?}") };
+    let step = |function| Step::new(Bytes::new(), function, Vec::new());
+    let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
+    let stale = stale(page.stale.as_deref())?;
+    let reply = run(&api, Op { stale, ..Op::of(ns.into(), steps) }).await?;
+    let [Reply::List(keys), Reply::Int(version), Reply::Int(age)] = &reply[..] else {
+        unreachable!("a scan was answered by {reply:?}")
+    };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
-    Ok(Json(serde_json::json!({"keys": shown(&reply), "after": after})).into_response())
+    let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": version}));
+    Ok(aged(json.into_response(), stale.map(|_| *age)))
 }
 
-fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
+pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
     if api.view().linear.contains(ns) {
         return Ok(());
     }
@@ -211,7 +341,7 @@ fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
 }
 
 /// As JSON: text as it is, other bytes as `{"base64": ...}`.
-fn shown(reply: &Reply) -> serde_json::Value {
+pub fn shown(reply: &Reply) -> serde_json::Value {
     match reply {
         Reply::Nil => serde_json::Value::Null,
         Reply::Int(n) => (*n).into(),

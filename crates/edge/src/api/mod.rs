@@ -3,8 +3,9 @@
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
-//! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order.
+//! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
+//! - docs/openapi.json describes all of it for programs, and is served.
 //! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -23,7 +24,7 @@ use futures_util::future::BoxFuture;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use node::{Answer, Ask, View};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, watch as channel};
 
 use crate::Meter;
 
@@ -36,8 +37,10 @@ mod members;
 mod metrics;
 mod operate;
 mod problem;
+mod stall;
 mod status;
 mod values;
+mod watch;
 
 pub use problem::Problem;
 
@@ -46,7 +49,7 @@ pub trait Backend: Send + Sync + 'static {
     /// The answer, within about the budget.
     fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>>;
     /// What the node shows, now and as it changes.
-    fn watch(&self) -> watch::Receiver<Arc<View>>;
+    fn watch(&self) -> channel::Receiver<Arc<View>>;
     /// A fresh join token: its text (which carries the authority's fingerprint) and the hash the root group keeps.
     fn mint(&self) -> Result<Minted, String>;
 }
@@ -68,6 +71,7 @@ pub struct Api {
     backend: Arc<dyn Backend>,
     meter: Arc<Meter>,
     streams: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
     member_streams: Arc<Semaphore>,
 }
 
@@ -79,9 +83,15 @@ impl Api {
 
 /// All of the API. `pages` (the monitor) is served beside it, behind the same guard.
 pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Router {
-    let (streams, of_members) = (Semaphore::new(limits::STREAMS_MAX), Semaphore::new(limits::MEMBER_STREAMS_MAX));
-    let api = Api { backend, meter, streams: Arc::new(streams), member_streams: Arc::new(of_members) };
+    let api = Api {
+        backend,
+        meter,
+        streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
+        watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
+        member_streams: Arc::new(Semaphore::new(limits::MEMBER_STREAMS_MAX)),
+    };
     Router::new()
+        .route("/v1/openapi.json", get(openapi))
         .route("/v1/status", get(status::status))
         .route("/v1/events", get(status::events))
         .route("/livez", get(status::livez))
@@ -106,7 +116,9 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
         .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
+        .route("/v1/ns/{ns}/watch", get(watch::watch))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
         .route("/v1/ns/{ns}/session/touch", post(values::cookie_touch))
         .merge(pages.with_state(()))
@@ -115,6 +127,13 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .layer(axum::middleware::from_fn_with_state(api.clone(), guard::guard))
         .with_state(api)
 }
+
+/// What there is, for programs: a test compares it with the routes above.
+async fn openapi() -> impl axum::response::IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 
 /// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime.
 pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Result<()> {
@@ -135,7 +154,8 @@ pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Resul
         // Over the limit it is closed at once: better than a queue nobody sees.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
         let _ = stream.set_nodelay(true);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection =
+            http.serve_connection(TokioIo::new(stall::Stall::new(stream)), TowerToHyperService::new(router.clone()));
         tokio::spawn(async move {
             let _place = place;
             // It ends in an error whenever a client goes away; that is no news.

@@ -15,7 +15,7 @@ use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When
 use super::*;
 
 struct Toy {
-    view: watch::Sender<Arc<View>>,
+    view: channel::Sender<Arc<View>>,
     answers: Mutex<Vec<Answer>>,
     asked: Mutex<Vec<Ask>>,
 }
@@ -27,7 +27,7 @@ impl Backend for Toy {
         Box::pin(async { answer })
     }
 
-    fn watch(&self) -> watch::Receiver<Arc<View>> {
+    fn watch(&self) -> channel::Receiver<Arc<View>> {
         self.view.subscribe()
     }
 
@@ -74,7 +74,7 @@ fn view() -> View {
 
 fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
     let toy = Arc::new(Toy {
-        view: watch::Sender::new(Arc::new(view())),
+        view: channel::Sender::new(Arc::new(view())),
         answers: Mutex::new(answers),
         asked: Mutex::new(vec![]),
     });
@@ -436,6 +436,43 @@ fn the_docs_name_every_address() {
     for route in routes {
         assert!(docs.lines().any(|line| line.starts_with("| `") && line.contains(route)), "docs/api.md lacks {route}");
     }
+}
+
+/// Paths with their methods, in the code and in docs/openapi.json.
+#[test]
+fn the_openapi_document_has_every_route_and_no_other() {
+    let code = include_str!("mod.rs");
+    let mut routes = std::collections::BTreeSet::new();
+    for rest in code.split(".route(\"").skip(1) {
+        let (path, handlers) = rest.split_once('"').unwrap();
+        let handlers = handlers.split('\n').next().unwrap();
+        for method in ["get", "put", "post", "delete"].iter().filter(|m| handlers.contains(&format!("{m}("))) {
+            routes.insert((path.replace("{*", "{"), method.to_string()));
+        }
+    }
+    let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+    let mut described = std::collections::BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            described.insert((path.clone(), method.clone()));
+            for part in path.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()) {
+                let of = |p: &serde_json::Value| p["$ref"].as_str().map_or(p["name"] == part, |r| r.ends_with(part));
+                let parameters = operation["parameters"].as_array().unwrap();
+                assert!(parameters.iter().any(of), "{method} {path} does not say what {part} is");
+            }
+            assert!(
+                operation["summary"].is_string() && operation["responses"]["default"].is_object(),
+                "{method} {path}"
+            );
+        }
+    }
+    assert!(routes.len() > 20, "{routes:?}");
+    assert_eq!(routes, described);
+    for target in OPENAPI.split("\"$ref\": \"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(document.pointer(target).is_some(), "{target} is nowhere");
+    }
+    let (status, headers, text, _) = ask(None, request("GET /v1/openapi.json", &[], ""));
+    assert_eq!((status, header(&headers, "content-type"), &*text), (200, "application/json", OPENAPI));
 }
 
 #[test]

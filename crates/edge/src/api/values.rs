@@ -3,7 +3,8 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -13,6 +14,7 @@ use state::session::{Action, Lease, Op, Reply, Version, When};
 
 use super::declare::{operate, whole};
 use super::limits::*;
+use super::problem::asked;
 use super::{Api, Problem, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
@@ -24,10 +26,15 @@ const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
 type Done = Result<Response, Problem>;
 
 /// 200 with the value, 304 if the client has this version, 404 if there is none, 410 if it was lost with its bricks.
-pub async fn get(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+pub async fn get(
+    State(api): State<Api>,
+    Path((ns, key)): Path<(String, String)>,
+    query: Result<Query<linear::Look>, QueryRejection>,
+    headers: HeaderMap,
+) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains(&ns) {
-        return linear::get(&api, &ns, &key, &headers).await;
+        return linear::get(&api, &ns, &key, &asked(query)?, &headers).await;
     }
     let reply = operate(&api, Op::keyed(ns.into(), key.into(), Action::Get)).await?;
     value(reply, &headers)

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::Span;
 use node::View;
 use state::linear::{Condition, Step};
 
@@ -29,6 +30,8 @@ pub struct Client {
     pub known: Option<Known>,
     /// Commands between MULTI and EXEC (class `linear`).
     pub multi: Option<Multi>,
+    /// What it reads may be so old (class `linear`, READONLY).
+    pub stale: Option<Span>,
     /// Keys that EXEC wants unchanged, as they were when they were watched.
     pub watched: Watched,
 }
@@ -68,6 +71,7 @@ impl Client {
             wrong_passwords: 0,
             known: None,
             multi: None,
+            stale: None,
             watched: Watched::default(),
         }
     }
@@ -113,7 +117,7 @@ impl Client {
                     seen: Arc::clone(&view.tokens),
                 });
                 self.wrong_passwords = 0;
-                self.multi = None;
+                (self.multi, self.stale) = (None, None);
                 self.watched = Watched::default();
                 true
             }

@@ -428,7 +428,7 @@ impl Touches {
             (_, Does::ReadAll) => Self::All,
             (Keys::None, _) => Self::None,
             (Keys::One, _) => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
-            (Keys::All | Keys::Pairs, _) => {
+            (Keys::Two | Keys::All | Keys::Pairs, _) => {
                 let keys: Vec<_> = positions.take(KEYS_TRACKED_MAX + 1).map(key).collect();
                 if keys.len() > KEYS_TRACKED_MAX { Self::All } else { Self::Some(keys) }
             }

@@ -6,8 +6,9 @@
 //! and a value its write. Lists hold the names of the pushes that made them. Transfers keep the sum of all accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use base::{Outcome, Time};
+use base::{Outcome, Span, Time};
 use state::linear::{Ran, Reply};
 
 use super::Broken;
@@ -15,6 +16,8 @@ use crate::linear_load::{Act, WriteId};
 
 const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
 const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
+const STALE: &str = "a stale read of class linear is not older than it says, nor than it may be";
+const WATCH: &str = "who watches class linear is told each change once, in order";
 const WHOLE: &str = "a transaction is seen whole or not at all";
 
 #[derive(Default)]
@@ -24,6 +27,10 @@ pub struct Linear {
     writes: BTreeMap<WriteId, Write>,
     /// The newest version of any key that was acknowledged by a moment.
     newest: Vec<(Time, u64)>,
+    /// What watchers were told: of each version its key and write.
+    told: BTreeMap<u64, (String, WriteId)>,
+    /// Versions up to the second are told, from behind the first on. Apart from each other.
+    covered: BTreeMap<u64, u64>,
     /// Operations that were compared with others.
     pub judged: u64,
 }
@@ -115,16 +122,26 @@ impl Linear {
         };
         self.judged += 1;
         match (act, &replies[..]) {
-            (Act::Get { key }, [reply]) => {
-                let (version, id) = match reply {
-                    Reply::Nil => (0, None),
-                    Reply::List(list) => match &list[..] {
-                        [Reply::Bytes(value), Reply::Int(version), _] => (*version as u64, number(value)),
-                        _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
-                    },
-                    _ => return broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            (Act::Get { key }, [reply]) => match looked(reply) {
+                Some((version, id)) => self.saw(key, version, id, start, now),
+                None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            },
+            (Act::Stale { key, bound }, [reply, Reply::Int(age)]) => {
+                let age = Span::millis(*age as u64);
+                let Some((version, id)) = looked(reply) else {
+                    return broken(STALE, format!("{act:?} gave {reply:?}"));
                 };
-                self.saw(key, version, id, start, now)
+                // What it saw says nothing of what others must see: it is not noted as the newest.
+                let since = Time(start.0.saturating_sub(age.0));
+                let least = self.keys.get(key).map_or(0, |key| newest_by(&key.newest, since));
+                if age > *bound || version < least {
+                    let what = format!("{act:?} saw version {version} of age {age:?}; {least} was there before that");
+                    return broken(STALE, what);
+                }
+                match id.filter(|id| self.writes.get(id).is_none_or(|write| write.refused)) {
+                    Some(id) => broken(STALE, format!("{act:?} saw write {id}, which was refused or nobody made")),
+                    None => Ok(()),
+                }
             }
             (Act::Put { key, id }, [Reply::List(list)]) => match &list[..] {
                 [Reply::Int(1), _, Reply::Int(version)] => self.made(key, *version as u64, *id, start, now),
@@ -165,6 +182,7 @@ impl Linear {
                     None => broken(LINEAR, format!("{act:?} gave what nobody pushed: {items:?}")),
                 }
             }
+            (Act::Watch { after, .. }, [reply]) => self.watched(*after, reply, now),
             (Act::Transfer { .. }, [Reply::Int(_), Reply::Int(_)]) => Ok(()),
             (Act::Sum, accounts) => {
                 let amount = |reply: &Reply| match reply {
@@ -181,12 +199,87 @@ impl Linear {
         }
     }
 
+    /// How far a watcher is after this answer.
+    pub fn upto(ran: &Ran) -> Option<u64> {
+        let Ran::Done(replies) = ran else { return None };
+        match replies.first()? {
+            Reply::List(parts) => match parts.first()? {
+                Reply::Int(upto) => Some(*upto as u64),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn watched(&mut self, after: u64, reply: &Reply, now: Time) -> Result<(), Broken> {
+        let broken = |what| Err(Broken { promise: WATCH, at: now, what });
+        let Reply::List(parts) = reply else { return broken(format!("a watch gave {reply:?}")) };
+        let (upto, changes) = match &parts[..] {
+            [Reply::Int(upto), Reply::List(changes)] => (*upto as u64, changes),
+            // A history begins with a restart: those before it are gone, and the watcher hears so.
+            [Reply::Int(at), Reply::Nil, Reply::Int(oldest)] if after < *oldest as u64 && oldest <= at => return Ok(()),
+            _ => return broken(format!("a watch after {after} gave {parts:?}")),
+        };
+        let mut last = after;
+        for change in changes {
+            let Reply::List(change) = change else { return broken(format!("a change was {change:?}")) };
+            let (version, key, id) = match &change[..] {
+                [Reply::Int(version), Reply::Bytes(key), _, Reply::Bytes(value)] => {
+                    (*version as u64, String::from_utf8_lossy(key).into_owned(), number(value))
+                }
+                _ => return broken(format!("a change was {change:?}")),
+            };
+            let Some(id) = id.filter(|_| version > last && version <= upto) else {
+                return broken(format!("after {last} and up to {upto} came {change:?}"));
+            };
+            last = version;
+            let told = self.told.entry(version).or_insert_with(|| (key.clone(), id));
+            if *told != (key.clone(), id) {
+                return broken(format!("version {version} was {told:?}, and is {key} by write {id} now"));
+            }
+            self.saw(&key, version, Some(id), Time::ZERO, now)?;
+        }
+        let told = changes.len();
+        let span = (Bound::Excluded(after), Bound::Included(upto.max(after)));
+        let known = self.told.range(span).count();
+        let made = self.keys.values().map(|key| key.made.range(span).count()).sum::<usize>();
+        if upto < after || told < known || told < made {
+            return broken(format!(
+                "from {after} to {upto}: {told} changes told, {made} acknowledged or read, {known} told before"
+            ));
+        }
+        self.cover(after, upto);
+        Ok(())
+    }
+
+    /// A write that was acknowledged, and was not told to who watched past it.
+    fn untold(&self, version: u64) -> bool {
+        let covers = self.covered.range(..version).next_back().is_some_and(|(_, upto)| version <= *upto);
+        covers && !self.told.contains_key(&version)
+    }
+
+    fn cover(&mut self, mut after: u64, mut upto: u64) {
+        while let Some((from, to)) =
+            self.covered.range(..=upto).next_back().map(|(from, to)| (*from, *to)).filter(|(_, to)| *to >= after)
+        {
+            (after, upto) = (after.min(from), upto.max(to));
+            self.covered.remove(&from);
+        }
+        self.covered.insert(after, upto);
+    }
+
     fn made(&mut self, key: &str, version: u64, id: WriteId, start: Time, now: Time) -> Result<(), Broken> {
         let broken = |what| Err(Broken { promise: LINEAR, at: now, what });
         let kept = self.keys.entry(key.to_owned()).or_default();
         let least = newest_by(&kept.newest, start).max(newest_by(&self.newest, start));
         if version <= least {
             return broken(format!("write {id} of {key} made version {version}, {least} was there before it began"));
+        }
+        let untold = self.untold(version);
+        let kept = self.keys.entry(key.to_owned()).or_default();
+        if untold {
+            let what = format!("write {id} of {key} made version {version}, who watched was not told");
+            return Err(Broken { promise: WATCH, at: now, what });
         }
         if let Some(other) = kept.made.insert(version, id).filter(|other| *other != id) {
             return broken(format!("writes {id} and {other} of {key} both made version {version}"));
@@ -246,6 +339,18 @@ impl Linear {
             kept.seen = ids;
         }
         Ok(())
+    }
+}
+
+/// Version and write of what was looked at.
+fn looked(reply: &Reply) -> Option<(u64, Option<WriteId>)> {
+    match reply {
+        Reply::Nil => Some((0, None)),
+        Reply::List(list) => match &list[..] {
+            [Reply::Bytes(value), Reply::Int(version), _] => Some((*version as u64, number(value))),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -317,5 +422,42 @@ mod tests {
         };
         check(&[(Act::Sum, 1, 2, sum("-3", "3"))], None);
         check(&[(Act::Sum, 1, 2, sum("-3", "2"))], Some(WHOLE));
+    }
+
+    #[test]
+    fn stale_reads_that_are_too_old_or_older_than_they_say_are_seen() {
+        let stale = |bound| Act::Stale { key: "k".into(), bound: Span::millis(bound) };
+        let saw = |version, id, age| match get(version, id) {
+            Outcome::Done(Ran::Done(replies)) => Outcome::Done(Ran::Done([replies, vec![Reply::Int(age)]].concat())),
+            other => other,
+        };
+        let with = |act, out| [(write(1), 1, 2, put(1)), (write(2), 3, 4_000, put(2)), (act, 9_000, 9_001, out)];
+        check(&with(stale(5), saw(2, 2, 5)), None);
+        check(&with(stale(6), saw(1, 1, 6)), None);
+        check(&with(stale(9), saw(1, 1, 4)), Some(STALE));
+        check(&with(stale(5), saw(1, 1, 6)), Some(STALE));
+    }
+
+    #[test]
+    fn changes_that_are_left_out_told_twice_or_turned_round_are_seen() {
+        let watch = |after| Act::Watch { after, wait: false };
+        let page = |upto, changes: &[(i64, u64)]| {
+            let change = |(version, id): &(i64, u64)| {
+                let (key, kind, value) = (Bytes::from("k"), Bytes::from("string"), Bytes::from(id.to_string()));
+                Reply::List(vec![Reply::Int(*version), Reply::Bytes(key), Reply::Bytes(kind), Reply::Bytes(value)])
+            };
+            let changes = changes.iter().map(change).collect();
+            Outcome::Done(Ran::Done(vec![Reply::List(vec![Reply::Int(upto), Reply::List(changes)])]))
+        };
+        let (one, two) = ((write(1), 1, 2, put(1)), (write(2), 3, 4, put(2)));
+        let with = |end| [one.clone(), two.clone(), end];
+        check(&with((watch(0), 5, 6, page(2, &[(1, 1), (2, 2)]))), None);
+        check(&with((watch(1), 5, 6, page(2, &[(2, 2)]))), None);
+        check(&with((watch(0), 5, 6, page(2, &[(2, 2)]))), Some(WATCH));
+        check(&with((watch(0), 5, 6, page(2, &[(2, 2), (1, 1)]))), Some(WATCH));
+        check(&with((watch(1), 5, 6, page(2, &[(1, 1), (2, 2)]))), Some(WATCH));
+        // The write is acknowledged after a watcher went past it.
+        let before = (watch(1), 5, 6, page(3, &[(2, 2)]));
+        check(&[one, two, before, (write(3), 1, 9, put(3))], Some(WATCH));
     }
 }

@@ -13,9 +13,13 @@ use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, Member, Step};
 
+use super::freshness::Freshness;
+use super::functions::changes::{is_quiet, may_wait};
 use super::limits::*;
+use super::op::Ran;
 use super::place::Placed;
 use super::space::{CommandId, Space, Verdict};
+use super::watchers::Watchers;
 use super::wire::{self, Answer, Batch, Command};
 
 /// What came of a step: an answer for the node that a command is of.
@@ -51,6 +55,8 @@ pub struct Group {
     rounds: u64,
     /// Reads that may look once the state has applied this index.
     ready: Vec<(u64, Vec<Command>)>,
+    watchers: Watchers,
+    freshness: Freshness,
     /// The group's clock as of the last entry, and when we applied it.
     clock: (u64, Time),
     /// Since when this node is not wanted in the group.
@@ -110,6 +116,8 @@ impl Group {
             round: None,
             rounds: 0,
             ready: Vec::new(),
+            watchers: Watchers::default(),
+            freshness: Freshness::default(),
             clock,
             unwanted_since: None,
             log_at_save: 0,
@@ -135,7 +143,11 @@ impl Group {
         let ends = self.leads.and(self.member.state().next_end());
         let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
         let over = over.filter(|_| self.ending.is_none());
-        [self.next_tick, self.campaign_at, over].into_iter().flatten().min().unwrap_or(Time::NEVER)
+        [self.next_tick, self.campaign_at, over, self.watchers.wake_at()]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
     pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
@@ -212,9 +224,14 @@ impl Group {
         }
     }
 
-    /// A command for the leader. Its answer comes at once, or when it is applied or read.
-    pub fn command(&mut self, now: Time, reads: bool, command: Command, done: &mut Vec<Answered>) {
+    /// A command for the leader. Its answer comes at once, or when it is applied or read. With `stale` any member that is
+    /// not older answers.
+    pub fn command(&mut self, now: Time, reads: bool, stale: Option<Span>, command: Command, done: &mut Vec<Answered>) {
         let id = command.id;
+        if let Some(age) = stale.filter(|_| reads).and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
+            let ran = self.read(now, age, &command);
+            return done.push(Answered { id, answer: Answer::Ran(ran, 0) });
+        }
         if !self.member.is_leader() {
             let leader = self.member.leader();
             return done.push(Answered { id, answer: Answer::Elsewhere { leader } });
@@ -227,7 +244,7 @@ impl Group {
             return self.reads.push(command);
         }
         match self.member.state().verdict(id) {
-            Some(verdict) => done.push(Answered { id, answer: verdict.into() }),
+            Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if self.queue.len() >= QUEUE_MAX => done.push(Answered { id, answer: Answer::Busy }),
             None => {
@@ -247,6 +264,7 @@ impl Group {
             }
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
+            self.tell_watchers(now.mono, done);
             let moved = self.leads.is_some() && (self.propose(now.mono) | self.start_round() | self.regroup(live));
             if !moved {
                 break;
@@ -258,7 +276,7 @@ impl Group {
         match what {
             Happened::Applied((id, verdict)) => {
                 if self.known.remove(&id) {
-                    done.push(Answered { id, answer: verdict.into() });
+                    done.push(Answered { id, answer: answer(verdict, self.member.applied()) });
                 }
             }
             Happened::Readable { number, index } => {
@@ -292,7 +310,7 @@ impl Group {
         self.ending = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
         let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
-        let all = reads.chain(self.queue.drain(..)).map(|command| command.id);
+        let all = reads.chain(self.queue.drain(..)).map(|command| command.id).chain(self.watchers.drain());
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
@@ -344,15 +362,56 @@ impl Group {
             return;
         }
         let applied = self.member.applied();
-        let clock = self.clock_now(now);
-        self.member.state_mut().show_clock(clock);
         let (now_readable, later) =
             std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
         self.ready = later;
         let now_readable: Vec<(u64, Vec<Command>)> = now_readable;
         for command in now_readable.into_iter().flat_map(|(_, reads)| reads) {
-            let ran = self.member.state().read(&command.conditions, &command.steps);
-            done.push(Answered { id: command.id, answer: Answer::Ran(ran) });
+            self.look(now, command, done);
+        }
+    }
+
+    fn read(&mut self, now: Time, age: Span, command: &Command) -> Ran {
+        let clock = self.clock_now(now);
+        self.member.state_mut().show(clock, age.0.div_ceil(1_000));
+        self.member.state().read(&command.conditions, &command.steps)
+    }
+
+    /// A call of this node that began then was answered by the leader, which knew of so much.
+    pub fn learn(&mut self, begun: Time, index: u64) {
+        self.freshness.learn(begun, index, self.member.applied());
+    }
+
+    /// How old at most this member's state is: everything that was acknowledged before is in it.
+    fn age(&mut self, now: Time) -> Option<Span> {
+        self.freshness.of(self.member.applied()).map(|since| now.since(since))
+    }
+
+    /// Reads the state; or lets the command wait, if there is nothing that it waits for.
+    fn look(&mut self, now: Time, command: Command, done: &mut Vec<Answered>) {
+        let (id, ran) = (command.id, self.read(now, Span::ZERO, &command));
+        let space = self.member.state();
+        let answer = match &ran {
+            Ran::Done(replies) if may_wait(&command.steps) && replies.iter().all(is_quiet) => {
+                if !self.watchers.is_full() {
+                    return self.watchers.wait(now, space.revision(), command);
+                }
+                Answer::Busy
+            }
+            Ran::Done(_) | Ran::Unmet => Answer::Ran(ran, self.member.applied()),
+        };
+        done.push(Answered { id, answer });
+    }
+
+    /// Those who wait are told what has come, or that nothing has.
+    fn tell_watchers(&mut self, now: Time, done: &mut Vec<Answered>) {
+        let space = self.member.state();
+        for command in self.watchers.changed(space.history(), space.revision()) {
+            self.look(now, command, done);
+        }
+        for command in self.watchers.over(now) {
+            let ran = self.read(now, Span::ZERO, &command);
+            done.push(Answered { id: command.id, answer: Answer::Ran(ran, self.member.applied()) });
         }
     }
 
@@ -394,16 +453,19 @@ impl Group {
         true
     }
 
+    /// How many wait here for a change.
+    pub fn watchers(&self) -> usize {
+        self.watchers.len()
+    }
+
     pub fn leads(&self) -> bool {
         self.leads.is_some()
     }
 }
 
-impl From<Verdict> for Answer {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Ran(ran) => Answer::Ran(ran),
-            Verdict::Forgotten => Answer::Forgotten,
-        }
+fn answer(verdict: Verdict, index: u64) -> Answer {
+    match verdict {
+        Verdict::Ran(ran) => Answer::Ran(ran, index),
+        Verdict::Forgotten => Answer::Forgotten,
     }
 }

@@ -43,6 +43,21 @@ pub const LEAVES_AFTER: Span = Span::secs(60);
 /// Keys whose time has come that one entry removes; the others look absent already.
 pub const EXPIRED_AT_ONCE: usize = 1_000;
 
+/// Changes that a group's members keep for those who watch: about 6 s of a busy group, a day of a quiet one.
+pub const HISTORY_CHANGES_MAX: usize = 65_536;
+/// Bytes of them. Values that are still there are shared with it.
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
+/// A text that is longer is not kept with its change: whoever watches reads it.
+pub const HISTORY_VALUE_BYTES_MAX: usize = 64 << 10;
+/// Changes in one answer to who watches ...
+pub const PAGE_CHANGES_MAX: usize = 1_000;
+/// ... and bytes of them.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Operations that wait at one group's leader, and of one node: more are refused.
+pub const WAITS_MAX: usize = 4_096;
+/// A leader answers who waits for changes after so long, even if there are none: so both know that the other is there.
+pub const WATCH_HOLD: Span = Span::secs(10);
+
 /// A group's log is replaced by a snapshot after so many bytes, and not before it has as many as the snapshot.
 pub const LOG_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 /// ... or so many records, so that a start reads few.
@@ -60,3 +75,5 @@ pub const LOG_HELD_BYTES_MAX: u64 = 256 << 20;
 const _: () =
     assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");
 const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
+const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
+const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");

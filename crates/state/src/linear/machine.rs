@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::checksum::place_hash;
+use base::limits::KEY_BYTES_MAX;
 use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Rng, Span, Ticket, Time, Unknown, kind};
 use bytes::Bytes;
 use cluster::raft;
 
+use super::functions::changes::may_wait;
 use super::functions::{self, Run};
 use super::group::{Answered, Group};
 use super::limits::*;
@@ -97,6 +99,8 @@ pub struct Linear {
     timers: BTreeSet<(Time, u64)>,
     /// Writes without an end.
     writes: BTreeSet<u64>,
+    /// Calls that may wait at a leader.
+    waiting: usize,
     next_seq: u64,
     /// Bytes appended to the node's log by all groups since it started.
     logged: u64,
@@ -112,6 +116,8 @@ struct Counts {
     refused: u64,
     unknown: u64,
     again: u64,
+    /// Reads that a member answered without asking the leader.
+    stale: u64,
 }
 
 struct Pending {
@@ -126,6 +132,18 @@ struct Pending {
     /// Somebody may have put it into a log.
     sent: bool,
     tries: u32,
+    begun: Time,
+    /// It only reads, and what it sees may be so old.
+    stale: Option<Span>,
+    /// Who leads may let it wait: it is not sent again so soon.
+    waits: bool,
+}
+
+/// Which group an operation is for, whether it only reads, whether the leader may let it wait.
+struct Judged {
+    group: GroupId,
+    reads: bool,
+    waits: bool,
 }
 
 impl Linear {
@@ -146,6 +164,7 @@ impl Linear {
             calls: BTreeMap::new(),
             timers: BTreeSet::new(),
             writes: BTreeSet::new(),
+            waiting: 0,
             next_seq: 1,
             logged: 0,
             counts: Counts::default(),
@@ -354,7 +373,7 @@ impl Linear {
     }
 
     fn ask(&mut self, now: Now, ask: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
-        let (group, reads) = match self.judge(&op) {
+        let Judged { group, reads, waits } = match self.judge(&op) {
             Ok(judged) => judged,
             Err(refused) => {
                 self.counts.refused += 1;
@@ -366,7 +385,23 @@ impl Linear {
         let id = CommandId { node: self.me, boot: self.boot, seq };
         let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps };
         let (deadline, again) = (now.mono + budget, now.mono);
-        let call = Pending { ask, group, reads, command, deadline, again, to: None, sent: false, tries: 0 };
+        let begun = now.mono;
+        let stale = op.stale.filter(|_| reads);
+        let call = Pending {
+            ask,
+            group,
+            reads,
+            command,
+            deadline,
+            again,
+            to: None,
+            sent: false,
+            tries: 0,
+            begun,
+            stale,
+            waits,
+        };
+        self.waiting += usize::from(waits);
         if reads {
             self.counts.reads += 1;
         } else {
@@ -377,8 +412,7 @@ impl Linear {
         self.timers.insert((again, seq));
     }
 
-    /// Which group an operation is for, and whether it only reads.
-    fn judge(&self, op: &Op) -> Result<(GroupId, bool), Refused> {
+    fn judge(&self, op: &Op) -> Result<Judged, Refused> {
         if self.calls.len() >= CALLS_MAX {
             return Err(Refused::busy(format!("{CALLS_MAX} operations of this node wait already"), Span::millis(50)));
         }
@@ -387,21 +421,26 @@ impl Linear {
                 "an operation has 1 to {STEPS_MAX} steps and at most as many conditions"
             )));
         }
-        let mut reads = true;
-        let mut whole = false;
+        let (mut reads, mut whole, waits) = (true, false, may_wait(&op.steps));
+        let mut alone = false;
+        let mut keys: Vec<&Bytes> = op.conditions.iter().map(|condition| &condition.key).collect();
         for step in &op.steps {
             let Some(function) = functions::find(step.function) else {
                 return Err(Refused::wrong("no function of this name"));
             };
             reads &= matches!(function.run, Run::Read(_));
             whole |= function.whole;
-            let len = step.key.len();
-            if !function.whole && !(1..=base::limits::KEY_BYTES_MAX).contains(&len) {
-                return Err(Refused::wrong(format!(
-                    "a key has 1 to {} bytes, this one {len}",
-                    base::limits::KEY_BYTES_MAX
-                )));
-            }
+            alone |= function.waits;
+            keys.extend(function.keys(step));
+        }
+        if let Some(key) = keys.iter().find(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
+            return Err(Refused::wrong(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
+        }
+        if alone && (op.steps.len() > 1 || !op.conditions.is_empty()) {
+            return Err(Refused::wrong("what may wait is an operation of its own"));
+        }
+        if waits && self.waiting >= WAITS_MAX {
+            return Err(Refused::busy(format!("{WAITS_MAX} operations of this node wait already"), Span::secs(1)));
         }
         let bytes: usize = op.steps.iter().flat_map(|step| &step.args).map(Bytes::len).sum();
         if bytes > COMMAND_BYTES_MAX {
@@ -413,13 +452,12 @@ impl Linear {
             return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
         };
         let of = |key: &Bytes| groups.range(..=place_hash(key)).next_back().map(|(_, id)| *id);
-        let keys = op.steps.iter().map(|step| &step.key).chain(op.conditions.iter().map(|condition| &condition.key));
-        let mut ids: BTreeSet<Option<GroupId>> = keys.map(of).collect();
+        let mut ids: BTreeSet<Option<GroupId>> = keys.into_iter().map(of).collect();
         if whole && groups.len() == 1 {
             ids = groups.values().map(|id| Some(*id)).collect();
         }
         match (ids.len(), ids.first()) {
-            (1, Some(Some(id))) if !whole || groups.len() == 1 => Ok((*id, reads)),
+            (1, Some(Some(id))) if !whole || groups.len() == 1 => Ok(Judged { group: *id, reads, waits }),
             _ => Err(Refused::wrong(format!(
                 "{} has {} shards, and an operation on several keys needs them in one: declare shards = 1",
                 op.namespace,
@@ -444,25 +482,38 @@ impl Linear {
             let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
             let living: Vec<NodeId> = members.iter().copied().filter(|id| self.live.contains(id)).collect();
             let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
+            // A member of our own is asked first if it may answer at all.
+            let to = to.map(|to| {
+                if call.stale.is_some() && call.tries == 0 && self.groups.contains_key(&call.group) {
+                    self.me
+                } else {
+                    to
+                }
+            });
             call.tries += 1;
             self.counts.again += u64::from(call.tries > 1);
-            let wait = if to.is_some() { CALL_AGAIN } else { CALL_SOON };
+            let wait = match to {
+                Some(_) if call.waits => WATCH_HOLD + CALL_AGAIN,
+                Some(_) => CALL_AGAIN,
+                None => CALL_SOON,
+            };
             (call.to, call.again) = (to, (now.mono + wait).min(call.deadline));
             self.timers.insert((call.again, seq));
             let Some(to) = to else { continue };
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
-            let (group, reads, command) = (call.group, call.reads, call.command.clone());
+            let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
             call.sent |= !reads;
             if to == self.me {
                 if self.groups.contains_key(&group) {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     self.leaders.remove(&group);
                 }
                 continue;
             }
             let budget = call.deadline.since(now.mono);
-            let mut frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, command }));
+            let mut frame =
+                Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, stale, command }));
             frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
             out.push(Output::Send { to, frame });
         }
@@ -470,9 +521,9 @@ impl Linear {
 
     fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
         match wire::decode_call(frame.head) {
-            Some(Call::Do { group, reads, command }) if command.id.node == from => {
+            Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
                 if self.groups.contains_key(&group) {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, command, done));
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
                 } else {
                     let answer =
                         Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };
@@ -504,7 +555,14 @@ impl Linear {
         }
         let Some(call) = self.calls.get_mut(&id.seq).filter(|call| call.group == group) else { return };
         match answer {
-            Answer::Ran(ran) => self.end(id.seq, |_| Outcome::Done(ran), out),
+            Answer::Ran(ran, index) => {
+                let (begun, stale) = (call.begun, call.stale.is_some() && index == 0);
+                self.counts.stale += u64::from(stale);
+                if let Some(member) = self.groups.get_mut(&group) {
+                    member.learn(begun, index);
+                }
+                self.end(id.seq, |_| Outcome::Done(ran), out);
+            }
             Answer::Forgotten => self.end(id.seq, |_| unknown("its fate is forgotten, so long ago it was"), out),
             Answer::Elsewhere { leader } => {
                 // Only if it was asked last; and a leader that it knows of is worth a try at once.
@@ -538,6 +596,7 @@ impl Linear {
 
     fn end(&mut self, seq: u64, outcome: impl FnOnce(&Pending) -> Outcome<Ran>, out: &mut Vec<Output>) {
         let Some(call) = self.calls.remove(&seq) else { return };
+        self.waiting -= usize::from(call.waits);
         self.timers.remove(&(call.again, seq));
         self.writes.remove(&seq);
         let outcome = outcome(&call);
@@ -560,7 +619,7 @@ impl Linear {
         self.leaders.get(&group).copied().filter(|id| self.live.contains(id))
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 12] {
+    pub fn figures(&self) -> [(&'static str, u64); 14] {
         let led = || self.groups.values().filter(|group| group.leads());
         // A group is whole if it is as wanted and every member lives and has what it has.
         let is_whole = |group: &&Group| {
@@ -577,11 +636,13 @@ impl Linear {
             ("linear.keys", keys),
             ("linear.bytes", bytes),
             ("linear.reads", self.counts.reads),
+            ("linear.reads_stale", self.counts.stale),
             ("linear.writes", self.counts.writes),
             ("linear.refused", self.counts.refused),
             ("linear.unknown", self.counts.unknown),
             ("linear.sent_again", self.counts.again),
             ("linear.waiting", self.calls.len() as u64),
+            ("linear.watchers", led().map(|group| group.watchers() as u64).sum()),
         ]
     }
 }

@@ -88,6 +88,17 @@ impl Map {
         leaves.flat_map(|(_, leaf)| leaf.iter().rev()).skip_while(is_past)
     }
 
+    /// The key at this place in their order.
+    pub fn nth(&self, mut at: usize) -> Option<&Bytes> {
+        for leaf in self.leaves.values() {
+            match leaf.get(at) {
+                Some((key, _)) => return Some(key),
+                None => at -= leaf.len(),
+            }
+        }
+        None
+    }
+
     /// All leaves, shared.
     pub fn leaves(&self) -> Vec<Arc<Leaf>> {
         self.leaves.values().cloned().collect()
@@ -133,6 +144,8 @@ mod tests {
                     assert_eq!(ours, theirs.rev().collect::<Vec<_>>());
                 }
                 assert_eq!(map.back_from(None).count(), twin.len());
+                let nth: Vec<_> = (0..=twin.len()).map_while(|at| map.nth(at)).collect();
+                assert_eq!(nth, twin.keys().collect::<Vec<_>>());
                 assert!(twin.iter().all(|(key, entry)| map.get(key) == Some(entry)));
             }
         }

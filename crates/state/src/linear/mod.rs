@@ -9,10 +9,14 @@
 //! - `machine.rs`: this node's calls and groups. `group.rs`: one member of a group (consensus is `cluster/raft`).
 //! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
 //!   them, by name; `snapshot.rs` its copy in parts.
+//! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
+//! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
 
+mod freshness;
 pub mod functions;
 mod group;
+mod history;
 pub mod limits;
 mod machine;
 mod map;
@@ -21,6 +25,7 @@ pub mod place;
 mod snapshot;
 mod space;
 mod value;
+mod watchers;
 mod wire;
 
 pub use machine::{Input, Linear, Output};

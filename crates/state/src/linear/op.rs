@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::Span;
 use bytes::Bytes;
 
 /// What a front door asks: steps that happen together or not at all, at one moment.
@@ -11,6 +12,9 @@ pub struct Op {
     /// All must hold, or nothing happens.
     pub conditions: Vec<Condition>,
     pub steps: Vec<Step>,
+    /// Of one that only reads: what it sees may be so old, if that is sooner. Any member may answer then. The function
+    /// `age` says how old it was.
+    pub stale: Option<Span>,
 }
 
 /// The key has this version; 0: there is no such key.
@@ -111,7 +115,12 @@ impl Wrong {
 impl Op {
     /// One function on one key.
     pub fn one(namespace: Arc<str>, key: Bytes, function: &'static str, args: Vec<Bytes>) -> Self {
-        Self { namespace, conditions: Vec::new(), steps: vec![Step::new(key, function, args)] }
+        Self::of(namespace, vec![Step::new(key, function, args)])
+    }
+
+    /// Steps without a condition.
+    pub fn of(namespace: Arc<str>, steps: Vec<Step>) -> Self {
+        Self { namespace, conditions: Vec::new(), steps, stale: None }
     }
 }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use cluster::raft;
 
 use super::functions::{self, Run};
+use super::history::{Change, History, What};
 use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
 use super::map::Map;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
@@ -48,6 +49,10 @@ pub struct Space {
     bytes: usize,
     /// What the leader's clock shows, for answers about what is left; not a part of the state.
     shown: u64,
+    /// How old at most is what a reader sees, milliseconds; likewise.
+    age: u64,
+    /// Of the last changes; not a part of the state either.
+    history: History,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,8 +80,13 @@ impl Space {
         self.clock.max(self.shown)
     }
 
-    pub fn show_clock(&mut self, now: u64) {
-        self.shown = now;
+    pub fn shown_age(&self) -> u64 {
+        self.age
+    }
+
+    /// What the next readers are told of the clock, and of the age of what they see.
+    pub fn show(&mut self, now: u64, age: u64) {
+        (self.shown, self.age) = (now, age);
     }
 
     pub fn revision(&self) -> u64 {
@@ -85,6 +95,14 @@ impl Space {
 
     pub fn next_revision(&self) -> u64 {
         self.revision + 1
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    fn note(&mut self, key: &Bytes, what: What) {
+        self.history.note(Change { version: self.revision, key: key.clone(), what });
     }
 
     /// When the next key ends.
@@ -107,6 +125,18 @@ impl Space {
 
     /// Stores a value with its end (0: none); gives its version.
     pub fn set(&mut self, key: &Bytes, value: Value, end: u64) -> u64 {
+        self.store(key, value, end);
+        self.note_put(key);
+        self.revision
+    }
+
+    /// What a key holds now, into the history.
+    fn note_put(&mut self, key: &Bytes) {
+        let what = What::put(&self.map.get(key).expect("it was just stored").value);
+        self.note(key, what);
+    }
+
+    fn store(&mut self, key: &Bytes, value: Value, end: u64) {
         self.revision += 1;
         let size = value.bytes();
         self.bytes += key.len() + size + KEY_BYTES;
@@ -117,7 +147,6 @@ impl Space {
         if let Some(old) = old {
             self.forget(key, &old, end);
         }
-        self.revision
     }
 
     pub fn set_keeping_end(&mut self, key: &Bytes, value: Value) -> u64 {
@@ -140,6 +169,7 @@ impl Space {
         if end != 0 {
             self.ends.insert((end, key.clone()));
         }
+        self.note_put(key);
     }
 
     /// Changes a collection in place, from `fresh` if there is none; one that is empty after it is removed. `act` keeps
@@ -156,7 +186,7 @@ impl Space {
             return Err(Wrong::TooLarge);
         }
         if now.is_none() {
-            self.set(key, fresh, 0);
+            self.store(key, fresh, 0);
         }
         let version = self.revision + 1;
         let entry = self.map.get_mut(key).expect("it was just seen or made");
@@ -167,15 +197,18 @@ impl Space {
         self.bytes = (self.bytes + entry.size).saturating_sub(before);
         if entry.value.is_empty() {
             self.remove(key);
+        } else {
+            self.note_put(key);
         }
         Ok(result)
     }
 
-    pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+    pub fn remove(&mut self, key: &Bytes) -> Option<Entry> {
         let was_over = self.map.get(key).is_some_and(|entry| self.is_over(entry));
         let old = self.map.remove(key)?;
         self.revision += 1;
         self.forget(key, &old, 0);
+        self.note(key, if was_over { What::Ended } else { What::Removed });
         (!was_over).then_some(old)
     }
 
@@ -185,6 +218,7 @@ impl Space {
         self.map.clear();
         self.ends.clear();
         (self.bytes, self.revision) = (0, self.revision + 1);
+        self.note(&Bytes::new(), What::Cleared);
         count
     }
 
@@ -277,7 +311,7 @@ impl Space {
     }
 
     pub(super) fn restored(clock: u64, revision: u64) -> Self {
-        Self { clock, revision, ..Self::default() }
+        Self { clock, revision, history: History::from(revision), ..Self::default() }
     }
 
     /// Puts some of a node's answers back.

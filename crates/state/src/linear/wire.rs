@@ -1,6 +1,6 @@
 //! Bytes of the `linear` class: batches of commands in log entries, calls to a group's leader and their answers.
 
-use base::{Boot, GroupId, NodeId};
+use base::{Boot, GroupId, NodeId, Span};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -44,6 +44,8 @@ pub enum Call {
     Do {
         group: GroupId,
         reads: bool,
+        /// A member that knows that it is not older than this may answer, too.
+        stale: Option<Span>,
         command: Command,
     },
     Answer {
@@ -55,13 +57,13 @@ pub enum Call {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    Ran(Ran),
+    /// With the index of the log that the answer knows of, if the leader gave it: whoever asked before, and has applied
+    /// that much, has all that was there when it asked.
+    Ran(Ran, u64),
     /// It may have happened before and its fate is forgotten.
     Forgotten,
     /// I do not lead; perhaps this one does. It was not done by me.
-    Elsewhere {
-        leader: Option<NodeId>,
-    },
+    Elsewhere { leader: Option<NodeId> },
     /// I lead and have no room. It was not done.
     Busy,
 }
@@ -137,6 +139,8 @@ struct WireAnswer {
     ran: Option<WireRan>,
     #[prost(uint64, tag = "3")]
     leader: u64,
+    #[prost(uint64, tag = "4")]
+    index: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,6 +154,9 @@ struct WireCall {
     command: Option<WireCommand>,
     #[prost(message, optional, tag = "4")]
     answer: Option<WireAnswer>,
+    /// Microseconds; 0: none.
+    #[prost(uint64, tag = "5")]
+    stale: u64,
 }
 
 const NIL: u32 = 0;
@@ -259,28 +266,35 @@ pub fn decode_batch(data: Bytes) -> Option<Batch> {
 
 pub fn encode_call(call: &Call) -> Bytes {
     let wire = match call {
-        Call::Do { group, reads, command } => {
-            WireCall { group: group.0, reads: *reads, command: Some(WireCommand::new(command)), answer: None }
+        Call::Do { group, reads, stale, command } => {
+            let (stale, command) = (stale.map_or(0, |stale| stale.0), Some(WireCommand::new(command)));
+            WireCall { group: group.0, reads: *reads, command, answer: None, stale }
         }
         Call::Answer { group, id, answer } => {
             let wire = match answer {
-                Answer::Ran(ran) => WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), leader: 0 },
+                Answer::Ran(ran, index) => {
+                    WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), leader: 0, index: *index }
+                }
                 Answer::Forgotten => WireAnswer { kind: 2, ..WireAnswer::default() },
-                Answer::Elsewhere { leader } => WireAnswer { kind: 3, ran: None, leader: leader.map_or(0, |id| id.0) },
+                Answer::Elsewhere { leader } => {
+                    WireAnswer { kind: 3, leader: leader.map_or(0, |id| id.0), ..WireAnswer::default() }
+                }
                 Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
             };
-            WireCall { group: group.0, reads: false, command: Some(WireCommand::of_id(*id)), answer: Some(wire) }
+            let (command, answer) = (Some(WireCommand::of_id(*id)), Some(wire));
+            WireCall { group: group.0, reads: false, command, answer, stale: 0 }
         }
     };
     wire.encode_to_vec().into()
 }
 
 pub fn decode_call(head: Bytes) -> Option<Call> {
-    let WireCall { group, reads, command, answer } = WireCall::decode(head).ok()?;
+    let WireCall { group, reads, command, answer, stale } = WireCall::decode(head).ok()?;
     let (group, command) = (GroupId(group), command?);
-    let Some(answer) = answer else { return Some(Call::Do { group, reads, command: command.take() }) };
+    let stale = (stale != 0).then_some(Span(stale));
+    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, command: command.take() }) };
     let answer = match answer.kind {
-        1 => Answer::Ran(answer.ran?.take()?),
+        1 => Answer::Ran(answer.ran?.take()?, answer.index),
         2 => Answer::Forgotten,
         3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
         4 => Answer::Busy,

@@ -9,13 +9,13 @@ pub static CLIENT: Spec = Spec {
     arity: -2,
     keys: Keys::None,
     does: Does::Ask,
-    syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF",
+    syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | LIST | REPLY ON | GETREDIR | TRACKING OFF",
     summary: "names this connection, and tells about it",
     note: "about this connection alone",
     run,
 };
 
-const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, NO-EVICT, NO-TOUCH";
+const OFFERED: &str = "SETINFO, SETNAME, GETNAME, ID, INFO, LIST, NO-EVICT, NO-TOUCH, REPLY ON, GETREDIR, TRACKING OFF";
 
 fn run(call: &mut Call<'_>) -> Act {
     let command = call.command;
@@ -47,11 +47,19 @@ fn run(call: &mut Call<'_>) -> Act {
         // Nothing is evicted before its lease ends, and reading changes no order: both hold already.
         (b"NO-EVICT" | b"NO-TOUCH", 3) if is(command.arg(2), "ON") || is(command.arg(2), "OFF") => Reply::OK,
         (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::error("ERR syntax error"),
-        (b"INFO", 2) => Reply::Text(about(call)),
+        (b"INFO" | b"LIST", 2) => Reply::Text(about(call)),
+        // Answers are always given, and keys are not followed for clients.
+        (b"REPLY", 3) if is(command.arg(2), "ON") => Reply::OK,
+        (b"REPLY", 3) => Reply::error("ERR only CLIENT REPLY ON is offered: every command is answered"),
+        (b"GETREDIR", 2) => Reply::Int(-1),
+        (b"TRACKING", 3) if is(command.arg(2), "OFF") => Reply::OK,
+        (b"TRACKING", _) => {
+            Reply::error("ERR CLIENT TRACKING is not offered: nobody tells clients of changes by this protocol")
+        }
         (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _) => {
             wrong_arity(&format!("client|{}", String::from_utf8_lossy(&sub)))
         }
-        _ => return unknown_subcommand(command, OFFERED),
+        _ => return unknown_subcommand(call, OFFERED),
     };
     Act::Now(reply)
 }

@@ -15,27 +15,39 @@ pub static COMMAND: Spec = Spec {
 
 fn run(call: &mut Call<'_>) -> Act {
     let command = call.command;
+    let is_linear = call.client.is_linear();
+    let find = |name: &[u8]| if is_linear { linear::find(name) } else { find(name) };
+    let all = all(is_linear);
     let named = || (2..command.len()).map(|i| command.arg(i));
     let sub = command.arg(1).to_ascii_uppercase();
     Act::Now(match (&sub[..], command.len()) {
-        (_, 1) | (b"INFO", 2) => Reply::List(ALL.iter().map(|spec| info(spec)).collect()),
-        (b"COUNT", 2) => Reply::Int(ALL.len() as i64),
-        (b"LIST", 2) => Reply::List(ALL.iter().map(|spec| lower(spec)).collect()),
+        (_, 1) | (b"INFO", 2) => Reply::List(all.into_iter().map(info).collect()),
+        (b"COUNT", 2) => Reply::Int(all.len() as i64),
+        (b"LIST", 2) => Reply::List(all.into_iter().map(lower).collect()),
         (b"INFO", _) => Reply::List(named().map(|name| find(name).map_or(Reply::Nil, info)).collect()),
-        (b"DOCS", 2) => Reply::Map(ALL.iter().map(|spec| (lower(spec), docs(spec))).collect()),
+        (b"DOCS", 2) => Reply::Map(all.into_iter().map(|spec| (lower(spec), docs(spec))).collect()),
         (b"DOCS", _) => Reply::Map(named().filter_map(find).map(|spec| (lower(spec), docs(spec))).collect()),
-        (b"GETKEYS", 3..) => keys(command),
-        _ => return unknown_subcommand(command, "COUNT, LIST, INFO, DOCS, GETKEYS"),
+        (b"GETKEYS", 3..) => keys(command, find(command.arg(2))),
+        _ => return unknown_subcommand(call, "COUNT, LIST, INFO, DOCS, GETKEYS"),
     })
+}
+
+/// Commands of the client's class.
+fn all(is_linear: bool) -> Vec<&'static Spec> {
+    if !is_linear {
+        return ALL.to_vec();
+    }
+    let of_connection = ALL.iter().copied().filter(|spec| matches!(spec.does, Does::Connect | Does::Ask));
+    of_connection.chain(linear::ALL.iter().flat_map(|some| some.iter())).collect()
 }
 
 fn lower(spec: &Spec) -> Reply {
     Reply::text(spec.name.to_lowercase())
 }
 
-fn keys(command: &Command) -> Reply {
+fn keys(command: &Command, spec: Option<&Spec>) -> Reply {
     let args = command.len() - 2;
-    match find(command.arg(2)) {
+    match spec {
         None => Reply::error("ERR Invalid command specified"),
         Some(spec) if !spec.is_arity_right(args) => {
             Reply::error("ERR Invalid number of arguments specified for command")
@@ -56,6 +68,7 @@ fn info(spec: &Spec) -> Reply {
     let (first, last, step) = match spec.keys {
         Keys::None => (0, 0, 0),
         Keys::One => (1, 1, 1),
+        Keys::Two => (1, 2, 1),
         Keys::All => (1, -1, 1),
         Keys::Pairs => (1, -1, 2),
     };

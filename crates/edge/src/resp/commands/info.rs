@@ -14,7 +14,7 @@ pub static INFO: Spec = Spec {
     does: Does::Ask,
     syntax: "[section ...]",
     summary: "tells about this node",
-    note: "sections server, clients, memory, stats, replication, coppice",
+    note: "sections server, clients, memory, stats, replication, cluster, coppice",
     run,
 };
 
@@ -29,6 +29,7 @@ static SECTIONS: &[Section] = &[
     ("memory", memory),
     ("stats", stats),
     ("replication", replication),
+    ("cluster", |_, _, text| text.write_str("cluster_enabled:0\r\n")),
     ("coppice", coppice),
 ];
 

@@ -103,6 +103,8 @@ pub enum Keys {
     One,
     /// All of them.
     All,
+    /// The first two.
+    Two,
     /// Every second one, from the first.
     Pairs,
 }
@@ -171,6 +173,7 @@ impl Spec {
         let (end, step) = match self.keys {
             Keys::None => (1, 1),
             Keys::One => (2.min(args), 1),
+            Keys::Two => (3.min(args), 1),
             Keys::All => (args, 1),
             Keys::Pairs => (args, 2),
         };
@@ -223,10 +226,11 @@ pub fn arity_error(spec: &Spec) -> Reply {
 }
 
 /// Subcommands: their reply, or the error that names them.
-fn unknown_subcommand(command: &Command, offered: &str) -> Act {
+fn unknown_subcommand(call: &Call<'_>, offered: &str) -> Act {
+    let (command, class) = (call.command, if call.client.is_linear() { "linear" } else { "session" });
     let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]).to_uppercase();
     let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
-    Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class session: offered are {offered}")))
+    Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class {class}: offered are {offered}")))
 }
 
 #[cfg(test)]

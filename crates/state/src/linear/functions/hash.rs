@@ -30,6 +30,12 @@ pub const ALL: &[Function] = &[
         let field = one(args)?;
         Ok(flag(of(space, key)?.is_some_and(|map| map.contains_key(field))))
     }),
+    read("hash.scan", "first|after field count", |space, key, args| {
+        let (from, count) = page(args)?;
+        let found = of(space, key)?.into_iter().flat_map(|map| map.range::<[u8], _>((from, Bound::Unbounded)));
+        let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
+        Ok(Reply::List(found.take(count).flat_map(pair).collect()))
+    }),
     write("hash.set", "field value ...", |space, key, args| {
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(Wrong::Arguments);

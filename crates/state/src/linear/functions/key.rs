@@ -29,6 +29,10 @@ pub const ALL: &[Function] = &[
     read("ttl", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
     }),
+    Function {
+        keyless: true,
+        ..read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64)))
+    },
     write("put", "value always|absent|present|version:N none|keep|MS [old]", put),
     write("remove", "[version:N]", |space, key, args| {
         let may = match args {
@@ -51,23 +55,41 @@ pub const ALL: &[Function] = &[
         space.set_end(key, end);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
-    write("rename", "to [nx]", |space, key, args| {
-        let (to, only_new) = match args {
-            [to] => (to, false),
-            [to, nx] if &nx[..] == b"nx" => (to, true),
-            _ => return Err(Wrong::Arguments),
-        };
-        if space.get(key).is_none() {
-            return Ok(Reply::Nil);
-        }
-        if only_new && space.get(to).is_some() {
-            return Ok(Reply::Int(0));
-        }
-        let entry = space.remove(key).expect("it was just there");
-        space.set(to, entry.value, entry.end);
-        Ok(Reply::Int(1))
-    }),
+    Function {
+        keys: 1,
+        ..write("copy", "to [replace]", |space, key, args| {
+            let (to, replaces) = match args {
+                [to] => (to, false),
+                [to, replace] if &replace[..] == b"replace" => (to, true),
+                _ => return Err(Wrong::Arguments),
+            };
+            let Some(Entry { value, end, .. }) = space.get(key).cloned() else { return Ok(Reply::Int(0)) };
+            if key == to || !replaces && space.get(to).is_some() {
+                return Ok(Reply::Int(0));
+            }
+            space.set(to, value, end);
+            Ok(Reply::Int(1))
+        })
+    },
+    Function { keys: 1, ..write("rename", "to [nx]", rename) },
 ];
+
+fn rename(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (to, only_new) = match args {
+        [to] => (to, false),
+        [to, nx] if &nx[..] == b"nx" => (to, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    if space.get(key).is_none() {
+        return Ok(Reply::Nil);
+    }
+    if only_new && space.get(to).is_some() {
+        return Ok(Reply::Int(0));
+    }
+    let entry = space.remove(key).expect("it was just there");
+    space.set(to, entry.value, entry.end);
+    Ok(Reply::Int(1))
+}
 
 /// What is left until it ends, milliseconds; -1 if it does not end.
 fn left(space: &Space, entry: &Entry) -> i64 {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::*;
+use crate::linear::limits::VALUE_BYTES_MAX;
 use crate::linear::value::ITEM_BYTES;
 
 type Items = VecDeque<Bytes>;
@@ -25,6 +26,41 @@ pub const ALL: &[Function] = &[
         let item = usize::try_from(at).ok().and_then(|at| items.get(at));
         Ok(item.map_or(Reply::Nil, |item| Reply::Bytes(item.clone())))
     }),
+    read("list.find", "item", |space, key, args| {
+        let item = one(args)?;
+        let at = of(space, key)?.and_then(|items| items.iter().position(|it| it == item));
+        Ok(at.map_or(Reply::Nil, count))
+    }),
+    write("list.push-left-present", "item...", |space, key, args| push_if(space, key, args, Items::push_front)),
+    write("list.push-right-present", "item...", |space, key, args| push_if(space, key, args, Items::push_back)),
+    write("list.set", "index item", |space, key, args| {
+        let (at, item) = two(args)?;
+        let at = integer(at)?;
+        let Some(items) = of(space, key)? else { return Ok(Reply::Nil) };
+        let at = if at < 0 { at + items.len() as i64 } else { at };
+        let Some(at) = usize::try_from(at).ok().filter(|at| *at < items.len()) else { return Ok(Reply::Int(0)) };
+        change(space, key, item.len(), |items, size| {
+            let old = std::mem::replace(&mut items[at], item.clone());
+            *size = *size + item.len() - old.len();
+            Reply::Int(1)
+        })
+    }),
+    write("list.insert", "before|after pivot item", |space, key, args| {
+        let [side, pivot, item] = args else { return Err(Wrong::Arguments) };
+        let behind = match &side[..] {
+            b"before" => 0,
+            b"after" => 1,
+            _ => return Err(Wrong::Arguments),
+        };
+        let Some(items) = of(space, key)? else { return Ok(Reply::Int(0)) };
+        let Some(at) = items.iter().position(|it| it == pivot) else { return Ok(Reply::Int(-1)) };
+        change(space, key, item.len() + ITEM_BYTES, |items, size| {
+            items.insert(at + behind, item.clone());
+            *size += item.len() + ITEM_BYTES;
+            count(items.len())
+        })
+    }),
+    Function { keys: 1, ..write("list.move", "to left|right left|right", move_item) },
     write("list.push-left", "item...", |space, key, args| push(space, key, args, Items::push_front)),
     write("list.push-right", "item...", |space, key, args| push(space, key, args, Items::push_back)),
     write("list.pop-left", "[count]", |space, key, args| pop(space, key, args, Items::pop_front)),
@@ -93,6 +129,35 @@ fn push(space: &mut Space, key: &Bytes, args: &[Bytes], put: fn(&mut Items, Byte
         *size += more;
         count(items.len())
     })
+}
+
+fn push_if(space: &mut Space, key: &Bytes, args: &[Bytes], put: fn(&mut Items, Bytes)) -> Result {
+    if of(space, key)?.is_none() { Ok(Reply::Int(0)) } else { push(space, key, args, put) }
+}
+
+/// From one end of a list to one end of another, or of the same.
+fn move_item(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let [to, from_end, to_end] = args else { return Err(Wrong::Arguments) };
+    let take: fn(&mut Items) -> Option<Bytes> = match &from_end[..] {
+        b"left" => Items::pop_front,
+        b"right" => Items::pop_back,
+        _ => return Err(Wrong::Arguments),
+    };
+    let put: fn(&mut Items, Bytes) = match &to_end[..] {
+        b"left" => Items::push_front,
+        b"right" => Items::push_back,
+        _ => return Err(Wrong::Arguments),
+    };
+    let Some(items) = of(space, key)? else { return Ok(Reply::Nil) };
+    of(space, to)?;
+    let item = if &from_end[..] == b"left" { items.front() } else { items.back() };
+    let item = item.cloned().expect("a list that is there has an item");
+    if key != to && space.get(to).map_or(0, |entry| entry.size) + item.len() + ITEM_BYTES > VALUE_BYTES_MAX {
+        return Err(Wrong::TooLarge);
+    }
+    pop(space, key, &[], take)?;
+    push(space, to, std::slice::from_ref(&item), put)?;
+    Ok(Reply::Bytes(item))
 }
 
 /// One item, or nothing; with a count a list of them, or nothing.

@@ -2,14 +2,17 @@
 //! everywhere: they see the space and their arguments, nothing else. Numbers in arguments are decimal text.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::op::{Reply, Wrong};
+use super::limits::SCAN_KEYS_MAX;
+use super::op::{Reply, Step, Wrong};
 use super::space::Space;
 use super::value::Value;
 
+pub mod changes;
 mod hash;
 mod json;
 mod key;
@@ -38,19 +41,48 @@ pub struct Function {
     pub run: Run,
     /// It is about all keys; the key it is given means nothing.
     pub whole: bool,
+    /// It is about none: neither does it here.
+    pub keyless: bool,
+    /// So many of its first arguments are keys, too.
+    pub keys: usize,
+    /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
+    pub waits: bool,
+}
+
+impl Function {
+    /// May anybody call it by name, on a key?
+    pub fn is_offered(&self) -> bool {
+        !self.whole && !self.keyless && !self.waits
+    }
+
+    /// The keys that a step has to do with.
+    pub fn keys<'a>(&self, step: &'a Step) -> impl Iterator<Item = &'a Bytes> {
+        let own = (!self.whole && !self.keyless).then_some(&step.key);
+        own.into_iter().chain(step.args.iter().take(self.keys))
+    }
 }
 
 const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Read(run), whole: false }
+    Function { name, args, run: Run::Read(run), whole: false, keyless: false, keys: 0, waits: false }
 }
 
 const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Write(run), whole: false }
+    Function { name, args, run: Run::Write(run), whole: false, keyless: false, keys: 0, waits: false }
 }
 
 /// Everything that is offered.
-pub static ALL: &[&[Function]] =
-    &[key::ALL, text::ALL, number::ALL, hash::ALL, list::ALL, set::ALL, json::ALL, lease::ALL, space::ALL];
+pub static ALL: &[&[Function]] = &[
+    key::ALL,
+    text::ALL,
+    number::ALL,
+    hash::ALL,
+    list::ALL,
+    set::ALL,
+    json::ALL,
+    lease::ALL,
+    space::ALL,
+    changes::ALL,
+];
 
 /// The function of this name.
 pub fn find(name: &str) -> Option<&'static Function> {
@@ -96,6 +128,21 @@ fn some(args: &[Bytes]) -> std::result::Result<(), Wrong> {
 
 fn count(n: usize) -> Reply {
     Reply::Int(n as i64)
+}
+
+/// A page of sorted items: from the first on, or behind `after`; how many.
+fn page(args: &[Bytes]) -> std::result::Result<(Bound<&[u8]>, usize), Wrong> {
+    match args {
+        [how, after, count] => {
+            let from = match &how[..] {
+                b"first" => Bound::Unbounded,
+                b"after" => Bound::Excluded(&after[..]),
+                _ => return Err(Wrong::Arguments),
+            };
+            Ok((from, unsigned(count)?.min(SCAN_KEYS_MAX) as usize))
+        }
+        _ => Err(Wrong::Arguments),
+    }
 }
 
 fn flag(is_so: bool) -> Reply {

@@ -10,19 +10,44 @@ const fn whole(function: Function) -> Function {
 
 pub const ALL: &[Function] = &[
     whole(read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
+    whole(read("random", "NUMBER", |space, _, args| {
+        let at = unsigned(one(args)?)?.checked_rem(space.len() as u64);
+        // One whose time has come is passed over.
+        let from = at.and_then(|at| space.map().nth(at as usize));
+        let found = from.and_then(|from| {
+            let is_there = |(_, entry): &&(Bytes, Entry)| !space.is_over(entry);
+            space.map().from(from).find(is_there).or_else(|| space.map().from(b"").find(is_there))
+        });
+        Ok(found.map_or(Reply::Nil, |(key, _)| Reply::Bytes(key.clone())))
+    })),
+    whole(read("revision", "", |space, _, args| none(args).map(|()| Reply::Int(space.revision() as i64)))),
     whole(write("clear", "", |space, _, args| {
         none(args)?;
         Ok(count(space.clear()))
     })),
-    whole(read("scan", "prefix after|- limit forward|reverse [values]", scan)),
+    whole(read("scan", "prefix after|- limit forward|reverse [values|types]", scan)),
 ];
 
+/// What a scan says of each key.
+enum With {
+    Nothing,
+    Values,
+    Types,
+}
+
 /// Keys with the prefix, in order, from the one behind `after` on; with `values`, each followed by its text (or nil) and
-/// version. An answer with fewer than the limit, unless it is full, is the last page.
+/// version, with `types` by its type. An answer with fewer than the limit, unless it is full, is the last page.
 fn scan(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
-    let (prefix, after, limit, order, values) = match args {
-        [prefix, after, limit, order] => (prefix, after, limit, order, false),
-        [prefix, after, limit, order, values] if &values[..] == b"values" => (prefix, after, limit, order, true),
+    let (prefix, after, limit, order, with) = match args {
+        [prefix, after, limit, order] => (prefix, after, limit, order, With::Nothing),
+        [prefix, after, limit, order, with] => {
+            let with = match &with[..] {
+                b"values" => With::Values,
+                b"types" => With::Types,
+                _ => return Err(Wrong::Arguments),
+            };
+            (prefix, after, limit, order, with)
+        }
         _ => return Err(Wrong::Arguments),
     };
     let limit = unsigned(limit)?.min(SCAN_KEYS_MAX) as usize;
@@ -37,15 +62,19 @@ fn scan(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
         keys += 1;
         bytes += key.len();
         out.push(Reply::Bytes(key.clone()));
-        if values {
-            out.push(match &entry.value {
-                Value::Text(text) => {
-                    bytes += text.len();
-                    Reply::Bytes(text.clone())
-                }
-                _ => Reply::Nil,
-            });
-            out.push(Reply::Int(entry.version as i64));
+        match with {
+            With::Nothing => (),
+            With::Types => out.push(Reply::Bytes(Bytes::from_static(entry.value.type_name().as_bytes()))),
+            With::Values => {
+                out.push(match &entry.value {
+                    Value::Text(text) => {
+                        bytes += text.len();
+                        Reply::Bytes(text.clone())
+                    }
+                    _ => Reply::Nil,
+                });
+                out.push(Reply::Int(entry.version as i64));
+            }
         }
         true
     };

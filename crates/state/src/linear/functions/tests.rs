@@ -93,6 +93,91 @@ fn collections() {
 }
 
 #[test]
+fn more_of_texts_lists_and_sets() {
+    let wrong = Reply::Wrong;
+    check(&[
+        ("t", "text.set-range", &["2", "ab"], Int(4)),
+        ("t", "get", &[], text("\0\0ab")),
+        ("t", "text.set-range", &["99999999", "x"], wrong(Wrong::TooLarge)),
+        ("t", "text.set-bit", &["1", "1"], Int(0)),
+        ("t", "text.set-bit", &["1", "1"], Int(1)),
+        ("t", "text.bit", &["1"], Int(1)),
+        ("t", "text.bit", &["999"], Int(0)),
+        ("t", "text.bits", &["0", "0"], Int(1)),
+        ("t", "text.bits", &[], Int(1 + 3 + 3)),
+        ("t", "copy", &["u"], Int(1)),
+        ("t", "copy", &["u"], Int(0)),
+        ("t", "copy", &["u", "replace"], Int(1)),
+        ("l", "list.push-left-present", &["a"], Int(0)),
+        ("l", "list.push-right", &["a", "b", "c"], Int(3)),
+        ("l", "list.push-right-present", &["d"], Int(4)),
+        ("l", "list.set", &["-1", "dd"], Int(1)),
+        ("l", "list.set", &["9", "x"], Int(0)),
+        ("l", "list.insert", &["before", "b", "ab"], Int(5)),
+        ("l", "list.insert", &["after", "nope", "x"], Int(-1)),
+        ("l", "list.find", &["b"], Int(2)),
+        ("l", "list.find", &["z"], Nil),
+        ("l", "list.move", &["l", "left", "right"], text("a")),
+        ("l", "list.range", &["0", "-1"], list(&["ab", "b", "c", "dd", "a"])),
+        ("l", "list.move", &["m", "right", "left"], text("a")),
+        ("l", "list.move", &["t", "left", "left"], wrong(Wrong::Type)),
+        ("none", "list.move", &["m", "left", "left"], Nil),
+        ("m", "list.move", &["l", "left", "left"], text("a")),
+        ("m", "exists", &[], Int(0)),
+        ("s", "set.add", &["a", "b", "c", "d"], Int(4)),
+        ("r", "set.add", &["c", "d", "e"], Int(3)),
+        ("s", "set.inter", &["r"], list(&["c", "d"])),
+        ("s", "set.inter", &["r", "none"], list(&[])),
+        ("s", "set.union", &["r", "none"], list(&["a", "b", "c", "d", "e"])),
+        ("s", "set.diff", &["r"], list(&["a", "b"])),
+        ("s", "set.diff", &["l"], wrong(Wrong::Type)),
+        ("s", "set.move", &["r", "a"], Int(1)),
+        ("s", "set.move", &["r", "z"], Int(0)),
+        ("s", "set.scan", &["first", "", "2"], list(&["b", "c"])),
+        ("s", "set.scan", &["after", "c", "2"], list(&["d"])),
+        ("s", "set.pop", &["7", "9"], list(&["b", "c", "d"])),
+        ("s", "exists", &[], Int(0)),
+        ("s", "set.pop", &["7", "1"], list(&[])),
+        ("h", "hash.set", &["a", "1", "b", "2", "c", "3"], Int(3)),
+        ("h", "hash.scan", &["first", "", "2"], list(&["a", "1", "b", "2"])),
+        ("h", "hash.scan", &["after", "b", "2"], list(&["c", "3"])),
+    ]);
+}
+
+#[test]
+fn what_is_left_to_chance_is_drawn_by_who_asks_and_each_is_as_likely() {
+    let mut space = Space::default();
+    let run = |space: &mut Space, name: &str, key: &str, args: &[&str]| {
+        let args: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
+        match find(name).unwrap().run {
+            Run::Read(run) => run(space, &Bytes::from(key.to_owned()), &args).unwrap(),
+            Run::Write(run) => run(space, &Bytes::from(key.to_owned()), &args).unwrap(),
+        }
+    };
+    for key in ["a", "b", "c", "d", "e"] {
+        run(&mut space, "set.add", "s", &[key]);
+        run(&mut space, "put", key, &["x", "always", "none"]);
+    }
+    let (mut members, mut keys) = (BTreeMap::new(), BTreeMap::new());
+    for number in 0..6_000u64 {
+        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+        let chosen = run(&mut space, "set.random", "s", &[&number.to_string(), "2"]);
+        assert_eq!(
+            chosen,
+            run(&mut space, "set.random", "s", &[&number.to_string(), "2"]),
+            "the same at every replica"
+        );
+        let Reply::List(two) = chosen else { panic!("no list") };
+        assert!(two.len() == 2 && two[0] != two[1], "{two:?}");
+        two.iter().for_each(|one| *members.entry(format!("{one:?}")).or_insert(0) += 1);
+        let key = run(&mut space, "random", "", &[&number.to_string()]);
+        *keys.entry(format!("{key:?}")).or_insert(0) += 1;
+    }
+    assert!(members.len() == 5 && members.values().all(|n| (2_200..2_600).contains(n)), "{members:?}");
+    assert!(keys.len() == 6 && keys.values().all(|n| (900..1_100).contains(n)), "{keys:?}");
+}
+
+#[test]
 fn keys_come_in_order_and_in_pages() {
     let mut script: Vec<(&str, &str, &[&str], Reply)> = Vec::new();
     for key in ["b2", "a", "b1", "c", "b3"] {
@@ -109,4 +194,39 @@ fn keys_come_in_order_and_in_pages() {
         ("", "scan", &["", "", "9", "forward"], list(&[])),
     ]);
     check(&script);
+}
+
+#[test]
+fn who_watches_is_told_each_change_once_and_in_order() {
+    let change = |version, key: &str, what: &str, value| Reply::List(vec![Int(version), text(key), text(what), value]);
+    let page = |upto, changes: Vec<Reply>| Reply::List(vec![Int(upto), Reply::List(changes)]);
+    let put = |version, key: &str, value: &str| change(version, key, "string", text(value));
+    check(&[
+        ("a1", "put", &["x", "always", "none"], Reply::List(vec![Int(1), Nil, Int(1)])),
+        ("b1", "put", &["y", "always", "none"], Reply::List(vec![Int(1), Nil, Int(2)])),
+        ("", "changes.prefix", &["0", "now", "a"], page(2, vec![put(1, "a1", "x")])),
+        ("", "changes.prefix", &["2", "now", ""], page(2, vec![])),
+        ("a1", "put", &["no", "absent", "none"], Reply::List(vec![Int(0), Nil, Int(1)])),
+        ("a1", "expire", &["9", "any"], Int(1)),
+        ("a2", "list.push-right", &["i"], Int(1)),
+        ("a2", "list.pop-left", &[], text("i")),
+        ("", "revision", &[], Int(7)),
+        // An expiry is a change; one of several steps is told as its last one.
+        (
+            "",
+            "changes.prefix",
+            &["2", "now", "a"],
+            page(7, vec![put(3, "a1", "x"), change(5, "a2", "list", Nil), change(7, "a2", "removed", Nil)]),
+        ),
+        ("a2", "changes", &["5", "now"], page(7, vec![change(7, "a2", "removed", Nil)])),
+        ("a", "changes", &["0", "now"], page(7, vec![])),
+        ("b1", "rename", &["a9"], Int(1)),
+        ("", "changes.prefix", &["7", "now", "b"], page(9, vec![change(8, "b1", "removed", Nil)])),
+        ("", "changes.prefix", &["-", "now", ""], page(9, vec![])),
+        ("", "clear", &[], Int(2)),
+        ("a", "changes", &["9", "now"], page(10, vec![change(10, "", "cleared", Nil)])),
+        // What has never been is nothing to go on after.
+        ("a", "changes", &["11", "now"], Reply::List(vec![Int(10), Nil, Int(0)])),
+        ("a", "changes", &["9", "never"], Reply::Wrong(Wrong::Arguments)),
+    ]);
 }

@@ -1,6 +1,6 @@
 //! What a group agrees on, as entries change it. Groups as a whole are the simulator's (`crates/sim`).
 
-use base::{Boot, NodeId};
+use base::{Boot, NodeId, Span};
 use bytes::Bytes;
 use cluster::raft::State;
 use proptest::prelude::*;
@@ -141,6 +141,47 @@ fn a_lease_has_one_holder_and_its_token_grows() {
 }
 
 #[test]
+fn a_long_history_comes_in_pages_and_its_beginning_goes() {
+    let mut space = Space::default();
+    let mut seq = 0;
+    let mut run = |step| {
+        seq += 1;
+        run(&mut space, seq, seq, step)
+    };
+    let changes = |after: i64| step("", "changes.prefix", &[&after.to_string(), "now", "k"]);
+    let mut put = |n: i64, size: usize| run(step(&format!("k{n}"), "put", &[&"x".repeat(size), "always", "none"]));
+    (1..=600).for_each(|n| drop(put(n, 4_000)));
+    let mut page = |after| match run(changes(after)) {
+        Reply::List(parts) => <[Reply; 2]>::try_from(parts).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let (mut after, mut seen, mut pages) = (0, Vec::new(), 0);
+    loop {
+        let [Reply::Int(upto), Reply::List(changes)] = page(after) else { panic!("no page") };
+        for change in &changes {
+            let Reply::List(parts) = change else { panic!("{change:?}") };
+            seen.push(parts[0].clone());
+        }
+        pages += 1;
+        if upto == after {
+            break;
+        }
+        after = upto;
+    }
+    assert!(pages > 3, "{pages} pages");
+    assert_eq!(seen, (1..=600).map(Reply::Int).collect::<Vec<_>>());
+    // A copy of a snapshot knows nothing of before.
+    let mut copy = Space::from_parts(space.parts().0.collect()).unwrap();
+    let gone = super::functions::find("changes.prefix").unwrap();
+    let super::functions::Run::Read(look) = gone.run else { panic!("it only reads") };
+    let args = |after: &str| [after, "now", ""].map(|arg| Bytes::from(arg.to_owned()));
+    let missed = Ok(Reply::List(vec![Reply::Int(600), Reply::Nil, Reply::Int(600)]));
+    assert_eq!(look(&copy, &Bytes::new(), &args("599")), missed);
+    self::run(&mut copy, 700, 700, step("k", "put", &["v", "always", "none"]));
+    assert!(matches!(look(&copy, &Bytes::new(), &args("600")), Ok(Reply::List(parts)) if parts[0] == Reply::Int(601)));
+}
+
+#[test]
 fn answers_that_do_not_fit_into_a_frame_say_so() {
     let mut space = Space::default();
     let large = "x".repeat(9 << 20);
@@ -160,13 +201,20 @@ fn a_call_and_an_answer_have_these_bytes() {
         conditions: vec![Condition { key: "c".into(), version: 9 }],
         ..command(3, vec![step("k", "get", &["x"])])
     };
-    let call = Call::Do { group: GroupId(7), reads: true, command };
+    let call = Call::Do { group: GroupId(7), reads: true, stale: None, command };
     let golden = b"\x08\x07\x10\x01\x1a\x1c\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x";
     assert_eq!(wire::encode_call(&call), &golden[..]);
     assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
+    let stale = Call::Do {
+        group: GroupId(7),
+        reads: true,
+        stale: Some(Span::millis(5)),
+        command: Command { floor: 1, ..self::command(1, vec![]) },
+    };
+    assert_eq!(wire::decode_call(wire::encode_call(&stale)), Some(stale));
     for answer in [
-        Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])])),
-        Answer::Ran(Ran::Unmet),
+        Answer::Ran(Ran::Done(vec![Reply::Nil, Reply::Int(-3), Reply::List(vec![Reply::Bytes("b".into())])]), 7),
+        Answer::Ran(Ran::Unmet, 0),
         Answer::Forgotten,
         Answer::Elsewhere { leader: Some(NodeId(4)) },
         Answer::Elsewhere { leader: None },
@@ -176,7 +224,7 @@ fn a_call_and_an_answer_have_these_bytes() {
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
     for wrong in Wrong::ALL {
-        let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]));
+        let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]), 0);
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }

@@ -1,5 +1,6 @@
 //! Hashes.
 
+use super::pages::pages;
 use super::*;
 
 pub const ALL: &[Spec] = &[
@@ -43,6 +44,25 @@ pub const ALL: &[Spec] = &[
     }),
     spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
         one(call, "hash.add-float", plain)
+    }),
+    noted(
+        spec(
+            "HSCAN",
+            -3,
+            Keys::One,
+            Does::Read,
+            "key cursor [MATCH pattern] [COUNT n]",
+            "fields and values in pages, in order",
+            |call| pages(call, "hash.scan", 2),
+        ),
+        "a cursor is known to the node that gave it, for a while",
+    ),
+    spec("HSTRLEN", 3, Keys::One, Does::Read, "key field", "length of a field's value, bytes", |call| {
+        one(call, "hash.get", |got| match only(got) {
+            Got::Nil => Reply::Int(0),
+            Got::Bytes(value) => Reply::Int(value.len() as i64),
+            other => plain_one(other),
+        })
     }),
 ];
 

@@ -62,7 +62,32 @@ pub const ALL: &[Spec] = &[
             got => plain_one(got),
         })
     }),
+    noted(
+        spec("COPY", -3, Keys::Two, Does::Write, "key to [REPLACE]", "stores what a key holds under another", |call| {
+            let command = call.command;
+            let args = match command.len() {
+                3 => vec![command.key(2)],
+                4 if is(command.arg(3), "REPLACE") => vec![command.key(2), word("replace")],
+                _ => return syntax_error(),
+            };
+            one_with(call, "copy", args, plain)
+        }),
+        "both keys must be in one shard; DB is not offered",
+    ),
+    spec("EXPIRETIME", 2, Keys::One, Does::Read, "key", "when it ends, Unix seconds, by this node's clock", |call| {
+        one(call, "ttl", |got| ends_at(got, 1_000))
+    }),
+    spec("PEXPIRETIME", 2, Keys::One, Does::Read, "key", "as EXPIRETIME, in milliseconds", |call| {
+        one(call, "ttl", |got| ends_at(got, 1))
+    }),
 ];
+
+fn ends_at(got: Vec<Got>, unit: i64) -> Reply {
+    match only(got) {
+        Got::Int(left) if left >= 0 => Reply::Int((crate::http::session::wall_ms() as i64 + left) / unit),
+        other => plain_one(other),
+    }
+}
 
 fn expire(call: &mut Call<'_>, unit: Unit) -> Act {
     let command = call.command;

@@ -14,12 +14,14 @@ use super::*;
 mod hash;
 mod keys;
 mod list;
+mod pages;
+mod probe;
 mod set;
 mod text;
 mod whole;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL];
+pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, probe::ALL];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -47,8 +49,11 @@ pub fn not_offered(command: &Command) -> Reply {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: &[(&[&str], &str)] = &[
-    (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
-    (&["EVAL", "EVALSHA", "SCRIPT", "FUNCTION", "FCALL"], "WATCH, MULTI and EXEC run several commands as one"),
+    (&["KEYS"], "SCAN with MATCH lists keys in pages"),
+    (
+        &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
+        "WATCH, MULTI and EXEC run several commands as one; FCALL applies built-in functions",
+    ),
     (
         &["ZADD", "ZREM", "ZRANGE", "ZSCORE", "ZCARD", "ZINCRBY", "ZRANGEBYSCORE"],
         "sorted sets come later; keys are kept in order, and SCAN lists them so",
@@ -56,14 +61,19 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
     (&["XADD", "XREAD", "XRANGE", "XGROUP", "XREADGROUP"], "streams come later; RPUSH and LPOP make a queue"),
     (&["BLPOP", "BRPOP", "BLMOVE"], "blocking pops come later; LPOP answers at once"),
     (&["SUBSCRIBE", "PSUBSCRIBE", "PUBLISH"], "messages come later; keep what must be known under a key and read it"),
-    (&["SPOP", "SRANDMEMBER"], "replicas must agree, so nothing is left to chance: SMEMBERS and SREM what you choose"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (
-        &["SETBIT", "GETBIT", "BITCOUNT", "SETRANGE", "PFADD", "GEOADD"],
+        &["BITOP", "BITPOS", "BITFIELD", "LCS", "PFADD", "PFCOUNT", "GEOADD"],
         "GET the value, change it, SET it in MULTI with WATCH",
     ),
+    (&["SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "SORT"], "SUNION, SINTER, SDIFF read; SADD in MULTI writes"),
+    (&["DUMP", "RESTORE", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
     (
-        &["CLUSTER", "ASKING", "READONLY", "REPLICAOF"],
+        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "ACL", "MODULE", "DEBUG", "MONITOR"],
+        "the cluster looks after itself; `coppice status` and the monitor show it",
+    ),
+    (
+        &["ASKING", "REPLICAOF", "SLAVEOF", "SYNC", "PSYNC"],
         "every node serves every key: connect to any of them as to a single Redis",
     ),
 ];
@@ -141,7 +151,7 @@ fn each(call: &Call<'_>, function: &'static str, then: Then) -> Act {
 }
 
 fn steps(call: &Call<'_>, steps: Vec<Step>, then: Then) -> Act {
-    Act::Linear(Op { namespace: call.space().name, conditions: Vec::new(), steps }, then)
+    Act::Linear(Op { stale: call.client.stale, ..Op::of(call.space().name, steps) }, then)
 }
 
 fn wrong_arity(name: &str) -> Reply {
@@ -204,6 +214,14 @@ fn sum(got: Vec<Got>) -> Reply {
         }
     }
     Reply::Int(sum)
+}
+
+/// Chance, for what has to choose: replicas must agree, so it is drawn here and goes with the step.
+fn chance() -> Bytes {
+    use std::hash::{BuildHasher, Hasher};
+    // Each of these hashers has keys of its own.
+    let number = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    word((number >> 1).to_string())
 }
 
 /// The first of a list.

@@ -1,5 +1,6 @@
 //! Sets.
 
+use super::pages::pages;
 use super::*;
 
 pub const ALL: &[Spec] = &[
@@ -25,7 +26,67 @@ pub const ALL: &[Spec] = &[
         one(call, "set.has", plain)
     }),
     spec("SCARD", 2, Keys::One, Does::Read, "key", "how many members", |call| one(call, "set.length", plain)),
+    noted(
+        spec(
+            "SSCAN",
+            -3,
+            Keys::One,
+            Does::Read,
+            "key cursor [MATCH pattern] [COUNT n]",
+            "members in pages, in order",
+            |call| pages(call, "set.scan", 1),
+        ),
+        "a cursor is known to the node that gave it, for a while",
+    ),
+    spec("SPOP", -2, Keys::One, Does::Write, "key [count]", "takes some members out, each as likely", |call| {
+        some(call, "set.pop", members)
+    }),
+    noted(
+        spec("SRANDMEMBER", -2, Keys::One, Does::Read, "key [count]", "some members, each as likely", |call| {
+            some(call, "set.random", plain)
+        }),
+        "a negative count (the same one several times) is not offered",
+    ),
+    noted(
+        spec("SMOVE", 4, Keys::Two, Does::Write, "key to member", "moves a member to another set", |call| {
+            one(call, "set.move", plain)
+        }),
+        "both keys must be in one shard",
+    ),
+    noted(
+        spec("SUNION", -2, Keys::All, Does::Read, "key [key ...]", "members of any", |call| {
+            one(call, "set.union", members)
+        }),
+        "all keys must be in one shard",
+    ),
+    noted(
+        spec("SINTER", -2, Keys::All, Does::Read, "key [key ...]", "members of all", |call| {
+            one(call, "set.inter", members)
+        }),
+        "all keys must be in one shard",
+    ),
+    noted(
+        spec("SDIFF", -2, Keys::All, Does::Read, "key [key ...]", "members of the first and no other", |call| {
+            one(call, "set.diff", members)
+        }),
+        "all keys must be in one shard",
+    ),
 ];
+
+fn some(call: &Call<'_>, function: &'static str, then: Then) -> Act {
+    match call.command.len() {
+        2 => one_with(call, function, vec![chance(), word("1")], |got| match only(got) {
+            Got::List(list) => list.into_iter().next().map_or(Reply::Nil, plain_one),
+            other => plain_one(other),
+        }),
+        3 => match integer(call.command.arg(2)) {
+            Some(count @ 0..) => one_with(call, function, vec![chance(), word(count.to_string())], then),
+            Some(_) => Act::Now(Reply::error("ERR value is out of range, must be positive")),
+            None => Act::Now(not_an_integer()),
+        },
+        _ => syntax_error(),
+    }
+}
 
 fn members(got: Vec<Got>) -> Reply {
     match only(got) {

@@ -1,5 +1,6 @@
 //! Texts and numbers.
 
+use state::linear::Condition;
 use state::session::{Lease, When};
 
 use super::*;
@@ -52,6 +53,31 @@ pub const ALL: &[Spec] = &[
     spec("SUBSTR", 4, Keys::One, Does::Read, "key start end", "the same as GETRANGE", |call| {
         one(call, "text.range", plain)
     }),
+    spec("SETRANGE", 4, Keys::One, Does::Write, "key offset bytes", "writes into a text; its length", |call| {
+        one(call, "text.set-range", plain)
+    }),
+    spec("SETBIT", 4, Keys::One, Does::Write, "key offset 0 | 1", "sets a bit; what it was", |call| {
+        one(call, "text.set-bit", plain)
+    }),
+    spec("GETBIT", 3, Keys::One, Does::Read, "key offset", "a bit", |call| one(call, "text.bit", plain)),
+    noted(
+        spec("BITCOUNT", -2, Keys::One, Does::Read, "key [start end]", "how many bits are 1", |call| {
+            if [2, 4].contains(&call.command.len()) { one(call, "text.bits", plain) } else { syntax_error() }
+        }),
+        "BYTE and BIT are not offered: positions are bytes",
+    ),
+    noted(
+        spec(
+            "MSETNX",
+            -3,
+            Keys::Pairs,
+            Does::Write,
+            "key value [key value ...]",
+            "MSET, if there is none of the keys: 1, else 0",
+            set_many_new,
+        ),
+        "all keys must be in one shard",
+    ),
     spec("INCR", 2, Keys::One, Does::Write, "key", "adds one", |call| add(call, Some(1))),
     spec("DECR", 2, Keys::One, Does::Write, "key", "subtracts one", |call| add(call, Some(-1))),
     spec("INCRBY", 3, Keys::One, Does::Write, "key delta", "adds a number", |call| {
@@ -81,6 +107,25 @@ pub const ALL: &[Spec] = &[
         "atomic, if the namespace has one shard",
     ),
 ];
+
+fn set_many_new(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    if command.len().is_multiple_of(2) {
+        return Act::Now(wrong_arity("MSETNX"));
+    }
+    let keys = || (1..command.len()).step_by(2);
+    let step = |i| Step::new(command.key(i), "put", put_args(command.value(i + 1), "always", "none", false));
+    let conditions = keys().map(|i| Condition { key: command.key(i), version: 0 }).collect();
+    let space = call.space();
+    let op = Op { conditions, ..Op::of(space.name.clone(), keys().map(step).collect()) };
+    Call::later(async move {
+        match space.ask_linear(op).await {
+            Outcome::Done(Ran::Done(_)) => Reply::Int(1),
+            Outcome::Done(Ran::Unmet) => Reply::Int(0),
+            other => reply(other, plain),
+        }
+    })
+}
 
 fn put_args(value: Bytes, when: &'static str, end: impl Into<String>, wants_old: bool) -> Vec<Bytes> {
     let mut args = vec![value, Bytes::from_static(when.as_bytes()), word(end)];

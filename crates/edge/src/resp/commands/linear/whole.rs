@@ -1,16 +1,18 @@
 //! Commands about all keys, and transactions.
 
 use state::linear::Condition;
-use state::linear::limits::SCAN_KEYS_MAX;
 
+use super::pages::Page;
 use super::*;
 use crate::resp::client::Multi;
-use crate::resp::glob;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[
     spec("DBSIZE", 1, Keys::None, Does::ReadAll, "", "how many keys the namespace has", |call| {
         steps(call, vec![Step::new(Bytes::new(), "count", Vec::new())], plain)
+    }),
+    spec("RANDOMKEY", 1, Keys::None, Does::ReadAll, "", "some key, each as likely", |call| {
+        steps(call, vec![Step::new(Bytes::new(), "random", vec![chance()])], plain)
     }),
     noted(
         spec("FLUSHDB", -1, Keys::None, Does::ReadAll, "[ASYNC | SYNC]", "removes all keys of this namespace", flush),
@@ -26,11 +28,11 @@ pub const ALL: &[Spec] = &[
             -2,
             Keys::None,
             Does::ReadAll,
-            "cursor [MATCH pattern] [COUNT n]",
+            "cursor [MATCH pattern] [COUNT n] [TYPE type]",
             "keys in pages, in order; cursor 0 begins and ends",
             scan,
         ),
-        "a cursor is known to the node that gave it, for a while; TYPE is not offered",
+        "a cursor is known to the node that gave it, for a while",
     ),
     spec("MULTI", 1, Keys::None, Does::ReadAll, "", "begins a transaction", |call| {
         if call.client.multi.is_some() {
@@ -79,11 +81,7 @@ fn watch(call: &mut Call<'_>) -> Act {
     if call.client.watched.borrow().len() + keys.len() > WATCHED_MAX {
         return Act::Now(Reply::Error(format!("ERR more than {WATCHED_MAX} keys are watched")));
     }
-    let op = Op {
-        namespace: call.space().name,
-        conditions: Vec::new(),
-        steps: keys.iter().map(|key| Step::new(key.clone(), "version", Vec::new())).collect(),
-    };
+    let op = Op::of(call.space().name, keys.iter().map(|key| Step::new(key.clone(), "version", Vec::new())).collect());
     let (space, watched) = (call.space(), call.client.watched.clone());
     Call::later(async move {
         match space.ask_linear(op).await {
@@ -115,7 +113,7 @@ fn exec(call: &mut Call<'_>) -> Act {
     if op_steps.is_empty() {
         return Act::Now(Reply::List(Vec::new()));
     }
-    let op = Op { namespace: call.space().name, conditions, steps: op_steps };
+    let op = Op { conditions, ..Op::of(call.space().name, op_steps) };
     let space = call.space();
     Call::later(async move {
         match space.ask_linear(op).await {
@@ -130,57 +128,35 @@ fn exec(call: &mut Call<'_>) -> Act {
 }
 
 fn scan(call: &mut Call<'_>) -> Act {
-    let command = call.command;
-    let cursor = std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
-    let Some(cursor) = cursor else { return Act::Now(Reply::error("ERR invalid cursor")) };
-    let after = if cursor == 0 { Some(Bytes::new()) } else { call.node.cursors.borrow().get(cursor) };
-    let Some(after) = after else {
-        return Act::Now(Reply::error("ERR this node does not know the cursor: begin again with 0"));
+    let page = match Page::read(call.command, 1, true) {
+        Ok(page) => page,
+        Err(error) => return Act::Now(error),
     };
-    if !command.len().is_multiple_of(2) {
-        return syntax_error();
-    }
-    let (mut pattern, mut count) = (None, 10);
-    for at in (2..command.len()).step_by(2) {
-        let (option, value) = (command.arg(at), command.arg(at + 1));
-        if is(option, "MATCH") {
-            if value.len() > PATTERN_BYTES_MAX {
-                return Act::Now(Reply::Error(format!("ERR a pattern may have {PATTERN_BYTES_MAX} bytes")));
-            }
-            pattern = Some(command.key(at + 1));
-        } else if is(option, "COUNT") {
-            match integer(value) {
-                Some(n @ 1..) => count = u32::try_from(n).unwrap_or(u32::MAX).min(SCAN_KEYS_MAX as u32),
-                Some(_) => return syntax_error(),
-                None => return Act::Now(not_an_integer()),
-            }
-        } else {
-            return syntax_error();
-        }
-    }
-    // What a pattern begins with, up to its first sign, all matches begin with.
-    let plain_until = pattern.as_ref().and_then(|p| p.iter().position(|byte| b"*?[\\".contains(byte)));
-    let prefix = pattern.as_ref().map_or(Bytes::new(), |p| p.slice(..plain_until.unwrap_or(p.len())));
-    let args = vec![prefix, after, word(count.to_string()), word("forward")];
-    let op =
-        Op { namespace: call.space().name, conditions: Vec::new(), steps: vec![Step::new(Bytes::new(), "scan", args)] };
+    let after = match page.after(call) {
+        Ok(after) => after.unwrap_or_default(),
+        Err(error) => return Act::Now(error),
+    };
+    let args = vec![page.prefix(), after, word(page.count.to_string()), word("forward"), word("types")];
+    let op = Op { stale: call.client.stale, ..Op::of(call.space().name, vec![Step::new(Bytes::new(), "scan", args)]) };
     let (space, cursors) = (call.space(), call.node.cursors.clone());
     Call::later(async move {
-        match space.ask_linear(op).await {
+        let got = match space.ask_linear(op).await {
             Outcome::Done(Ran::Done(got)) => match only(got) {
-                Got::List(keys) => {
-                    let key = |got: Got| if let Got::Bytes(key) = got { Some(key) } else { None };
-                    let keys: Vec<Bytes> = keys.into_iter().filter_map(key).collect();
-                    // A short page is the last one.
-                    let last = keys.last().filter(|_| keys.len() >= count as usize);
-                    let next = last.map_or(0, |last| cursors.borrow_mut().keep(last.clone()));
-                    let fits = |key: &Bytes| pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key));
-                    let keys = keys.into_iter().filter(fits).map(Reply::Bulk).collect();
-                    Reply::List(vec![Reply::text(next.to_string()), Reply::List(keys)])
-                }
-                other => plain_one(other),
+                Got::List(got) => got,
+                other => return plain_one(other),
             },
-            other => reply(other, plain),
-        }
+            other => return reply(other, plain),
+        };
+        let pair = |pair: &[Got]| match pair {
+            [Got::Bytes(key), Got::Bytes(kind)] => Some((key.clone(), kind.clone())),
+            _ => None,
+        };
+        let found: Vec<(Bytes, Bytes)> = got.chunks_exact(2).filter_map(pair).collect();
+        // A short page is the last one.
+        let last = found.last().filter(|_| found.len() >= page.count as usize);
+        let next = last.map_or(0, |(last, _)| cursors.borrow_mut().keep(last.clone()));
+        let fits = |(key, kind): &(Bytes, Bytes)| page.fits(key) && page.is_of(kind);
+        let keys = found.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
+        Reply::List(vec![Reply::text(next.to_string()), Reply::List(keys)])
     })
 }

@@ -1,0 +1,106 @@
+//! SCAN and its like: what they are asked for, and pages of one collection.
+
+use state::linear::limits::SCAN_KEYS_MAX;
+
+use super::*;
+use crate::resp::glob;
+use crate::resp::limits::PATTERN_BYTES_MAX;
+
+/// What a page is asked for.
+pub struct Page {
+    pub cursor: u64,
+    pub count: u32,
+    pattern: Option<Bytes>,
+    kind: Option<Bytes>,
+}
+
+impl Page {
+    /// The cursor at this position, and the options behind it.
+    pub fn read(command: &Command, at: usize, with_type: bool) -> Result<Page, Reply> {
+        let syntax = || Reply::error("ERR syntax error");
+        let cursor = std::str::from_utf8(command.arg(at)).ok().and_then(|text| text.parse::<u64>().ok());
+        let cursor = cursor.ok_or_else(|| Reply::error("ERR invalid cursor"))?;
+        let mut page = Page { cursor, count: 10, pattern: None, kind: None };
+        if (command.len() - at).is_multiple_of(2) {
+            return Err(syntax());
+        }
+        for at in (at + 1..command.len()).step_by(2) {
+            let (option, value) = (command.arg(at), command.arg(at + 1));
+            if is(option, "MATCH") {
+                if value.len() > PATTERN_BYTES_MAX {
+                    return Err(Reply::Error(format!("ERR a pattern may have {PATTERN_BYTES_MAX} bytes")));
+                }
+                page.pattern = Some(command.key(at + 1));
+            } else if is(option, "COUNT") {
+                page.count = match integer(value) {
+                    Some(n @ 1..) => u32::try_from(n).unwrap_or(u32::MAX).min(SCAN_KEYS_MAX as u32),
+                    Some(_) => return Err(syntax()),
+                    None => return Err(not_an_integer()),
+                };
+            } else if is(option, "TYPE") && with_type {
+                page.kind = Some(Bytes::from(value.to_ascii_lowercase()));
+            } else {
+                return Err(syntax());
+            }
+        }
+        Ok(page)
+    }
+
+    /// Where it goes on: behind this; none at the beginning. Err: this node did not give the cursor, or has forgotten it.
+    pub fn after(&self, call: &Call<'_>) -> Result<Option<Bytes>, Reply> {
+        if self.cursor == 0 {
+            return Ok(None);
+        }
+        let after = call.node.cursors.borrow().get(self.cursor);
+        after.map(Some).ok_or_else(|| Reply::error("ERR this node does not know the cursor: begin again with 0"))
+    }
+
+    pub fn fits(&self, name: &[u8]) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, name))
+    }
+
+    pub fn is_of(&self, kind: &[u8]) -> bool {
+        self.kind.as_ref().is_none_or(|wanted| *wanted == kind)
+    }
+
+    /// What all that fit begin with: a pattern up to its first sign.
+    pub fn prefix(&self) -> Bytes {
+        let Some(pattern) = &self.pattern else { return Bytes::new() };
+        let plain = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
+        pattern.slice(..plain)
+    }
+}
+
+/// A page of the first key's collection: `function` takes where to begin and how many; an item has `width` parts.
+pub fn pages(call: &Call<'_>, function: &'static str, width: usize) -> Act {
+    let page = match Page::read(call.command, 2, false) {
+        Ok(page) => page,
+        Err(error) => return Act::Now(error),
+    };
+    let args = match page.after(call) {
+        Ok(None) => vec![word("first"), Bytes::new(), word(page.count.to_string())],
+        Ok(Some(after)) => vec![word("after"), after, word(page.count.to_string())],
+        Err(error) => return Act::Now(error),
+    };
+    let step = Step::new(call.command.key(1), function, args);
+    let op = Op { stale: call.client.stale, ..Op::of(call.space().name, vec![step]) };
+    let (space, cursors) = (call.space(), call.node.cursors.clone());
+    Call::later(async move {
+        let items = match space.ask_linear(op).await {
+            Outcome::Done(Ran::Done(got)) => match only(got) {
+                Got::List(items) => items,
+                other => return plain_one(other),
+            },
+            other => return reply(other, plain),
+        };
+        // A short page is the last one.
+        let last = items.chunks(width).last().filter(|_| items.len() >= page.count as usize * width);
+        let next = match last.and_then(|item| item.first()) {
+            Some(Got::Bytes(last)) => cursors.borrow_mut().keep(last.clone()),
+            _ => 0,
+        };
+        let fits = |item: &&[Got]| matches!(&item[0], Got::Bytes(name) if page.fits(name));
+        let shown = items.chunks(width).filter(fits).flatten().cloned().map(plain_one).collect();
+        Reply::List(vec![Reply::text(next.to_string()), Reply::List(shown)])
+    })
+}

@@ -1,0 +1,199 @@
+//! What clients and their tools ask beside values, what a client may read, and functions by name.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::Span;
+use state::linear::functions;
+
+use super::*;
+use crate::resp::limits::STALE_DEFAULT;
+
+pub const ALL: &[Spec] = &[
+    noted(
+        spec(
+            "READONLY",
+            -1,
+            Keys::None,
+            Does::Ask,
+            "[max-age-ms]",
+            "what this connection reads from now on may be so old, 1000 ms unless said",
+            |call| {
+                let bound = match call.command.len() {
+                    1 => Some(STALE_DEFAULT),
+                    2 => integer(call.command.arg(1)).and_then(|ms| u64::try_from(ms).ok()).map(Span::millis),
+                    _ => return syntax_error(),
+                };
+                let Some(bound) = bound else { return Act::Now(not_an_integer()) };
+                call.client.stale = Some(bound);
+                Act::Now(Reply::OK)
+            },
+        ),
+        "the node's own copy answers if it is not older; else the leader, as always. Inside of MULTI nothing is stale",
+    ),
+    spec("READWRITE", 1, Keys::None, Does::Ask, "", "what this connection reads is never stale again", |call| {
+        call.client.stale = None;
+        Act::Now(Reply::OK)
+    }),
+    noted(
+        spec(
+            "CONFIG",
+            -2,
+            Keys::None,
+            Does::Ask,
+            "GET pattern [pattern ...]",
+            "settings that clients look for",
+            config,
+        ),
+        "read only: the cluster is configured by `coppice apply`",
+    ),
+    noted(
+        spec("CLUSTER", -2, Keys::None, Does::Ask, "INFO", "says that this is not Redis Cluster", |call| {
+            match &call.command.arg(1).to_ascii_uppercase()[..] {
+                b"INFO" => Act::Now(Reply::Text(CLUSTER_INFO.into())),
+                _ => Act::Now(Reply::error(
+                    "ERR This instance has cluster support disabled: every node serves every key, as a single Redis does",
+                )),
+            }
+        }),
+        "connect to any node as to a single Redis",
+    ),
+    noted(
+        spec("OBJECT", 3, Keys::None, Does::ReadAll, "ENCODING | REFCOUNT key", "how a value is kept", object),
+        "FREQ and IDLETIME are not kept",
+    ),
+    noted(
+        spec("TIME", 1, Keys::None, Does::Ask, "", "seconds and microseconds since 1970", |_| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Act::Now(Reply::List(vec![
+                Reply::text(now.as_secs().to_string()),
+                Reply::text(now.subsec_micros().to_string()),
+            ]))
+        }),
+        "this node's clock; keys end by the group's",
+    ),
+    spec("ROLE", 1, Keys::None, Does::Ask, "", "a master without replicas, as every node looks to a client", |_| {
+        Act::Now(Reply::List(vec![Reply::word("master"), Reply::Int(0), Reply::List(Vec::new())]))
+    }),
+    noted(
+        spec(
+            "FCALL",
+            -3,
+            Keys::None,
+            Does::ReadAll,
+            "function 1 key [arg ...]",
+            "applies a function by name to a key",
+            fcall,
+        ),
+        "functions are built in: FUNCTION LIST; exactly one key",
+    ),
+    noted(
+        spec("FCALL_RO", -3, Keys::None, Does::ReadAll, "function 1 key [arg ...]", "FCALL, if it only reads", fcall),
+        "functions are built in: FUNCTION LIST; exactly one key",
+    ),
+    noted(
+        spec("FUNCTION", -2, Keys::None, Does::Ask, "LIST", "functions that FCALL applies", |call| {
+            if !is(call.command.arg(1), "LIST") {
+                return Act::Now(Reply::error(
+                    "ERR functions are built in, FUNCTION LIST names them; none can be loaded",
+                ));
+            }
+            let one = |function: &functions::Function| {
+                let reads = matches!(function.run, functions::Run::Read(_));
+                let flags = if reads { vec![Reply::Simple("no-writes")] } else { Vec::new() };
+                Reply::Map(vec![
+                    (Reply::word("name"), Reply::word(function.name)),
+                    (Reply::word("description"), Reply::word(function.args)),
+                    (Reply::word("flags"), Reply::Set(flags)),
+                ])
+            };
+            let all = functions::ALL.iter().flat_map(|some| some.iter());
+            let all = all.filter(|function| function.is_offered()).map(one).collect();
+            Act::Now(Reply::List(vec![Reply::Map(vec![
+                (Reply::word("library_name"), Reply::word("coppice")),
+                (Reply::word("engine"), Reply::word("BUILT-IN")),
+                (Reply::word("functions"), Reply::List(all)),
+            ])]))
+        }),
+        "built in: nothing is loaded",
+    ),
+];
+
+const CLUSTER_INFO: &str = "cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\n\
+    cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:0\r\n";
+
+/// Settings of Redis that mean something here, as they are here.
+const SETTINGS: &[(&str, &str)] = &[
+    ("appendfsync", "always"),
+    ("appendonly", "yes"),
+    ("cluster-enabled", "no"),
+    ("databases", "1"),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("notify-keyspace-events", ""),
+    ("proto-max-bulk-len", "16777216"),
+    ("save", ""),
+    ("tcp-keepalive", "300"),
+    ("timeout", "0"),
+];
+
+fn config(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    if !is(command.arg(1), "GET") || command.len() < 3 {
+        return Act::Now(Reply::error("ERR only CONFIG GET is offered: the cluster is configured by `coppice apply`"));
+    }
+    if (2..command.len()).any(|i| command.arg(i).len() > crate::resp::limits::PATTERN_BYTES_MAX) {
+        return syntax_error();
+    }
+    let wanted = |name: &str| {
+        (2..command.len()).any(|i| crate::resp::glob::fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()))
+    };
+    let found = SETTINGS.iter().filter(|(name, _)| wanted(name));
+    Act::Now(Reply::Map(found.map(|(name, value)| (Reply::word(name), Reply::word(value))).collect()))
+}
+
+fn object(call: &mut Call<'_>) -> Act {
+    let sub = call.command.arg(1).to_ascii_uppercase();
+    let then: Then = match &sub[..] {
+        b"ENCODING" => |got| match only(got) {
+            Got::Bytes(kind) => match &kind[..] {
+                b"none" => Reply::Nil,
+                b"hash" | b"set" => Reply::word("hashtable"),
+                b"list" => Reply::word("quicklist"),
+                _ => Reply::word("raw"),
+            },
+            other => plain_one(other),
+        },
+        b"REFCOUNT" => |got| match only(got) {
+            Got::Bytes(kind) if &kind[..] == b"none" => Reply::Nil,
+            Got::Bytes(_) => Reply::Int(1),
+            other => plain_one(other),
+        },
+        _ => {
+            return Act::Now(Reply::error(
+                "ERR OBJECT ENCODING and OBJECT REFCOUNT are offered; nothing counts uses of keys",
+            ));
+        }
+    };
+    steps(call, vec![Step::new(call.command.key(2), "type", Vec::new())], then)
+}
+
+fn fcall(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let name = String::from_utf8_lossy(command.arg(1));
+    let Some(function) = functions::find(&name).filter(|function| function.is_offered()) else {
+        return Act::Now(Reply::error("ERR Function not found: FUNCTION LIST names those that there are"));
+    };
+    if is(command.arg(0), "FCALL_RO") && !matches!(function.run, functions::Run::Read(_)) {
+        return Act::Now(Reply::error("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    if integer(command.arg(2)) != Some(1) || command.len() < 4 {
+        return Act::Now(Reply::error("ERR a function is applied to one key: FCALL function 1 key [arg ...]"));
+    }
+    let args = (4..command.len()).map(|i| command.value(i)).collect();
+    steps(call, vec![Step::new(command.key(3), function.name, args)], |got| match only(got) {
+        Got::Wrong(Wrong::Arguments) => {
+            Reply::error("ERR wrong arguments for this function: FUNCTION LIST says what each takes")
+        }
+        got => plain_one(got),
+    })
+}

@@ -1,0 +1,68 @@
+"""What Python programs do with a linear namespace, by redis-py: python3 client.py URL [URL ...], one of each node."""
+import sys
+import threading
+import redis
+
+urls = sys.argv[1:]
+for protocol in (2, 3):
+    at = [redis.from_url(url, protocol=protocol, decode_responses=True, socket_timeout=10) for url in urls]
+    a, b, c = at[0], at[1 % len(at)], at[-1]
+    assert a.flushdb() is True and b.dbsize() == 0
+    # Texts and numbers.
+    assert a.set("t", "hello") and b.setrange("t", 5, "!") == 6 and c.getrange("t", 0, -1) == "hello!"
+    assert a.setbit("bits", 7, 1) == 0 and b.getbit("bits", 7) == 1 and c.bitcount("bits") == 1
+    assert a.msetnx({"m1": "1", "m2": "2"}) and not b.msetnx({"m2": "x", "m3": "y"}) and c.exists("m3") == 0
+    assert a.incrbyfloat("f", 1.5) == 1.5 and a.incr("n", 5) == 5 and b.decr("n") == 4
+    assert a.copy("t", "t2") and b.get("t2") == "hello!" and not a.copy("t", "m1")
+    assert a.expire("t2", 100) and 0 < c.expiretime("t2") and a.persist("t2")
+    # Hashes.
+    assert a.hset("h", mapping={f"f{i:02}": str(i) for i in range(30)}) == 30
+    assert dict(b.hscan_iter("h", count=7)) == {f"f{i:02}": str(i) for i in range(30)}
+    assert dict(b.hscan_iter("h", match="f1*")) == {f"f{i}": str(i) for i in range(10, 20)}
+    assert c.hstrlen("h", "f11") == 2 and a.hincrby("h", "f00", 5) == 5
+    # Lists.
+    assert a.rpush("l", "a", "b", "c") == 3 and b.lset("l", 1, "B") and c.linsert("l", "after", "B", "x") == 4
+    assert a.lpos("l", "x") == 2 and b.lmove("l", "l2", "LEFT", "RIGHT") == "a" and c.rpoplpush("l", "l2") == "c"
+    assert a.lrange("l2", 0, -1) == ["c", "a"] and a.lpushx("nolist", "x") == 0 and a.rpushx("l", "y") == 3
+    # Sets.
+    assert a.sadd("s", *"abcdef") == 6 and a.sadd("r", *"defgh") == 5
+    assert b.sinter("s", "r") == set("def") and c.sunion("s", "r") == set("abcdefgh") and a.sdiff("s", "r") == set("abc")
+    assert sorted(b.sscan_iter("s", count=2)) == list("abcdef") and a.smove("s", "r", "a") and c.sismember("r", "a")
+    assert a.srandmember("s") in set("bcdef") and len(a.srandmember("s", 3)) == 3
+    popped = {b.spop("s") for _ in range(5)}
+    assert popped == set("bcdef") and a.spop("s") is None
+    # All keys.
+    assert a.randomkey() is not None and set(b.scan_iter(_type="hash")) == {"h"}
+    assert sorted(c.scan_iter(match="m*", count=1)) == ["m1", "m2"]
+    assert a.type("l") == "list" and a.object("ENCODING", "h") == "hashtable" and a.object("REFCOUNT", "none") is None
+    # What is asked beside values.
+    assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
+    assert a.info("cluster")["cluster_enabled"] in (0, "0") and "hset" in a.command() and a.command_count() > 100
+    assert a.client_id() > 0 and a.client_setname("py") and a.client_getname() == "py" and a.client_info()["user"] == "bank"
+    for not_offered in (["ZADD", "z", "1", "a"], ["EVAL", "return 1", "0"], ["PUBLISH", "a", "b"], ["KEYS", "*"]):
+        try:
+            a.execute_command(*not_offered)
+            raise SystemExit(f"{not_offered} should be refused")
+        except redis.ResponseError as error:
+            assert "linear" in str(error), error
+    # Functions by name.
+    assert a.fcall("number.add", 1, "n", 6) == 10 and b.fcall_ro("get", 1, "n") == "10"
+    token = a.fcall("lease.claim", 1, "lock", "me", 60000)
+    assert token > 0 and b.fcall("lease.claim", 1, "lock", "you", 60000) is None
+    assert b.fcall("lease.renew", 1, "lock", token, 60000) == 1 and c.fcall("lease.release", 1, "lock", token) == 1
+    # What may be stale is what it was, a moment later.
+    d = redis.from_url(urls[-1], protocol=protocol, decode_responses=True, single_connection_client=True)
+    assert d.execute_command("READONLY", 5000) in (True, "OK") and d.get("n") == "10" and d.get("n") == "10"
+    assert d.execute_command("READWRITE") in (True, "OK")
+    # A counter by transactions, from all sides: optimistic locking as redis-py has it.
+    a.set("count", 0)
+
+    def add(client):
+        for _ in range(25):
+            client.transaction(lambda pipe: (lambda now: (pipe.multi(), pipe.set("count", now + 1)))(int(pipe.get("count"))), "count")
+
+    threads = [threading.Thread(target=add, args=(client,)) for client in at]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert int(a.get("count")) == 25 * len(at), a.get("count")
+print("redis-py", redis.__version__, "is content")
