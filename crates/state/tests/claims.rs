@@ -162,6 +162,24 @@ fn many_who_compare_and_swap_lose_no_update() {
     }
 }
 
+/// A conditional write may be undone for a while and is not copied in that time; once acknowledged it is, or a brick would never
+/// have filled while some key is written like this again and again.
+#[test]
+fn a_brick_fills_although_a_key_is_written_under_conditions_all_the_time() {
+    let mut world = World::settled(31, 3);
+    world.put(1, "hot", "0");
+    world.kill(NodeId(3));
+    world.run(Span::secs(1));
+    world.start(NodeId(3));
+    for n in 0..60 {
+        let put = put_when("hot", &n.to_string(), When::Present);
+        assert!(matches!(world.done(1 + n % 2, put), Reply::Stored { .. }), "write {n}");
+        world.run(Span::millis(100));
+    }
+    let (filled, map) = (world.session(3).filled(), world.session(3).map_seen());
+    assert!(filled >= map, "after 6 s it is filled for {filled}, the map is {map}");
+}
+
 #[test]
 fn a_walk_and_a_count_see_every_key_through_any_node_also_with_one_dead() {
     for count in [1, 3, 5] {

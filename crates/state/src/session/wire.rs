@@ -397,11 +397,13 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             assert_eq!(again.take(body), Some((key, asked)));
             true
         }),
-        Some(What::Undo(message) | What::Settle(message) | What::Confirm(message)) => message.take().is_some_and(|(key, version)| {
-            let What::Settle(again) = settle(&key, version) else { unreachable!("a settlement is one") };
-            assert_eq!(again.take(), Some((key, version)));
-            true
-        }),
+        Some(What::Undo(message) | What::Settle(message) | What::Confirm(message)) => {
+            message.take().is_some_and(|(key, version)| {
+                let What::Settle(again) = settle(&key, version) else { unreachable!("a settlement is one") };
+                assert_eq!(again.take(), Some((key, version)));
+                true
+            })
+        }
         Some(What::Found(message)) => {
             let answer = message.take(body);
             let (What::Found(again), body) = found(answer.clone()) else { unreachable!("an answer is one") };
