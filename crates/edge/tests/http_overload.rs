@@ -118,7 +118,7 @@ async fn another_service_answers_for_one_that_has_no_room() {
     let service = |name: &str, host: &str, clones, partitions| {
         let mut spec = ServiceSpec::new([name]);
         spec.http = Some(HttpRoute { host: host.into(), path: "/".into() });
-        (spec.partitions, spec.clones) = (partitions, 1);
+        (spec.partitions, spec.clones) = (partitions, 1.into());
         RouteService { clones, ..RouteService::new(name, &spec) }
     };
     let shop = service("shop", "*", vec![clone(0, toy.addr, true)], vec![with_drop(drop)]);
