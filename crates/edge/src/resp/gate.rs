@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use base::{Outcome, Refused, Span};
 use node::{Answer, Ask, View};
+use state::linear::functions::changes::may_wait;
+use state::linear::limits::WATCH_HOLD;
 use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
@@ -124,7 +126,12 @@ impl Gate {
 
 /// How long an operation may take.
 fn budget(ask: &Ask) -> Span {
-    if matches!(ask, Ask::Linear(_)) { LINEAR_BUDGET } else { OP_BUDGET }
+    match ask {
+        // Its leader may let it wait.
+        Ask::Linear(op) if may_wait(&op.steps) => WATCH_HOLD + LINEAR_BUDGET,
+        Ask::Linear(_) => LINEAR_BUDGET,
+        _ => OP_BUDGET,
+    }
 }
 
 /// What a command is told that would have to wait too long.
