@@ -45,12 +45,17 @@ impl Resp {
 
     /// One command, one answer. Errors of the server are words, those of the connection are errors.
     pub fn ask(&mut self, words: &[&str]) -> Result<Word, String> {
+        self.tell(words)?;
+        self.read().map_err(|e| format!("{words:?}: {e}"))
+    }
+
+    /// One command, whose answer is not waited for.
+    pub fn tell(&mut self, words: &[&str]) -> Result<(), String> {
         let mut frame = format!("*{}\r\n", words.len());
         for word in words {
             frame += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.stream.get_mut().write_all(frame.as_bytes()).map_err(|e| format!("{words:?}: {e}"))?;
-        self.read().map_err(|e| format!("{words:?}: {e}"))
+        self.stream.get_mut().write_all(frame.as_bytes()).map_err(|e| format!("{words:?}: {e}"))
     }
 
     /// Waits until the server ends the connection: in order, or how else.

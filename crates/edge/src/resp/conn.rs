@@ -19,6 +19,7 @@ use futures_util::future::LocalBoxFuture;
 use state::session::Reply as Found;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use super::client::Client;
@@ -142,6 +143,8 @@ enum Work {
     Op(Waiting, fn(Outcome<Found>) -> Reply),
     Linear(Waiting, Then),
     Later(LocalBoxFuture<'static, Reply>),
+    /// Waits for something, perhaps for long, in a task of its own.
+    Blocked(oneshot::Receiver<Reply>),
 }
 
 impl Conn {
@@ -149,6 +152,9 @@ impl Conn {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.is_out_of_patience(cx) {
             return Poll::Ready(false);
+        }
+        if self.node.closing.get() {
+            self.slots.iter_mut().for_each(|slot| slot.work.unblock());
         }
         loop {
             while self.collect(cx) | self.start(cx) {}
@@ -175,6 +181,8 @@ impl Conn {
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(1..)) => (),
+                // It waits for an item, and will not take it.
+                Poll::Ready(Ok(0)) if self.waits_long() => return Poll::Ready(false),
                 Poll::Ready(Ok(0)) => self.state = State::Closing,
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
             }
@@ -191,7 +199,13 @@ impl Conn {
     }
 
     fn wants_more(&self) -> bool {
-        self.state == State::Open && self.parked.is_none() && self.has_room()
+        // While it waits for long its end must be noticed, whatever stands behind.
+        let listens = self.parked.is_none() || self.waits_long() && self.input.buffer.len() < READ_BYTES_MAX;
+        self.state == State::Open && listens && self.has_room()
+    }
+
+    fn waits_long(&self) -> bool {
+        self.slots.iter().any(|slot| slot.work.is_blocked())
     }
 
     fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
@@ -212,9 +226,11 @@ impl Conn {
             && let Poll::Ready(reply) = slot.work.poll(cx)
         {
             any = true;
+            let waited = slot.work.is_blocked();
             let slot = self.slots.pop_front().expect("its front was just looked at");
             self.keys.drain(..slot.keys);
-            self.tell(reply, slot.protocol, slot.began);
+            // The time that a client chose to wait is not ours.
+            self.tell(reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
         // Work of several steps goes on while others are before it.
         for slot in self.slots.iter_mut().skip(1) {
@@ -294,6 +310,11 @@ impl Conn {
                 }
                 Act::Linear(op, then) => (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false),
                 Act::Later(future) => (Work::Later(future), false),
+                Act::Block(start) => {
+                    let (client, waiting) = oneshot::channel();
+                    tokio::task::spawn_local(start(client));
+                    (Work::Blocked(waiting), false)
+                }
             };
             self.put(work, touches);
             if let Some(last) = self.slots.back_mut() {
@@ -400,6 +421,23 @@ impl Work {
                 Poll::Ready(commands::linear::reply(ops::linear_outcome(answer), *then))
             }
             Work::Later(future) => future.as_mut().poll(cx),
+            Work::Blocked(waiting) => {
+                let reply = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(reply.unwrap_or_else(|_| Reply::error(UNBLOCKED)))
+            }
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        matches!(self, Work::Blocked(_))
+    }
+
+    /// What waits for long does so no more.
+    fn unblock(&mut self) {
+        if let Work::Blocked(waiting) = self {
+            // What comes from now on is not ours any more; what has come is.
+            waiting.close();
+            *self = Work::Ready(waiting.try_recv().unwrap_or_else(|_| Reply::error(UNBLOCKED)));
         }
     }
 
@@ -412,6 +450,8 @@ impl Work {
         }
     }
 }
+
+const UNBLOCKED: &str = "UNBLOCKED this node is about to end: nothing was taken, ask another one";
 
 /// What a command has to do with others: hashes of its keys, each with whether it is written.
 enum Touches {
@@ -430,7 +470,7 @@ impl Touches {
             (_, Does::ReadAll) => Self::All,
             (Keys::None, _) => Self::None,
             (Keys::One, _) => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
-            (Keys::Two | Keys::All | Keys::Pairs, _) => {
+            (Keys::Two | Keys::AllButLast | Keys::All | Keys::Pairs, _) => {
                 let keys: Vec<_> = positions.take(KEYS_TRACKED_MAX + 1).map(key).collect();
                 if keys.len() > KEYS_TRACKED_MAX { Self::All } else { Self::Some(keys) }
             }

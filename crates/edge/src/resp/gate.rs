@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use base::{Outcome, Refused, Span, Time};
 use flow::stage::{End, Stage};
 use node::{Answer, Ask, View};
+use state::linear::functions::changes::may_wait;
+use state::linear::limits::WATCH_HOLD;
 use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
@@ -114,8 +116,15 @@ impl Gate {
     /// Starts a question, now or when those before it have been.
     pub fn ask(self: &Rc<Self>, ask: Ask) -> Waiting {
         let class = if matches!(ask, Ask::Linear(_)) { Class::Linear } else { Class::Session };
-        let now = self.now();
         let (answer, waiting) = oneshot::channel();
+        if let Ask::Linear(op) = &ask
+            && may_wait(&op.steps)
+        {
+            // Its leader may let it wait for something to happen: that is no work, and says nothing of load.
+            self.backend.ask(ask, WATCH_HOLD + LINEAR_BUDGET, answer);
+            return Waiting { answer: waiting, gate: Rc::clone(self), class, ticket: None };
+        }
+        let now = self.now();
         if !self.is_in_turn.replace(true) {
             self.wake.notify_one();
         }

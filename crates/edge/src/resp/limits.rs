@@ -107,6 +107,10 @@ const _: () = assert!(SESSION_STAGE.wait_target.0 < OP_BUDGET.0, "what is held m
 const _: () = assert!(LINEAR_STAGE.wait_target.0 < LINEAR_BUDGET.0, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");
 
+/// Clients of a node that wait for an item of a list. Each costs a question to the list's leader.
+pub const BLOCKED_MAX: usize = 1024;
+/// An item that was taken for a client that had gone is tried to be put back so often, 200 ms apart.
+pub const PUT_BACK_TRIES_MAX: usize = 25;
 /// Keys that one client watches.
 pub const WATCHED_MAX: usize = 1024;
 /// Cursors of SCAN in class `linear` that a node remembers: each is a key. The oldest is forgotten first.

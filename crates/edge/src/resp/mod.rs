@@ -39,6 +39,7 @@ mod ops;
 pub mod parse;
 
 pub use client::same_secret;
+use commands::linear::block::Blocked;
 use gate::Gate;
 
 /// How the node is asked, on its own thread.
@@ -63,6 +64,8 @@ pub struct Node {
     cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
+    /// Who waits for items of lists.
+    blocked: Rc<Blocked>,
     /// Connections end as soon as they have answered what has come.
     closing: Cell<bool>,
     told: Notify,
@@ -114,6 +117,7 @@ pub async fn serve(
         last_id: Cell::new(0),
         cursors: Rc::default(),
         read_bytes: Cell::new(0),
+        blocked: Rc::default(),
         closing: Cell::new(false),
         told: Notify::new(),
     });

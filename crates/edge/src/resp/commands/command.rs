@@ -69,6 +69,7 @@ fn info(spec: &Spec) -> Reply {
         Keys::None => (0, 0, 0),
         Keys::One => (1, 1, 1),
         Keys::Two => (1, 2, 1),
+        Keys::AllButLast => (1, -2, 1),
         Keys::All => (1, -1, 1),
         Keys::Pairs => (1, -1, 2),
     };

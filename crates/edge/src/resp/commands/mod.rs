@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use futures_util::future::LocalBoxFuture;
 use state::session::Op;
+use tokio::sync::oneshot;
 
 use super::client::Client;
 use super::encode::Reply;
@@ -105,6 +106,8 @@ pub enum Keys {
     All,
     /// The first two.
     Two,
+    /// All but the last argument.
+    AllButLast,
     /// Every second one, from the first.
     Pairs,
 }
@@ -137,6 +140,8 @@ pub enum Act {
     /// One operation of class `linear`; the replies of its steps become the reply.
     Linear(state::linear::Op, linear::Then),
     Later(LocalBoxFuture<'static, Reply>),
+    /// Waits for something, perhaps for long; it is told when its client goes, and ends by itself.
+    Block(Box<dyn FnOnce(oneshot::Sender<Reply>) -> LocalBoxFuture<'static, ()>>),
     /// Say this, then close the connection.
     Close(Reply),
 }
@@ -174,6 +179,7 @@ impl Spec {
             Keys::None => (1, 1),
             Keys::One => (2.min(args), 1),
             Keys::Two => (3.min(args), 1),
+            Keys::AllButLast => (args.saturating_sub(1).max(1), 1),
             Keys::All => (args, 1),
             Keys::Pairs => (args, 2),
         };

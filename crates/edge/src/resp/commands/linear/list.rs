@@ -80,7 +80,7 @@ pub const ALL: &[Spec] = &[
     ),
 ];
 
-fn end(arg: &[u8]) -> Option<&'static str> {
+pub fn end(arg: &[u8]) -> Option<&'static str> {
     ["left", "right"].into_iter().find(|end| is(arg, end))
 }
 

@@ -11,6 +11,7 @@ use state::linear::{Op, Ran, Reply as Got, Step, Wrong};
 
 use super::*;
 
+pub mod block;
 mod hash;
 mod keys;
 mod list;
@@ -21,7 +22,8 @@ mod text;
 mod whole;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, probe::ALL];
+pub static ALL: &[&[Spec]] =
+    &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -59,7 +61,7 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
         "sorted sets come later; keys are kept in order, and SCAN lists them so",
     ),
     (&["XADD", "XREAD", "XRANGE", "XGROUP", "XREADGROUP"], "streams come later; RPUSH and LPOP make a queue"),
-    (&["BLPOP", "BRPOP", "BLMOVE"], "blocking pops come later; LPOP answers at once"),
+    (&["BLMPOP", "LMPOP", "BZPOPMIN", "BZPOPMAX"], "BLPOP and BRPOP wait for an item, LPOP and RPOP do not"),
     (&["SUBSCRIBE", "PSUBSCRIBE", "PUBLISH"], "messages come later; keep what must be known under a key and read it"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (
@@ -98,7 +100,7 @@ pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
             multi.is_bad = true;
             Act::Now(error)
         }
-        Act::Now(_) | Act::Op(..) | Act::Later(_) | Act::Close(_) => {
+        Act::Now(_) | Act::Op(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
             multi.is_bad = true;
             Act::Now(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
         }

@@ -1,0 +1,285 @@
+//! Pops that wait for an item. First come, first served among the clients of a node: only the first that waits for a key
+//! takes from it. Nothing is taken for a client that is known to be gone, and what was taken when it went is put back.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{LocalBoxFuture, select_all};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::*;
+use crate::resp::limits::{BLOCKED_MAX, PUT_BACK_TRIES_MAX};
+use crate::resp::ops::Space;
+
+pub const ALL: &[Spec] = &[
+    noted(
+        spec(
+            "BLPOP",
+            -3,
+            Keys::AllButLast,
+            Does::Write,
+            "key [key ...] timeout",
+            "LPOP of the first list that has an item; waits for one, timeout seconds at most, 0 for ever",
+            |call| pop(call, "list.pop-left", "list.push-left"),
+        ),
+        PROMISE,
+    ),
+    noted(
+        spec("BRPOP", -3, Keys::AllButLast, Does::Write, "key [key ...] timeout", "the same with RPOP", |call| {
+            pop(call, "list.pop-right", "list.push-right")
+        }),
+        PROMISE,
+    ),
+    noted(
+        spec(
+            "BLMOVE",
+            6,
+            Keys::Two,
+            Does::Write,
+            "key to LEFT | RIGHT LEFT | RIGHT timeout",
+            "LMOVE that waits for an item: nothing is ever lost",
+            |call| match (list::end(call.command.arg(3)), list::end(call.command.arg(4))) {
+                (Some(from), Some(to)) => move_item(call, from, to, 5),
+                _ => syntax_error(),
+            },
+        ),
+        "both keys must be in one shard; order as for BLPOP",
+    ),
+    noted(
+        spec("BRPOPLPUSH", 4, Keys::Two, Does::Write, "key to timeout", "BLMOVE key to RIGHT LEFT", |call| {
+            move_item(call, "right", "left", 3)
+        }),
+        "both keys must be in one shard; order as for BLPOP",
+    ),
+];
+
+const PROMISE: &str = "clients of one node are served in their order, between nodes whoever is first; an item that was \
+                       taken for a client that has gone is put back, but lost if its node dies then: BLMOVE loses nothing";
+
+/// A namespace and a key of it.
+type Name = (Arc<str>, Bytes);
+
+/// Who waits for each key, in order, on this node.
+#[derive(Default)]
+pub struct Blocked {
+    queues: RefCell<BTreeMap<Name, VecDeque<u64>>>,
+    tickets: std::cell::Cell<u64>,
+    count: std::cell::Cell<usize>,
+    moved: Notify,
+}
+
+/// A place in the queues of some keys, until it is dropped.
+struct Place {
+    blocked: Rc<Blocked>,
+    namespace: Arc<str>,
+    keys: Vec<Bytes>,
+    ticket: u64,
+}
+
+impl Place {
+    fn take(blocked: &Rc<Blocked>, namespace: &Arc<str>, keys: &[Bytes]) -> Option<Place> {
+        if blocked.count.get() >= BLOCKED_MAX {
+            return None;
+        }
+        blocked.count.set(blocked.count.get() + 1);
+        blocked.tickets.set(blocked.tickets.get() + 1);
+        let ticket = blocked.tickets.get();
+        for key in keys {
+            let mut queues = blocked.queues.borrow_mut();
+            let queue = queues.entry((Arc::clone(namespace), key.clone())).or_default();
+            if queue.back() != Some(&ticket) {
+                queue.push_back(ticket);
+            }
+        }
+        Some(Place { blocked: Rc::clone(blocked), namespace: Arc::clone(namespace), keys: keys.to_vec(), ticket })
+    }
+
+    fn is_first(&self, key: &Bytes) -> bool {
+        let queues = self.blocked.queues.borrow();
+        queues.get(&(Arc::clone(&self.namespace), key.clone())).and_then(VecDeque::front) == Some(&self.ticket)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut queues = self.blocked.queues.borrow_mut();
+        for key in &self.keys {
+            let name = (Arc::clone(&self.namespace), key.clone());
+            if let Some(queue) = queues.get_mut(&name) {
+                queue.retain(|ticket| *ticket != self.ticket);
+                if queue.is_empty() {
+                    queues.remove(&name);
+                }
+            }
+        }
+        self.blocked.count.set(self.blocked.count.get() - 1);
+        self.blocked.moved.notify_waiters();
+    }
+}
+
+/// What one that waits does when there is something.
+struct Waiter {
+    space: Space,
+    place: Place,
+    /// Makes the step that takes an item from this key.
+    take: Box<dyn Fn(&Bytes) -> Step>,
+    /// The function that puts one back, if that is needed.
+    back: Option<&'static str>,
+    /// For each key, all changes up to this version were seen.
+    seen: Vec<u64>,
+}
+
+fn pop(call: &mut Call<'_>, function: &'static str, back: &'static str) -> Act {
+    let keys = (1..call.command.len() - 1).map(|i| call.command.key(i)).collect();
+    begin(call, keys, call.command.len() - 1, Some(back), move |key| Step::new(key.clone(), function, Vec::new()))
+}
+
+fn move_item(call: &mut Call<'_>, from: &'static str, to: &'static str, timeout: usize) -> Act {
+    let args = vec![call.command.key(2), word(from), word(to)];
+    let keys = vec![call.command.key(1)];
+    begin(call, keys, timeout, None, move |key| Step::new(key.clone(), "list.move", args.clone()))
+}
+
+fn begin(
+    call: &Call<'_>,
+    keys: Vec<Bytes>,
+    timeout: usize,
+    back: Option<&'static str>,
+    take: impl Fn(&Bytes) -> Step + 'static,
+) -> Act {
+    let seconds = std::str::from_utf8(call.command.arg(timeout)).ok().and_then(|text| text.parse::<f64>().ok());
+    let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) else {
+        return Act::Now(Reply::error("ERR timeout is not a float or out of range"));
+    };
+    if seconds < 0.0 {
+        return Act::Now(Reply::error("ERR timeout is negative"));
+    }
+    let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero());
+    let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
+    let space = call.space();
+    let Some(place) = Place::take(&call.node.blocked, &space.name, &keys) else {
+        return Act::Now(Reply::Error(format!(
+            "BUSY {BLOCKED_MAX} clients of this node wait already, retry in 1000 ms"
+        )));
+    };
+    let waiter = Waiter { space, place, take: Box::new(take), back, seen: Vec::new() };
+    Act::Block(Box::new(move |client| waiter.run(deadline, client)))
+}
+
+impl Waiter {
+    fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Reply>) -> LocalBoxFuture<'static, ()> {
+        Box::pin(async move {
+            let reply = loop {
+                if client.is_closed() {
+                    return;
+                }
+                if let Some((key, reply)) = self.try_each().await {
+                    if let Err(reply) = client.send(reply) {
+                        self.put_back(key, reply).await;
+                    }
+                    return;
+                }
+                let over = async {
+                    match deadline {
+                        Some(deadline) => sleep_until(deadline).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    changed = self.changed() => if let Err(error) = changed { break error },
+                    () = over => break Reply::Nil,
+                    () = client.closed() => return,
+                }
+            };
+            // A client that has gone needs no answer.
+            let _ = client.send(reply);
+        })
+    }
+
+    /// Takes an item, or gives the error; the key it was.
+    async fn try_each(&self) -> Option<(Bytes, Reply)> {
+        for key in self.place.keys.iter().filter(|key| self.place.is_first(key)) {
+            let op = Op::of(Arc::clone(&self.space.name), vec![(self.take)(key)]);
+            match self.space.ask_linear(op).await {
+                Outcome::Done(Ran::Done(got)) => match only(got) {
+                    Got::Nil => (),
+                    Got::Bytes(item) if self.back.is_some() => {
+                        return Some((key.clone(), Reply::List(vec![Reply::Bulk(key.clone()), Reply::Bulk(item)])));
+                    }
+                    other => return Some((key.clone(), plain_one(other))),
+                },
+                other => return Some((key.clone(), reply(other, plain))),
+            }
+        }
+        None
+    }
+
+    /// Ends when there may be something to take. At first it only learns from where on it has to look.
+    async fn changed(&mut self) -> Result<(), Reply> {
+        let keys = &self.place.keys;
+        if self.seen.is_empty() {
+            let mut seen = Vec::new();
+            for key in keys {
+                seen.push(self.ask(key, "-".into(), "now").await?);
+            }
+            self.seen = seen;
+            return Ok(());
+        }
+        // Made first: what moves from now on is noticed.
+        let moved = self.place.blocked.moved.notified();
+        let first: Vec<usize> = (0..keys.len()).filter(|at| self.place.is_first(&keys[*at])).collect();
+        if first.is_empty() {
+            moved.await;
+            return Ok(());
+        }
+        let asked = first.iter().map(|at| Box::pin(self.ask(&keys[*at], self.seen[*at].to_string(), "wait")));
+        let upto = tokio::select! {
+            (upto, nth, _) = select_all(asked) => Some((first[nth], upto?)),
+            () = moved => None,
+        };
+        if let Some((at, upto)) = upto {
+            self.seen[at] = upto;
+        }
+        Ok(())
+    }
+
+    /// Up to which version a key's changes are known now.
+    async fn ask(&self, key: &Bytes, after: String, how: &'static str) -> Result<u64, Reply> {
+        loop {
+            let op =
+                Op::one(Arc::clone(&self.space.name), key.clone(), "changes", vec![word(after.clone()), word(how)]);
+            match self.space.ask_linear(op).await {
+                Outcome::Done(Ran::Done(got)) => match only(got) {
+                    Got::List(parts) => match parts.first() {
+                        Some(Got::Int(upto)) => return Ok(*upto as u64),
+                        other => unreachable!("changes were answered by {other:?}"),
+                    },
+                    other => return Err(plain_one(other)),
+                },
+                // No leader at the moment: nothing is lost by waiting on.
+                Outcome::Refused(refused) if refused.retry_after.is_some() => sleep(Duration::from_millis(100)).await,
+                other => return Err(reply(other, plain)),
+            }
+        }
+    }
+
+    /// The client went while its item was on the way.
+    async fn put_back(&self, key: Bytes, reply: Reply) {
+        let (Some(function), Reply::List(mut parts)) = (self.back, reply) else { return };
+        let Some(Reply::Bulk(item)) = parts.pop() else { return };
+        for _ in 0..PUT_BACK_TRIES_MAX {
+            let op = Op::one(Arc::clone(&self.space.name), key.clone(), function, vec![item.clone()]);
+            match self.space.ask_linear(op).await {
+                Outcome::Done(_) => return,
+                Outcome::Refused(_) => sleep(Duration::from_millis(200)).await,
+                // It may be there: twice would be worse.
+                Outcome::Unknown(_) => break,
+            }
+        }
+        tracing::error!("resp: an item that was taken for a client that had gone may not be back in its list");
+    }
+}
