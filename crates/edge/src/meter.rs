@@ -1,17 +1,15 @@
 //! What the front doors count: requests, failures and latency of the last second, for the monitor and for load reports.
 //! Counting costs a few relaxed atomic adds per request and never waits; whoever asks for gauges pays for the sums.
-//! Latency goes into log-linear buckets (16 to a power of two), so a percentile is at most 1/16 too high.
+//! Stages ([`flow::Stage`]) leave here what they show of themselves, by name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Buckets to a power of two.
-const STEPS: u64 = 16;
-/// Longest latency told apart: 2^36 microseconds, 19 hours. Longer ones count as this.
-const BITS_MAX: u32 = 36;
-const BUCKETS: usize = ((BITS_MAX - 3) as usize) * STEPS as usize;
+use flow::histogram::{BUCKETS, bucket_of, percentile};
+use flow::stage::Shown;
+
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
 const ROLL_MIN: Duration = Duration::from_millis(900);
 
@@ -26,7 +24,43 @@ pub struct Meter {
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
     pub sessions: Arc<Sessions>,
+    /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
+    pub stages: Arc<Stages>,
 }
+
+/// What each stage of a node last showed of itself.
+#[derive(Debug, Default)]
+pub struct Stages(Mutex<BTreeMap<&'static str, Shown>>);
+
+impl Stages {
+    /// Meant to be called once a second.
+    pub fn show(&self, name: &'static str, shown: Shown) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, shown);
+    }
+
+    fn each(&self, mut put: impl FnMut(String, u64), figures: &[(&str, fn(&Shown) -> u64)]) {
+        for (name, shown) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            for (figure, of) in figures {
+                put(format!("stage.{name}.{figure}"), of(shown));
+            }
+        }
+    }
+}
+
+/// Figures of a stage that go up and down.
+const STAGE_GAUGES: [(&str, fn(&Shown) -> u64); 8] = [
+    ("waiting", |s| s.waiting),
+    ("under_way", |s| s.under_way),
+    ("limit", |s| s.limit),
+    ("overloaded", |s| s.is_overloaded.into()),
+    ("wait_p50_us", |s| s.wait_p50_us),
+    ("wait_p99_us", |s| s.wait_p99_us),
+    ("service_p50_us", |s| s.service_p50_us),
+    ("service_p99_us", |s| s.service_p99_us),
+];
+/// Those that are counted since the start.
+const STAGE_TOTALS: [(&str, fn(&Shown) -> u64); 3] =
+    [("started_total", |s| s.started), ("refused_total", |s| s.refused), ("overloads_total", |s| s.overloads)];
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
 #[derive(Debug, Default)]
@@ -97,6 +131,7 @@ impl Meter {
             resp: Arc::new(Door::new("resp", "commands")),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
+            stages: Arc::default(),
         }
     }
 
@@ -106,6 +141,7 @@ impl Meter {
         for door in [&self.http, &self.resp, &self.tcp] {
             door.gauges(Instant::now(), &mut all);
         }
+        self.stages.each(|name, value| { all.insert(name, value); }, &STAGE_GAUGES);
         all
     }
 
@@ -116,6 +152,7 @@ impl Meter {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
         }
+        self.stages.each(|name, value| { all.insert(name, value); }, &STAGE_TOTALS);
         let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]
@@ -197,48 +234,9 @@ impl Door {
     }
 }
 
-fn bucket_of(micros: u64) -> usize {
-    let micros = micros.min((1 << BITS_MAX) - 1);
-    if micros < STEPS {
-        return micros as usize;
-    }
-    // The highest bit says which power of two, the four bits after it which sixteenth of it.
-    let bits = micros.ilog2();
-    let step = (micros >> (bits - 4)) & (STEPS - 1);
-    (((bits - 3) as u64) * STEPS + step) as usize
-}
-
-/// Largest latency that falls into a bucket.
-fn top_of(bucket: usize) -> u64 {
-    let (power, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
-    if power == 0 { step } else { ((STEPS + step + 1) << (power - 1)) - 1 }
-}
-
-fn percentile(counts: &[u64], percent: u64) -> u64 {
-    let all: u64 = counts.iter().sum();
-    let rank = (all * percent).div_ceil(100);
-    let mut seen = 0;
-    for (bucket, count) in counts.iter().enumerate() {
-        seen += count;
-        if *count > 0 && seen >= rank {
-            return top_of(bucket);
-        }
-    }
-    0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_latency_is_in_a_bucket_that_is_at_most_a_sixteenth_too_high() {
-        for micros in (0..2_000).chain([4_095, 4_096, 123_456, 1 << 30, (1 << BITS_MAX) - 1]) {
-            let top = top_of(bucket_of(micros));
-            assert!(top >= micros && top <= micros + micros / 16, "{micros} became {top}");
-        }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
-    }
 
     #[test]
     fn gauges_show_the_last_second_and_two_readers_see_the_same() {

@@ -1,10 +1,17 @@
-//! How much, how fast, to whom. Retry, windows and balancing exist once, here (house rule 9), and know neither who
-//! sends nor what is stored.
+//! How much, how fast, to whom. Retry, windows, stages, limits and balancing exist once, here (house rule 9), and know
+//! neither who sends nor what is stored.
 
 pub mod backoff;
 pub mod balance;
+pub mod histogram;
+pub mod limit;
+pub mod limits;
+pub mod overload;
+pub mod stage;
 pub mod window;
 
 pub use backoff::Backoff;
 pub use balance::pick_two;
+pub use limit::Limit;
+pub use stage::Stage;
 pub use window::Window;

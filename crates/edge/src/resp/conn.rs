@@ -26,7 +26,7 @@ use super::client::Client;
 use super::commands::linear::Then;
 use super::commands::{self, Act, Call, Does, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
-use super::gate::OVERLOADED;
+use super::gate::{Class, OVERLOADED, Waiting};
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
@@ -140,8 +140,8 @@ struct Slot {
 
 enum Work {
     Ready(Reply),
-    Op(ops::Waiting, fn(Outcome<Found>) -> Reply),
-    Linear(ops::Waiting, Then),
+    Op(Waiting, fn(Outcome<Found>) -> Reply),
+    Linear(Waiting, Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long, in a task of its own.
     Blocked(oneshot::Receiver<Reply>),
@@ -284,14 +284,16 @@ impl Conn {
             let touches = Touches::of(&command, spec);
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
             let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();
-            let late = starts && self.node.gate.is_late();
+            let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
+            let late = starts && self.node.gate.is_late(class);
             // A client whose own pipeline is what others wait for is not refused: it waits, too.
-            if self.must_wait(&touches) || late && self.node.gate.is_mostly(self.slots.len()) {
+            if self.must_wait(&touches) || late && self.node.gate.is_mostly(class, self.slots.len()) {
                 self.parked = Some((command, spec));
                 break;
             }
             if late {
                 any = true;
+                self.node.gate.refused(class);
                 self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
                 continue;
             }

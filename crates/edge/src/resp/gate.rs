@@ -1,16 +1,19 @@
-//! The gate between connections and the node: it keeps the door quick when more comes than the node can do. In each turn
-//! of the thread it starts some operations and holds the rest in order; while the oldest has been held for too long, new
-//! ones are refused before anything else is done for them (SSM 3.5: the stub says no at once); but a connection that
-//! itself has sent much of what is held just waits. So whoever is let in is
-//! served in good time, and whoever is not hears so within a turn, instead of both waiting unread in sockets.
+//! The gate between connections and the node: it keeps the door quick when more comes than the node can do. What comes
+//! passes a stage ([`flow::Stage`], one per class), which starts some operations in each turn of the thread, only so many that
+//! answers still come soon, and holds the rest in order. While what is held has to wait for too long, new operations are
+//! refused before anything else is done for them (SSM 3.5: the stub says no at once); but a connection that itself has
+//! sent much of what is held just waits. So whoever is let in is served in good time, and whoever is not hears so
+//! within a turn, instead of both waiting unread in sockets.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use base::{Outcome, Refused, Span};
+use base::{Outcome, Refused, Span, Time};
+use flow::stage::{End, Stage};
 use node::{Answer, Ask, View};
 use state::linear::functions::changes::may_wait;
 use state::linear::limits::WATCH_HOLD;
@@ -18,35 +21,67 @@ use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::limits::{HELD_MAX, HELD_TIME_MAX, LINEAR_BUDGET, MOSTLY, OP_BUDGET, STARTED_PER_TURN};
+use super::limits::{LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
+use crate::meter::Stages;
 
 pub struct Gate {
     backend: Rc<dyn Backend>,
     /// False only in the experiment that shows what it is good for.
     sheds: bool,
-    held: RefCell<VecDeque<Held>>,
-    /// Operations started in this turn of the thread.
-    started: Cell<usize>,
+    began: Instant,
+    lanes: [RefCell<Lane>; 2],
     /// When this turn began, while something is held. What is read in it came since the turn before: a thread that was
     /// away for long (others use its processor) has not just now been asked.
-    turn_began: Cell<Option<Instant>>,
+    turn_began: Cell<Option<Time>>,
+    /// A turn has begun whose end `run` has not been told of.
+    is_in_turn: Cell<bool>,
     wake: Notify,
 }
 
+/// Operations of one class.
+struct Lane {
+    stage: Stage<Held>,
+    /// When each was started; `NEVER` while it is held. A ticket is an index here.
+    started: Vec<Time>,
+    free: Vec<u32>,
+}
+
 struct Held {
-    since: Instant,
+    ticket: u32,
     ask: Ask,
     answer: oneshot::Sender<Answer>,
 }
 
+/// A question on its way: a future of its answer. An error: the node has stopped.
+pub struct Waiting {
+    answer: oneshot::Receiver<Answer>,
+    gate: Rc<Gate>,
+    class: Class,
+    /// None once it has ended.
+    ticket: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    Session,
+    Linear,
+}
+
 impl Gate {
     pub fn new(backend: Rc<dyn Backend>, sheds: bool) -> Self {
+        let lane = |mut shape: flow::stage::Shape| {
+            if !sheds {
+                (shape.limit.first, shape.limit.min) = (shape.limit.max, shape.limit.max);
+            }
+            RefCell::new(Lane { stage: Stage::new(shape), started: Vec::new(), free: Vec::new() })
+        };
         Self {
             backend,
             sheds,
-            held: RefCell::default(),
-            started: Cell::new(0),
+            began: Instant::now(),
+            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE)],
             turn_began: Cell::new(None),
+            is_in_turn: Cell::new(false),
             wake: Notify::new(),
         }
     }
@@ -55,33 +90,56 @@ impl Gate {
         self.backend.view()
     }
 
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_micros() as u64)
+    }
+
+    fn lane(&self, class: Class) -> &RefCell<Lane> {
+        &self.lanes[class as usize]
+    }
+
     /// Would a new operation have to wait too long?
-    pub fn is_late(&self) -> bool {
-        let held = self.held.borrow();
-        let late = held.front().is_some_and(|first| first.since.elapsed() > HELD_TIME_MAX);
-        self.sheds && (late || held.len() >= HELD_MAX)
+    pub fn is_late(&self, class: Class) -> bool {
+        self.sheds && !self.lane(class).borrow().stage.has_place()
+    }
+
+    /// One was refused for that.
+    pub fn refused(&self, class: Class) {
+        self.lane(class).borrow_mut().stage.refused();
     }
 
     /// Are so many operations of one connection a good part of what is held?
-    pub fn is_mostly(&self, of_one: usize) -> bool {
-        of_one * MOSTLY >= self.held.borrow().len() && of_one > 0
+    pub fn is_mostly(&self, class: Class, of_one: usize) -> bool {
+        of_one * MOSTLY >= self.lane(class).borrow().stage.waiting() && of_one > 0
     }
 
     /// Starts a question, now or when those before it have been.
-    pub fn ask(&self, ask: Ask) -> oneshot::Receiver<Answer> {
+    pub fn ask(self: &Rc<Self>, ask: Ask) -> Waiting {
+        let class = if matches!(ask, Ask::Linear(_)) { Class::Linear } else { Class::Session };
         let (answer, waiting) = oneshot::channel();
-        if self.started.get() == 0 {
+        if let Ask::Linear(op) = &ask
+            && may_wait(&op.steps)
+        {
+            // Its leader may let it wait for something to happen: that is no work, and says nothing of load.
+            self.backend.ask(ask, WATCH_HOLD + LINEAR_BUDGET, answer);
+            return Waiting { answer: waiting, gate: Rc::clone(self), class, ticket: None };
+        }
+        let now = self.now();
+        if !self.is_in_turn.replace(true) {
             self.wake.notify_one();
         }
-        if self.started.get() < STARTED_PER_TURN && self.held.borrow().is_empty() {
-            self.started.set(self.started.get() + 1);
-            let budget = budget(&ask);
-            self.backend.ask(ask, budget, answer);
-        } else {
-            let since = self.turn_began.get().unwrap_or_else(Instant::now);
-            self.held.borrow_mut().push_back(Held { since, ask, answer });
+        let mut lane = self.lane(class).borrow_mut();
+        let ticket = lane.ticket();
+        let since = self.turn_began.get().unwrap_or(now);
+        let entered = lane.stage.enter(now, since, Held { ticket, ask, answer });
+        if entered.is_some() {
+            lane.started[ticket as usize] = now;
         }
-        waiting
+        drop(lane);
+        if let Some(Held { ask, answer, .. }) = entered {
+            self.backend.ask(ask, budget(class), answer);
+        }
+        Waiting { answer: waiting, gate: Rc::clone(self), class, ticket: Some(ticket) }
     }
 
     /// Starts what is held, some in each turn of the thread. Never ends.
@@ -90,47 +148,128 @@ impl Gate {
             self.wake.notified().await;
             // A turn later.
             tokio::task::yield_now().await;
-            self.started.set(0);
             while self.start_some() {
-                self.turn_began.set(Some(Instant::now()));
+                self.turn_began.set(Some(self.now()));
                 tokio::task::yield_now().await;
             }
             self.turn_began.set(None);
-            self.started.set(0);
+            self.is_in_turn.set(false);
         }
     }
 
-    /// True if more is held.
-    fn start_some(&self) -> bool {
-        for _ in 0..STARTED_PER_TURN {
-            let Some(Held { since, ask, answer }) = self.held.borrow_mut().pop_front() else { return false };
-            let left = Span(budget(&ask).0.saturating_sub(since.elapsed().as_micros() as u64));
-            if answer.is_closed() {
-                // Nobody waits for it any more.
-                continue;
+    /// Shows what its stages do, once a second. Never ends.
+    pub async fn show(self: Rc<Self>, stages: Arc<Stages>) {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            for (class, name) in [(Class::Session, "resp-session"), (Class::Linear, "resp-linear")] {
+                stages.show(name, self.lane(class).borrow_mut().stage.show());
             }
-            if left == Span::ZERO {
-                // Past its deadline, so it is not executed (state.md, rule 2).
-                let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
-                let _ = answer.send(match ask {
-                    Ask::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
-                    _ => Answer::Session(Outcome::Refused(refused)),
-                });
-                continue;
-            }
-            self.backend.ask(ask, left, answer);
         }
-        !self.held.borrow().is_empty()
+    }
+
+    /// True if more is held that a turn later could be started.
+    fn start_some(&self) -> bool {
+        let now = self.now();
+        let mut more = false;
+        for class in [Class::Session, Class::Linear] {
+            self.lane(class).borrow_mut().stage.new_batch(now);
+            while self.start_next(class, now) {}
+            more |= self.lane(class).borrow().stage.wants_batch();
+        }
+        more
+    }
+
+    /// False if no more is to be started in this turn.
+    fn start_next(&self, class: Class, now: Time) -> bool {
+        let mut lane = self.lane(class).borrow_mut();
+        let Some((since, Held { ticket, ask, answer })) = lane.stage.next(now) else { return false };
+        let left = Span(budget(class).0.saturating_sub(now.since(since).0));
+        if answer.is_closed() || left == Span::ZERO {
+            lane.stage.ended(now, now, End::Gone);
+        }
+        if answer.is_closed() {
+            // Nobody waits for it any more.
+            return true;
+        }
+        if left == Span::ZERO {
+            // Past its deadline, so it is not executed (state.md, rule 2).
+            let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
+            let _ = answer.send(match class {
+                Class::Linear => Answer::Linear(Outcome::Refused(refused)),
+                Class::Session => Answer::Session(Outcome::Refused(refused)),
+            });
+            return true;
+        }
+        lane.started[ticket as usize] = now;
+        drop(lane);
+        self.backend.ask(ask, left, answer);
+        true
+    }
+
+    fn ended(&self, class: Class, ticket: u32, end: End) {
+        let mut lane = self.lane(class).borrow_mut();
+        let started = std::mem::replace(&mut lane.started[ticket as usize], Time::NEVER);
+        lane.free.push(ticket);
+        if started == Time::NEVER {
+            return;
+        }
+        lane.stage.ended(self.now(), started, end);
+        if lane.stage.wants_batch() && !self.is_in_turn.replace(true) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Lane {
+    fn ticket(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.started.push(Time::NEVER);
+            u32::try_from(self.started.len() - 1).expect("memory ends before four billion operations wait")
+        })
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<Answer, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
+        if let Some(ticket) = self.ticket.take() {
+            self.gate.ended(self.class, ticket, answer.as_ref().map_or(End::Gone, end_of));
+        }
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.gate.ended(self.class, ticket, End::Gone);
+        }
+    }
+}
+
+/// What an answer says of load.
+fn end_of(answer: &Answer) -> End {
+    fn of<T>(outcome: &Outcome<T>) -> End {
+        match outcome {
+            Outcome::Done(_) => End::Done,
+            Outcome::Refused(refused) if refused.retry_after.is_none() => End::Done,
+            Outcome::Refused(_) | Outcome::Unknown(_) => End::Overload,
+        }
+    }
+    match answer {
+        Answer::Session(outcome) => of(outcome),
+        Answer::Linear(outcome) => of(outcome),
+        _ => End::Gone,
     }
 }
 
 /// How long an operation may take.
-fn budget(ask: &Ask) -> Span {
-    match ask {
-        // Its leader may let it wait.
-        Ask::Linear(op) if may_wait(&op.steps) => WATCH_HOLD + LINEAR_BUDGET,
-        Ask::Linear(_) => LINEAR_BUDGET,
-        _ => OP_BUDGET,
+fn budget(class: Class) -> Span {
+    match class {
+        Class::Linear => LINEAR_BUDGET,
+        Class::Session => OP_BUDGET,
     }
 }
 
@@ -166,77 +305,98 @@ mod tests {
     }
 
     /// A gate that was asked for so much in one turn.
-    fn asked(count: usize, sheds: bool) -> (Rc<Mute>, Gate, Vec<oneshot::Receiver<Answer>>) {
+    fn asked(count: usize, sheds: bool) -> (Rc<Mute>, Rc<Gate>, Vec<Waiting>) {
         let node = Rc::new(Mute::default());
-        let gate = Gate::new(node.clone(), sheds);
+        let gate = Rc::new(Gate::new(node.clone(), sheds));
         let waiting = (0..count).map(|n| gate.ask(get(n))).collect();
         (node, gate, waiting)
     }
 
-    fn hold_for(gate: &Gate, time: std::time::Duration) {
-        for held in gate.held.borrow_mut().iter_mut() {
-            held.since = held.since.checked_sub(time).expect("this machine runs for longer than that");
-        }
+    const TURN: usize = SESSION_STAGE.batch as usize;
+
+    /// What is asked now came so long ago.
+    fn ask_late(gate: &Rc<Gate>, ago: Span, count: usize) -> Vec<Waiting> {
+        gate.turn_began.set(Some(gate.now() - ago));
+        (0..count).map(|n| gate.ask(get(n))).collect()
+    }
+
+    /// A gate that has been there for longer than any deadline.
+    fn of_old(mut gate: Rc<Gate>) -> Rc<Gate> {
+        let age = Duration::from_secs(10);
+        Rc::get_mut(&mut gate).expect("nobody else has it").began = Instant::now().checked_sub(age).expect("up for longer");
+        gate
+    }
+
+    fn quiet(sheds: bool) -> (Rc<Mute>, Rc<Gate>) {
+        let (node, gate, _) = asked(0, sheds);
+        (node, of_old(gate))
     }
 
     #[test]
     fn a_turn_starts_so_much_and_the_next_ones_the_rest_in_order() {
-        let (node, gate, _waiting) = asked(2 * STARTED_PER_TURN + 1, true);
+        let (node, gate, _waiting) = asked(2 * TURN + 1, true);
         let started = || node.asked.borrow().len();
-        assert_eq!(started(), STARTED_PER_TURN);
+        assert_eq!(started(), TURN);
         assert!(gate.start_some());
-        assert_eq!(started(), 2 * STARTED_PER_TURN);
+        assert_eq!(started(), 2 * TURN);
         assert!(!gate.start_some());
         let keys: Vec<Bytes> = node.asked.borrow().iter().map(|(key, ..)| key.clone()).collect();
         assert!(keys.iter().enumerate().all(|(n, key)| *key == n.to_string()), "{keys:?}");
     }
 
     #[test]
-    fn new_ones_are_refused_while_the_oldest_is_held_for_too_long() {
-        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, true);
-        assert!(!gate.is_late(), "a full turn is no overload");
-        hold_for(&gate, HELD_TIME_MAX);
-        assert!(gate.is_late());
+    fn new_ones_are_refused_while_those_held_wait_for_too_long_in_their_class_alone() {
+        let late = SESSION_STAGE.wait_target + Span::millis(1);
+        let over = TURN + SESSION_STAGE.limit.first as usize;
+        for (ago, sheds, is_late) in [(Span::ZERO, true, false), (late, true, true), (late, false, false)] {
+            let (_, gate) = quiet(sheds);
+            let _waiting = ask_late(&gate, ago, over);
+            gate.start_some();
+            assert_eq!(gate.is_late(Class::Session), is_late, "asked {ago:?} ago, sheds: {sheds}");
+            assert!(!gate.is_late(Class::Linear));
+        }
+    }
+
+    #[test]
+    fn no_more_are_started_than_may_be_under_way_until_some_have_ended() {
+        let most = SESSION_STAGE.limit.first as usize;
+        let (node, gate, mut waiting) = asked(most + 2, true);
+        while gate.start_some() {}
+        assert_eq!(node.asked.borrow().len(), most);
+        // One is answered and taken, one nobody waits for any more.
+        let (.., answer) = node.asked.borrow_mut().remove(0);
+        answer.send(Answer::Session(Outcome::Done(state::session::Reply::Absent))).expect("it is waited for");
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut waiting[0]).poll(&mut cx).is_ready());
+        drop(waiting.remove(1));
         gate.start_some();
-        assert!(!gate.is_late());
-        let (_, gate, _waiting) = asked(STARTED_PER_TURN + HELD_MAX, true);
-        assert!(gate.is_late(), "there is an end to what is held");
-        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, false);
-        hold_for(&gate, HELD_TIME_MAX);
-        assert!(!gate.is_late(), "the experiment without protection");
+        assert_eq!(node.asked.borrow().len(), most - 1 + 2);
     }
 
     #[test]
     fn one_long_pipeline_is_told_from_many_clients() {
-        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 100, true);
-        assert!(gate.is_mostly(100) && gate.is_mostly(25));
-        assert!(!gate.is_mostly(24) && !gate.is_mostly(0));
-    }
-
-    #[test]
-    fn what_is_read_in_a_turn_came_before_it() {
-        let (_, gate, _waiting) = asked(STARTED_PER_TURN + 1, true);
-        let away = 2 * HELD_TIME_MAX;
-        gate.turn_began.set(Instant::now().checked_sub(away));
-        let _late = gate.ask(get(0));
-        assert!(gate.held.borrow().back().is_some_and(|held| held.since.elapsed() >= away));
+        let (_, gate, _waiting) = asked(TURN + 100, true);
+        let is_mostly = |of_one| gate.is_mostly(Class::Session, of_one);
+        assert!(is_mostly(100) && is_mostly(25));
+        assert!(!is_mostly(24) && !is_mostly(0));
     }
 
     #[test]
     fn what_was_held_has_less_time_left_or_none() {
-        let (node, gate, mut waiting) = asked(STARTED_PER_TURN + 2, true);
-        hold_for(&gate, HELD_TIME_MAX);
+        let (node, gate) = quiet(true);
+        let held = Span::millis(20);
+        let mut waiting = ask_late(&gate, held, TURN + 2);
         // Its client has gone.
         drop(waiting.pop());
         gate.start_some();
-        let budget = node.asked.borrow()[STARTED_PER_TURN].1;
-        assert!(budget < OP_BUDGET && budget > Span::ZERO, "{budget:?}");
-        assert_eq!(node.asked.borrow().len(), STARTED_PER_TURN + 1);
-        let (node, gate, mut waiting) = asked(STARTED_PER_TURN + 1, true);
-        hold_for(&gate, std::time::Duration::from_micros(OP_BUDGET.0));
+        let budget = node.asked.borrow()[TURN].1;
+        assert!(budget <= Span(OP_BUDGET.0 - held.0) && budget > Span::ZERO, "{budget:?}");
+        assert_eq!(node.asked.borrow().len(), TURN + 1);
+        let (node, gate) = quiet(true);
+        let mut waiting = ask_late(&gate, OP_BUDGET, TURN + 1);
         gate.start_some();
-        assert_eq!(node.asked.borrow().len(), STARTED_PER_TURN);
-        let told = waiting.pop().map(|mut answer| answer.try_recv());
+        assert_eq!(node.asked.borrow().len(), TURN);
+        let told = waiting.pop().map(|mut waiting| waiting.answer.try_recv());
         assert!(
             matches!(told, Some(Ok(Answer::Session(Outcome::Refused(_))))),
             "it hears that it was not done: {told:?}"

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use base::Span;
 use base::limits::SESSION_VALUE_BYTES_MAX;
+use flow::limit::Bounds;
+use flow::stage::Shape;
 
 /// Arguments of one command: an MSET of 8191 pairs. A count is believed only up to here, before anything is reserved.
 pub const ARGS_MAX: usize = 16 << 10;
@@ -36,17 +38,28 @@ pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
 /// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
 /// may hold. Clients that pipeline more just wait.
 pub const IN_FLIGHT_MAX: usize = 256;
-/// Operations started in one turn of the thread; more are held for the next. 32 take half a millisecond: no connection,
-/// link or timer waits longer for its turn.
-pub const STARTED_PER_TURN: usize = 32;
-/// While the oldest operation has been held for so long, new ones are refused. Thousands of clients that wait for their
-/// answers stay below it; a brick then has its 60 ms, and both together are over before a person notices.
-pub const HELD_TIME_MAX: Duration = Duration::from_millis(20);
+/// Operations of class `session`. 32 started in a turn take half a millisecond: no connection, link or timer waits longer
+/// for its turn. Waiting for 10 ms is overload: a brick then has its 60 ms, and both together are over before a person
+/// notices. Answers within 10 ms are nobody's pain, though the quickest take a tenth of a millisecond. At the start
+/// as many as a brick's window has.
+pub const SESSION_STAGE: Shape = Shape {
+    batch: 32,
+    wait_target: Span::millis(10),
+    queue_max: HELD_MAX,
+    limit: Bounds { first: 512, min: 64, max: 16 << 10, tolerance_percent: 200, slack: Span::millis(10) },
+};
+/// Operations of class `linear`: each waits for disks, many at once share one write, and an election takes seconds.
+pub const LINEAR_STAGE: Shape = Shape {
+    batch: 32,
+    wait_target: Span::millis(100),
+    queue_max: HELD_MAX,
+    limit: Bounds { first: 1024, min: 64, max: 16 << 10, tolerance_percent: 300, slack: Span::millis(100) },
+};
 /// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
 /// refused. Four connections with full pipelines ([`IN_FLIGHT_MAX`]) are about what 20 ms can do.
 pub const MOSTLY: usize = 4;
-/// Operations held at most. As long as time alone decides this is not reached: 16 Ki operations in 20 ms would be 800,000
-/// a second.
+/// Operations held at most. As long as time alone decides this is not reached: 16 Ki operations in 10 ms would be 1.6
+/// million a second.
 pub const HELD_MAX: usize = 16 << 10;
 /// Keys of one command that are tracked one by one; a command with more runs alone.
 pub const KEYS_TRACKED_MAX: usize = 32;
@@ -90,7 +103,8 @@ pub const PATTERN_BYTES_MAX: usize = 512;
 const _: () = assert!(SESSION_VALUE_BYTES_MAX <= ARG_BYTES_MAX, "a value that may be stored must be able to come in");
 const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument must fit into a command");
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
-const _: () = assert!(HELD_TIME_MAX.as_micros() < OP_BUDGET.0 as u128, "what is held must have time left");
+const _: () = assert!(SESSION_STAGE.wait_target.0 < OP_BUDGET.0, "what is held must have time left");
+const _: () = assert!(LINEAR_STAGE.wait_target.0 < LINEAR_BUDGET.0, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");
 
 /// Clients of a node that wait for an item of a list. Each costs a question to the list's leader.

@@ -109,6 +109,7 @@ pub async fn serve(
     let gate = Rc::new(Gate::new(backend, sheds));
     // Goes on after `stop`: what connections have sent is still answered.
     tokio::task::spawn_local(Rc::clone(&gate).run());
+    tokio::task::spawn_local(Rc::clone(&gate).show(Arc::clone(&meter.stages)));
     let node = Rc::new(Node {
         gate,
         meter,

@@ -14,7 +14,7 @@ use state::session::{Action, Lease, Op, Reply as Found, Version, When};
 use tokio::sync::oneshot;
 
 use super::encode::Reply;
-use super::gate::Gate;
+use super::gate::{Gate, Waiting};
 use super::limits::*;
 
 /// A namespace as one client sees it, after AUTH.
@@ -30,9 +30,6 @@ pub struct Seen {
     pub version: Version,
     pub lease_left: Span,
 }
-
-/// A question on its way.
-pub type Waiting = oneshot::Receiver<Answer>;
 
 impl Space {
     pub fn op(&self, key: Bytes, action: Action) -> Op {

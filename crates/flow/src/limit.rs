@@ -1,0 +1,245 @@
+//! How many requests may be under way at something whose speed nobody has declared. The limit learns it from what comes
+//! back: while answers take not much longer than without a queue, it grows if it is in the way; when they do, all that
+//! a larger limit would bring is waiting, and it shrinks. What a request takes without a queue is what it took while
+//! the limit was not in the way; while it always is, a short test with fewer under way tells (as BBR does for networks).
+
+use base::{Span, Time};
+
+use crate::limits::*;
+
+#[derive(Clone, Debug)]
+pub struct Limit {
+    bounds: Bounds,
+    size: f64,
+    /// Mean time of a request without a queue; zero until known.
+    base: Span,
+    learned_at: Time,
+    probe: Probe,
+    probe_at: Time,
+}
+
+/// Of one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub first: u32,
+    pub min: u32,
+    pub max: u32,
+    /// An answer may take so many percent of what it takes without a queue,
+    pub tolerance_percent: u64,
+    /// and so much more: what is nobody's pain anyway.
+    pub slack: Span,
+}
+
+/// What happened since the last look. `Default` is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub done: u64,
+    /// Microseconds of all that was done, together.
+    pub took_us: u64,
+    /// Ended because there was too much of them: timed out, or refused further down.
+    pub overloads: u64,
+    /// Most that were under way at one moment.
+    pub under_way_max: u32,
+    /// Requests that found no room.
+    pub no_room: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    Not,
+    /// What was under way ends.
+    Drains,
+    Measures,
+}
+
+impl Limit {
+    pub fn new(bounds: Bounds) -> Self {
+        assert!(bounds.min <= bounds.first && bounds.first <= bounds.max, "the first limit lies within its bounds");
+        Self {
+            bounds,
+            size: f64::from(bounds.first),
+            base: Span::ZERO,
+            learned_at: Time::ZERO,
+            probe: Probe::Not,
+            probe_at: Time::ZERO,
+        }
+    }
+
+    /// So many may be under way.
+    pub fn size(&self) -> u32 {
+        self.size as u32
+    }
+
+    /// So many, for whoever can be told to come again: fewer in a test.
+    pub fn size_now(&self) -> u32 {
+        let part = if self.probe == Probe::Not { 1 } else { PROBE_PART };
+        (self.size() / part).max(1)
+    }
+
+    /// What a request takes without a queue, as far as known.
+    pub fn base(&self) -> Span {
+        self.base
+    }
+
+    /// A mean above this is a queue.
+    pub fn target(&self) -> Span {
+        Span(self.base.0 * self.bounds.tolerance_percent / 100) + self.bounds.slack
+    }
+
+    /// Its bounds follow the size of what it limits.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.size = self.size.clamp(f64::from(bounds.min), f64::from(bounds.max));
+    }
+
+    /// Is there enough to learn from? Then call [`Limit::learn`] with it, and begin a new interval.
+    pub fn is_due(&self, now: Time, seen: &Seen) -> bool {
+        let passed = now.since(self.learned_at);
+        let enough = seen.done + seen.overloads >= LEARN_SAMPLES_MIN;
+        passed >= LEARN_EVERY && (enough || passed >= LEARN_AFTER_AT_MOST)
+    }
+
+    pub fn learn(&mut self, now: Time, seen: &Seen) {
+        self.learned_at = now;
+        let was_full = seen.no_room > 0 || seen.under_way_max >= self.size();
+        match self.probe {
+            Probe::Drains => {
+                self.probe = Probe::Measures;
+                return;
+            }
+            Probe::Measures => {
+                self.probe = Probe::Not;
+                self.measured(now, seen);
+                return;
+            }
+            Probe::Not => (),
+        }
+        if seen.done == 0 {
+            if seen.overloads > 0 {
+                self.shrink(SHRINK_MIN);
+            }
+            return;
+        }
+        let mean = Span(seen.took_us / seen.done);
+        let is_used = was_full || 2 * seen.under_way_max >= self.size();
+        if self.base == Span::ZERO || mean < self.base {
+            self.base = mean;
+        } else if !is_used {
+            // The limit has no part in it: this is how long requests take now. Slowly, as one interval may be chance.
+            self.base = Span(self.base.0 + (mean.0 - self.base.0).div_ceil(4));
+        }
+        if seen.overloads * 10 > seen.done {
+            self.shrink(SHRINK_MIN);
+        } else if mean > self.target() && is_used {
+            self.shrink(self.target().0 as f64 / mean.0 as f64);
+        } else if was_full {
+            self.size = (self.size + self.size.sqrt()).min(f64::from(self.bounds.max));
+        }
+        if was_full && now >= self.probe_at {
+            self.probe = Probe::Drains;
+        }
+    }
+
+    /// A test has ended.
+    fn measured(&mut self, now: Time, seen: &Seen) {
+        self.probe_at = now + PROBE_EVERY;
+        // Who must not be refused may have kept it full: then it was no test.
+        if seen.done == 0 || 2 * seen.under_way_max > self.size() {
+            return;
+        }
+        let mean = Span(seen.took_us / seen.done);
+        if mean.0 * 10 < self.base.0 * 9 {
+            self.probe_at = now + PROBE_AGAIN;
+        }
+        self.base = mean;
+    }
+
+    fn shrink(&mut self, part: f64) {
+        self.size = (self.size * part.max(SHRINK_MIN)).max(f64::from(self.bounds.min));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds =
+        Bounds { first: 256, min: 2, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
+
+    /// A server of `workers` that each take `service`, loaded with `offered` requests a second for some time, in steps of
+    /// one interval. More than it can do waits in it, up to the limit. Gives the done share of its capacity, and the
+    /// mean time in it, over the last second.
+    fn run(limit: &mut Limit, now: &mut Time, workers: u64, service: Span, offered: f64, time: Span) -> (f64, Span) {
+        let capacity = workers as f64 / service.as_secs_f64();
+        let (mut shares, mut means) = (Vec::new(), Vec::new());
+        for _ in 0..time.0 / LEARN_EVERY.0 {
+            let room = f64::from(limit.size_now());
+            // By Little's law.
+            let rate = offered.min(capacity).min(room / service.as_secs_f64());
+            let under_way = if offered > rate { room } else { rate * service.as_secs_f64() };
+            let took = Span((under_way / rate * 1e6) as u64).max(service);
+            let done = (rate * LEARN_EVERY.as_secs_f64()) as u64;
+            let no_room = ((offered - rate) * LEARN_EVERY.as_secs_f64()) as u64;
+            let seen =
+                Seen { done, took_us: took.0 * done, overloads: 0, under_way_max: under_way as u32, no_room };
+            *now = *now + LEARN_EVERY;
+            if limit.is_due(*now, &seen) {
+                limit.learn(*now, &seen);
+            }
+            shares.push(rate / capacity);
+            means.push(took.0);
+        }
+        let last = shares.len() - 10;
+        (shares[last..].iter().sum::<f64>() / 10.0, Span(means[last..].iter().sum::<u64>() / 10))
+    }
+
+    #[test]
+    fn the_limit_is_found_whether_load_was_there_from_the_start_or_not() {
+        for (workers, service) in [(4, 10), (64, 20), (1, 5), (500, 50)] {
+            let service = Span::millis(service);
+            let offered = 5.0 * workers as f64 / service.as_secs_f64();
+            for quiet in [0.2, 5.0] {
+                let (mut limit, mut now) = (Limit::new(BOUNDS), Time(1_000_000));
+                run(&mut limit, &mut now, workers, service, offered * quiet / 5.0, Span::secs(3));
+                run(&mut limit, &mut now, workers, service, offered, Span::secs(12));
+                let (share, took) = run(&mut limit, &mut now, workers, service, offered, Span::secs(3));
+                assert!(share > 0.9, "{workers} x {service:?}: {share} of capacity with {}", limit.size());
+                let most = service.times(2) + Span::millis(2);
+                assert!(took < most, "{workers} x {service:?}: {took:?} with {}", limit.size());
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_became_slower_for_good_gets_its_limit_and_so_does_a_faster_one() {
+        let (mut limit, mut now) = (Limit::new(BOUNDS), Time(1_000_000));
+        run(&mut limit, &mut now, 10, Span::millis(5), 10_000.0, Span::secs(10));
+        let (share, _) = run(&mut limit, &mut now, 10, Span::millis(50), 10_000.0, Span::secs(40));
+        assert!(share > 0.9, "slower: {share} with {}", limit.size());
+        let (share, took) = run(&mut limit, &mut now, 10, Span::millis(5), 10_000.0, Span::secs(20));
+        assert!(share > 0.9 && took < Span::millis(12), "faster: {share}, {took:?} with {}", limit.size());
+    }
+
+    #[test]
+    fn what_is_not_in_the_way_stays_and_what_ends_in_timeouts_shrinks_within_its_bounds() {
+        let mut limit = Limit::new(BOUNDS);
+        let quiet = Seen { done: 10, took_us: 10_000, under_way_max: 3, ..Seen::default() };
+        let slow = Seen { took_us: 10_000_000, ..quiet };
+        for n in 1..50 {
+            limit.learn(Time(n * 100_000), if n % 2 == 0 { &slow } else { &quiet });
+        }
+        assert_eq!(limit.size(), 256, "few and slow requests are not too many");
+        let lost = Seen { overloads: 10, under_way_max: 256, ..Seen::default() };
+        (50..100).for_each(|n| limit.learn(Time(n * 100_000), &lost));
+        assert_eq!(limit.size(), 2);
+    }
+
+    #[test]
+    fn little_news_is_waited_for() {
+        let limit = Limit::new(BOUNDS);
+        let few = Seen { done: 3, ..Seen::default() };
+        assert!(!limit.is_due(Time(100_000), &few) && limit.is_due(Time(1_000_000), &few));
+        let many = Seen { done: 8, ..few };
+        assert!(!limit.is_due(Time(99_999), &many) && limit.is_due(Time(100_000), &many));
+    }
+}

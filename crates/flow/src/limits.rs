@@ -1,0 +1,24 @@
+//! Numbers of this crate, with units and reasons. (Those of windows stand beside them.)
+
+use base::Span;
+
+/// How often a limit learns. Long enough for a mean over some requests, short enough that a burst is met within a second.
+pub const LEARN_EVERY: Span = Span::millis(100);
+/// Fewer answers than this in an interval teach nothing: the interval goes on.
+pub const LEARN_SAMPLES_MIN: u64 = 8;
+/// An interval that has been going on for so long teaches with whatever it has.
+pub const LEARN_AFTER_AT_MOST: Span = Span::secs(1);
+/// A limit that is in the way is tested so often, with fewer under way, for what a request takes without a queue.
+pub const PROBE_EVERY: Span = Span::secs(10);
+/// The next test comes sooner when the last one found much less.
+pub const PROBE_AGAIN: Span = Span::millis(500);
+/// Part of the limit that remains in a test. A quarter: what is up to four times too large is seen to be.
+pub const PROBE_PART: u32 = 4;
+/// A limit never shrinks below this part of itself in one step: one slow interval may be chance.
+pub const SHRINK_MIN: f64 = 0.7;
+
+/// While the overload signal is up, waits have to stay below half of the target for so long until it goes down.
+pub const CALM_FOR: Span = Span::millis(200);
+
+const _: () = assert!(LEARN_EVERY.0 < PROBE_AGAIN.0 && PROBE_AGAIN.0 < PROBE_EVERY.0, "a test takes two intervals");
+const _: () = assert!(LEARN_EVERY.0 < LEARN_AFTER_AT_MOST.0, "an interval that waits for answers is a longer one");

@@ -1,0 +1,65 @@
+//! The overload signal of a queue, with hysteresis: up when what leaves it has waited for longer than the target, down
+//! when waits have been below half of that for a while. So it tells a standing queue from a burst that is being worked
+//! off (CoDel's distinction), and does not flutter.
+
+use base::{Span, Time};
+
+use crate::limits::CALM_FOR;
+
+#[derive(Clone, Debug)]
+pub struct Overload {
+    target: Span,
+    is_up: bool,
+    /// The last time that a wait was at half of the target or above.
+    last_pain: Time,
+    /// How often it has gone up.
+    rises: u64,
+}
+
+impl Overload {
+    pub fn new(target: Span) -> Self {
+        Self { target, is_up: false, last_pain: Time::ZERO, rises: 0 }
+    }
+
+    /// Somebody has waited for so long, or is waiting still.
+    pub fn waited(&mut self, now: Time, wait: Span) {
+        if wait > self.target && !self.is_up {
+            self.is_up = true;
+            self.rises += 1;
+        }
+        if wait.times(2) >= self.target {
+            self.last_pain = now;
+        } else if self.is_up && now.since(self.last_pain) >= CALM_FOR {
+            self.is_up = false;
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    pub fn rises(&self) -> u64 {
+        self.rises
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_up_at_once_and_down_after_a_calm_while() {
+        let mut signal = Overload::new(Span::millis(10));
+        let mut at = |ms: u64, wait: u64| {
+            signal.waited(Time(ms * 1000), Span::millis(wait));
+            signal.is_up()
+        };
+        assert!(!at(1000, 10));
+        assert!(at(1001, 11));
+        assert!(at(1100, 4) && at(1150, 6), "half of the target is pain still");
+        assert!(at(1300, 1) && at(1349, 1));
+        assert!(!at(1350, 1));
+        assert!(at(1351, 40));
+        assert_eq!(signal.rises(), 2);
+    }
+}
