@@ -12,6 +12,7 @@ mod peers;
 mod plot;
 mod report;
 mod users;
+mod worker;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,14 @@ struct Cli {
 enum Command {
     /// The experiments
     List,
+    /// A service of known capacity, for experiments: runs as a clone
+    #[command(hide = true)]
+    Worker {
+        #[arg(long)]
+        at_once: usize,
+        #[arg(long)]
+        takes_ms: u64,
+    },
     /// Run one
     Run {
         name: String,
@@ -64,6 +73,12 @@ fn main() {
         Command::List => {
             for (name, about, _) in experiments::ALL {
                 println!("{name:<10} {about}");
+            }
+        }
+        Command::Worker { at_once, takes_ms } => {
+            if let Err(error) = worker::run(at_once, std::time::Duration::from_millis(takes_ms)) {
+                eprintln!("lab: {error}");
+                std::process::exit(1);
             }
         }
         Command::Run { name, json, seconds, rounds, connections, out } => {

@@ -45,6 +45,23 @@ pub struct Partition {
     /// Part of the clones that serve this partition and no other.
     #[serde(default, skip_serializing_if = "Fraction::is_zero")]
     pub share: Fraction,
+    /// What a request gets for which there is no room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop: Option<DropHandler>,
+}
+
+/// Ninja 3.3: what becomes of requests that are dropped in overload. Without one: 503 and a short text. With `service`
+/// another service answers; else `status`, and the file as body, if there is one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropHandler {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// In the node's service folder, or an absolute path on each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 /// A field that is there; with `is` or `begins`, one of its values is or begins so.
@@ -154,6 +171,7 @@ impl Partition {
             affinity: Affinity::None,
             priority: Priority::default(),
             share: Fraction(0),
+            drop: None,
         }
     }
 
@@ -427,6 +445,16 @@ macro_rules! as_text {
     )*};
 }
 as_text!(HashOn, Affinity, Fraction);
+
+impl fmt::Display for DropHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(service) = &self.service {
+            return write!(f, "service {service}");
+        }
+        write!(f, "status {}", self.status.unwrap_or(503))?;
+        self.file.iter().try_for_each(|file| write!(f, " with {file}"))
+    }
+}
 
 impl fmt::Display for HeaderMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

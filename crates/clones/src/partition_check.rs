@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
-use crate::partition::{Affinity, Fraction, HashOn, Partition, is_token};
+use crate::partition::{Affinity, DropHandler, Fraction, HashOn, Partition, is_token};
 use crate::route::{bare_host, host_covers, is_below};
 use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, path_error};
 
@@ -78,6 +78,9 @@ fn tcp_mistakes(partition: &Partition, wrong: &mut dyn FnMut(&str, String)) {
     if let Some(key) = partition.http_key() {
         wrong(&format!(".{key}"), "is known of HTTP requests only, and this service has no http; use port".into());
     }
+    if partition.drop.is_some() {
+        wrong(".drop", "is an answer to HTTP requests, and this service has no http; leave it out".into());
+    }
     match &partition.affinity {
         Affinity::Hash(on) if on.is_http() => {
             wrong(".affinity", format!("{on} is known of HTTP requests only; use \"hash:client\" or \"hash:port\""));
@@ -123,6 +126,9 @@ fn own_mistakes(partition: &Partition, wrong: &mut dyn FnMut(&str, String)) {
             wrong(".header", format!("{name:?} wants a value that no field can have"));
         }
     }
+    if let Some(drop) = &partition.drop {
+        drop_mistakes(drop, wrong);
+    }
     if let Some(range) = partition.hash_range.as_ref().filter(|range| range.from >= range.to) {
         let why = format!("{} to {} is empty; write for example from = \"0%\", to = \"10%\"", range.from, range.to);
         wrong(".hash_range", why);
@@ -131,6 +137,26 @@ fn own_mistakes(partition: &Partition, wrong: &mut dyn FnMut(&str, String)) {
     let values = partition.header.iter().flat_map(|h| [Some(&h.name), h.is.as_ref(), h.begins.as_ref()]);
     if texts.into_iter().map(Option::as_ref).chain(values).flatten().any(|text| text.len() > MATCH_BYTES_MAX) {
         wrong("", format!("has a text over the limit of {MATCH_BYTES_MAX} bytes"));
+    }
+}
+
+fn drop_mistakes(drop: &DropHandler, wrong: &mut dyn FnMut(&str, String)) {
+    if let Some(status) = drop.status.filter(|status| !(400..600).contains(status)) {
+        wrong(
+            ".drop",
+            format!("status {status} does not say that the request was refused; write 400 to 599, 503 mostly"),
+        );
+    }
+    if drop.service.is_some() && (drop.status.is_some() || drop.file.is_some()) {
+        wrong(".drop", "another service says itself what it answers; leave out status and file, or service".into());
+    }
+    if drop.status.is_none() && drop.file.is_none() && drop.service.is_none() {
+        wrong(".drop", "says nothing; write for example { status = 429 }, { file = \"busy.html\" }".into());
+    }
+    if let Some(file) =
+        drop.file.as_ref().filter(|file| file.is_empty() || file.contains('\0') || file.len() > MATCH_BYTES_MAX)
+    {
+        wrong(".drop", format!("{file:?} is no file; write a path in the node's service folder, like \"busy.html\""));
     }
 }
 

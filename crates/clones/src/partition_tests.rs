@@ -75,6 +75,19 @@ fn a_partition_of_a_newer_version_is_left_out_whole() {
     assert_eq!(spec.partitions, [Partition::new("c")], "without its condition it would take everything");
 }
 
+fn drop_with(status: Option<u16>, file: Option<&str>, service: Option<&str>) -> Option<DropHandler> {
+    Some(DropHandler { status, file: file.map(Into::into), service: service.map(Into::into) })
+}
+
+#[test]
+fn a_drop_handler_is_read_and_kept() {
+    let spec = read("[[partition]]\nname = \"a\"\ndrop = { status = 429, file = \"busy.html\" }").unwrap();
+    assert_eq!(spec.partitions[0].drop, drop_with(Some(429), Some("busy.html"), None));
+    assert_eq!(ServiceSpec::from_stored(&spec.to_stored()).unwrap(), spec);
+    assert_eq!(spec.partitions[0].drop.as_ref().unwrap().to_string(), "status 429 with busy.html");
+    assert!(read("[[partition]]\nname = \"a\"\ndrop = { page = \"x\" }").unwrap_err().contains("unknown field"));
+}
+
 #[test]
 fn a_mistake_names_its_key_and_what_would_be_right() {
     type Break = fn(&mut Partition);
@@ -94,6 +107,10 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|p| p.header[0].is = Some("a\nb".into()), "partition.checkout.header", "no field"),
         (|p| p.header[0].is = Some("a".repeat(1025)), "partition.checkout", "limit of 1024"),
         (|p| p.hash_range.as_mut().unwrap().to = Fraction(1000), "partition.checkout.hash_range", "10%"),
+        (|p| p.drop = drop_with(Some(302), None, None), "partition.checkout.drop", "400 to 599"),
+        (|p| p.drop = drop_with(None, None, None), "partition.checkout.drop", "status = 429"),
+        (|p| p.drop = drop_with(None, Some(""), None), "partition.checkout.drop", "service folder"),
+        (|p| p.drop = drop_with(None, Some("a"), Some("b")), "partition.checkout.drop", "leave out status"),
     ];
     for (spoil, key, hint) in cases {
         let mut partition = full();

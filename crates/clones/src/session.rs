@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::partition::Priority;
 use crate::spec::{ServiceSpec, SpecError, path_error};
 
 /// In TOML: `session = { namespace = "carts", cookie = "sid" }`.
@@ -23,6 +24,9 @@ pub struct SessionCookie {
     /// Largest value that the program may keep, bytes.
     #[serde(default = "max_bytes_default")]
     pub max_bytes: u32,
+    /// Requests with a session that is there have at least this priority (SSM 7: those who are in go on working).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
 }
 
 /// Whether a browser sends the cookie with requests that other sites cause.
@@ -57,6 +61,7 @@ impl SessionCookie {
             secure: Secure::default(),
             path: None,
             max_bytes: max_bytes_default(),
+            priority: None,
         }
     }
 

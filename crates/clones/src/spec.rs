@@ -277,6 +277,16 @@ pub fn validate_all(
             }
             others.push((name, spec));
         }
+        for partition in &spec.partitions {
+            let Some(other) = partition.drop.as_ref().and_then(|drop| drop.service.as_ref()) else { continue };
+            let key = format!("partition.{}.drop", partition.name);
+            match services.get(other) {
+                _ if other == name => wrong(&key, "is the service itself, which has no room then; name another".into()),
+                Some(spec) if spec.http.is_some() => (),
+                Some(_) => wrong(&key, format!("service {other:?} has no http and cannot answer; give it one")),
+                None => wrong(&key, format!("service {other:?} is not declared")),
+            }
+        }
         for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
             let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
@@ -375,7 +385,7 @@ const SERVICE_KEYS: [&str; 12] = [
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
-const SESSION_KEYS: [&str; 6] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes"];
+const SESSION_KEYS: [&str; 7] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes", "priority"];
 
 fn clones_default() -> u32 {
     CLONES_DEFAULT

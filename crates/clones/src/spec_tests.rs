@@ -1,6 +1,7 @@
 //! Declarations as people write them, right and wrong.
 
 use super::*;
+use crate::partition::DropHandler;
 
 fn read(toml: &str) -> Result<ServiceSpec, String> {
     toml::from_str::<ServiceSpec>(toml).map_err(|e| e.to_string())
@@ -63,7 +64,8 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
 
 #[test]
 fn the_known_keys_are_the_types_keys() {
-    let session = SessionCookie { path: Some("/shop".into()), ..SessionCookie::new("carts", "sid") };
+    let priority = Some(crate::partition::Priority(7));
+    let session = SessionCookie { path: Some("/shop".into()), priority, ..SessionCookie::new("carts", "sid") };
     let value = serde_json::to_value(ServiceSpec { session: Some(session), ..full() }).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
@@ -130,6 +132,21 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
         "service.shop.tcp.port: 2525 for host \"*.shop.example\" already belongs to service \"Shop 2\""
     );
     assert_eq!(errors[3], "service.shop.namespaces: \"cats\" is not declared; declared are: carts");
+
+    let dropped_to = |other: &str| {
+        let drop = Some(DropHandler { service: Some(other.into()), ..DropHandler::default() });
+        let mut spec = full();
+        spec.partitions = vec![Partition { drop, ..Partition::new("rest") }];
+        let plain = ServiceSpec { http: None, ..ServiceSpec::new(["a"]) };
+        let page = ServiceSpec { http: Some(HttpRoute { host: "page".into(), path: "/".into() }), ..plain.clone() };
+        let all = [("shop", spec), ("page", page), ("mute", plain)].map(|(name, spec)| (name.to_string(), spec));
+        validate_all(&all.into(), &carts).err().map(|errors| errors[0].to_string())
+    };
+    assert_eq!(dropped_to("page"), None);
+    for (other, hint) in [("shop", "is the service itself"), ("mute", "has no http"), ("nobody", "is not declared")] {
+        let why = dropped_to(other).unwrap();
+        assert!(why.starts_with("service.shop.partition.rest.drop: ") && why.contains(hint), "{why}");
+    }
 
     let many = |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256, ..ServiceSpec::new(["a"]) }));
     assert_eq!(validate_all(&many(4).collect(), &carts), Ok(()));

@@ -48,6 +48,8 @@ struct Explained {
     partition: Option<String>,
     affinity: String,
     priority: u8,
+    #[serde(default)]
+    drop: Option<String>,
     clones: Vec<String>,
     target: Option<String>,
     why: String,
@@ -88,6 +90,9 @@ fn page(method: &str, url: &str, explained: &Explained) -> String {
     text += &format!("  goes to {}\n", part(service, &explained.partition));
     let clones = if explained.clones.is_empty() { "none".to_owned() } else { explained.clones.join(", ") };
     text += &format!("  affinity {}, priority {}, clones {clones}\n", explained.affinity, explained.priority);
+    if let Some(drop) = &explained.drop {
+        text += &format!("  without room for it: {drop}\n");
+    }
     match &explained.target {
         Some(target) => text + &format!("  clone {target}: {}\n", explained.why),
         None => text + &format!("  clone: {}\n", explained.why),
@@ -107,6 +112,7 @@ mod tests {
             partition: None,
             affinity: "none".into(),
             priority: 5,
+            drop: Some("status 429".into()),
             clones: vec!["shop/0".into()],
             target: None,
             why: "the less loaded of two".into(),
@@ -116,7 +122,7 @@ mod tests {
         assert_eq!(
             told,
             "GET http://x/\n  not shop, partition pay: method is not POST\n  goes to shop, its rest\n  affinity none, \
-             priority 5, clones shop/0\n  clone: the less loaded of two\n"
+             priority 5, clones shop/0\n  without room for it: status 429\n  clone: the less loaded of two\n"
         );
         explained.service = None;
         assert!(page("GET", "http://x/", &explained).ends_with("404\n"));

@@ -155,7 +155,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         identity: identity.clone(),
         boot,
         card: card.encode(),
-        services_dir,
+        services_dir: services_dir.clone(),
         keeper: PathBuf::from("/proc/self/exe"),
         join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
         tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
@@ -197,7 +197,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let leaves = io.block_on(async move {
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
-        let config = edge::http::Config { accept_proxy: args.accept_proxy, ..Default::default() };
+        let config =
+            edge::http::Config { accept_proxy: args.accept_proxy, files_dir: services_dir, ..Default::default() };
         let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
         let secure =
             https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));

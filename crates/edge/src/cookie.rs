@@ -63,6 +63,12 @@ pub fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
     fields.filter_map(|field| value(field, name)).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
 }
 
+/// Whether there is a cookie of this name.
+pub fn is_shown(headers: &HeaderMap, name: &str) -> bool {
+    let mut fields = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+    fields.any(|field| value(field, name).is_some())
+}
+
 /// Takes the cookies of this name out of a request; all others stay as they are.
 pub fn remove(headers: &mut HeaderMap, name: &str) {
     let has = |line: &HeaderValue| line.as_bytes().split(|b| *b == b';').any(|field| value(field, name).is_some());

@@ -14,6 +14,7 @@ mod proxy_protocol;
 pub mod resp;
 pub mod tcp;
 pub mod tls;
+pub mod turnstile;
 
 pub use meter::Meter;
 pub use pool::Dial;

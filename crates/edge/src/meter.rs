@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
 
+use crate::turnstile::Turnstiles;
+
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
 const ROLL_MIN: Duration = Duration::from_millis(900);
 
@@ -26,16 +28,23 @@ pub struct Meter {
     pub sessions: Arc<Sessions>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
     pub stages: Arc<Stages>,
+    pub turnstiles: Arc<Turnstiles>,
+    /// When turnstiles were shown last.
+    shown_at: Mutex<Option<Instant>>,
 }
 
 /// What each stage of a node last showed of itself.
 #[derive(Debug, Default)]
-pub struct Stages(Mutex<BTreeMap<&'static str, Shown>>);
+pub struct Stages(Mutex<BTreeMap<String, Shown>>);
 
 impl Stages {
     /// Meant to be called once a second.
-    pub fn show(&self, name: &'static str, shown: Shown) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, shown);
+    pub fn show(&self, name: &str, shown: Shown) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), shown);
+    }
+
+    fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_there(name));
     }
 
     fn each(&self, mut put: impl FnMut(String, u64), figures: &[(&str, fn(&Shown) -> u64)]) {
@@ -46,6 +55,10 @@ impl Stages {
         }
     }
 }
+
+/// Nodes tell each other their figures each second: of so many turnstiles, the first by name. `/metrics` has the
+/// partitions of all.
+const TURNSTILES_SHOWN_MAX: usize = 16;
 
 /// Figures of a stage that go up and down.
 const STAGE_GAUGES: [(&str, fn(&Shown) -> u64); 8] = [
@@ -132,6 +145,8 @@ impl Meter {
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
             stages: Arc::default(),
+            turnstiles: Arc::default(),
+            shown_at: Mutex::default(),
         }
     }
 
@@ -141,8 +156,30 @@ impl Meter {
         for door in [&self.http, &self.resp, &self.tcp] {
             door.gauges(Instant::now(), &mut all);
         }
-        self.stages.each(|name, value| { all.insert(name, value); }, &STAGE_GAUGES);
+        self.show_turnstiles(Instant::now());
+        let put = |name, value| {
+            all.insert(name, value);
+        };
+        self.stages.each(put, &STAGE_GAUGES);
         all
+    }
+
+    /// Turnstiles are stages named `http-shop`, `http-shop/pay`.
+    fn show_turnstiles(&self, now: Instant) {
+        let mut shown_at = self.shown_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown_at.is_some_and(|at| now.saturating_duration_since(at) < ROLL_MIN) {
+            return;
+        }
+        *shown_at = Some(now);
+        let mut names = std::collections::BTreeSet::new();
+        for (name, turnstile, _) in self.turnstiles.each().filter(|(_, turnstile, _)| !turnstile.is_unused()) {
+            if names.len() < TURNSTILES_SHOWN_MAX {
+                let name = format!("http-{name}");
+                self.stages.show(&name, turnstile.show());
+                names.insert(name);
+            }
+        }
+        self.stages.keep(|name| !name.starts_with("http-") || names.contains(name));
     }
 
     /// Counted since the start: `http.requests_total`, `http.errors_total`, and so on.
@@ -152,7 +189,10 @@ impl Meter {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
         }
-        self.stages.each(|name, value| { all.insert(name, value); }, &STAGE_TOTALS);
+        let put = |name, value| {
+            all.insert(name, value);
+        };
+        self.stages.each(put, &STAGE_TOTALS);
         let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use base::checksum::place_hash;
 use base::{NodeId, Rng};
-use clones::partition::Asked;
+use clones::partition::{Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
 use flow::balance::{pick_bounded, pick_two};
 use futures_util::future::BoxFuture;
@@ -26,6 +26,7 @@ use tokio::sync::{Notify, watch};
 use crate::affinity;
 use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED};
 use crate::http::line::Idle;
+use crate::turnstile::{Part, Turnstile, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -69,8 +70,6 @@ pub struct Table {
     secret: Arc<str>,
     /// In the order of `routes.services`.
     groups: Vec<Group>,
-    /// Some service's sessions are kept by the edge.
-    has_sessions: bool,
 }
 
 /// A service's clones, and which of them are for whom.
@@ -80,6 +79,25 @@ struct Group {
     open: Clones,
     /// Of each partition that reserves some.
     own: Vec<Option<Clones>>,
+    /// Of each partition, and of the rest.
+    doors: Vec<Arc<Doorway>>,
+}
+
+/// What a partition's requests pass.
+pub struct Doorway {
+    pub turnstile: Arc<Turnstile>,
+    pub part: Arc<Part>,
+    pub class: u8,
+    pub drop: Option<DropHandler>,
+    pub session: Option<Arc<RouteSession>>,
+}
+
+/// What takes a request, as of some routes.
+#[derive(Clone)]
+pub struct Place {
+    routes: Arc<Routes>,
+    found: Found,
+    pub doorway: Arc<Doorway>,
 }
 
 type Clones = Arc<[Arc<Upstream>]>;
@@ -107,6 +125,7 @@ pub struct Pool {
     changed: Notify,
     began: Instant,
     dial: Arc<dyn Dial>,
+    turnstiles: Arc<Turnstiles>,
 }
 
 /// A stream to a clone.
@@ -151,7 +170,7 @@ pub fn place(clone: &str) -> u64 {
 
 impl Table {
     /// Takes over what is known of clones that stay.
-    fn next(&self, routes: Arc<Routes>, secret: Arc<str>) -> Self {
+    fn next(&self, routes: Arc<Routes>, secret: Arc<str>, turnstiles: &Turnstiles) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
         let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
             .filter(|_| secret == self.secret)
@@ -170,11 +189,11 @@ impl Table {
             let some = |of: Vec<usize>| -> Clones { of.into_iter().map(|i| Arc::clone(&all[i])).collect() };
             let (open, own) = service.parted();
             let open = if open.len() == all.len() { Arc::clone(&all) } else { some(open) };
-            Group { open, own: own.into_iter().map(|own| own.map(some)).collect(), all }
+            let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
+            Group { doors: doors(service, &open, &own, turnstiles), open, own, all }
         };
         let groups = routes.services.iter().map(group).collect();
-        let has_sessions = routes.services.iter().any(|service| service.session.is_some());
-        Self { routes, secret, groups, has_sessions }
+        Self { routes, secret, groups }
     }
 
     /// Where what was found may go.
@@ -185,12 +204,29 @@ impl Table {
         Target { meant, all: &group.all, prefers }
     }
 
-    /// How sessions of the service that takes this are kept, if the edge keeps them.
-    pub fn session(&self, asked: &Asked<'_>) -> Option<Arc<RouteSession>> {
-        if !self.has_sessions {
-            return None;
+    /// What takes this.
+    pub fn place(&self, asked: &Asked<'_>) -> Option<Place> {
+        Some(self.place_of(self.routes.find(asked)?))
+    }
+
+    fn place_of(&self, found: Found) -> Place {
+        let doors = &self.groups[found.service].doors;
+        let doorway = Arc::clone(&doors[found.partition.unwrap_or(doors.len() - 1)]);
+        Place { routes: Arc::clone(&self.routes), found, doorway }
+    }
+
+    /// The rest of a service, by its name.
+    pub fn service(&self, name: &str) -> Option<Place> {
+        let service = self.routes.services.iter().position(|service| service.name == name)?;
+        Some(self.place_of(Found { service, partition: None }))
+    }
+
+    /// What takes this, if it was found in these routes, else anew.
+    pub fn find(&self, place: Option<&Place>, asked: &Asked<'_>) -> Option<Found> {
+        match place {
+            Some(place) if Arc::ptr_eq(&place.routes, &self.routes) => Some(place.found),
+            _ => self.routes.find(asked),
         }
-        self.routes.services[self.routes.find(asked)?.service].session.clone()
     }
 
     pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
@@ -199,10 +235,28 @@ impl Table {
     }
 }
 
+/// What requests pass, of each partition and then of the rest. Those with the same clones pass the same turnstile.
+fn doors(service: &RouteService, open: &Clones, own: &[Option<Clones>], all: &Turnstiles) -> Vec<Arc<Doorway>> {
+    let (of_open, part_of_rest) = all.of(&service.name, open.len());
+    let session = || service.session.clone();
+    let doorway = |partition: &Partition, own: &Option<Clones>| {
+        let (turnstile, part) =
+            all.of(&format!("{}/{}", service.name, partition.name), own.as_ref().map_or(0, |own| own.len()));
+        let turnstile = if own.is_some() { turnstile } else { Arc::clone(&of_open) };
+        let (class, drop) = (partition.priority.0, partition.drop.clone());
+        Arc::new(Doorway { turnstile, part, class, drop, session: session() })
+    };
+    let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
+    let class = Priority::default().0;
+    doors.push(Arc::new(Doorway { turnstile: of_open, part: part_of_rest, class, drop: None, session: session() }));
+    doors
+}
+
 impl Pool {
     /// A pool that follows the view until the view's owner is gone.
-    pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>) -> Arc<Self> {
-        let pool = Arc::new(Self { table: ArcSwap::default(), changed: Notify::new(), began: Instant::now(), dial });
+    pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, turnstiles: Arc<Turnstiles>) -> Arc<Self> {
+        let (table, changed) = (ArcSwap::default(), Notify::new());
+        let pool = Arc::new(Self { table, changed, began: Instant::now(), dial, turnstiles });
         pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
@@ -211,7 +265,13 @@ impl Pool {
     fn take(&self, view: &View) {
         let old = self.table.load();
         if !Arc::ptr_eq(&old.routes, &view.routes) {
-            self.table.store(Arc::new(old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token))));
+            let next = old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles);
+            self.table.store(Arc::new(next));
+            self.turnstiles.keep(|name| {
+                let (service, partition) = name.split_once('/').map_or((name, None), |(s, p)| (s, Some(p)));
+                let declared = view.routes.services.iter().find(|of| of.name == service);
+                declared.is_some_and(|of| partition.is_none_or(|name| of.partitions.iter().any(|p| p.name == name)))
+            });
             self.changed.notify_waiters();
         }
     }
@@ -336,7 +396,7 @@ fn two<'a>(
 mod tests {
     use std::collections::BTreeSet;
 
-    use clones::partition::{Affinity, HashOn, Partition};
+    use clones::partition::{Affinity, HashOn};
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
@@ -368,7 +428,8 @@ mod tests {
 
     fn parted(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> Pool {
         let began = Instant::now();
-        let pool = Pool { table: ArcSwap::default(), changed: Notify::new(), began, dial: Arc::new(Nobody) };
+        let (table, turnstiles) = (ArcSwap::default(), Arc::default());
+        let pool = Pool { table, changed: Notify::new(), began, dial: Arc::new(Nobody), turnstiles };
         pool.take(&view(partitions, clones));
         pool
     }

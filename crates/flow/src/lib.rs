@@ -1,6 +1,7 @@
 //! How much, how fast, to whom. Retry, windows, stages, limits and balancing exist once, here (house rule 9), and know
 //! neither who sends nor what is stored.
 
+pub mod admission;
 pub mod backoff;
 pub mod balance;
 pub mod histogram;

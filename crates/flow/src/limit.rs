@@ -44,6 +44,16 @@ pub struct Seen {
     pub no_room: u64,
 }
 
+impl Seen {
+    pub fn add(&mut self, more: &Seen) {
+        self.done += more.done;
+        self.took_us += more.took_us;
+        self.overloads += more.overloads;
+        self.under_way_max = self.under_way_max.max(more.under_way_max);
+        self.no_room += more.no_room;
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
     Not,
@@ -163,8 +173,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds =
-        Bounds { first: 256, min: 2, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
+    const BOUNDS: Bounds = Bounds { first: 256, min: 2, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
 
     /// A server of `workers` that each take `service`, loaded with `offered` requests a second for some time, in steps of
     /// one interval. More than it can do waits in it, up to the limit. Gives the done share of its capacity, and the
@@ -180,8 +189,7 @@ mod tests {
             let took = Span((under_way / rate * 1e6) as u64).max(service);
             let done = (rate * LEARN_EVERY.as_secs_f64()) as u64;
             let no_room = ((offered - rate) * LEARN_EVERY.as_secs_f64()) as u64;
-            let seen =
-                Seen { done, took_us: took.0 * done, overloads: 0, under_way_max: under_way as u32, no_room };
+            let seen = Seen { done, took_us: took.0 * done, overloads: 0, under_way_max: under_way as u32, no_room };
             *now = *now + LEARN_EVERY;
             if limit.is_due(*now, &seen) {
                 limit.learn(*now, &seen);

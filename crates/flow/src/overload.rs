@@ -34,6 +34,10 @@ impl Overload {
         }
     }
 
+    pub fn set_target(&mut self, target: Span) {
+        self.target = target;
+    }
+
     pub fn is_up(&self) -> bool {
         self.is_up
     }

@@ -91,7 +91,8 @@ impl<T> Stage<T> {
     /// Is there a place for one more? If not, refuse it, and say so by [`Stage::refused`]. While the stage is overloaded,
     /// only so many wait as fit into a part of what is under way: all others would wait for nothing.
     pub fn has_place(&self) -> bool {
-        let most = if self.overload.is_up() { (self.limit.size() / OVERLOADED_QUEUE_PART) as usize } else { usize::MAX };
+        let most =
+            if self.overload.is_up() { (self.limit.size() / OVERLOADED_QUEUE_PART) as usize } else { usize::MAX };
         self.queue.len() < most.min(self.shape.queue_max)
     }
 

@@ -14,6 +14,7 @@ mod limits;
 mod page;
 mod picture;
 mod site;
+mod stages;
 
 pub use picture::Picture;
 pub use site::router;

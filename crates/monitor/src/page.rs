@@ -7,6 +7,7 @@ use crate::chart::{chart, number};
 use crate::history::{History, MEASURES};
 use crate::limits::*;
 use crate::picture::{CloneOf, Event, Node, Picture, Service};
+use crate::stages::stages;
 
 /// A part of the page that changes: its id, heading, and how it is written.
 pub struct Part {
@@ -16,11 +17,12 @@ pub struct Part {
 }
 
 /// In reading order. Events are not here: they are only ever added to.
-pub static PARTS: [Part; 6] = [
+pub static PARTS: [Part; 7] = [
     Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
     Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
     Part { id: "services", title: "Services", write: |picture, _| services(picture) },
     Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
+    Part { id: "stages", title: "Stages", write: stages },
     Part { id: "bricks", title: "Bricks", write: |picture, _| bricks(picture) },
     Part { id: "root", title: "Declared configuration", write: |picture, _| root(picture) },
 ];
@@ -365,7 +367,7 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 7),
+            ("<h2 ", 8),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),
         ] {

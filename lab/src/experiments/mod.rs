@@ -7,6 +7,7 @@ mod figures5to7;
 mod kills;
 mod memory;
 mod overload;
+mod priorities;
 mod sentinel;
 mod session;
 mod session1;
@@ -18,7 +19,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 11] = [
+pub const ALL: [(&str, &str, Run); 12] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -35,6 +36,11 @@ pub const ALL: [(&str, &str, Run); 11] = [
         "overload",
         "load from 0.5 to 3 times the peak, open loop: goodput, refusals (SSM figures 8 and 9)",
         overload::run,
+    ),
+    (
+        "priorities",
+        "five times what a service can do, in two priorities: who is served, who is refused, what comes after",
+        priorities::run,
     ),
     (
         "slowbrick",

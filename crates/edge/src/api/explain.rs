@@ -50,6 +50,9 @@ struct Explained {
     partition: Option<String>,
     affinity: String,
     priority: u8,
+    /// What it gets if there is no room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drop: Option<String>,
     /// Clones that serve it, by name.
     clones: Vec<String>,
     /// Which of them it would go to, or why that cannot be said.
@@ -115,6 +118,7 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
             partition: None,
             affinity,
             priority: 0,
+            drop: None,
             clones: Vec::new(),
             target: None,
             why,
@@ -127,6 +131,7 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
     let prefers = prefers(service, found, asked);
     let affinity = partition.map_or_else(Affinity::default, |p| p.affinity.clone());
     let (target, why) = aim(&affinity, &prefers, &names, secret);
+    let drop = partition.and_then(|p| p.drop.as_ref()).map(ToString::to_string);
     let (service, partition_name) = name(found);
     let priority = partition.map_or_else(Default::default, |p| p.priority).0;
     let affinity = affinity.to_string();
@@ -135,6 +140,7 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
         partition: partition_name,
         affinity,
         priority,
+        drop,
         clones: names,
         target,
         why,

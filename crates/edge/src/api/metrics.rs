@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::extract::State;
 use axum::http::header;
@@ -10,9 +11,11 @@ use node::View;
 use node::view::{CloneState, NodeState, StubView};
 
 use super::Api;
+use crate::turnstile::{Part, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
-    let text = text(&api.view(), &api.meter.totals());
+    let mut text = text(&api.view(), &api.meter.totals());
+    text += &partitions(&api.meter.turnstiles);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -43,12 +46,13 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
             me.cpu_millis.into(),
         );
         out.single("coppice_resident_bytes", "gauge", "Resident memory of this node's process.", me.resident_bytes);
-        for (name, value) in &me.gauges {
+        for (name, value) in me.gauges.iter().filter(|(name, _)| stage_figure(name).is_none()) {
             let name = format!("coppice_{}", plain(name));
             out.single(&name, "gauge", "Of this node's front doors, over the last second.", *value);
         }
     }
-    for (name, value) in totals {
+    stages(me.map(|me| &me.gauges), totals, &mut out);
+    for (name, value) in totals.iter().filter(|(name, _)| stage_figure(name).is_none()) {
         out.single(
             &format!("coppice_{}", plain(name)),
             "counter",
@@ -98,6 +102,54 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
+    out.0
+}
+
+/// `stage.resp-session.waiting` is the figure `waiting` of the stage `resp-session`.
+fn stage_figure(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("stage.")?.rsplit_once('.')
+}
+
+/// Stages, by name: what waits, what is under way, what may be, how long.
+fn stages(gauges: Option<&BTreeMap<String, u64>>, totals: &BTreeMap<String, u64>, out: &mut Text) {
+    let mut families: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
+    for (name, value) in gauges.into_iter().flatten().chain(totals) {
+        if let Some((stage, figure)) = stage_figure(name) {
+            families.entry(figure).or_default().push((stage, *value));
+        }
+    }
+    for (figure, samples) in families {
+        let name = format!("coppice_stage_{figure}");
+        let kind = if figure.ends_with("_total") { "counter" } else { "gauge" };
+        out.family(&name, kind, "Of a stage of this node (docs/guide/overload.md); times are of the last second.");
+        for (stage, value) in samples {
+            out.sample(&name, &[("stage", stage)], value);
+        }
+    }
+}
+
+/// What each partition's requests met at this node's HTTP doors. Those that nobody has asked are left out.
+fn partitions(turnstiles: &Turnstiles) -> String {
+    let mut out = Text::default();
+    let each: Vec<_> = turnstiles.each().filter(|(_, _, part)| part.requests.load(Relaxed) > 0).collect();
+    type Figure = fn(&Part) -> u64;
+    let families: [(&str, &str, &str, Figure); 4] = [
+        ("coppice_partition_requests_total", "counter", "Requests of a partition.", |p| p.requests.load(Relaxed)),
+        ("coppice_partition_refused_total", "counter", "Of them, refused for lack of room.", |p| {
+            p.refused.load(Relaxed)
+        }),
+        ("coppice_partition_p50_us", "gauge", "Until the head of the answer, since the start, half of them.", |p| {
+            p.took_us(50)
+        }),
+        ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.took_us(99)),
+    ];
+    for (family, kind, help, figure) in families {
+        out.family(family, kind, help);
+        for (name, _, part) in &each {
+            let (service, partition) = name.split_once('/').unwrap_or((name, ""));
+            out.sample(family, &[("service", service), ("partition", partition)], figure(part));
+        }
+    }
     out.0
 }
 

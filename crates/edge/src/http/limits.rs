@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Span;
+use flow::limit::Bounds;
 
 /// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
@@ -87,6 +88,18 @@ pub const IDLE_TIME: Duration = Duration::from_secs(4);
 pub const LOCAL_LOADED: u32 = 64;
 /// Reported load (of 1000) from which on a node counts as loaded.
 pub const NODE_LOADED: u16 = 900;
+
+/// How many requests one clone may have under way, as far as this edge is concerned, until the edge has learned how many
+/// are good for it: `first` at the start, and whatever it learns one at least. An answer may take a quarter more than
+/// without a queue, and 4 ms, which nobody feels.
+pub const ADMISSION: Bounds = Bounds { first: 64, min: 1, max: 1024, tolerance_percent: 125, slack: Span::millis(4) };
+
+/// Largest file of a drop handler, how many are kept, and how long one is kept until it is read anew.
+pub const DROP_FILE_BYTES_MAX: u64 = 256 << 10;
+pub const DROP_FILES_MAX: usize = 64;
+pub const DROP_FILE_KEPT: Duration = Duration::from_secs(5);
+/// Who was refused in overload shall come back after so many seconds, each after another time.
+pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 8);
 
 /// A session's value that travels in a header. In base64 it stays below the 8 KiB that common servers take for all.
 pub const SESSION_HEADER_BYTES_MAX: usize = 4096;

@@ -10,10 +10,12 @@
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
+mod admit;
 mod body;
 // Public for the fuzz crate alone.
 #[doc(hidden)]
 pub mod check;
+mod drop_files;
 mod guard;
 mod h2;
 #[doc(hidden)]
@@ -28,6 +30,7 @@ mod wait;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +48,7 @@ use crate::meter::Meter;
 use crate::pool::{Dial, Pool};
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
+use drop_files::DropFiles;
 use guard::{Flags, Guard};
 use proxy::{Client, Edge};
 use session::Sessions;
@@ -62,6 +66,8 @@ pub struct Config {
     pub accept_proxy: bool,
     /// With certificates, TLS is spoken and nothing else.
     pub tls: Option<Arc<Certs>>,
+    /// Where files of drop handlers are, unless their path is absolute.
+    pub files_dir: PathBuf,
 }
 
 impl Default for Config {
@@ -72,6 +78,7 @@ impl Default for Config {
             connections_max: limits::CONNECTIONS_MAX,
             accept_proxy: false,
             tls: None,
+            files_dir: PathBuf::new(),
         }
     }
 }
@@ -111,7 +118,8 @@ pub async fn serve_with(
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone()));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
-    let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config, sessions });
+    let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles));
+    let edge = Arc::new(Edge { pool, door: Arc::clone(&meter.http), config, sessions, files: DropFiles::default() });
     loop {
         let (stream, peer) = tokio::select! {
             accepted = accept(&listener) => accepted,

@@ -11,6 +11,7 @@ use std::time::Instant;
 use base::Rng;
 use bytes::Bytes;
 use clones::partition::Asked;
+use flow::stage::End;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -19,8 +20,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
+use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone, UpBody};
 use super::check::Violation;
+use super::drop_files::DropFiles;
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
@@ -29,8 +32,9 @@ use super::refusal::Refusal;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};
 use crate::affinity;
+use crate::cookie;
 use crate::meter::Door;
-use crate::pool::{InFlight, Pool, Upstream};
+use crate::pool::{InFlight, Place, Pool, Upstream};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -40,6 +44,7 @@ pub struct Edge {
     pub door: Arc<Door>,
     pub config: Config,
     pub sessions: Sessions,
+    pub files: DropFiles,
 }
 
 /// What all requests of one connection share (of HTTP/2, only the peer: each stream has flags of its own).
@@ -66,6 +71,8 @@ struct Again {
 struct Errand {
     host: HeaderValue,
     path: Uri,
+    /// What takes it, if that was known when it came.
+    place: Option<Place>,
     /// Tells a browser to come back to the clone that was chosen, if that is new to it.
     stay: Option<HeaderValue>,
     /// None only while a clone has it.
@@ -96,7 +103,7 @@ pub async fn answer(
 ) -> Result<Response<DownBody>, Infallible> {
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
-    let outcome = carry(&edge, &client, request).await;
+    let outcome = carry(&edge, &client, began, request).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
     Ok(match outcome {
@@ -109,6 +116,7 @@ pub async fn answer(
 async fn carry(
     edge: &Edge,
     client: &Client,
+    began: Instant,
     mut request: Request<Incoming>,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     if request.method().as_str() == REFUSED_METHOD {
@@ -134,16 +142,40 @@ async fn carry(
     strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
     remove_ours(&mut parts.headers);
-    let session = {
+    let place = {
         let fields = Fields(&parts.headers);
         let (host, path, method) = (host.to_str().unwrap_or(""), path.path(), parts.method.as_str());
         let (port, client) = (client.peer.port, client.peer.ip);
-        edge.pool.table().session(&Asked { port, host, path, method, client, headers: &fields })
+        edge.pool.table().place(&Asked { port, host, path, method, client, headers: &fields })
     };
-    let session = match session {
-        Some(route) => Some(edge.sessions.begin(route, &mut parts.headers).await?),
-        None => None,
-    };
+    let (mut session, mut let_in) = (None, None);
+    if let Some(asked) = place.clone() {
+        let route = asked.doorway.session.clone();
+        let raised = route.as_ref().and_then(|route| route.spec.priority);
+        let mut class = asked.doorway.class;
+        if let (Some(raised), Some(route)) = (raised.filter(|raised| raised.0 > class), &route)
+            && cookie::is_shown(&parts.headers, &route.spec.cookie)
+        {
+            // Whether its session raises it must be known before.
+            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers).await?;
+            class = if carried.is_there() { raised.0 } else { class };
+            session = Some(carried);
+        }
+        let (place, permit) = admit::admit(edge, asked, class, client.peer.ip).await?;
+        // Another service may answer for it, and that one's sessions are others.
+        let route = place.doorway.session.clone();
+        if session.as_ref().is_some_and(|session| route.as_ref().is_none_or(|route| !session.is_of(route))) {
+            session = None;
+            remove_ours(&mut parts.headers);
+        }
+        if session.is_none()
+            && let Some(route) = route
+        {
+            session = Some(edge.sessions.begin(route, &mut parts.headers).await?);
+        }
+        admit::tell(&mut parts.headers, class, &place);
+        let_in = Some((place, permit));
+    }
     if let Some((protocol, _)) = &upgrade {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
@@ -152,7 +184,25 @@ async fn carry(
 
     let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
     let mut errand = Errand::new(head, host, path, incoming).await.map_err(|_| body_broken(client))?;
-    let mut answer = errand.run(edge, client).await?;
+    errand.place = let_in.as_ref().map(|(place, _)| place.clone());
+    let answer = errand.run(edge, client).await;
+    let mut answer = match answer {
+        Ok(mut answer) => {
+            let end = admit::end_of(&mut answer.response);
+            if let Some((place, permit)) = let_in {
+                permit.ended(end);
+                place.doorway.part.done(began.elapsed());
+            }
+            answer
+        }
+        Err(refusal) => {
+            if let Some((place, permit)) = let_in {
+                permit.ended(if refusal == Refusal::CloneSilent { End::Overload } else { End::Gone });
+                place.doorway.part.done(began.elapsed());
+            }
+            return Err(refusal);
+        }
+    };
     let fields = answer.response.headers_mut();
     match session {
         Some(session) => edge.sessions.finish(session, fields).await?,
@@ -207,7 +257,18 @@ impl Errand {
     fn with(request: Request<UpBody>, host: HeaderValue, path: Uri, again: Option<Again>) -> Self {
         let tried = Vec::new();
         let request = Some(request);
-        Self { host, path, stay: None, request, again, sends: 0, tried, want_fresh: false, give_up_at: None }
+        Self {
+            host,
+            path,
+            place: None,
+            stay: None,
+            request,
+            again,
+            sends: 0,
+            tried,
+            want_fresh: false,
+            give_up_at: None,
+        }
     }
 
     async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
@@ -256,7 +317,7 @@ impl Errand {
                     client: peer.ip,
                     headers: &fields,
                 };
-                match table.routes.find(&asked) {
+                match table.find(self.place.as_ref(), &asked) {
                     Some(found) => {
                         let target = table.target(found, &asked);
                         if let Some(upstream) = pool.choose(&target, &self.tried) {

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use base::Rng;
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::body::{Busy, DownBody};
 use super::check::Violation;
+use super::limits::RETRY_AFTER_SECONDS;
 
 /// Why a request gets no answer from a clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +20,8 @@ pub enum Refusal {
     NoService,
     /// No clone serves it now. It did not happen.
     NoClone,
+    /// In overload there is no room for it. It did not happen.
+    Dropped(Dropped),
     /// A clone took it and ended. It may have happened.
     CloneEnded,
     CloneSilent,
@@ -33,6 +37,20 @@ pub enum Refusal {
     SessionSaid(&'static str),
 }
 
+/// How a partition's drop handler answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    pub status: StatusCode,
+    /// Content type and content.
+    pub page: Option<(HeaderValue, Bytes)>,
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, page: None }
+    }
+}
+
 impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
@@ -44,6 +62,7 @@ impl Refusal {
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Refusal::Dropped(dropped) => dropped.status,
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -61,6 +80,9 @@ impl Refusal {
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
+            Refusal::Dropped(_) => {
+                "more comes than this service can do, and this request was not carried out; try again later"
+            }
             Refusal::CloneEnded => {
                 "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
             }
@@ -87,16 +109,24 @@ impl Refusal {
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
-        let mut response = Response::new(DownBody::text(format!("{}\n", self.text()), busy));
+        let (content_type, body) = match self {
+            Refusal::Dropped(Dropped { page: Some(page), .. }) => page.clone(),
+            _ => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.text()).into()),
+        };
+        let mut response = Response::new(DownBody::text(body, busy));
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))
+            }
+            Refusal::Dropped(_) => {
+                let (least, most) = RETRY_AFTER_SECONDS;
+                drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(least, most))))
             }
             _ => (),
         }

@@ -31,7 +31,9 @@ use crate::meter::Sessions as Meter;
 const VALUE: HeaderName = HeaderName::from_static("coppice-session");
 const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
 const RENEW: HeaderName = HeaderName::from_static("coppice-session-renew");
-const OURS: &str = "coppice-session";
+/// What we tell programs, in any spelling, begins with one of these.
+const OURS: &str = "coppice-";
+const OUR_NAMES: [&str; 4] = ["coppice-session", "coppice-priority", "coppice-pressure", "coppice-deadline"];
 /// To the program: there is no session. From the program: there is to be none.
 const NONE: &[u8] = b"-";
 /// To the program: the value is large, and the handle gets it.
@@ -64,6 +66,17 @@ enum Said {
     End,
     /// It has stored it by a call.
     Stored(Held),
+}
+
+impl Carried {
+    /// The client's cookie opened a session.
+    pub fn is_there(&self) -> bool {
+        self.lease_left.is_some()
+    }
+
+    pub fn is_of(&self, route: &RouteSession) -> bool {
+        *self.route == *route
+    }
 }
 
 impl Sessions {
@@ -280,11 +293,12 @@ impl Carried {
 /// Takes out what clients must not say, and programs say to the edge alone; also in the spelling that WSGI and CGI
 /// programs take for the same.
 pub fn remove_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &str| {
-        name.get(..OURS.len()).is_some_and(|start| {
-            start.bytes().zip(OURS.bytes()).all(|(n, ours)| n == ours || (ours == b'-' && n == b'_'))
+    let begins = |name: &str, ours: &str| {
+        name.get(..ours.len()).is_some_and(|start| {
+            start.bytes().zip(ours.bytes()).all(|(n, ours)| n == ours || (ours == b'-' && n == b'_'))
         })
     };
+    let is_ours = |name: &str| begins(name, OURS) && OUR_NAMES.iter().any(|ours| begins(name, ours));
     if headers.keys().any(|name| is_ours(name.as_str())) {
         let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
         for name in found {

@@ -323,7 +323,8 @@ mod tests {
     /// A gate that has been there for longer than any deadline.
     fn of_old(mut gate: Rc<Gate>) -> Rc<Gate> {
         let age = Duration::from_secs(10);
-        Rc::get_mut(&mut gate).expect("nobody else has it").began = Instant::now().checked_sub(age).expect("up for longer");
+        Rc::get_mut(&mut gate).expect("nobody else has it").began =
+            Instant::now().checked_sub(age).expect("up for longer");
         gate
     }
 

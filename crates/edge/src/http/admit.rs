@@ -1,0 +1,82 @@
+//! A request at the door: let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
+//! are told of it: how much it matters, how much is under way, and how long its client will wait.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use base::checksum::place_hash;
+use clones::partition::DropHandler;
+use flow::stage::End;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::drop_files::content_type;
+use super::limits::ANSWER_TIME;
+use super::proxy::Edge;
+use super::refusal::{Dropped, Refusal};
+use crate::pool::Place;
+use crate::turnstile::{Full, Permit};
+
+pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
+pub const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
+pub const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
+
+const TENTHS: [&str; 11] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"];
+const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+/// Lets a request in, with the place that it goes to: its own, or that of the service that answers for its own.
+///
+/// # Errors
+/// It is refused. It did not happen.
+pub async fn admit(edge: &Edge, place: Place, class: u8, client: IpAddr) -> Result<(Place, Permit), Refusal> {
+    let client = hash(client);
+    if let Ok(permit) = place.doorway.turnstile.enter(class, client).await {
+        return Ok((place, permit));
+    }
+    place.doorway.part.refused();
+    let Some(drop) = &place.doorway.drop else { return Err(Refusal::Dropped(Dropped::default())) };
+    if let Some(other) = &drop.service {
+        let other = edge.pool.table().service(other).ok_or_else(|| Refusal::Dropped(Dropped::default()))?;
+        // One hop only: if that one has no room either, the plain refusal tells.
+        let entered = other.doorway.turnstile.enter(class, client).await;
+        return match entered {
+            Ok(permit) => Ok((other, permit)),
+            Err(Full) => Err(Refusal::Dropped(Dropped::default())),
+        };
+    }
+    Err(Refusal::Dropped(dropped(edge, drop).await))
+}
+
+async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
+    let status = drop.status.and_then(|status| StatusCode::from_u16(status).ok());
+    let mut dropped = Dropped { status: status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE), page: None };
+    if let Some(file) = &drop.file {
+        let path = edge.config.files_dir.join(file);
+        dropped.page = edge.files.get(&path).await.map(|bytes| (content_type(Path::new(file)), bytes));
+    }
+    dropped
+}
+
+/// Clients are told apart by address; of IPv6 by the network, as one client has all of it.
+fn hash(client: IpAddr) -> u64 {
+    match client.to_canonical() {
+        IpAddr::V4(ip) => place_hash(&ip.octets()),
+        IpAddr::V6(ip) => place_hash(&ip.octets()[..8]),
+    }
+}
+
+/// Tells the program. What clients say under these names is overwritten.
+pub fn tell(headers: &mut HeaderMap, class: u8, place: &Place) {
+    headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
+    headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
+    headers.insert(DEADLINE, HeaderValue::from(ANSWER_TIME.as_millis() as u64));
+}
+
+/// What an answer's head says of its clone's load: a clone may say by itself that it has too much to do.
+pub fn end_of<T>(answer: &mut Response<T>) -> End {
+    let pressure = answer.headers_mut().remove(PRESSURE);
+    let says = pressure.as_ref().and_then(|value| value.to_str().ok()?.trim().parse::<f32>().ok());
+    // Not 429: that is what one client hears who asks too much.
+    let is_full = answer.status() == StatusCode::SERVICE_UNAVAILABLE;
+    if is_full || says.is_some_and(|pressure| pressure >= 1.0) { End::Overload } else { End::Done }
+}

@@ -1,0 +1,457 @@
+//! The admission of requests to one set of clones: counts what comes and goes, and compares it with what
+//! [`flow::admission`] said when it looked last. Who is let in passes with a few atomic operations and no lock; only who
+//! must wait, and whoever makes room for him, takes one. The look itself is taken by the request that ends when it is due.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::{Span, Time};
+use flow::admission::{Admission, CLASSES, CLIENTS, Came, Rooms, fair_share};
+use flow::histogram::{BUCKETS, bucket_of, percentile};
+use flow::limit::{Bounds, Seen};
+use flow::limits::LEARN_EVERY;
+use flow::stage::{End, Shown};
+use tokio::sync::oneshot;
+
+use crate::http::limits::{ADMISSION, CLONE_WAIT};
+
+pub struct Turnstile {
+    began: Instant,
+    admission: Mutex<Admission>,
+    room: [AtomicU32; CLASSES],
+    may_wait: [AtomicU32; CLASSES],
+    /// For the pressure that programs are told.
+    size: AtomicU32,
+    under_way: AtomicU32,
+    /// Microseconds since it began when the next look is due.
+    look_at: AtomicU64,
+    seen: Counts,
+    /// Requests of each client since the last look, and how many of them are let in.
+    clients: [AtomicU32; CLIENTS],
+    share: AtomicU32,
+    queue: Mutex<[VecDeque<oneshot::Sender<Permit>>; CLASSES]>,
+    /// In the queue, those included who have left.
+    waiting: AtomicU32,
+    shown: Totals,
+}
+
+/// Since the last look.
+#[derive(Default)]
+struct Counts {
+    arrived: [AtomicU64; CLASSES],
+    done: AtomicU64,
+    took_us: AtomicU64,
+    overloads: AtomicU64,
+    under_way_max: AtomicU32,
+    no_room: AtomicU64,
+    waited_us: AtomicU64,
+}
+
+struct Totals {
+    started: AtomicU64,
+    refused: AtomicU64,
+    wait: Box<[AtomicU64]>,
+    service: Box<[AtomicU64]>,
+}
+
+/// One request is under way until this is dropped.
+pub struct Permit {
+    of: Arc<Turnstile>,
+    began: Instant,
+    is_open: bool,
+}
+
+/// What a partition, or a service's rest, is shown with.
+#[derive(Default)]
+pub struct Part {
+    pub requests: AtomicU64,
+    pub refused: AtomicU64,
+    /// From a request's coming to the head of its answer, microseconds; made for those that have requests.
+    took_us: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Part {
+    pub fn done(&self, took: Duration) {
+        self.requests.fetch_add(1, Relaxed);
+        let histogram = self.took_us.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
+        histogram[bucket_of(took.as_micros() as u64)].fetch_add(1, Relaxed);
+    }
+
+    pub fn refused(&self) {
+        self.requests.fetch_add(1, Relaxed);
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Since it was made.
+    pub fn took_us(&self, percent: u64) -> u64 {
+        let counts: Vec<u64> = self.took_us.get().into_iter().flatten().map(|n| n.load(Relaxed)).collect();
+        percentile(&counts, percent)
+    }
+}
+
+/// The turnstiles of a node, shared by its doors: they have the same clones before them.
+#[derive(Default)]
+pub struct Turnstiles(Mutex<BTreeMap<String, Entry>>);
+
+#[derive(Clone)]
+struct Entry {
+    turnstile: Arc<Turnstile>,
+    part: Arc<Part>,
+}
+
+impl std::fmt::Debug for Turnstiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.each().map(|(name, ..)| name)).finish()
+    }
+}
+
+impl Turnstiles {
+    fn lock_all(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of a partition (`shop/pay`) or a service (`shop`), which has so many clones.
+    pub fn of(&self, name: &str, clones: usize) -> (Arc<Turnstile>, Arc<Part>) {
+        let mut all = self.lock_all();
+        let entry = all
+            .entry(name.to_owned())
+            .or_insert_with(|| Entry { turnstile: Arc::new(Turnstile::new(clones)), part: Arc::default() });
+        entry.turnstile.set_clones(clones);
+        (Arc::clone(&entry.turnstile), Arc::clone(&entry.part))
+    }
+
+    /// Those of what is not declared any more are forgotten.
+    pub fn keep(&self, is_declared: impl Fn(&str) -> bool) {
+        self.lock_all().retain(|name, _| is_declared(name));
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = (String, Arc<Turnstile>, Arc<Part>)> + use<> {
+        let all = self.lock_all().clone();
+        all.into_iter().map(|(name, entry)| (name, entry.turnstile, entry.part))
+    }
+}
+
+/// There is no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+impl Turnstile {
+    /// Before so many clones.
+    pub fn new(clones: usize) -> Self {
+        let admission = Admission::new(bounds(clones));
+        let histogram = || (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
+        let turnstile = Self {
+            began: Instant::now(),
+            room: Default::default(),
+            may_wait: Default::default(),
+            size: AtomicU32::new(admission.limit().size()),
+            under_way: AtomicU32::new(0),
+            look_at: AtomicU64::new(LEARN_EVERY.0),
+            seen: Counts::default(),
+            clients: std::array::from_fn(|_| AtomicU32::new(0)),
+            share: AtomicU32::new(u32::MAX),
+            queue: Mutex::default(),
+            waiting: AtomicU32::new(0),
+            shown: Totals {
+                started: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                wait: histogram(),
+                service: histogram(),
+            },
+            admission: Mutex::new(admission),
+        };
+        turnstile.take(&turnstile.lock().rooms());
+        turnstile
+    }
+
+    pub fn set_clones(&self, clones: usize) {
+        self.lock().set_bounds(bounds(clones));
+    }
+
+    /// Lets a request in, now or after a short wait for those before it. `client` is a hash of who asks.
+    ///
+    /// # Errors
+    /// There is no room for its class: it is to be refused at once.
+    pub async fn enter(self: &Arc<Self>, class: u8, client: u64) -> Result<Permit, Full> {
+        let class = usize::from(class).min(CLASSES - 1);
+        self.seen.arrived[class].fetch_add(1, Relaxed);
+        let of_client = self.clients[client as usize % CLIENTS].fetch_add(1, Relaxed);
+        let has_share = of_client < self.share.load(Relaxed);
+        if has_share && self.waiting.load(SeqCst) == 0 && self.grab(class) {
+            return Ok(self.permit());
+        }
+        self.seen.no_room.fetch_add(1, Relaxed);
+        self.look_if_due();
+        let waited = if has_share { self.wait(class).await } else { Err(Full) };
+        if waited.is_err() {
+            self.shown.refused.fetch_add(1, Relaxed);
+        }
+        waited
+    }
+
+    /// 0 (idle) to 10 (as much under way as may be).
+    pub fn pressure(&self) -> usize {
+        let under_way = self.under_way.load(Relaxed).saturating_sub(1) as usize;
+        (under_way * 10 / (self.size.load(Relaxed) as usize).max(1)).min(10)
+    }
+
+    async fn wait(self: &Arc<Self>, class: usize) -> Result<Permit, Full> {
+        let begun = Instant::now();
+        let (send, receive) = oneshot::channel();
+        {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let most = self.may_wait[class].load(Relaxed) as usize;
+            if queue[class].len() >= most {
+                // Who has left makes place.
+                let before = queue[class].len();
+                queue[class].retain(|waiter| !waiter.is_closed());
+                self.waiting.fetch_sub((before - queue[class].len()) as u32, SeqCst);
+            }
+            if queue[class].len() >= most {
+                return Err(Full);
+            }
+            queue[class].push_back(send);
+            self.waiting.fetch_add(1, SeqCst);
+            // Somebody may have made room meanwhile, who saw nobody waiting.
+            self.admit(&mut queue);
+        }
+        let permit = tokio::time::timeout(CLONE_WAIT, receive).await;
+        let waited = Span::from(begun.elapsed());
+        self.seen.waited_us.fetch_max(waited.0, Relaxed);
+        self.shown.wait[bucket_of(waited.0)].fetch_add(1, Relaxed);
+        match permit {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(Full),
+        }
+    }
+
+    /// Lets in who waits, the highest class first.
+    fn admit(self: &Arc<Self>, queue: &mut [VecDeque<oneshot::Sender<Permit>>; CLASSES]) {
+        for class in (0..CLASSES).rev() {
+            while !queue[class].is_empty() && self.grab(class) {
+                let waiter = queue[class].pop_front().expect("just seen");
+                self.waiting.fetch_sub(1, SeqCst);
+                if let Err(mut permit) = waiter.send(self.permit()) {
+                    // He has left. Not dropped open: that would come back to this queue.
+                    permit.is_open = false;
+                    self.under_way.fetch_sub(1, SeqCst);
+                }
+            }
+        }
+    }
+
+    fn grab(&self, class: usize) -> bool {
+        let room = self.room[class].load(Relaxed);
+        let grabbed = self.under_way.fetch_update(SeqCst, SeqCst, |n| (n < room).then_some(n + 1));
+        if let Ok(before) = grabbed {
+            self.seen.under_way_max.fetch_max(before + 1, Relaxed);
+        }
+        grabbed.is_ok()
+    }
+
+    fn permit(self: &Arc<Self>) -> Permit {
+        self.shown.started.fetch_add(1, Relaxed);
+        Permit { of: Arc::clone(self), began: Instant::now(), is_open: true }
+    }
+
+    fn left(self: &Arc<Self>) {
+        self.under_way.fetch_sub(1, SeqCst);
+        if self.waiting.load(SeqCst) > 0 {
+            self.admit(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn look_if_due(&self) {
+        let now = Time(self.began.elapsed().as_micros() as u64);
+        if now.0 >= self.look_at.load(Relaxed)
+            && let Ok(mut admission) = self.admission.try_lock()
+        {
+            self.look(&mut admission, now);
+        }
+    }
+
+    fn look(&self, admission: &mut Admission, now: Time) {
+        self.look_at.store(now.0 + LEARN_EVERY.0, Relaxed);
+        let counts = &self.seen;
+        let seen = Seen {
+            done: counts.done.swap(0, Relaxed),
+            took_us: counts.took_us.swap(0, Relaxed),
+            overloads: counts.overloads.swap(0, Relaxed),
+            under_way_max: counts.under_way_max.swap(self.under_way.load(Relaxed), Relaxed),
+            no_room: counts.no_room.swap(0, Relaxed),
+        };
+        let mut came = Came { waited: Span(counts.waited_us.swap(0, Relaxed)), ..Came::default() };
+        for (arrived, count) in came.arrived.iter_mut().zip(&counts.arrived) {
+            *arrived = count.swap(0, Relaxed);
+        }
+        let rooms = admission.look(now, &seen, &came);
+        self.size.store(admission.limit().size(), Relaxed);
+        self.take(&rooms);
+        let clients: Vec<u32> = self.clients.iter().map(|count| count.swap(0, Relaxed)).collect();
+        // Only while requests are refused: before that nobody takes anything from anybody.
+        let is_unfair = admission.is_overloaded() && seen.no_room > 0;
+        let share = is_unfair.then(|| fair_share(&clients, seen.done + seen.done / 8 + 1)).flatten();
+        self.share.store(share.unwrap_or(u32::MAX), Relaxed);
+    }
+
+    fn take(&self, rooms: &Rooms) {
+        for class in 0..CLASSES {
+            self.room[class].store(rooms.room[class], Relaxed);
+            self.may_wait[class].store(rooms.waiting[class], Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Admission> {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing has come to it yet.
+    pub fn is_unused(&self) -> bool {
+        self.shown.started.load(Relaxed) + self.shown.refused.load(Relaxed) == 0
+    }
+
+    /// What to show of the time since it was shown last.
+    pub fn show(&self) -> Shown {
+        let taken = |histogram: &[AtomicU64]| -> Vec<u64> { histogram.iter().map(|n| n.swap(0, Relaxed)).collect() };
+        let (wait, service) = (taken(&self.shown.wait), taken(&self.shown.service));
+        let admission = self.lock();
+        Shown {
+            waiting: self.waiting.load(Relaxed).into(),
+            under_way: self.under_way.load(Relaxed).into(),
+            limit: admission.limit().size().into(),
+            is_overloaded: admission.is_overloaded(),
+            started: self.shown.started.load(Relaxed),
+            refused: self.shown.refused.load(Relaxed),
+            overloads: admission.overloads(),
+            wait_p50_us: percentile(&wait, 50),
+            wait_p99_us: percentile(&wait, 99),
+            service_p50_us: percentile(&service, 50),
+            service_p99_us: percentile(&service, 99),
+        }
+    }
+}
+
+fn bounds(clones: usize) -> Bounds {
+    let clones = u32::try_from(clones.max(1)).unwrap_or(u32::MAX).min(1000);
+    Bounds { first: ADMISSION.first * clones, min: ADMISSION.min * clones, max: ADMISSION.max * clones, ..ADMISSION }
+}
+
+impl Permit {
+    /// Its answer has begun, or it came to nothing.
+    pub fn ended(mut self, end: End) {
+        let turnstile = Arc::clone(&self.of);
+        match end {
+            End::Done => {
+                let took = Duration::as_micros(&self.began.elapsed()) as u64;
+                turnstile.seen.done.fetch_add(1, Relaxed);
+                turnstile.seen.took_us.fetch_add(took, Relaxed);
+                turnstile.shown.service[bucket_of(took)].fetch_add(1, Relaxed);
+            }
+            End::Overload => drop(turnstile.seen.overloads.fetch_add(1, Relaxed)),
+            End::Gone => (),
+        }
+        self.is_open = false;
+        turnstile.look_if_due();
+        turnstile.left();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.of.left();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const TOP: u8 = 9;
+    const LOW: u8 = 1;
+
+    /// With these rooms until it looks, which it will not do in the time of a test.
+    fn turnstile(room: u32, of_low: u32, waiting: [u32; 2]) -> Arc<Turnstile> {
+        let turnstile = Turnstile::new(1);
+        turnstile.look_at.store(u64::MAX, Relaxed);
+        let mut rooms = Rooms { room: [room; CLASSES], waiting: [waiting[1]; CLASSES] };
+        (rooms.room[usize::from(LOW)], rooms.waiting[usize::from(LOW)]) = (of_low, waiting[0]);
+        turnstile.take(&rooms);
+        Arc::new(turnstile)
+    }
+
+    fn at_once(turnstile: &Arc<Turnstile>, class: u8) -> Option<Result<Permit, Full>> {
+        turnstile.enter(class, 0).now_or_never()
+    }
+
+    #[tokio::test]
+    async fn the_low_class_is_refused_where_the_top_class_is_let_in() {
+        let turnstile = turnstile(3, 2, [0, 0]);
+        let _low = [at_once(&turnstile, LOW).unwrap().unwrap(), at_once(&turnstile, LOW).unwrap().unwrap()];
+        assert!(matches!(at_once(&turnstile, LOW), Some(Err(Full))));
+        let top = at_once(&turnstile, TOP).unwrap().unwrap();
+        assert!(matches!(at_once(&turnstile, TOP), Some(Err(Full))));
+        top.ended(End::Done);
+        assert!(at_once(&turnstile, TOP).unwrap().is_ok());
+        assert_eq!(turnstile.show().refused, 2);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_let_in_by_class_and_then_in_order() {
+        let turnstile = turnstile(1, 1, [5, 5]);
+        let first = at_once(&turnstile, LOW).unwrap().unwrap();
+        let (mut low, mut top) = (Box::pin(turnstile.enter(LOW, 0)), Box::pin(turnstile.enter(TOP, 0)));
+        assert!(low.as_mut().now_or_never().is_none() && top.as_mut().now_or_never().is_none());
+        assert!(at_once(&turnstile, TOP).is_none(), "nobody passes those who wait");
+        drop(first);
+        let second = top.now_or_never().expect("let in").unwrap();
+        assert!(low.as_mut().now_or_never().is_none());
+        second.ended(End::Done);
+        assert!(low.now_or_never().expect("let in").is_ok());
+        assert_eq!(turnstile.under_way.load(SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_he_waits_leaves_nothing_behind() {
+        let turnstile = turnstile(1, 1, [0, 2]);
+        let first = at_once(&turnstile, TOP).unwrap().unwrap();
+        for _ in 0..10 {
+            assert!(at_once(&turnstile, TOP).is_none(), "a place in the queue is free again");
+        }
+        first.ended(End::Gone);
+        assert_eq!((turnstile.under_way.load(SeqCst), turnstile.waiting.load(SeqCst)), (0, 0));
+        assert!(at_once(&turnstile, TOP).unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_longer_than_for_a_clone() {
+        let turnstile = turnstile(0, 0, [0, 5]);
+        let begun = tokio::time::Instant::now();
+        assert!(turnstile.enter(TOP, 0).await.is_err());
+        assert_eq!(begun.elapsed(), CLONE_WAIT);
+    }
+
+    #[tokio::test]
+    async fn a_client_over_its_share_is_refused_and_others_are_not() {
+        let turnstile = turnstile(100, 100, [5, 5]);
+        turnstile.share.store(2, Relaxed);
+        let greedy = (0..5).filter(|_| turnstile.enter(TOP, 7).now_or_never().unwrap().is_ok()).count();
+        assert_eq!(greedy, 2);
+        assert!(turnstile.enter(TOP, 8).now_or_never().unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn pressure_is_what_is_under_way_besides_oneself() {
+        let turnstile = turnstile(100, 100, [0, 0]);
+        turnstile.size.store(10, Relaxed);
+        let permits: Vec<_> = (0..6).map(|_| at_once(&turnstile, TOP).unwrap().unwrap()).collect();
+        assert_eq!(turnstile.pressure(), 5);
+        drop(permits);
+        assert_eq!(turnstile.pressure(), 0);
+    }
+}

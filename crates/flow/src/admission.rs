@@ -1,0 +1,249 @@
+//! Who is let in where not everybody can be: requests have a priority, and what the higher ones use is kept free for them. So
+//! in overload the lowest is refused first, and at once, and the highest finds room. How many may be under way in all is
+//! learned ([`Limit`]); how many each priority uses is measured, by Little's law: arrivals a second times what one takes.
+//! Inside of one priority clients are equal: while some are refused, each is let in so often that all together fit
+//! ([`fair_share`]).
+//!
+//! This machine looks once in an interval and says what holds until the next; whoever admits requests compares numbers.
+
+use base::{Span, Time};
+
+use crate::limit::{Bounds, Limit, Seen};
+use crate::overload::Overload;
+
+/// Priorities, 0 (refused first) to 9.
+pub const CLASSES: usize = 10;
+/// Clients are told apart by this many hashes.
+pub const CLIENTS: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct Admission {
+    limit: Limit,
+    /// What each priority would have under way if all of it were let in and none waited.
+    demand: [f64; CLASSES],
+    looked_at: Time,
+    overload: Overload,
+    /// Too little to learn from yet.
+    seen: Seen,
+}
+
+/// What holds until the next look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rooms {
+    /// A request of a priority is let in while fewer than this are under way, of all priorities.
+    pub room: [u32; CLASSES],
+    /// So many may wait for room; those of the lowest priority that comes at all are refused instead while the queue stands.
+    pub waiting: [u32; CLASSES],
+}
+
+/// What came since the last look, besides what [`Seen`] has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Came {
+    /// Requests of each priority, refused ones too.
+    pub arrived: [u64; CLASSES],
+    /// The longest that one has waited for room.
+    pub waited: Span,
+}
+
+impl Admission {
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            limit: Limit::new(bounds),
+            demand: [0.0; CLASSES],
+            looked_at: Time::ZERO,
+            overload: Overload::new(WAIT_MIN),
+            seen: Seen::default(),
+        }
+    }
+
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    pub fn is_overloaded(&self) -> bool {
+        self.overload.is_up()
+    }
+
+    pub fn overloads(&self) -> u64 {
+        self.overload.rises()
+    }
+
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.limit.set_bounds(bounds);
+    }
+
+    pub fn look(&mut self, now: Time, seen: &Seen, came: &Came) -> Rooms {
+        let passed = now.since(self.looked_at).as_secs_f64();
+        self.looked_at = now;
+        self.seen.add(seen);
+        if self.limit.is_due(now, &self.seen) {
+            self.limit.learn(now, &std::mem::take(&mut self.seen));
+        }
+        let fades = 1.0 - (-passed / FADES_IN.as_secs_f64()).exp();
+        for (demand, arrived) in self.demand.iter_mut().zip(came.arrived) {
+            let wanted = arrived as f64 / passed.max(1e-3) * self.limit.base().as_secs_f64();
+            // Up at once, down slowly: room that is kept for nobody costs little, room that is missing is a refusal.
+            *demand = if wanted > *demand { wanted } else { *demand * (1.0 - fades) + wanted * fades };
+        }
+        self.overload.set_target(WAIT_MIN.max(Span(self.limit.base().0 / 2)));
+        self.overload.waited(now, if seen.no_room > 0 { came.waited.max(Span(1)) } else { came.waited });
+        self.rooms()
+    }
+
+    pub fn rooms(&self) -> Rooms {
+        let (mut room, mut waiting) = ([0; CLASSES], [0; CLASSES]);
+        let lowest = self.demand.iter().position(|demand| *demand >= PRESENT).unwrap_or(0);
+        let mut kept = 0.0;
+        for class in (0..CLASSES).rev() {
+            // A test of the limit costs the lowest alone.
+            let size = if class > lowest { self.limit.size() } else { self.limit.size_now() };
+            room[class] = size.saturating_sub(kept as u32);
+            // A burst may wait. In overload only those may for whom there will be room, as others are refused for them.
+            let may_wait = !self.overload.is_up() || class > lowest;
+            waiting[class] = if may_wait { self.limit.size().max(WAITING_MIN) * WAITING_PARTS } else { 0 };
+            let demand = self.demand[class];
+            // Random arrivals swing by the root of their number.
+            kept += if demand >= PRESENT { demand + 2.0 * demand.sqrt() } else { 0.0 };
+        }
+        Rooms { room, waiting }
+    }
+}
+
+/// How often each client may be let in, so that `total` are: the same for all, but what some do not use is for the others.
+/// None if all that came fits, or there is but one.
+pub fn fair_share(came: &[u32], total: u64) -> Option<u32> {
+    let mut wishes: Vec<u32> = came.iter().copied().filter(|n| *n > 0).collect();
+    if wishes.len() < 2 || wishes.iter().map(|n| u64::from(*n)).sum::<u64>() <= total {
+        return None;
+    }
+    wishes.sort_unstable();
+    let mut left = total;
+    for (at, wish) in wishes.iter().enumerate() {
+        let share = left / (wishes.len() - at) as u64;
+        if u64::from(*wish) > share {
+            return Some((share as u32).max(1));
+        }
+        left -= u64::from(*wish);
+    }
+    None
+}
+
+/// A wait shorter than this is no overload, however quick requests are otherwise.
+const WAIT_MIN: Span = Span::millis(10);
+/// A priority that uses less is not there.
+const PRESENT: f64 = 0.01;
+/// Demand that is no more is forgotten with this time constant.
+const FADES_IN: Span = Span::millis(1500);
+/// As many may wait as may be under way, and not fewer than this.
+const WAITING_MIN: u32 = 64;
+const WAITING_PARTS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { first: 64, min: 4, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
+
+    /// What became of requests in simulated seconds: of each class (let in, came), and the mean time of what was served.
+    struct Ran {
+        share: [f64; CLASSES],
+        done_of_capacity: f64,
+        mean: Span,
+    }
+
+    /// `workers` that take `service` each, and a steady offer of each class in requests a second.
+    fn run(admission: &mut Admission, now: &mut Time, offered: [f64; CLASSES], seconds: u64) -> Ran {
+        let (workers, service) = (20.0, 0.010);
+        let capacity = workers / service;
+        let dt = 0.1;
+        let (mut let_in, mut done, mut took) = ([0.0; CLASSES], 0.0, Vec::new());
+        for _ in 0..seconds * 10 {
+            let rooms = admission.rooms();
+            // Each class takes what the room allows above what the higher ones took.
+            let (mut rate, mut in_class) = (0.0, [0.0; CLASSES]);
+            for class in (0..CLASSES).rev() {
+                let most = f64::from(rooms.room[class]) / service;
+                in_class[class] = offered[class].min((most - rate).max(0.0)).min((capacity - rate).max(0.0));
+                rate += in_class[class];
+            }
+            let all: f64 = offered.iter().sum();
+            let is_full = rate < all;
+            let under_way =
+                if is_full && rate >= capacity { f64::from(rooms.room[9]).max(workers) } else { rate * service };
+            let mean = (under_way / rate.max(1.0)).max(service);
+            let seen = Seen {
+                done: (rate * dt) as u64,
+                took_us: (mean * 1e6 * (rate * dt)) as u64,
+                overloads: 0,
+                under_way_max: under_way as u32,
+                no_room: ((all - rate) * dt) as u64,
+            };
+            let arrived = offered.map(|rate| (rate * dt) as u64);
+            *now = *now + Span::millis(100);
+            let waited = if is_full { Span::millis(20) } else { Span::ZERO };
+            admission.look(*now, &seen, &Came { arrived, waited });
+            (0..CLASSES).for_each(|class| let_in[class] += in_class[class] * dt);
+            done += rate * dt;
+            took.push(mean);
+        }
+        let seconds = seconds as f64;
+        let mut share = [1.0; CLASSES];
+        (0..CLASSES).filter(|c| offered[*c] > 0.0).for_each(|c| share[c] = let_in[c] / (offered[c] * seconds));
+        let mean = Span((took.iter().sum::<f64>() / took.len() as f64 * 1e6) as u64);
+        Ran { share, done_of_capacity: done / (capacity * seconds), mean }
+    }
+
+    fn offer(pairs: &[(usize, f64)]) -> [f64; CLASSES] {
+        let mut all = [0.0; CLASSES];
+        pairs.iter().for_each(|(class, rate)| all[*class] = *rate);
+        all
+    }
+
+    #[test]
+    fn five_times_too_much_leaves_the_top_class_as_it_was_and_goodput_whole() {
+        let (mut admission, mut now) = (Admission::new(BOUNDS), Time(1_000_000));
+        run(&mut admission, &mut now, offer(&[(9, 200.0), (1, 800.0)]), 5);
+        run(&mut admission, &mut now, offer(&[(9, 800.0), (1, 9200.0)]), 10);
+        let over = run(&mut admission, &mut now, offer(&[(9, 800.0), (1, 9200.0)]), 10);
+        assert!(over.share[9] > 0.999, "the top class got {}", over.share[9]);
+        assert!(over.done_of_capacity > 0.9, "{}", over.done_of_capacity);
+        assert!(over.mean < Span::millis(17), "{:?}", over.mean);
+        assert!(admission.is_overloaded());
+        let rooms = admission.rooms();
+        assert!(rooms.room[1] < rooms.room[9] && rooms.waiting[1] == 0 && rooms.waiting[9] > 0, "{rooms:?}");
+        run(&mut admission, &mut now, offer(&[(9, 200.0), (1, 800.0)]), 2);
+        let after = run(&mut admission, &mut now, offer(&[(9, 200.0), (1, 800.0)]), 5);
+        assert!(after.share[1] > 0.999 && !admission.is_overloaded(), "{}", after.share[1]);
+    }
+
+    #[test]
+    fn the_lowest_of_three_is_refused_first() {
+        let (mut admission, mut now) = (Admission::new(BOUNDS), Time(1_000_000));
+        let offered = offer(&[(7, 600.0), (5, 600.0), (3, 3000.0)]);
+        run(&mut admission, &mut now, offered, 20);
+        let ran = run(&mut admission, &mut now, offered, 10);
+        assert!(ran.share[7] > 0.999 && ran.share[5] > 0.999, "{:?}", ran.share);
+        assert!(ran.share[3] > 0.02 && ran.share[3] < 0.4, "{:?}", ran.share);
+    }
+
+    #[test]
+    fn one_class_alone_gets_all_there_is_and_does_not_queue_in_overload() {
+        let (mut admission, mut now) = (Admission::new(BOUNDS), Time(1_000_000));
+        run(&mut admission, &mut now, offer(&[(5, 10_000.0)]), 20);
+        let ran = run(&mut admission, &mut now, offer(&[(5, 10_000.0)]), 5);
+        assert!(ran.done_of_capacity > 0.95, "{}", ran.done_of_capacity);
+        assert_eq!(admission.rooms().waiting[5], 0);
+    }
+
+    #[test]
+    fn who_asks_little_gets_all_of_it_and_the_others_the_same() {
+        assert_eq!(fair_share(&[10, 1000, 1000, 0], 500), Some(245));
+        assert_eq!(fair_share(&[10, 20], 30), None, "all fits");
+        assert_eq!(fair_share(&[0, 5000], 10), None, "nobody to be fair to");
+        assert_eq!(fair_share(&[7; 100], 50), Some(1), "never nothing at all");
+        let came = [3, 900, 50, 410, 12];
+        let share = fair_share(&came, 400).unwrap();
+        let let_in: u32 = came.iter().map(|n| (*n).min(share)).sum();
+        assert!((396..=400).contains(&let_in), "{let_in} with {share}");
+    }
+}

@@ -1,0 +1,80 @@
+//! The stages of each node, by name: what waits, what is under way and may be, how long things take, who is overloaded.
+//! A node's figures come flat (`stage.resp-session.limit`); a new figure of a newer version is simply not shown.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use crate::history::History;
+use crate::picture::Picture;
+
+pub fn stages(picture: &Picture, _: &History) -> Markup {
+    let heads = ["Stage", "Node", "State", "Waiting", "Under way", "Limit", "Wait p99", "Service p50", "Service p99"];
+    html! {
+        p { "A stage lets in as many as it finds to be good, holds the others for a moment, and refuses what would wait too long." }
+        div.wide tabindex="0" role="group" aria-label="Table of stages" {
+            table {
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody {
+                    @for node in picture.nodes.iter().filter(|node| node.state != "dead") {
+                        @for (name, figures) in of(&node.gauges) {
+                            tr {
+                                th scope="row" { (name) }
+                                td { (node.name) }
+                                td { @if figures.get("overloaded") == Some(&1) { strong { "overloaded" } } @else { "well" } }
+                                @for figure in ["waiting", "under_way", "limit"] {
+                                    td.n { (figures.get(figure).copied().unwrap_or(0)) }
+                                }
+                                @for figure in ["wait_p99_us", "service_p50_us", "service_p99_us"] {
+                                    td.n { (millis(figures.get(figure).copied().unwrap_or(0))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Figures of each stage by their names.
+fn of(gauges: &BTreeMap<String, u64>) -> BTreeMap<&str, BTreeMap<&str, u64>> {
+    let mut stages: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (name, value) in gauges {
+        if let Some((stage, figure)) = name.strip_prefix("stage.").and_then(|name| name.rsplit_once('.')) {
+            stages.entry(stage).or_default().insert(figure, *value);
+        }
+    }
+    stages
+}
+
+fn millis(us: u64) -> String {
+    if us < 10_000 { format!("{}.{} ms", us / 1000, us / 100 % 10) } else { format!("{} ms", us / 1000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_of_each_live_node_is_a_row() {
+        let picture = Picture::read(serde_json::json!({
+            "nodes": [
+                {"name": "n1", "state": "live", "gauges": {
+                    "http.requests": 9, "stage.http-shop.overloaded": 1, "stage.http-shop.limit": 84,
+                    "stage.http-shop.wait_p99_us": 12345, "stage.resp-session.waiting": 7, "stage.resp-session.service_p50_us": 450,
+                }},
+                {"name": "n2", "state": "dead", "gauges": {"stage.resp-session.limit": 77}},
+            ],
+        }))
+        .unwrap();
+        let shown = stages(&picture, &History::default()).into_string();
+        for part in
+            ["http-shop", "<strong>overloaded</strong>", ">84<", ">12 ms<", "resp-session", ">7<", ">0.4 ms<", "well"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("77") && !shown.contains("requests"), "{shown}");
+        assert_eq!(shown.matches("scope=\"row\"").count(), 2);
+    }
+}
