@@ -47,7 +47,7 @@ impl Stages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_there(name));
     }
 
-    fn each(&self, mut put: impl FnMut(String, u64), figures: &[(&str, fn(&Shown) -> u64)]) {
+    fn each(&self, mut put: impl FnMut(String, u64), figures: &[StageFigure]) {
         for (name, shown) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             for (figure, of) in figures {
                 put(format!("stage.{name}.{figure}"), of(shown));
@@ -60,8 +60,11 @@ impl Stages {
 /// partitions of all.
 const TURNSTILES_SHOWN_MAX: usize = 16;
 
+/// What it is called, and where it stands.
+type StageFigure = (&'static str, fn(&Shown) -> u64);
+
 /// Figures of a stage that go up and down.
-const STAGE_GAUGES: [(&str, fn(&Shown) -> u64); 8] = [
+const STAGE_GAUGES: [StageFigure; 8] = [
     ("waiting", |s| s.waiting),
     ("under_way", |s| s.under_way),
     ("limit", |s| s.limit),
@@ -72,7 +75,7 @@ const STAGE_GAUGES: [(&str, fn(&Shown) -> u64); 8] = [
     ("service_p99_us", |s| s.service_p99_us),
 ];
 /// Those that are counted since the start.
-const STAGE_TOTALS: [(&str, fn(&Shown) -> u64); 3] =
+const STAGE_TOTALS: [StageFigure; 3] =
     [("started_total", |s| s.started), ("refused_total", |s| s.refused), ("overloads_total", |s| s.overloads)];
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).

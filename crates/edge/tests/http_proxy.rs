@@ -304,6 +304,38 @@ async fn an_upgraded_connection_carries_bytes_both_ways_until_both_end() {
 }
 
 #[tokio::test]
+async fn a_flood_of_web_socket_frames_waits_for_the_clone_and_is_not_kept() {
+    let toy = Toy::start(|toy, mut stream, _| async move {
+        let head = toy.read_request(&mut stream).await?;
+        if field(&head, "upgrade").is_none() {
+            return stream.write_all(common::ok("well").as_bytes()).await;
+        }
+        let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        stream.write_all(answer.as_bytes()).await?;
+        // It never reads.
+        std::future::pending().await
+    })
+    .await;
+    let door = Door::to(&[toy.addr]).await;
+    let mut client = door.client().await;
+    client.send(WEBSOCKET).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 101"));
+    // Empty masked pings, 6 bytes each.
+    let flood = [0x89, 0x80, 0, 0, 0, 0].repeat(10_000);
+    let mut taken = 0usize;
+    let stalled = async {
+        while taken < 256 << 20 {
+            client.0.write_all(&flood).await.unwrap();
+            taken += flood.len();
+        }
+    };
+    // What the kernel's buffers hold on the way is all that goes.
+    let stalled = tokio::time::timeout(std::time::Duration::from_secs(2), stalled).await;
+    assert!(stalled.is_err() && taken < 64 << 20, "{taken} bytes were taken for a clone that reads nothing");
+    assert_eq!(door.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.body, "well", "others do not notice");
+}
+
+#[tokio::test]
 async fn an_upgrade_that_the_clone_declines_is_an_ordinary_answer() {
     let toy = Toy::steady("no").await;
     let door = Door::to(&[toy.addr]).await;

@@ -235,3 +235,48 @@ async fn a_head_that_never_ends_is_bounded() {
     soon(ended).await.unwrap();
     assert_eq!(toy.connections(), 0);
 }
+
+#[tokio::test]
+async fn broken_tls_ends_its_own_connection_and_no_other() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("broken", &[toy.addr], 1000).await;
+    // A handshake record of a client that offers nothing sensible, one of a length that is not allowed, one that stops.
+    let nonsense = [&[0x16, 3, 1, 0, 64][..], &[0xff; 64]].concat();
+    let too_long = [&[0x16, 3, 1, 0xff, 0xff][..], &[1; 70_000]].concat();
+    let cut = vec![0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
+    for (what, bytes) in [
+        ("plain HTTP", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        ("nonsense", nonsense),
+        ("too long", too_long),
+        ("cut", cut),
+        ("an alert", vec![0x15, 3, 3, 0, 2, 2, 40]),
+        ("nothing", Vec::new()),
+    ] {
+        let mut stream = soon(TcpStream::connect(secure.door.addr)).await.unwrap();
+        // The door may have closed it before all is sent.
+        let _ = stream.write_all(&bytes).await;
+        let _ = stream.shutdown().await;
+        let mut said = Vec::new();
+        // A reset ends it as well.
+        let _ = tokio::time::timeout(common::PATIENCE, stream.read_to_end(&mut said))
+            .await
+            .unwrap_or_else(|_| panic!("{what} is not ended"));
+        assert!(said.len() < 100, "{what}: {} bytes came back", said.len());
+    }
+    let request = Request::get("https://shop.example/").body(Full::default()).unwrap();
+    assert_eq!(text(soon(secure.h2().await.send_request(request)).await.unwrap()).await, "hello");
+    assert_eq!(toy.connections(), 1);
+}
+
+/// Virtual time on real loopback sockets: time jumps only when no task has anything to do.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_does_not_come_to_its_end_is_given_up() {
+    let secure = Secure::to("silent", &[], 1000).await;
+    let mut stream = TcpStream::connect(secure.door.addr).await.unwrap();
+    stream.write_all(&[0x16, 3, 1, 0]).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said).await;
+    assert!(begun.elapsed() < edge::http::limits::HANDSHAKE_TIME * 2, "after {:?}", begun.elapsed());
+    assert!(said.is_empty(), "{said:?}");
+}
