@@ -46,6 +46,7 @@ struct Counts {
     overloads: AtomicU64,
     under_way_max: AtomicU32,
     no_room: AtomicU64,
+    refused: AtomicU64,
     waited_us: AtomicU64,
 }
 
@@ -187,6 +188,7 @@ impl Turnstile {
         let waited = if has_share { self.wait(class).await } else { Err(Full) };
         if waited.is_err() {
             self.shown.refused.fetch_add(1, Relaxed);
+            self.seen.refused.fetch_add(1, Relaxed);
         }
         waited
     }
@@ -282,7 +284,8 @@ impl Turnstile {
             under_way_max: counts.under_way_max.swap(self.under_way.load(Relaxed), Relaxed),
             no_room: counts.no_room.swap(0, Relaxed),
         };
-        let mut came = Came { waited: Span(counts.waited_us.swap(0, Relaxed)), ..Came::default() };
+        let waited = Span(counts.waited_us.swap(0, Relaxed));
+        let mut came = Came { waited, refused: counts.refused.swap(0, Relaxed), ..Came::default() };
         for (arrived, count) in came.arrived.iter_mut().zip(&counts.arrived) {
             *arrived = count.swap(0, Relaxed);
         }

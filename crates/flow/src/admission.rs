@@ -43,6 +43,8 @@ pub struct Came {
     pub arrived: [u64; CLASSES],
     /// The longest that one has waited for room.
     pub waited: Span,
+    /// Requests that were refused.
+    pub refused: u64,
 }
 
 impl Admission {
@@ -86,7 +88,10 @@ impl Admission {
             *demand = if wanted > *demand { wanted } else { *demand * (1.0 - fades) + wanted * fades };
         }
         self.overload.set_target(WAIT_MIN.max(Span(self.limit.base().0 / 2)));
-        self.overload.waited(now, if seen.no_room > 0 { came.waited.max(Span(1)) } else { came.waited });
+        if came.refused > 0 {
+            self.overload.refused(now);
+        }
+        self.overload.waited(now, came.waited);
         self.rooms()
     }
 
@@ -181,7 +186,10 @@ mod tests {
             let arrived = offered.map(|rate| (rate * dt) as u64);
             *now = *now + Span::millis(100);
             let waited = if is_full { Span::millis(20) } else { Span::ZERO };
-            admission.look(*now, &seen, &Came { arrived, waited });
+            // As at a door: who finds no place to wait in is refused.
+            let refuses = is_full && (0..CLASSES).any(|c| offered[c] > in_class[c] && rooms.waiting[c] == 0);
+            let (waited, refused) = if refuses { (Span::ZERO, seen.no_room) } else { (waited, 0) };
+            admission.look(*now, &seen, &Came { arrived, waited, refused });
             (0..CLASSES).for_each(|class| let_in[class] += in_class[class] * dt);
             done += rate * dt;
             took.push(mean);

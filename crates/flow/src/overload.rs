@@ -34,6 +34,13 @@ impl Overload {
         }
     }
 
+    /// While the signal is up: somebody was refused for it, so it is still wanted. Short waits are then its own work.
+    pub fn refused(&mut self, now: Time) {
+        if self.is_up {
+            self.last_pain = now;
+        }
+    }
+
     pub fn set_target(&mut self, target: Span) {
         self.target = target;
     }
@@ -54,16 +61,23 @@ mod tests {
     #[test]
     fn it_goes_up_at_once_and_down_after_a_calm_while() {
         let mut signal = Overload::new(Span::millis(10));
-        let mut at = |ms: u64, wait: u64| {
+        let at = |signal: &mut Overload, ms: u64, wait: u64| {
             signal.waited(Time(ms * 1000), Span::millis(wait));
             signal.is_up()
         };
-        assert!(!at(1000, 10));
-        assert!(at(1001, 11));
-        assert!(at(1100, 4) && at(1150, 6), "half of the target is pain still");
-        assert!(at(1300, 1) && at(1349, 1));
-        assert!(!at(1350, 1));
-        assert!(at(1351, 40));
+        assert!(!at(&mut signal, 1000, 10));
+        assert!(at(&mut signal, 1001, 11));
+        assert!(at(&mut signal, 1100, 4) && at(&mut signal, 1150, 6), "half of the target is pain still");
+        assert!(at(&mut signal, 1300, 1) && at(&mut signal, 1349, 1));
+        assert!(!at(&mut signal, 1350, 1));
+        assert!(at(&mut signal, 1351, 40));
         assert_eq!(signal.rises(), 2);
+        signal.refused(Time(1_500_000));
+        signal.waited(Time(1_699_000), Span::ZERO);
+        assert!(signal.is_up(), "who is refused is why nobody waits");
+        signal.waited(Time(1_700_000), Span::ZERO);
+        assert!(!signal.is_up());
+        signal.refused(Time(1_800_000));
+        assert!(!signal.is_up(), "a full queue alone is no standing one");
     }
 }

@@ -21,6 +21,8 @@ pub struct Stage<T> {
     limit: Limit,
     seen: Seen,
     overload: Overload,
+    /// In this batch.
+    has_refused: bool,
     figures: Figures,
 }
 
@@ -84,6 +86,7 @@ impl<T> Stage<T> {
             limit: Limit::new(shape.limit),
             seen: Seen::default(),
             overload: Overload::new(shape.wait_target),
+            has_refused: false,
             figures: Figures::default(),
         }
     }
@@ -97,6 +100,7 @@ impl<T> Stage<T> {
     }
 
     pub fn refused(&mut self) {
+        self.has_refused = true;
         self.figures.refused += 1;
         self.seen.no_room += 1;
     }
@@ -114,6 +118,9 @@ impl<T> Stage<T> {
     /// A new batch begins.
     pub fn new_batch(&mut self, now: Time) {
         self.started = 0;
+        if std::mem::take(&mut self.has_refused) {
+            self.overload.refused(now);
+        }
         // An empty queue is a wait of nothing; else its head has waited for so long at least.
         let wait = self.queue.front().map_or(Span::ZERO, |(since, _)| now.since(*since));
         self.overload.waited(now, wait);
@@ -264,7 +271,11 @@ mod tests {
             rest_of_batch(&mut stage, at).iter().for_each(|_| stage.ended(at, at, End::Done));
         }
         assert!(stage.is_overloaded() && stage.has_place());
-        stage.new_batch(now + Span::millis(12) + crate::limits::CALM_FOR);
+        let calm = now + Span::millis(12) + crate::limits::CALM_FOR;
+        stage.refused();
+        stage.new_batch(calm);
+        assert!(stage.is_overloaded(), "who is refused is why nobody waits");
+        stage.new_batch(calm + crate::limits::CALM_FOR);
         assert!(!stage.is_overloaded());
         let (stage, _) = entered(now, 4 + SHAPE.queue_max as u32);
         assert!(!stage.has_place(), "there is an end to what may wait");
