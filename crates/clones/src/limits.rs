@@ -63,6 +63,8 @@ pub const BEACON_BYTES_MAX: usize = 56 << 10;
 pub const SETTLE: Span = Span::secs(2);
 /// A clone moved for balance must serve at its new node by then, or the move is taken back.
 pub const MOVE_TIME_MAX: Span = Span::secs(30);
+/// Clones that leave draining nodes at once, over the whole cluster: each runs twice for a moment, and starting costs.
+pub const MOVES_AT_ONCE: usize = 8;
 /// After a move was taken back, nothing of that service is moved for balance for so long.
 pub const MOVE_REST: Span = Span::secs(300);
 

@@ -23,6 +23,8 @@ pub struct NodeLoad {
     pub load: u16,
     /// Its beacon is here. Without, `clones` is empty because nothing is known.
     pub reported: bool,
+    /// It is to run no clones: it is drained, or about to end.
+    pub drains: bool,
     /// Version of the assignments it obeys.
     pub obeys: (u64, u64, NodeId),
     /// What it says it runs; the best state of each clone.
@@ -40,6 +42,8 @@ pub enum Input {
     Cluster {
         services: BTreeMap<String, ServiceSpec>,
         live: Vec<NodeLoad>,
+        /// Clones that are not to run.
+        off: BTreeSet<CloneId>,
     },
     Wake,
 }
@@ -94,7 +98,7 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or((0, 0, NodeId(0)), |says| says.obeys);
-        Self { id, name: name.into(), load, reported: says.is_some(), obeys, clones }
+        Self { id, name: name.into(), load, reported: says.is_some(), drains: false, obeys, clones }
     }
 }
 
@@ -121,9 +125,10 @@ impl Manager {
             // What was known of the cluster goes too: by the next time it leads it would be a picture of the past.
             Input::Leads(false) => (self.leading, self.cluster) = (None, None),
             Input::Seen(seen) => self.saw(now.mono, seen, out),
-            Input::Cluster { services, live } => {
+            Input::Cluster { services, live, off } => {
                 self.names.extend(live.iter().map(|node| (node.id, node.name.clone())));
-                self.cluster = Some(Cluster { services, live, absence: Absence::Doubted, resting: BTreeSet::new() });
+                let (absence, resting) = (Absence::Doubted, BTreeSet::new());
+                self.cluster = Some(Cluster { services, live, absence, resting, off });
             }
             Input::Wake => (),
         }
@@ -188,6 +193,7 @@ impl Manager {
         leading.resting.retain(|_, until| *until > now);
         let mut next = self.current.clone();
         for id in leading.take_back(now, &mut next, &cluster.live) {
+            leading.moves.remove(&id);
             leading.resting.insert(id.service.clone(), now + MOVE_REST);
             let text = "did not come up at its new node in time and stays where it was";
             out.push(Output::Happened(Happened::new("warning", &id, text)));
@@ -214,12 +220,17 @@ impl Manager {
     fn tell_moves(&self, next: &Assignments, out: &mut Vec<Output>) {
         for (id, to) in &next.of {
             let Some(was_at) = self.current.of.get(id) else { continue };
+            let drains = |id: NodeId| {
+                self.cluster.as_ref().is_some_and(|c| c.live.iter().any(|node| node.id == id && node.drains))
+            };
             let text = match (self.current.leaving.get(id), next.leaving.get(id)) {
                 (Some(from), None) if was_at == to => {
-                    format!("moved from {} to {} for balance", self.name(*from), self.name(*to))
+                    let why = if drains(*from) { ", which drains" } else { " for balance" };
+                    format!("moved to {} from {}{why}", self.name(*to), self.name(*from))
                 }
                 (None, None) if was_at != to => {
-                    format!("starts at {}, as {} is gone", self.name(*to), self.name(*was_at))
+                    let why = if drains(*was_at) { "drains" } else { "is gone" };
+                    format!("starts at {}, as {} {why}", self.name(*to), self.name(*was_at))
                 }
                 _ => continue,
             };

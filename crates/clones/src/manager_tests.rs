@@ -18,7 +18,8 @@ fn serving(numbers: &[u32]) -> BTreeMap<CloneId, CloneState> {
 
 fn node(id: u64, numbers: &[u32]) -> NodeLoad {
     let obeys = (0, 0, NodeId(0));
-    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, obeys, clones: serving(numbers) }
+    let clones = serving(numbers);
+    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, drains: false, obeys, clones }
 }
 
 fn assigned(term: u64, seq: u64, by: u64, at: &[u64]) -> Assignments {
@@ -40,7 +41,7 @@ impl Fake {
     fn tell(&mut self) {
         let spec = ServiceSpec { clones: self.clones, ..ServiceSpec::new(["app"]) };
         let services = BTreeMap::from([("shop".to_string(), spec)]);
-        self.put(Input::Cluster { services, live: self.live.clone() });
+        self.put(Input::Cluster { services, live: self.live.clone(), off: BTreeSet::new() });
     }
 
     fn pass(&mut self, span: Span) {
@@ -60,6 +61,26 @@ impl Fake {
         })?;
         Some(((newest.term, newest.seq, newest.by.0), newest.of.values().map(|node| node.0).collect()))
     }
+}
+
+#[test]
+fn a_move_from_a_draining_node_that_fails_is_tried_again_after_its_time_and_no_sooner() {
+    let mut fake = Fake::new(1, vec![node(1, &[]), node(2, &[0])]);
+    fake.live[1].drains = true;
+    fake.put(Input::Seen(assigned(3, 4, 2, &[2])));
+    fake.put(Input::Leads(true));
+    fake.tell();
+    fake.pass(SETTLE);
+    let moved = |fake: &mut Fake| fake.published().map(|(_, at)| at);
+    assert_eq!(moved(&mut fake), Some(vec![1]), "it begins to move");
+    fake.pass(Span(MOVE_TIME_MAX.0 - 1000));
+    assert_eq!(moved(&mut fake), None);
+    fake.pass(Span::millis(2));
+    let warned = fake.out.iter().filter(|o| matches!(o, Output::Happened(h) if h.kind == "warning")).count();
+    assert_eq!(warned, 1);
+    fake.pass(MOVE_TIME_MAX);
+    let warned = fake.out.iter().filter(|o| matches!(o, Output::Happened(h) if h.kind == "warning")).count();
+    assert_eq!(warned, 2, "and again");
 }
 
 #[test]
@@ -182,7 +203,7 @@ fn a_move_that_does_not_come_up_is_taken_back_and_the_service_rests() {
     // This time it comes up.
     fake.live[1].clones = serving(&[1]);
     fake.tell();
-    let text = "moved from n1 to n2 for balance";
+    let text = "moved to n2 from n1 for balance";
     assert!(fake.out.contains(&Output::Happened(Happened::new("clone-moved", &CloneId::new("shop", 1), text))));
     assert_eq!(fake.published(), Some(((2, 5, 1), vec![1, 2])));
     assert_eq!(fake.manager.wake_at(), None);

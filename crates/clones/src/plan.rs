@@ -1,11 +1,13 @@
 //! Which clone runs where: a pure function of what is declared, who lives, and how it is now. Nothing moves without a
-//! reason. The reasons are a dead node, and for balance a node that has two clones of a service more than another; then
-//! one clone moves at a time in the whole cluster, and the old one stays until the new one serves.
+//! reason. The reasons are a dead node, one that drains, and for balance a node that has two clones of a service more than
+//! another. Who moves from a live node stays there until the new one serves: for balance one clone at a time in the whole
+//! cluster, from nodes that drain some at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::NodeId;
 
+use crate::limits::MOVES_AT_ONCE;
 use crate::{Assignments, CloneId, CloneState, NodeLoad, ServiceSpec};
 
 /// How a node that is not among the live ones is taken.
@@ -25,6 +27,8 @@ pub struct Cluster {
     pub absence: Absence,
     /// Services of which nothing is moved for balance now.
     pub resting: BTreeSet<String>,
+    /// Clones that are not to run.
+    pub off: BTreeSet<CloneId>,
 }
 
 /// The next assignments after `current`, with its version: the caller counts it up if they differ. Clones whose node
@@ -40,6 +44,9 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
     for (service, spec) in &cluster.services {
         for number in 0..spec.clones {
             let id = CloneId::new(service.as_str(), number);
+            if cluster.off.contains(&id) {
+                continue;
+            }
             match cluster.stays(current, &id) {
                 Stays::At { node, leaving } => {
                     next.leaving.extend(leaving.map(|from| (id.clone(), from)));
@@ -57,8 +64,11 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
         counts.put(&id.service, node);
         next.of.insert(id, node);
     }
-    if cluster.absence == Absence::Believed && next.leaving.is_empty() {
-        cluster.balance(&counts, &mut next);
+    if cluster.absence == Absence::Believed {
+        cluster.drain(&mut counts, &mut next);
+        if next.leaving.is_empty() {
+            cluster.balance(&counts, &mut next);
+        }
     }
     next
 }
@@ -98,10 +108,37 @@ impl Cluster {
         }
     }
 
+    /// Nodes that may be given clones: those that do not drain, or all if all do.
+    fn open(&self) -> impl Iterator<Item = &NodeLoad> + Clone {
+        let all_drain = self.live.iter().all(|node| node.drains);
+        self.live.iter().filter(move |node| all_drain || !node.drains)
+    }
+
+    /// Starts moves away from nodes that drain. What does not serve there has nothing to stay for.
+    fn drain(&self, counts: &mut Counts, next: &mut Assignments) {
+        if self.live.iter().all(|node| node.drains) {
+            return;
+        }
+        let drains = |node: &NodeId| self.node(*node).is_some_and(|node| node.drains);
+        // A move that failed is tried again: an operator waits for it.
+        let must_go = |(id, at): &(&CloneId, &NodeId)| drains(at) && !next.leaving.contains_key(id);
+        let room = MOVES_AT_ONCE.saturating_sub(next.leaving.len());
+        let going: Vec<(CloneId, NodeId)> =
+            next.of.iter().filter(must_go).take(room).map(|(id, at)| (id.clone(), *at)).collect();
+        for (id, from) in going {
+            let to = counts.best_for(self, &id.service);
+            counts.put(&id.service, to);
+            next.of.insert(id.clone(), to);
+            if self.serves(from, &id) {
+                next.leaving.insert(id, from);
+            }
+        }
+    }
+
     /// Starts one move if some service is uneven and well.
     fn balance(&self, counts: &Counts, next: &mut Assignments) {
         let even = |service: &String| {
-            let at = self.live.iter().map(|node| counts.of_service(service, node.id));
+            let at = self.open().map(|node| counts.of_service(service, node.id));
             at.clone().max().unwrap_or(0) < at.min().unwrap_or(0) + 2
         };
         for service in self.services.keys() {
@@ -163,7 +200,7 @@ impl Counts {
     }
 
     fn best_for(&self, cluster: &Cluster, service: &str) -> NodeId {
-        let nodes = cluster.live.iter().map(|node| node.id);
+        let nodes = cluster.open().map(|node| node.id);
         nodes.min_by_key(|node| self.key(cluster, service, *node)).expect("somebody lives")
     }
 }

@@ -7,7 +7,8 @@ use super::*;
 /// A live node that says it serves all that `of` gives it, or nothing.
 fn node(id: u64, of: &Assignments) -> NodeLoad {
     let clones = of.at(NodeId(id)).map(|clone| (clone.clone(), CloneState::Serving)).collect();
-    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, obeys: of.version(), clones }
+    let obeys = of.version();
+    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, drains: false, obeys, clones }
 }
 
 fn cluster(services: &[(&str, u32)], live: &[u64], serving: &Assignments) -> Cluster {
@@ -17,6 +18,7 @@ fn cluster(services: &[(&str, u32)], live: &[u64], serving: &Assignments) -> Clu
         live: live.iter().map(|id| node(*id, serving)).collect(),
         absence: Absence::Believed,
         resting: BTreeSet::new(),
+        off: BTreeSet::new(),
     }
 }
 
@@ -63,6 +65,58 @@ fn the_less_loaded_node_gets_the_clone() {
     let mut cluster = cluster(&[("shop", 1)], &[1, 2], &Assignments::default());
     cluster.live[0].load = 500;
     assert_eq!(shown(&plan(&cluster, &Assignments::default())), "shop/0@2");
+}
+
+/// As `check`, with these nodes draining.
+fn check_drain(services: &[(&str, u32)], live: &[u64], drain: &[u64], before: &str, expect: &str) {
+    let before = assigned(before);
+    let mut cluster = cluster(services, live, &before);
+    cluster.live.iter_mut().for_each(|node| node.drains = drain.contains(&node.id.0));
+    let next = plan(&cluster, &before);
+    assert_eq!(shown(&next), expect, "from {}", shown(&before));
+}
+
+#[test]
+fn clones_leave_a_node_that_drains_and_stay_until_the_new_ones_serve() {
+    let shop = &[("shop", 3)];
+    let before = "shop/0@1 shop/1@2 shop/2@2";
+    check_drain(shop, &[1, 2, 3], &[2], before, "shop/0@1 shop/1@2>3 shop/2@2>1");
+    // The new ones serve: the moves are over, and nothing comes back for balance.
+    check_drain(shop, &[1, 2, 3], &[2], "shop/0@1 shop/1@2>3 shop/2@2>1", "shop/0@1 shop/1@3 shop/2@1");
+    check_drain(shop, &[1, 2, 3], &[2], "shop/0@1 shop/1@3 shop/2@1", "shop/0@1 shop/1@3 shop/2@1");
+    // A new clone, and one whose node died, find another place.
+    check_drain(&[("shop", 2)], &[1, 2], &[2], "shop/0@3", "shop/0@1 shop/1@1");
+}
+
+#[test]
+fn a_cluster_that_drains_as_a_whole_keeps_its_clones() {
+    check_drain(&[("shop", 2)], &[1, 2], &[1, 2], "shop/0@1 shop/1@2", "shop/0@1 shop/1@2");
+}
+
+#[test]
+fn what_does_not_serve_leaves_a_draining_node_at_once() {
+    let before = assigned("shop/0@2");
+    let mut cluster = cluster(&[("shop", 1)], &[1, 2], &before);
+    cluster.live[1].drains = true;
+    cluster.live[1].clones.insert(CloneId::new("shop", 0), CloneState::Backoff);
+    assert_eq!(shown(&plan(&cluster, &before)), "shop/0@1");
+}
+
+#[test]
+fn only_so_many_leave_a_draining_node_at_once() {
+    let before: Vec<String> = (0..20).map(|n| format!("shop/{n}@1")).collect();
+    let before = assigned(&before.join(" "));
+    let mut cluster = cluster(&[("shop", 20)], &[1, 2], &before);
+    cluster.live[0].drains = true;
+    assert_eq!(plan(&cluster, &before).leaving.len(), MOVES_AT_ONCE);
+}
+
+#[test]
+fn a_clone_that_is_off_does_not_run() {
+    let before = assigned("shop/0@1 shop/1@2");
+    let mut cluster = cluster(&[("shop", 2)], &[1, 2], &before);
+    cluster.off.insert(CloneId::new("shop", 1));
+    assert_eq!(shown(&plan(&cluster, &before)), "shop/0@1");
 }
 
 #[test]

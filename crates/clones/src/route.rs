@@ -43,6 +43,10 @@ pub struct RouteService {
     pub wanted: u32,
     /// Those that serve; starting, draining and dead ones are not here.
     pub clones: Vec<RouteClone>,
+    /// An operator took it out of use: its requests are refused at once.
+    pub is_off: bool,
+    /// The same of single partitions, by index.
+    pub partitions_off: Vec<usize>,
 }
 
 /// What an edge must know to keep a service's sessions.
@@ -137,6 +141,8 @@ impl RouteService {
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones,
             clones: Vec::new(),
+            is_off: false,
+            partitions_off: Vec::new(),
         }
     }
 
@@ -206,6 +212,12 @@ impl Routes {
     /// How those who listen on this TCP port want its clients; what differs between them is of the first.
     pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
         self.services[self.table.ports.get(&port)?.first()?.service].tcp.as_ref()
+    }
+
+    /// Whether an operator took what was found out of use.
+    pub fn is_off(&self, found: Found) -> bool {
+        let service = &self.services[found.service];
+        service.is_off || found.partition.is_some_and(|index| service.partitions_off.contains(&index))
     }
 
     /// Every entry in the order in which they are asked, each with its reason, up to the one that matches.

@@ -16,6 +16,8 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),
+        is_off: false,
+        partitions_off: Vec::new(),
     }
 }
 

@@ -258,7 +258,8 @@ impl World {
             let says = says.map(|bytes| NodeClones::decode(bytes).unwrap());
             NodeLoad::new(*other, format!("n{}", other.0), 0, says.as_ref())
         });
-        let input = manager::Input::Cluster { services: self.services.clone(), live: live.collect() };
+        let (live, off) = (live.collect(), BTreeSet::new());
+        let input = manager::Input::Cluster { services: self.services.clone(), live, off };
         self.nodes.get_mut(&id).unwrap().told_at = self.now.mono;
         self.give_manager(id, input);
     }

@@ -56,9 +56,17 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
-    /// Restart nodes, one or all in turn, or remove one, under load
+    /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
+    /// Take a service, a clone or a partition out of use: its requests are refused with 503, its clones end
+    #[command(
+        after_help = "Examples:\n  coppice disable shop\n  coppice disable shop/2        one clone\n  coppice disable shop:search   one partition"
+    )]
+    Disable(operate::SwitchArgs),
+    /// Put back into use what `disable` took out
+    #[command(after_help = "Example:\n  coppice enable shop")]
+    Enable(operate::SwitchArgs),
     /// Show namespaces, what each promises, and the odds of losing a session
     #[command(subcommand)]
     Ns(ns::NsCommand),
@@ -97,6 +105,8 @@ fn main() {
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
         Command::Node(command) => single(nodes::node(command)),
+        Command::Disable(args) => single(operate::switch(args, true)),
+        Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
         Command::Status(args) => single(operate::status(args)),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),

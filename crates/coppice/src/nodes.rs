@@ -1,11 +1,12 @@
-//! `coppice node`: restart a node so that nobody notices, all of them one after the other, or let one leave for good.
+//! `coppice node`: restart a node so that nobody notices, all of them one after the other, let one leave for good, or take
+//! one out of use for a while.
 //! Only one is ever asked to end at a time, and a node that was asked comes back without us: this may be interrupted at
 //! any moment.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use node::view::{CloneState, NodeState, NodeView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, View};
 use serde_json::json;
 
 use crate::client::Api;
@@ -15,6 +16,10 @@ use crate::operate::NodeArgs;
 const BACK_WITHIN: Duration = Duration::from_secs(120);
 /// Copying all that a node holds takes its time.
 const GONE_WITHIN: Duration = Duration::from_secs(660);
+/// Clones start elsewhere, leave the routes and finish what they have, some at a time.
+const DRAINED_WITHIN: Duration = Duration::from_secs(300);
+/// What was declared is seen by all nodes within this.
+const SHOWN_WITHIN: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Bricks that are being filled are waited for before a node of a rolling restart is asked.
@@ -28,6 +33,12 @@ pub enum NodeCommand {
     /// Let a node hand on what it holds, and end for good (exit status 76)
     #[command(after_help = "Example:\n  coppice node remove n4")]
     Remove(RemoveArgs),
+    /// Take a node out of use: its clones move elsewhere first, and it gets no new ones, until `undrain`
+    #[command(after_help = "Example:\n  coppice node drain n2")]
+    Drain(DrainArgs),
+    /// Put a drained node back into use
+    #[command(after_help = "Example:\n  coppice node undrain n2")]
+    Undrain(DrainArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -62,6 +73,20 @@ pub struct RemoveArgs {
     pub node: NodeArgs,
 }
 
+#[derive(Clone, Debug, clap::Args)]
+pub struct DrainArgs {
+    /// Name of the node
+    pub name: String,
+    /// Do not wait until its clones have moved
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
 pub async fn node(command: NodeCommand) -> Result<(), String> {
     match command {
         NodeCommand::Restart(args) => {
@@ -81,6 +106,18 @@ pub async fn node(command: NodeCommand) -> Result<(), String> {
                     return Err(if args.rolling { format!("{why}\n  not restarted: {left}") } else { why });
                 }
             }
+            Ok(())
+        }
+        NodeCommand::Drain(args) => {
+            let mut cluster = Cluster::new(&args.node, args.json)?;
+            cluster.ask(&args.name, "drain").await?;
+            cluster.tell("draining", &args.name, "gets no clones; those that it has move", &json!({}));
+            if args.no_wait { Ok(()) } else { cluster.drained(&args.name).await }
+        }
+        NodeCommand::Undrain(args) => {
+            let cluster = Cluster::new(&args.node, args.json)?;
+            cluster.ask(&args.name, "undrain").await?;
+            cluster.tell("undrained", &args.name, "is in use again", &json!({}));
             Ok(())
         }
         NodeCommand::Remove(args) => Cluster::new(&args.node, args.json)?.remove(&args.name, args.force).await,
@@ -141,11 +178,12 @@ impl Cluster {
         found.ok_or_else(|| format!("no node is named \"{name}\"; there are: {}", names.join(", ")))
     }
 
-    async fn ask(&self, name: &str, what: &str, force: bool) -> Result<(), String> {
+    /// Asks the first node that answers to do `what` with the node of this name.
+    async fn ask(&self, name: &str, what: &str) -> Result<(), String> {
         let mut problem = String::new();
         for addr in &self.apis {
             let api = Api { addr: *addr, token: self.token.clone() };
-            match api.post(&format!("/v1/nodes/{name}/{what}?force={force}"), "", "").await {
+            match api.post(&format!("/v1/nodes/{name}/{what}"), "", "").await {
                 Ok(reply) => return reply.json().map(|_| ()),
                 Err(why) => problem = why,
             }
@@ -185,7 +223,7 @@ impl Cluster {
     async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
         let before = self.node(name).await?;
         let asked = Instant::now();
-        while let Err(why) = self.ask(name, "restart", force).await {
+        while let Err(why) = self.ask(name, &format!("restart?force={force}")).await {
             if asked.elapsed() >= patience {
                 return Err(format!("{name} is not restarted: {why}"));
             }
@@ -214,10 +252,42 @@ impl Cluster {
         }
     }
 
+    /// Waits until a drained node runs nothing.
+    async fn drained(&mut self, name: &str) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let view = self.view().await?;
+            let here = view.nodes.iter().find(|n| n.name == name);
+            if here.is_some_and(|n| n.state == NodeState::Live && !n.drained) && begun.elapsed() > SHOWN_WITHIN {
+                return Err(format!("{name} is not drained any more"));
+            }
+            let left: Vec<&str> = clones_at(&view, name).map(|c| c.name.as_str()).collect();
+            if left.is_empty() && here.is_none_or(|n| n.drained || n.state == NodeState::Dead) {
+                let millis = begun.elapsed().as_millis() as u64;
+                let text = format!("is drained after {:.1} s", millis as f64 / 1000.0);
+                self.tell("drained", name, &text, &json!({"millis": millis}));
+                return Ok(());
+            }
+            if view.nodes.iter().filter(|n| n.state == NodeState::Live).all(|n| n.drained) {
+                return Err("all live nodes are drained: clones stay where they are".into());
+            }
+            if begun.elapsed() > DRAINED_WITHIN {
+                let left = left.join(", ");
+                return Err(format!(
+                    "after {} s these still run on {name}: {left}; `coppice status` says why they do not come up elsewhere",
+                    DRAINED_WITHIN.as_secs()
+                ));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     async fn remove(&mut self, name: &str, force: bool) -> Result<(), String> {
         let before = self.node(name).await?;
         let begun = Instant::now();
-        self.ask(name, "remove", force).await.map_err(|why| format!("{name} is not removed: {why}"))?;
+        self.ask(name, &format!("remove?force={force}"))
+            .await
+            .map_err(|why| format!("{name} is not removed: {why}"))?;
         self.tell("removing", name, "hands on what it holds", &json!({"pid": before.pid}));
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -243,6 +313,10 @@ impl Cluster {
         self.tell("removed", name, &text, &json!({"millis": millis}));
         Ok(())
     }
+}
+
+fn clones_at<'a>(view: &'a View, node: &'a str) -> impl Iterator<Item = &'a CloneView> {
+    view.services.iter().flat_map(|s| &s.clones).filter(move |c| c.node == node)
 }
 
 fn is_well(n: &NodeView) -> bool {

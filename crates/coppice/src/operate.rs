@@ -1,4 +1,4 @@
-//! Commands that talk to a running node: apply, diff, export, status, token.
+//! Commands that talk to a running node: apply, diff, export, disable, enable, status, token.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,18 @@ pub struct ApplyArgs {
     /// The declaration, TOML
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct SwitchArgs {
+    /// A service (`shop`), a clone (`shop/2`) or a partition (`shop:search`)
+    #[arg(value_name = "SERVICE[/CLONE][:PARTITION]")]
+    pub part: String,
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
@@ -83,6 +95,22 @@ pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
         (true, _) => println!("nothing to change: the cluster is as the file declares it"),
         (false, true) => println!("(nothing was changed; `coppice apply` makes it so)"),
         (false, false) => println!("applied, declaration {}", reply["version"]),
+    }
+    Ok(())
+}
+
+pub async fn switch(args: SwitchArgs, off: bool) -> Result<(), String> {
+    let what = if off { "disable" } else { "enable" };
+    let reply = args.node.operator()?.post(&format!("/v1/{what}/{}", args.part), "", "").await?.json()?;
+    if args.json {
+        println!("{reply}");
+        return Ok(());
+    }
+    let changes: Vec<&str> = reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()).collect();
+    match changes.as_slice() {
+        [] if off => println!("{} is out of use already", args.part),
+        [] => println!("{} is in use already", args.part),
+        changes => println!("{}", changes.join("\n")),
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ pub fn page(view: &View, now_ms: u64) -> String {
     for n in &view.nodes {
         let state = match n.state {
             NodeState::Live if n.leaving.is_some() => "leaving",
+            NodeState::Live if n.drained && busy(view, &n.name) => "draining",
+            NodeState::Live if n.drained => "drained",
             NodeState::Live => "live",
             NodeState::Suspect => "suspect",
             NodeState::Dead => "dead",
@@ -60,7 +62,13 @@ pub fn page(view: &View, now_ms: u64) -> String {
         );
     }
     for service in &view.services {
-        if service.clones.is_empty() {
+        if !service.off.is_empty() {
+            line(
+                &mut out,
+                format_args!("{:<16} out of use: {} (`coppice enable`)", service.name, service.off.join(", ")),
+            );
+        }
+        if service.clones.is_empty() && service.wanted > 0 {
             line(&mut out, format_args!("{:<16} no clone yet, {} wanted", service.name, service.wanted));
         }
         for c in &service.clones {
@@ -101,6 +109,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(&mut out, format_args!("{:<16} {:<8} {:>8}  {}", n.name, n.class, span(n.lease_ms), n.promise));
     }
     out
+}
+
+/// Whether a node still runs clones.
+fn busy(view: &View, node: &str) -> bool {
+    view.services.iter().flat_map(|s| &s.clones).any(|c| c.node == node)
 }
 
 /// `12 of 1024 MB`, or that it is being filled.

@@ -169,7 +169,12 @@ async fn reach(
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
-        let chosen = pool.table().tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
+        let table = pool.table();
+        if table.routes.find_tcp(port, client, sni).is_some_and(|found| table.routes.is_off(found)) {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "it is out of use for maintenance"));
+        }
+        let chosen = table.tcp_target(port, client, sni).and_then(|target| pool.choose(&target, &tried));
+        drop(table);
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {

@@ -117,7 +117,7 @@ fn node_row(picture: &Picture, node: &Node) -> Markup {
     html! {
         tr {
             th scope="row" { (node.name) @if node.name == picture.me { " (this one)" } }
-            td { (state(&node.state)) @if let Some(how) = &node.leaving { ", about to " (how) } }
+            td { (state(&node.state)) @if node.drained { ", drained" } @if let Some(how) = &node.leaving { ", about to " (how) } }
             @if alive {
                 td { (load(node.load)) }
                 td.n { (node.cpu_millis / 10) " %" }
@@ -157,6 +157,7 @@ fn services(picture: &Picture) -> Markup {
             p {
                 (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
                 @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
+                @if !service.off.is_empty() { "; out of use: " strong { (service.off.join(", ")) } }
             }
             @if !service.clones.is_empty() {
                 div.wide tabindex="0" role="group" aria-label={ "Table of clones of " (service.name) } {

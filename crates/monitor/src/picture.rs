@@ -41,6 +41,8 @@ pub struct Node {
     pub since_ms: u64,
     pub gauges: BTreeMap<String, u64>,
     pub brick: Brick,
+    /// An operator drained it.
+    pub drained: bool,
     /// `restart` or `remove`, if it is about to.
     pub leaving: Option<String>,
 }
@@ -73,6 +75,8 @@ pub struct Service {
     pub wanted: u32,
     pub clones: Vec<CloneOf>,
     pub at: Vec<String>,
+    /// Parts that an operator took out of use.
+    pub off: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

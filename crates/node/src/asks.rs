@@ -2,6 +2,7 @@
 
 use base::{AskId, Effect, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
+use clones::off::Target;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
@@ -33,6 +34,11 @@ enum What {
         namespace: String,
         entropy: [u8; 32],
         end_sessions: bool,
+        lines: Vec<String>,
+    },
+    Switch {
+        target: Target,
+        off: bool,
         lines: Vec<String>,
     },
     JoinToken {
@@ -86,6 +92,7 @@ impl Node {
             Ask::Rotate { namespace, entropy, end_sessions } => {
                 What::Rotate { namespace, entropy, end_sessions, lines: Vec::new() }
             }
+            Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
         };
@@ -144,6 +151,11 @@ impl Node {
                 let diff = diff.map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok(Some(diff.change))
+            }
+            What::Switch { target, off, lines } => {
+                let diff = declared::switch(declared, target, *off).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!lines.is_empty()).then_some(diff.change))
             }
             What::JoinToken { secret_hash, expires_wall_ms } => {
                 let mut change = Change::default();
@@ -228,6 +240,9 @@ impl Node {
                 {
                     self.happened(now, "applied", who, lines.join("; "));
                 }
+                if let What::Switch { target, lines, .. } = &pending.what {
+                    self.happened(now, "switched", &target.to_string(), lines.join("; "));
+                }
                 let authority = self.authority();
                 finish(pending, Outcome::Done(()), version, authority, out);
             }
@@ -288,7 +303,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
     }
     let answer = match pending.what {
-        What::Apply { lines, .. } | What::Rotate { lines, .. } => {
+        What::Apply { lines, .. } | What::Rotate { lines, .. } | What::Switch { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } => Answer::Done(outcome),

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use clones::CloneId;
+use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
 use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,8 @@ pub mod kind {
     pub const NODE: &str = "node";
     /// The brick map.
     pub const MAP: &str = "map";
+    /// What an operator has taken out of use: [`clones::off::Target::record`]. Not exported, as it is for a while.
+    pub const OFF: &str = "off";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
     pub const GROUP: &str = "group";
 }
@@ -156,6 +160,63 @@ pub fn rotate(
 
 fn newest(secret: &CookieSecret) -> u8 {
     secret.keys.last().map_or(0, |key| key.id)
+}
+
+/// What an operator has taken out of use.
+pub fn off(now: &Declared) -> Off {
+    Off::from_records(now.of_kind(kind::OFF).map(|(name, _)| name))
+}
+
+/// Takes something out of use, or back into it.
+///
+/// # Errors
+/// A sentence: there is no such thing.
+pub fn switch(now: &Declared, target: &Target, off: bool) -> Result<Diff, String> {
+    let (record, is_off) = (target.record(), now.get(kind::OFF, &target.record()).is_some());
+    // What is gone can still be forgotten.
+    if off || !is_off {
+        find(now, target)?;
+    }
+    let mut change = Change { expect: Some(now.version), ..Change::default() };
+    let mut lines = Vec::new();
+    if off && !is_off {
+        change.puts.push((kind::OFF.into(), record, Bytes::from_static(b"{}")));
+        lines.push(format!("{target}: out of use"));
+    } else if !off && is_off {
+        change.removes.push((kind::OFF.into(), record));
+        lines.push(format!("{target}: in use again"));
+    }
+    Ok(Diff { lines, change })
+}
+
+fn find(now: &Declared, target: &Target) -> Result<(), String> {
+    if let Target::Node(name) = target {
+        let mut known = now.of_kind(kind::NODE).map(|(name, _)| name);
+        let none = || {
+            let known: Vec<&str> = now.of_kind(kind::NODE).map(|(name, _)| name).collect();
+            format!("no node is named {name:?}; there are: {}", known.join(", "))
+        };
+        return if known.any(|known| known == name) { Ok(()) } else { Err(none()) };
+    }
+    let services = all::<ServiceSpec>(now, kind::SERVICE);
+    let (Target::Node(service)
+    | Target::Service(service)
+    | Target::Clone(CloneId { service, .. })
+    | Target::Partition { service, .. }) = target;
+    let Some(spec) = services.get(service) else {
+        let known: Vec<&str> = services.keys().map(String::as_str).collect();
+        return Err(format!("there is no service {service:?}; declared are: {}", known.join(", ")));
+    };
+    match target {
+        Target::Clone(id) if id.number >= spec.clones => {
+            Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.saturating_sub(1), id.number))
+        }
+        Target::Partition { name, .. } if !spec.partitions.iter().any(|p| p.name == *name) => {
+            let known: Vec<&str> = spec.partitions.iter().map(|p| p.name.as_str()).collect();
+            Err(format!("service {service:?} has no partition {name:?}; it has: {}", known.join(", ")))
+        }
+        Target::Node(_) | Target::Service(_) | Target::Clone(_) | Target::Partition { .. } => Ok(()),
+    }
 }
 
 /// Everything declared, as TOML that `diff` reads. Secrets are left out.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
-use clones::{Group, Manager, RouteService, Routes, ServiceSpec, group, manager};
+use clones::{Group, Manager, Off, RouteService, Routes, ServiceSpec, group, manager};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::linear::{self, Linear};
@@ -67,6 +67,8 @@ pub struct Node {
     /// The declared services, and as routes without clones. Read when the declaration changes, not with each view.
     pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
     pub(crate) routed: Vec<RouteService>,
+    /// What an operator has taken out of use.
+    pub(crate) off: Off,
     /// Those of the last view.
     pub(crate) routes: Arc<Routes>,
     /// Something that the view shows has changed.
@@ -120,6 +122,7 @@ impl Node {
             admin_token: Arc::from(""),
             services: Arc::default(),
             routed: Vec::new(),
+            off: Off::default(),
             routes: Arc::default(),
             stale: true,
             routes_stale: true,

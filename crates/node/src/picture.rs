@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
-use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
+use clones::{CloneState, CloneStatus, Off, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::namespace::{Class, NamespaceSpec};
 use state::session::limits::BRICKS_ACKED;
@@ -38,7 +38,7 @@ impl Node {
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: services.iter().map(|(name, spec)| service_view(name, spec, &running)).collect(),
+            services: services.iter().map(|(name, spec)| service_view(name, spec, &running, &self.off)).collect(),
             namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -80,6 +80,7 @@ impl Node {
             .map(|seen| {
                 let report =
                     if seen.state == NodeState::Dead { Default::default() } else { self.report_of(seen.card.id) };
+                let drained = self.off.node(&seen.card.name);
                 let Card { id, boot, name, peer, http, resp, api, pid, version } = seen.card.clone();
                 NodeView {
                     id,
@@ -104,6 +105,7 @@ impl Node {
                         bytes_max: report.brick.bytes_max,
                         operations: report.brick.operations,
                     },
+                    drained,
                     leaving: self.leaving(id),
                 }
             })
@@ -172,7 +174,7 @@ impl Node {
     }
 }
 
-fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {
+fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)], off: &Off) -> ServiceView {
     let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
         name: c.id.to_string(),
         node: card.name.clone(),
@@ -191,5 +193,7 @@ fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)])
     });
     let mut clones: Vec<CloneView> = clones.collect();
     clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
-    ServiceView { name: name.into(), wanted: spec.clones, clones, at: spec.reached_at() }
+    let clones_off = off.clones().iter().filter(|id| id.service == name && id.number < spec.clones).count();
+    let wanted = if off.service(name) { 0 } else { spec.clones - clones_off as u32 };
+    ServiceView { name: name.into(), wanted, clones, at: spec.reached_at(), off: off.of_service(name).collect() }
 }

@@ -76,6 +76,9 @@ pub struct NodeView {
     pub gauges: BTreeMap<String, u64>,
     #[serde(default)]
     pub brick: BrickView,
+    /// An operator drained it: it gets no clones, and those that it has move elsewhere.
+    #[serde(default)]
+    pub drained: bool,
     /// It is about to restart, or to leave for good.
     #[serde(default)]
     pub leaving: Option<crate::Leaving>,
@@ -120,6 +123,9 @@ pub struct ServiceView {
     pub clones: Vec<CloneView>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
+    /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub off: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -193,7 +199,8 @@ pub struct RootView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `leaving`, `warning`.
+    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
+    /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.
     pub who: String,

@@ -198,8 +198,16 @@ impl Node {
             self.session_in(now, session::Input::Map(map), out);
         }
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
+        self.off = declared::off(self.root.declared());
+        let off = &self.off;
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
+            is_off: off.service(name),
+            partitions_off: (0..)
+                .zip(&spec.partitions)
+                .filter(|(_, p)| off.partition(name, &p.name))
+                .map(|p| p.0)
+                .collect(),
             ..RouteService::new(name, spec)
         };
         self.routed = services.iter().map(routed).collect();
@@ -347,18 +355,17 @@ impl Node {
         if !self.root.is_leader() {
             return;
         }
-        let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
-        // Nobody starts a clone where it will have to end.
-        let stays = |card: &&Card| self.leaving(card.id).is_none();
-        let anybody_stays = self.live_cards().any(|card| stays(&card));
-        let live =
-            self.live_cards().filter(|card| stays(card) || !anybody_stays).map(|card| self.load_of(card)).collect();
-        self.manager_in(now, manager::Input::Cluster { services, live }, out);
+        let mut services = BTreeMap::clone(&self.services);
+        services.retain(|name, _| !self.off.service(name));
+        let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones() }, out);
     }
 
     fn load_of(&self, card: &Card) -> NodeLoad {
         let says = self.clones_of(card.id);
-        NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref())
+        // Nobody starts a clone where it will have to end.
+        let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
+        NodeLoad { drains, ..NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref()) }
     }
 
     /// Live nodes, this one included.

@@ -115,6 +115,14 @@ impl Load {
         Span::millis(self.operator.between(2_000, 15_000))
     }
 
+    /// Whether the operator drains a node now or puts one back (in place of a declaration), its number from 0, which way,
+    /// and which of `n` nodes to ask.
+    pub fn switch(&mut self, machines: usize, n: usize) -> Option<(usize, bool, usize)> {
+        let rng = &mut self.operator;
+        let now = rng.chance(0.3);
+        now.then(|| (rng.below(machines as u64) as usize, rng.chance(0.4), rng.below(n as u64) as usize))
+    }
+
     /// The operator's next declaration, its mark, and which of `n` nodes to ask.
     pub fn declare(&mut self, n: usize) -> (String, u64, usize) {
         self.marks += 1;

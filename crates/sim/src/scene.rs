@@ -93,6 +93,8 @@ enum Asked {
     Session(Drawn),
     Linear(linear_load::Act),
     Apply(u64),
+    /// A node is drained, or put back.
+    Switch,
 }
 
 /// A node as its last view and its life show it.
@@ -106,6 +108,8 @@ struct Seen {
     /// Bricks of the map that it takes for dead: one whose disk was emptied stays in the map for a while.
     bricks_dead: u64,
     wanted: Vec<(String, u32)>,
+    /// Names of drained nodes.
+    drained: BTreeSet<String>,
     filled: Option<bool>,
     /// Groups that it leads and that are whole.
     groups_whole: u64,
@@ -344,10 +348,15 @@ impl Scene {
             .iter()
             .flat_map(|(name, clones)| (0..*clones).map(move |number| format!("{name}/{number}")))
             .collect();
-        let running = (0..self.seen.len()).flat_map(|node| {
+        let children = (0..self.seen.len()).flat_map(|node| {
             self.world.children(node).map(move |(_, child)| (node, child.spec.env["COPPICE_CLONE"].clone()))
         });
-        self.clones.check(now, wanted.into_iter(), running)
+        let running: Vec<(usize, String)> = children.collect();
+        let drained = |node: usize| self.seen[0].drained.contains(&format!("n{}", node + 1));
+        let all_drain = (0..self.seen.len()).all(drained);
+        let misplaced: Vec<_> = running.iter().filter(|(node, _)| drained(*node) && !all_drain).cloned().collect();
+        self.clones.check(now, wanted.into_iter(), running.into_iter())?;
+        self.clones.check_drained(now, misplaced.into_iter())
     }
 
     /// A restarted brick waits for the fill of one that it cannot reach for a while, and then goes on without: what only
@@ -413,15 +422,22 @@ impl Scene {
         if calm || nodes.is_empty() {
             return self.world.alarm(Span::secs(2), OPERATOR);
         }
+        if let Some((which, off, n)) = self.load.switch(self.world.machines(), nodes.len()) {
+            let ask = Ask::Switch { target: clones::off::Target::Node(format!("n{}", which + 1)), off };
+            return self.send_operator(nodes[n], ask, Asked::Switch);
+        }
         let (text, mark, n) = self.load.declare(nodes.len());
         let mut entropy = [0; 32];
         entropy[..8].copy_from_slice(&self.rng.u64().to_le_bytes());
         let ask = Ask::Apply { file: FILE.into(), text, dry_run: false, entropy };
-        let (node, now) = (nodes[n], self.world.now());
+        self.send_operator(nodes[n], ask, Asked::Apply(mark));
+    }
+
+    fn send_operator(&mut self, node: usize, ask: Ask, what: Asked) {
+        let now = self.world.now();
         let id = self.world.ask(node, APPLY_BUDGET, ask).expect("the node was seen to run");
         self.answers.asked(id, node, now, APPLY_BUDGET, self.world.is_hung(node));
-        let flight = Flight { client: OPERATOR, node, start: now, must: false, what: Asked::Apply(mark) };
-        self.flights.insert(id, flight);
+        self.flights.insert(id, Flight { client: OPERATOR, node, start: now, must: false, what });
     }
 
     /// The node that was asked died first.
@@ -434,7 +450,7 @@ impl Scene {
                 }
             }
             // It may have happened.
-            Asked::Linear(_) => (),
+            Asked::Linear(_) | Asked::Switch => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         self.ended(&flight, "died");
@@ -482,6 +498,15 @@ impl Scene {
                     self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
                 }
                 self.linear.end(act, flight.start, now, &outcome)
+            }
+            (Asked::Switch, Answer::Applied(outcome)) => {
+                let text = match outcome {
+                    Outcome::Done(applied) => format!("ok {}", applied.version),
+                    Outcome::Refused(refused) => format!("refused {refused}"),
+                    Outcome::Unknown(unknown) => format!("unknown {unknown}"),
+                };
+                self.ended(&flight, &text);
+                Ok(())
             }
             (Asked::Apply(mark), Answer::Applied(outcome)) => {
                 let (text, ended) = match outcome {
@@ -543,6 +568,7 @@ impl Scene {
             }
             Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
+            Asked::Switch => ("switch", "", None),
         };
         let word = outcome.split(' ').next().unwrap_or_default();
         *self.ops.entry(format!("{op} {word}")).or_default() += 1;
@@ -558,7 +584,7 @@ impl Scene {
                 let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
                 self.world.alarm(pause, flight.client);
             }
-            Asked::Apply(_) => {
+            Asked::Apply(_) | Asked::Switch => {
                 let pause = self.load.operator_pause();
                 self.world.alarm(pause, OPERATOR);
             }
@@ -584,6 +610,7 @@ impl Seen {
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
+        self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();
         self.groups_whole = view.figures.get("linear.groups_whole").copied().unwrap_or(0);
         let shards = view.namespaces.iter().flat_map(|namespace| &namespace.shards);
         self.members = shards.map(|shard| shard.members.len()).min().unwrap_or(0);

@@ -32,6 +32,8 @@ pub enum Bug {
     Refuses,
     /// It wants to be woken all the time.
     Spins,
+    /// It does not stop what it is told to.
+    Clings,
     /// Some reads of class `linear` return what was first read of their key.
     LinearStale,
     /// Some writes of class `linear` are acknowledged and not done.
@@ -62,10 +64,15 @@ impl Cluster {
         let nothing = Declared::default();
         let diff =
             node::declared::diff(&nothing, FILE, &self.declaration, &[7; 32]).expect("the first declaration is right");
-        Change { expect: None, ..diff.change }
+        let mut change = Change { expect: None, ..diff.change };
+        // As if all of them had joined.
+        change.puts.extend((1..=NODES_MAX).map(|n| ("node".into(), format!("n{n}"), Bytes::from_static(b"0"))));
+        change
     }
 }
 
+/// Nodes that a run may have at most.
+pub const NODES_MAX: usize = 9;
 /// Name of the file that load applies.
 pub const FILE: &str = "sim.toml";
 
@@ -205,6 +212,7 @@ impl Planted {
             (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
             (Bug::NeverDials, Effect::Dial { .. })
                 if self.now.since(self.born.unwrap_or_default()) > Span::secs(10) => {}
+            (Bug::Clings, Effect::Signal { .. }) if self.rng.chance(0.9) => (),
             (Bug::Twins, Effect::Spawn { proc, spec }) => {
                 out.push(Effect::Spawn { proc: ProcId(proc.0 | 1 << 40), spec: spec.clone() });
                 out.push(Effect::Spawn { proc, spec });

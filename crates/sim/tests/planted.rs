@@ -46,6 +46,14 @@ fn clones_that_run_twice_are_caught() {
 }
 
 #[test]
+fn clones_that_stay_on_drained_nodes_are_caught() {
+    // One that does not stop runs twice, too, and that may be seen first.
+    let promises: Vec<_> =
+        (1..12).filter_map(|seed| run(seed, 3, 3, Some(Bug::Clings)).broken.map(|broken| broken.promise)).collect();
+    assert!(promises.contains(&"no clone stays on a drained node"), "{promises:?}");
+}
+
+#[test]
 fn lost_applies_are_caught() {
     assert_eq!(caught(Bug::FalseApply), Some("an acknowledged apply is never lost"));
 }

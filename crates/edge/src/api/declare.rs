@@ -56,7 +56,8 @@ pub async fn rotate(
     change(&api, Ask::Rotate { namespace, entropy: entropy()?, end_sessions }).await
 }
 
-async fn change(api: &Api, ask: Ask) -> Result<Response, Problem> {
+/// Asks for a change, and answers with what it changed.
+pub async fn change(api: &Api, ask: Ask) -> Result<Response, Problem> {
     match api.backend.ask(ask, CHANGE_BUDGET).await? {
         Answer::Applied(outcome) => Ok(Json(done(outcome)?).into_response()),
         other => unreachable!("a change was answered by {other:?}"),

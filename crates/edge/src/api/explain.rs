@@ -126,7 +126,10 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
     let names = clones_of(service, found);
     let prefers = prefers(service, found, asked);
     let affinity = partition.map_or_else(Affinity::default, |p| p.affinity.clone());
-    let (target, why) = aim(&affinity, &prefers, &names, secret);
+    let (target, why) = match routes.is_off(found) {
+        true => (None, "it is out of use for maintenance (`coppice enable`)".into()),
+        false => aim(&affinity, &prefers, &names, secret),
+    };
     let (service, partition_name) = name(found);
     let priority = partition.map_or_else(Default::default, |p| p.priority).0;
     let affinity = affinity.to_string();

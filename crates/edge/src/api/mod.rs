@@ -5,7 +5,7 @@
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - docs/openapi.json describes all of it for programs, and is served.
-//! - `operate.rs`: nodes restart and leave (operator), namespaces are shown.
+//! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
@@ -98,6 +98,10 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/v1/tokens", post(declare::token))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
         .route("/v1/nodes/{name}/remove", post(operate::remove))
+        .route("/v1/nodes/{name}/drain", post(operate::drain))
+        .route("/v1/nodes/{name}/undrain", post(operate::undrain))
+        .route("/v1/disable/{*part}", post(operate::disable))
+        .route("/v1/enable/{*part}", post(operate::enable))
         .route("/v1/ns", get(operate::namespaces))
         .route("/v1/ns/{ns}", get(operate::namespace))
         .route("/v1/route/explain", post(explain::explain))

@@ -1,13 +1,15 @@
-//! What an operator does with nodes (restart one, let one leave for good: the operator's token is needed), and what
-//! anybody may see of namespaces.
+//! What an operator does with nodes and parts of services (restart, remove, drain, disable: the operator's token is
+//! needed), and what anybody may see of namespaces.
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use clones::off::Target;
 use node::{Answer, Ask, Leaving};
 use serde::Deserialize;
 
+use super::declare::change;
 use super::limits::CHANGE_BUDGET;
 use super::problem::done;
 use super::{Api, Problem, guard};
@@ -53,6 +55,29 @@ async fn leave(
         }
         other => unreachable!("a node's leave was answered by {other:?}"),
     }
+}
+
+/// The node gets no clones, and those that it has move elsewhere. Answer as for `apply`.
+pub async fn drain(api: State<Api>, Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    switch(api, Target::Node(name), true, headers).await
+}
+
+pub async fn undrain(api: State<Api>, Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    switch(api, Target::Node(name), false, headers).await
+}
+
+/// `shop`, `shop/2` (a clone) or `shop:search` (a partition). Answer as for `apply`.
+pub async fn disable(api: State<Api>, Path(part): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    switch(api, Target::parse(&part).map_err(Problem::wrong)?, true, headers).await
+}
+
+pub async fn enable(api: State<Api>, Path(part): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    switch(api, Target::parse(&part).map_err(Problem::wrong)?, false, headers).await
+}
+
+async fn switch(State(api): State<Api>, target: Target, off: bool, headers: HeaderMap) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    change(&api, Ask::Switch { target, off }).await
 }
 
 /// All namespaces: class, lease, timeout, promise, odds.

@@ -81,6 +81,8 @@ pub fn unready(view: &View) -> Option<&'static str> {
         Some("this node is not in the membership yet")
     } else if view.nodes.iter().any(|node| node.name == view.me && node.leaving.is_some()) {
         Some("this node is about to end")
+    } else if view.nodes.iter().any(|node| node.name == view.me && node.drained) {
+        Some("this node is drained")
     } else if view.root.leader.is_none() && view.root.version == 0 {
         Some("this node has not heard of the declaration yet")
     } else {

@@ -257,6 +257,7 @@ impl Errand {
                     headers: &fields,
                 };
                 match table.routes.find(&asked) {
+                    Some(found) if table.routes.is_off(found) => return Err(Refusal::Off),
                     Some(found) => {
                         let target = table.target(found, &asked);
                         if let Some(upstream) = pool.choose(&target, &self.tried) {

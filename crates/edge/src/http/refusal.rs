@@ -16,6 +16,8 @@ pub enum Refusal {
     Violation(Violation),
     Expectation,
     NoService,
+    /// An operator took it out of use. It did not happen.
+    Off,
     /// No clone serves it now. It did not happen.
     NoClone,
     /// A clone took it and ended. It may have happened.
@@ -41,9 +43,11 @@ impl Refusal {
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService => StatusCode::NOT_FOUND,
-            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refusal::Off
+            | Refusal::NoClone
+            | Refusal::SessionUnread
+            | Refusal::SessionUnstored
+            | Refusal::SessionUnknown => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -60,6 +64,7 @@ impl Refusal {
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
+            Refusal::Off => "this is out of use for maintenance; the request was not carried out; try again later",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
             Refusal::CloneEnded => {
                 "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
@@ -83,7 +88,7 @@ impl Refusal {
 
     /// Whether it counts as an error of ours.
     pub fn is_ours(&self) -> bool {
-        self.status().is_server_error() && !matches!(self, Refusal::Violation(_))
+        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off)
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
@@ -94,6 +99,7 @@ impl Refusal {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+            Refusal::Off => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))

@@ -1,13 +1,14 @@
 //! No clone runs twice for long: after faults have ended, each clone that is declared runs exactly once, and nothing
-//! else runs. A clone that moves may run twice for a moment; not for [`CLONES_WITHIN`].
+//! else runs. A clone that moves may run twice for a moment; not for [`CLONES_WITHIN`]. And none runs on a drained node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Time;
 
 use super::{Broken, CLONES_WITHIN};
 
 const PROMISE: &str = "no clone runs twice for long, and every one runs";
+const DRAINED: &str = "no clone stays on a drained node";
 
 /// `service/number`
 pub type Name = String;
@@ -16,12 +17,29 @@ pub type Name = String;
 pub struct Clones {
     /// Since when a clone does not run as often as it should.
     wrong_since: BTreeMap<Name, Time>,
+    /// Since when one is where it should not be.
+    misplaced_since: BTreeMap<(usize, Name), Time>,
 }
 
 impl Clones {
     /// Faults strike: what is wrong now does not count.
     pub fn excuse(&mut self) {
         self.wrong_since.clear();
+        self.misplaced_since.clear();
+    }
+
+    /// `misplaced`: children of live nodes that are drained, while others are not.
+    pub fn check_drained(&mut self, at: Time, misplaced: impl Iterator<Item = (usize, Name)>) -> Result<(), Broken> {
+        let misplaced: BTreeSet<(usize, Name)> = misplaced.collect();
+        self.misplaced_since.retain(|one, _| misplaced.contains(one));
+        for one in misplaced {
+            let since = *self.misplaced_since.entry(one.clone()).or_insert(at);
+            if at.since(since) >= CLONES_WITHIN {
+                let what = format!("{} runs on node {}, which is drained, since {since:?}", one.1, one.0);
+                return Err(Broken { promise: DRAINED, at, what });
+            }
+        }
+        Ok(())
     }
 
     /// `wanted`: what is declared. `running`: every child process of every live node.
@@ -72,6 +90,17 @@ mod tests {
         assert!(check(&[(0, "shop/0"), (2, "shop/1"), (1, "shop/1")]).is_err());
         assert!(check(&[(0, "shop/0")]).is_err());
         assert!(check(&[(0, "shop/0"), (2, "shop/1"), (2, "old/0")]).is_err());
+    }
+
+    #[test]
+    fn one_that_stays_on_a_drained_node_is_seen() {
+        let mut clones = Clones::default();
+        let at = |second| Time::ZERO + Span::secs(second);
+        for second in 0..14 {
+            assert_eq!(clones.check_drained(at(second), [(0, "a/0".to_string())].into_iter()), Ok(()));
+        }
+        assert!(clones.check_drained(at(15), [(0, "a/0".to_string())].into_iter()).is_err());
+        assert_eq!(clones.check_drained(at(16), [(1, "a/0".to_string())].into_iter()), Ok(()), "another place");
     }
 
     #[test]
