@@ -88,7 +88,8 @@ pub enum Event<Ask> {
         result: Result<(), String>,
     },
     /// Once a second, from the host: CPU of this process in thousandths of one core, resident memory in bytes, and what
-    /// the front doors counted over the last second, by name (`http.requests`, ...).
+    /// the front doors counted over the last second, by name (`http.requests`, ...), and `machine.busy`, thousandths of all
+    /// its processors.
     Vitals {
         cpu_millis: u32,
         resident_bytes: u64,

@@ -14,6 +14,8 @@ pub mod kind {
     pub const ROOT_CALL: u16 = 4;
     /// What members of a `linear` group say to each other without data: votes, heartbeats, acknowledgements.
     pub const LINEAR_CONTROL: u16 = 5;
+    /// What an edge saw of its requests, for the manager.
+    pub const DEMAND: u16 = 6;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;

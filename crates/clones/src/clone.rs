@@ -58,9 +58,9 @@ pub struct NodeClones {
 /// Something for the list of events that people see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {
-    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `warning`.
+    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `scaled`, `overflow`, `warning`.
     pub kind: &'static str,
-    /// The clone's name.
+    /// The clone's name, or that of a service or node.
     pub who: String,
     pub text: String,
 }

@@ -40,7 +40,7 @@ impl Fake {
 
     fn assign(&mut self, seq: u64, clones: u32) {
         let of = (0..clones).map(|number| (CloneId::new("shop", number), ME)).collect();
-        self.put(Input::Assigned(Assignments { term: 1, seq, by: ME, of, leaving: BTreeMap::new() }));
+        self.put(Input::Assigned(Assignments { term: 1, seq, by: ME, of, ..Assignments::default() }));
     }
 
     /// Lets time pass, with every wake on the way.
@@ -387,7 +387,7 @@ fn what_a_process_does_not_see_is_changed_without_a_new_one() {
     fake.serve(1);
     fake.take();
     let mut changed = shop();
-    changed.clones = 7;
+    changed.clones = 7.into();
     changed.http = Some(crate::HttpRoute::default());
     changed.health = Some("/well".into());
     changed.stop.signal = Signal::Quit;

@@ -10,6 +10,7 @@
 
 pub mod assign;
 pub mod clone;
+pub mod demand;
 pub mod group;
 mod life;
 pub mod limits;
@@ -20,16 +21,20 @@ mod partition_check;
 pub mod plan;
 pub mod route;
 pub mod session;
+pub mod size;
+pub mod sizing;
 pub mod spec;
 pub mod text;
 pub mod wire;
 
 pub use assign::Assignments;
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
+pub use demand::Demand;
 pub use group::Group;
 pub use manager::{Manager, NodeLoad};
 pub use off::Off;
 pub use partition::Partition;
 pub use route::{Found, RouteClone, RouteService, RouteSession, Routes};
 pub use session::SessionCookie;
+pub use size::Size;
 pub use spec::{HttpRoute, ServiceSpec, SpecError, Stop, TcpRoute};

@@ -68,6 +68,62 @@ pub const MOVES_AT_ONCE: usize = 8;
 /// After a move was taken back, nothing of that service is moved for balance for so long.
 pub const MOVE_REST: Span = Span::secs(300);
 
+/// The wait that hurts, unless the service says: about what people begin to feel.
+pub const WAIT_HURTS_DEFAULT: Span = Span::millis(100);
+/// A shorter one is lost in what requests take anyway.
+pub const WAIT_HURTS_MIN: Span = Span::millis(5);
+/// Between what an edge says of its requests and the next, and between two looks of the manager: quick enough for a burst, and
+/// a small frame to one node.
+pub const LOAD_EVERY: Span = Span::millis(250);
+/// What an edge said is of no use after so long: three were lost, or it is gone.
+pub const LOAD_GOOD_FOR: Span = Span::secs(1);
+/// Moving averages look back about so far: over a few of its reports.
+pub const AVERAGE_OVER: Span = Span::millis(400);
+/// And those that must not follow chance, so far.
+pub const AVERAGE_LONG_OVER: Span = Span::secs(2);
+/// Nothing is learned from fewer answers.
+pub const ANSWERS_MIN: f64 = 30.0;
+/// So many requests under way for each that clones can do at once are a queue.
+pub const BACKLOG: f64 = 3.0;
+/// How long clones take to start, before any has shown it; and how much each start counts.
+pub const START_GUESS: Span = Span::secs(1);
+pub const START_WEIGHT: f64 = 0.3;
+/// H is this share of the wait that hurts: REACT_IN / (REACT_IN + start), but not less than the minimum.
+pub const REACT_IN: Span = Span::secs(1);
+pub const THRESHOLD_SHARE_MIN: f64 = 0.1;
+/// Below this many requests under way for each clone, what they take may be learned as what they take without waiting.
+pub const AT_EASE: f64 = 0.5;
+/// And so much of the difference is taken over each time.
+pub const LEARN_WEIGHT: f64 = 0.02;
+/// What requests take when none is answered any more.
+pub const TAKES_MAX: Span = Span::secs(60);
+/// Requests that a clone can be believed to do at once.
+pub const WIDTH_MAX: f64 = 4096.0;
+/// New clones are as many as makes each so busy, and some go when the fewer would be no busier than the lower: between the
+/// two nothing changes, so nothing flaps.
+pub const BUSY_WANTED: f64 = 0.7;
+pub const BUSY_LOW: f64 = 0.5;
+/// More than this times as many requests come as are answered: a queue grows.
+pub const GROWING: f64 = 1.1;
+/// One decision grows a service to this many times its size at most: an estimate may be wrong.
+pub const GROW_MAX: u32 = 4;
+/// Less than this is taken as no change, when it is asked whether growth has helped.
+pub const SAME: f64 = 0.85;
+/// Clones go after fewer would have done for so many rests D, and at least for so long.
+pub const SHRINK_RESTS: u64 = 5;
+pub const SHRINK_AFTER_MIN: Span = Span::secs(10);
+/// A node is full when its machine was so busy on average, in thousandths, and has room again below the lower.
+pub const NODE_FULL: f64 = 900.0;
+pub const NODE_HAS_ROOM: f64 = 600.0;
+/// That average looks back about so far.
+pub const NODE_AVERAGE_OVER: Span = Span::secs(5);
+/// Clones on one node for each of its processors, unless it says otherwise; more are for when all nodes are full.
+pub const CLONES_PER_PROCESSOR: u32 = 4;
+/// Bytes of what an edge says: all clones at some 80 bytes.
+pub const DEMAND_BYTES_MAX: usize = 128 << 10;
+
+const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
+const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");
 const _: () = assert!(PARTITIONS_PER_SERVICE_MAX <= PARTITIONS_MAX, "one service cannot have more than all");
 const _: () = assert!(CLONES_DEFAULT <= CLONES_PER_SERVICE_MAX, "the default is allowed");

@@ -1,17 +1,19 @@
 //! The manager: spreads the clones of all services over the live nodes. It runs at the root group's leader; a new leader
 //! goes on from the newest assignments it has seen and from what the nodes' beacons say runs.
 //!
-//! What should run where is decided by [`plan`], a pure function. The machine around it keeps what a function cannot: terms,
-//! the first moments of a leader, and moves that take too long.
+//! What should run where is decided by [`plan`], a pure function; how many clones a service has, by a [`Sizer`] for each. The
+//! machine around them keeps what they cannot: terms, the first moments of a leader, moves that take too long, and what the
+//! edges said last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, Now, Time};
 
 use crate::clone::Happened;
-use crate::limits::{MOVE_REST, MOVE_TIME_MAX, SETTLE};
+use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
-use crate::{Assignments, CloneId, CloneState, NodeClones, ServiceSpec};
+use crate::sizing::{Seen, Sizer};
+use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec};
 
 /// A live node, as its beacons describe it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +27,12 @@ pub struct NodeLoad {
     pub reported: bool,
     /// It is to run no clones: it is drained, or about to end.
     pub drains: bool,
+    /// It runs clones only when the others are full.
+    pub overflow: bool,
+    /// Clones that it is meant to run at most.
+    pub room: u32,
+    /// How busy its machine is, 0 to 1000.
+    pub busy: u16,
     /// Version of the assignments it obeys.
     pub obeys: (u64, u64, NodeId),
     /// What it says it runs; the best state of each clone.
@@ -44,6 +52,11 @@ pub enum Input {
         live: Vec<NodeLoad>,
         /// Clones that are not to run.
         off: BTreeSet<CloneId>,
+    },
+    /// What an edge saw.
+    Demand {
+        from: NodeId,
+        demand: Demand,
     },
     Wake,
 }
@@ -79,6 +92,18 @@ struct Leading {
     moves: BTreeMap<CloneId, Time>,
     /// Services in which a move failed: until when nothing is moved for balance.
     resting: BTreeMap<String, Time>,
+    /// When sizes are looked at next.
+    look_at: Time,
+    /// What each edge said last.
+    edges: BTreeMap<NodeId, (Time, Demand)>,
+    /// Of services with a range.
+    sizers: BTreeMap<String, Sizer>,
+    sizes: BTreeMap<String, u32>,
+    /// Clones that were told to start, since when.
+    starting: BTreeMap<CloneId, Time>,
+    /// How busy machines are, on average.
+    machines: BTreeMap<NodeId, f64>,
+    busy: BTreeSet<NodeId>,
 }
 
 impl NodeLoad {
@@ -98,7 +123,8 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or((0, 0, NodeId(0)), |says| says.obeys);
-        Self { id, name: name.into(), load, reported: says.is_some(), drains: false, obeys, clones }
+        let (reported, drains, overflow, room, busy) = (says.is_some(), false, false, u32::MAX, 0);
+        Self { id, name: name.into(), load, reported, drains, overflow, room, busy, obeys, clones }
     }
 }
 
@@ -117,8 +143,7 @@ impl Manager {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Leads(true) if self.leading.is_none() => {
-                let (moves, resting) = (BTreeMap::new(), BTreeMap::new());
-                self.leading = Some(Leading { since: now.mono, published: false, moves, resting });
+                self.leading = Some(Leading::new(now.mono));
                 self.outbid(self.current.term);
             }
             Input::Leads(true) => (),
@@ -128,7 +153,15 @@ impl Manager {
             Input::Cluster { services, live, off } => {
                 self.names.extend(live.iter().map(|node| (node.id, node.name.clone())));
                 let (absence, resting) = (Absence::Doubted, BTreeSet::new());
-                self.cluster = Some(Cluster { services, live, absence, resting, off });
+                let (sizes, busy) = (BTreeMap::new(), BTreeSet::new());
+                self.cluster = Some(Cluster { services, live, absence, resting, off, sizes, busy });
+            }
+            Input::Demand { from, demand } => {
+                if let Some(leading) = &mut self.leading {
+                    leading.edges.insert(from, (now.mono, demand));
+                }
+                // It is looked at when its time has come, with what the others say.
+                return;
             }
             Input::Wake => (),
         }
@@ -143,6 +176,8 @@ impl Manager {
         let believes = cluster.absence == Absence::Believed;
         let settled = (!believes).then_some(leading.since + SETTLE);
         let moves = leading.moves.values().map(|began| *began + MOVE_TIME_MAX);
+        let looks = believes && cluster.services.values().any(|spec| !spec.clones.is_fixed());
+        let moves = moves.chain(looks.then_some(leading.look_at));
         moves.chain(leading.resting.values().copied()).chain(settled).min()
     }
 
@@ -200,7 +235,12 @@ impl Manager {
         }
         cluster.absence = if now >= leading.since + SETTLE { Absence::Believed } else { Absence::Doubted };
         cluster.resting = leading.resting.keys().cloned().collect();
+        if cluster.absence == Absence::Believed {
+            leading.resize(now, cluster, &self.current, out);
+        }
         next = plan(cluster, &next);
+        leading.time_starts(now, cluster, &self.current, &next);
+        recruit(cluster, &self.current, &mut next, out);
         leading.moves.retain(|id, _| next.leaving.contains_key(id));
         for id in next.leaving.keys() {
             leading.moves.entry(id.clone()).or_insert(now);
@@ -243,7 +283,105 @@ impl Manager {
     }
 }
 
+/// Counts and tells when nodes for overflow are recruited, and when they are released.
+fn recruit(cluster: &Cluster, current: &Assignments, next: &mut Assignments, out: &mut Vec<Output>) {
+    for node in cluster.live.iter().filter(|node| node.overflow) {
+        let count = |of: &Assignments| of.of.values().filter(|at| **at == node.id).count();
+        let (before, after) = (count(current), count(next));
+        let text = match (before, after) {
+            (0, 1..) => {
+                next.recruited += 1;
+                format!("recruited for overflow, as the other nodes are full (time {})", next.recruited)
+            }
+            (1.., 0) => "released: the other nodes have room".to_owned(),
+            _ => continue,
+        };
+        out.push(Output::Happened(Happened { kind: "overflow", who: node.name.clone(), text }));
+    }
+}
+
 impl Leading {
+    fn new(since: Time) -> Self {
+        Self {
+            since,
+            published: false,
+            moves: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            look_at: since,
+            edges: BTreeMap::new(),
+            sizers: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            starting: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            busy: BTreeSet::new(),
+        }
+    }
+
+    /// Lets each service with a range have the size that its requests need.
+    fn resize(&mut self, now: Time, cluster: &mut Cluster, current: &Assignments, out: &mut Vec<Output>) {
+        let ranged = |spec: &ServiceSpec| !spec.clones.is_fixed();
+        self.sizers.retain(|service, _| cluster.services.get(service).is_some_and(ranged));
+        self.sizes.retain(|service, _| self.sizers.contains_key(service));
+        if now >= self.look_at {
+            self.look_at = now + LOAD_EVERY;
+            self.look_at_machines(&cluster.live);
+            self.edges.retain(|_, (at, _)| now.since(*at) < LOAD_GOOD_FOR);
+            let is_whole = cluster.live.iter().all(|node| self.edges.contains_key(&node.id));
+            for (service, spec) in cluster.services.iter().filter(|(_, spec)| ranged(spec)) {
+                let target = cluster.size(service, spec, current);
+                let target = *self.sizes.entry(service.clone()).or_insert(target);
+                let serving = cluster.serving(service, current);
+                let sizer = self.sizers.entry(service.clone()).or_default();
+                // What only some edges say is no reason to change anything.
+                if !is_whole {
+                    continue;
+                }
+                sizer.observe(now, serving, seen(service, self.edges.values().map(|(_, demand)| demand)));
+                let hurts = spec.wait.unwrap_or(WAIT_HURTS_DEFAULT);
+                if let Some(decision) = sizer.decide(now, spec.clones, hurts, target, serving) {
+                    self.sizes.insert(service.clone(), decision.to);
+                    let (who, text) = (service.clone(), decision.why);
+                    out.push(Output::Happened(Happened { kind: "scaled", who, text }));
+                }
+            }
+        }
+        cluster.sizes = self.sizes.clone();
+        cluster.busy = self.busy.clone();
+    }
+
+    fn look_at_machines(&mut self, live: &[NodeLoad]) {
+        self.machines.retain(|id, _| live.iter().any(|node| node.id == *id));
+        let weight = LOAD_EVERY.as_secs_f64() / (NODE_AVERAGE_OVER.as_secs_f64() + LOAD_EVERY.as_secs_f64());
+        for node in live {
+            let mean = self.machines.entry(node.id).or_insert(0.0);
+            *mean += (f64::from(node.busy) - *mean) * weight;
+            if *mean > NODE_FULL {
+                self.busy.insert(node.id);
+            } else if *mean < NODE_HAS_ROOM {
+                self.busy.remove(&node.id);
+            }
+        }
+        self.busy.retain(|id| self.machines.contains_key(id));
+    }
+
+    /// Learns how long clones take from the decision until they serve.
+    fn time_starts(&mut self, now: Time, cluster: &Cluster, current: &Assignments, next: &Assignments) {
+        for id in next.of.keys().filter(|id| !current.of.contains_key(*id) && self.sizers.contains_key(&id.service)) {
+            self.starting.entry(id.clone()).or_insert(now);
+        }
+        let (starting, sizers) = (&mut self.starting, &mut self.sizers);
+        starting.retain(|id, since| {
+            let Some(node) = next.of.get(id) else { return false };
+            if !cluster.serves(*node, id) {
+                return now.since(*since) < TAKES_MAX;
+            }
+            if let Some(sizer) = sizers.get_mut(&id.service) {
+                sizer.started(now.since(*since));
+            }
+            false
+        });
+    }
+
     /// Takes back the moves that took too long, and returns whose they were.
     fn take_back(&self, now: Time, next: &mut Assignments, live: &[NodeLoad]) -> Vec<CloneId> {
         let late = self.moves.iter().filter(|(_, began)| now >= **began + MOVE_TIME_MAX).map(|(id, _)| id);
@@ -258,6 +396,22 @@ impl Leading {
         }
         taken
     }
+}
+
+/// What all edges together see of a service.
+fn seen<'a>(service: &str, demands: impl Iterator<Item = &'a Demand>) -> Seen {
+    let (mut seen, mut busy, mut answers) = (Seen::default(), 0.0, 0.0);
+    for demand in demands {
+        let Some(group) = demand.groups.get(service) else { continue };
+        let per_second = 1000.0 / f64::from(demand.span_ms.max(1));
+        seen.arrived += group.arrived as f64 * per_second;
+        seen.done += group.done() as f64 * per_second;
+        seen.in_flight += group.in_flight as f64;
+        busy += group.clones.values().map(|clone| clone.busy_us as f64 / 1e6).sum::<f64>();
+        answers += group.done() as f64;
+    }
+    seen.took = if answers > 0.0 { busy / answers } else { 0.0 };
+    seen
 }
 
 #[cfg(test)]

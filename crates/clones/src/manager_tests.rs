@@ -19,12 +19,18 @@ fn serving(numbers: &[u32]) -> BTreeMap<CloneId, CloneState> {
 fn node(id: u64, numbers: &[u32]) -> NodeLoad {
     let obeys = (0, 0, NodeId(0));
     let clones = serving(numbers);
-    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, drains: false, obeys, clones }
+    NodeLoad {
+        id: NodeId(id),
+        name: format!("n{id}"),
+        obeys,
+        clones,
+        ..NodeLoad::new(NodeId(id), "", 0, Some(&NodeClones::default()))
+    }
 }
 
 fn assigned(term: u64, seq: u64, by: u64, at: &[u64]) -> Assignments {
     let of = at.iter().enumerate().map(|(number, node)| (CloneId::new("shop", number as u32), NodeId(*node))).collect();
-    Assignments { term, seq, by: NodeId(by), of, leaving: BTreeMap::new() }
+    Assignments { term, seq, by: NodeId(by), of, ..Assignments::default() }
 }
 
 impl Fake {
@@ -39,7 +45,7 @@ impl Fake {
     }
 
     fn tell(&mut self) {
-        let spec = ServiceSpec { clones: self.clones, ..ServiceSpec::new(["app"]) };
+        let spec = ServiceSpec { clones: self.clones.into(), ..ServiceSpec::new(["app"]) };
         let services = BTreeMap::from([("shop".to_string(), spec)]);
         self.put(Input::Cluster { services, live: self.live.clone(), off: BTreeSet::new() });
     }

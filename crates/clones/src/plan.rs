@@ -29,20 +29,25 @@ pub struct Cluster {
     pub resting: BTreeSet<String>,
     /// Clones that are not to run.
     pub off: BTreeSet<CloneId>,
+    /// How many clones each service is to have that has a range; without, as many as it has, within its range.
+    pub sizes: BTreeMap<String, u32>,
+    /// Nodes whose machines are as busy as they can be.
+    pub busy: BTreeSet<NodeId>,
 }
 
 /// The next assignments after `current`, with its version: the caller counts it up if they differ. Clones whose node
-/// lives stay, those without a node go where the fewest of their service (then of all, then the least load) are.
+/// lives stay, those without a node go where the fewest of their service (then of all, then the least load) are; nodes for
+/// overflow come last.
 /// With nobody alive nothing changes.
 pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
     if cluster.live.is_empty() {
         return current.clone();
     }
     let (term, seq, by) = current.version();
-    let mut next = Assignments { term, seq, by, ..Assignments::default() };
+    let mut next = Assignments { term, seq, by, recruited: current.recruited, ..Assignments::default() };
     let mut homeless = Vec::new();
     for (service, spec) in &cluster.services {
-        for number in 0..spec.clones {
+        for number in 0..cluster.size(service, spec, current) {
             let id = CloneId::new(service.as_str(), number);
             if cluster.off.contains(&id) {
                 continue;
@@ -84,6 +89,12 @@ enum Stays {
 }
 
 impl Cluster {
+    /// How many clones a service is to have.
+    pub(crate) fn size(&self, service: &str, spec: &ServiceSpec, current: &Assignments) -> u32 {
+        let has = || current.of.keys().filter(|id| id.service == service).count() as u32;
+        spec.clones.clamp(self.sizes.get(service).copied().unwrap_or_else(has))
+    }
+
     /// Where a clone stays, if it does.
     fn stays(&self, current: &Assignments, id: &CloneId) -> Stays {
         let lives = |node: &NodeId| self.absence == Absence::Doubted || self.node(*node).is_some();
@@ -137,18 +148,29 @@ impl Cluster {
 
     /// Starts one move if some service is uneven and well.
     fn balance(&self, counts: &Counts, next: &mut Assignments) {
+        // An overflow node gives back what has room elsewhere, and takes nothing for balance.
+        let home = || self.open().filter(|node| counts.rank(self, node.id) == Rank::Home);
+        let has_guests = |node: &NodeLoad| node.overflow && node.reported && counts.total(node.id) > 0;
+        let lends = home().next().is_some() && self.open().any(has_guests);
         let even = |service: &String| {
-            let at = self.open().map(|node| counts.of_service(service, node.id));
+            let at = home().map(|node| counts.of_service(service, node.id));
             at.clone().max().unwrap_or(0) < at.min().unwrap_or(0) + 2
         };
         for service in self.services.keys() {
             let its: Vec<&CloneId> = next.of.keys().filter(|id| id.service == *service).collect();
             let well = its.iter().all(|id| self.serves(next.of[*id], id));
-            if even(service) || !well || self.resting.contains(service) {
+            if !well || self.resting.contains(service) {
                 continue;
             }
+            let is_guest = |id: &&&CloneId| self.node(next.of[**id]).is_some_and(|node| node.overflow && node.reported);
+            let guest = its.iter().filter(is_guest).max_by_key(|id| id.number).filter(|_| lends);
             let fullest = |id: &&&CloneId| (counts.key(self, service, next.of[**id]), id.number);
-            let Some(id) = its.iter().max_by_key(fullest).map(|id| (*id).clone()) else { continue };
+            let goes = match guest {
+                Some(guest) => Some(guest),
+                None if even(service) => None,
+                None => its.iter().filter(|id| !is_guest(id)).max_by_key(fullest),
+            };
+            let Some(id) = goes.map(|id| (*id).clone()) else { continue };
             let to = counts.best_for(self, service);
             if let Some(from) = next.of.insert(id.clone(), to) {
                 next.leaving.insert(id, from);
@@ -161,9 +183,29 @@ impl Cluster {
         self.live.iter().find(|node| node.id == id)
     }
 
-    fn serves(&self, node: NodeId, id: &CloneId) -> bool {
+    /// How many clones of a service serve, where they are or where they come from.
+    pub(crate) fn serving(&self, service: &str, current: &Assignments) -> u32 {
+        let its = current.of.iter().filter(|(id, _)| id.service == service);
+        let serve = its.filter(|(id, at)| {
+            self.serves(**at, id) || current.leaving.get(*id).is_some_and(|from| self.serves(*from, id))
+        });
+        serve.count() as u32
+    }
+
+    pub(crate) fn serves(&self, node: NodeId, id: &CloneId) -> bool {
         self.node(node).is_some_and(|node| node.clones.get(id) == Some(&CloneState::Serving))
     }
+}
+
+/// Where clones go first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Rank {
+    /// An ordinary node that has room.
+    Home,
+    /// One for overflow.
+    Overflow,
+    /// One that is full.
+    Full,
 }
 
 /// How many clones each node has, of each service and in all.
@@ -193,15 +235,31 @@ impl Counts {
         self.of_service.get(&(service.to_owned(), node)).copied().unwrap_or(0)
     }
 
+    fn total(&self, node: NodeId) -> u32 {
+        self.total.get(&node).copied().unwrap_or(0)
+    }
+
+    fn rank(&self, cluster: &Cluster, id: NodeId) -> Rank {
+        let Some(node) = cluster.node(id) else { return Rank::Full };
+        match (self.total(id) >= node.room || cluster.busy.contains(&id), node.overflow) {
+            (true, _) => Rank::Full,
+            (false, true) => Rank::Overflow,
+            (false, false) => Rank::Home,
+        }
+    }
+
     /// How full a node is for a service: the smaller the better.
     fn key(&self, cluster: &Cluster, service: &str, node: NodeId) -> (u32, u32, u16, NodeId) {
         let load = cluster.node(node).map_or(0, |node| node.load);
-        (self.of_service(service, node), self.total.get(&node).copied().unwrap_or(0), load, node)
+        (self.of_service(service, node), self.total(node), load, node)
     }
 
     fn best_for(&self, cluster: &Cluster, service: &str) -> NodeId {
         let nodes = cluster.open().map(|node| node.id);
-        nodes.min_by_key(|node| self.key(cluster, service, *node)).expect("somebody lives")
+        // Of full ones those for overflow come last, too.
+        let overflow = |id: NodeId| cluster.node(id).is_some_and(|node| node.overflow);
+        let key = |node: &NodeId| (self.rank(cluster, *node), overflow(*node), self.key(cluster, service, *node));
+        nodes.min_by_key(key).expect("somebody lives")
     }
 }
 

@@ -3,22 +3,31 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::NodeClones;
 
 /// A live node that says it serves all that `of` gives it, or nothing.
 fn node(id: u64, of: &Assignments) -> NodeLoad {
     let clones = of.at(NodeId(id)).map(|clone| (clone.clone(), CloneState::Serving)).collect();
     let obeys = of.version();
-    NodeLoad { id: NodeId(id), name: format!("n{id}"), load: 0, reported: true, drains: false, obeys, clones }
+    NodeLoad {
+        id: NodeId(id),
+        name: format!("n{id}"),
+        obeys,
+        clones,
+        ..NodeLoad::new(NodeId(id), "", 0, Some(&NodeClones::default()))
+    }
 }
 
 fn cluster(services: &[(&str, u32)], live: &[u64], serving: &Assignments) -> Cluster {
-    let spec = |clones| ServiceSpec { clones, ..ServiceSpec::new(["app"]) };
+    let spec = |clones: u32| ServiceSpec { clones: clones.into(), ..ServiceSpec::new(["app"]) };
     Cluster {
         services: services.iter().map(|(name, clones)| (name.to_string(), spec(*clones))).collect(),
         live: live.iter().map(|id| node(*id, serving)).collect(),
         absence: Absence::Believed,
         resting: BTreeSet::new(),
         off: BTreeSet::new(),
+        sizes: BTreeMap::new(),
+        busy: BTreeSet::new(),
     }
 }
 

@@ -139,7 +139,7 @@ impl RouteService {
             tcp: spec.tcp.clone(),
             session: None,
             partitions: spec.partitions.as_slice().into(),
-            wanted: spec.clones,
+            wanted: spec.clones.min,
             clones: Vec::new(),
             is_off: false,
             partitions_off: Vec::new(),

@@ -14,6 +14,7 @@ use crate::partition::Partition;
 use crate::partition_check as partition;
 use crate::route::bare_host;
 use crate::session::SessionCookie;
+use crate::size::Size;
 use crate::text;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,9 +27,12 @@ pub struct ServiceSpec {
     pub dir: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// How many clones are wanted, over all nodes.
+    /// How many clones are wanted, over all nodes: a number, or a range within which the manager chooses.
     #[serde(default = "clones_default")]
-    pub clones: u32,
+    pub clones: Size,
+    /// With a range: the wait that hurts. The manager adds clones before requests wait so long.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Span>,
     /// Path whose GET answers 2xx when the clone is well. Without one, a TCP connection is enough; for a service with
     /// neither `health` nor a route, that its process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +116,9 @@ pub struct SpecError {
     pub why: String,
 }
 
+/// Why a service without HTTP has no range.
+const NO_WAIT: &str = "a range needs http: how long TCP connections wait is not seen; write a number";
+
 impl Default for Stop {
     fn default() -> Self {
         Self { signal: Signal::Term, drain: DRAIN_DEFAULT }
@@ -139,7 +146,8 @@ impl ServiceSpec {
             run: run.into_iter().map(Into::into).collect(),
             dir: None,
             env: BTreeMap::new(),
-            clones: CLONES_DEFAULT,
+            clones: CLONES_DEFAULT.into(),
+            wait: None,
             health: None,
             http: None,
             tcp: None,
@@ -164,8 +172,23 @@ impl ServiceSpec {
         if self.dir.as_ref().is_some_and(|dir| dir.is_empty() || dir.contains('\0')) {
             wrong("dir", "is empty; leave it out to run in the node's service folder".into());
         }
-        if self.clones > CLONES_PER_SERVICE_MAX {
-            wrong("clones", format!("{} is over the limit of {CLONES_PER_SERVICE_MAX}", self.clones));
+        let Size { min, max } = self.clones;
+        if max > CLONES_PER_SERVICE_MAX {
+            wrong("clones", format!("{max} is over the limit of {CLONES_PER_SERVICE_MAX}"));
+        }
+        if min > max {
+            wrong("clones", format!("min {min} is over max {max}"));
+        } else if min < max && (min == 0 || self.http.is_none()) {
+            let why = if min == 0 { "min is 1 at least: a request cannot wait for a start" } else { NO_WAIT };
+            wrong("clones", why.into());
+        }
+        match self.wait {
+            Some(_) if min == max => wrong("wait", "needs a range, like clones = { min = 1, max = 8 }".into()),
+            Some(wait) if !(WAIT_HURTS_MIN..=PATIENCE_MAX).contains(&wait) => {
+                let [wait, min, max] = [wait, WAIT_HURTS_MIN, PATIENCE_MAX].map(text::format_span);
+                wrong("wait", format!("{wait} is not between {min} and {max}"));
+            }
+            Some(_) | None => (),
         }
         if let Some(why) = self.health.as_deref().and_then(path_error) {
             wrong("health", why);
@@ -287,7 +310,7 @@ pub fn validate_all(
         let why = format!("{} services are over the limit of {SERVICES_MAX}", services.len());
         errors.push(SpecError { key: "service".into(), why });
     }
-    let clones: u64 = services.values().map(|spec| u64::from(spec.clones)).sum();
+    let clones: u64 = services.values().map(|spec| u64::from(spec.clones.max)).sum();
     if clones > u64::from(CLONES_MAX) {
         let why = format!("{clones} clones in all are over the limit of {CLONES_MAX}");
         errors.push(SpecError { key: "service".into(), why });
@@ -358,11 +381,12 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 12] = [
+const SERVICE_KEYS: [&str; 13] = [
     "run",
     "dir",
     "env",
     "clones",
+    "wait",
     "health",
     "http",
     "tcp",
@@ -377,8 +401,8 @@ const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
 const SESSION_KEYS: [&str; 6] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes"];
 
-fn clones_default() -> u32 {
-    CLONES_DEFAULT
+fn clones_default() -> Size {
+    CLONES_DEFAULT.into()
 }
 fn start_timeout_default() -> Span {
     START_TIMEOUT_DEFAULT

@@ -11,7 +11,7 @@ fn the_shortest_service_has_working_defaults() {
     let spec = read("run = [\"app\"]").unwrap();
     assert_eq!(spec, ServiceSpec::new(["app"]));
     assert_eq!(spec.validate(), Ok(()));
-    assert_eq!((spec.clones, spec.stop.signal, spec.stop.drain), (2, Signal::Term, Span::secs(5)));
+    assert_eq!((spec.clones.max, spec.stop.signal, spec.stop.drain), (2, Signal::Term, Span::secs(5)));
     assert_eq!(spec.start_timeout, Span::secs(10));
     assert!(!spec.listens());
 }
@@ -22,7 +22,8 @@ fn full() -> ServiceSpec {
         run = ["python3", "cart.py"]
         dir = "examples/cart"
         env = { MODE = "fast" }
-        clones = 3
+        clones = { min = 2, max = 5 }
+        wait = "80ms"
         health = "/health"
         http = { path = "/shop" }
         tcp = { port = 2525, accept_proxy = true, send_proxy = "v2", sni = "*.shop.example" }
@@ -81,7 +82,12 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.run.clear(), "run", "python3"),
         (|s| s.run[0].clear(), "run", "python3"),
         (|s| s.dir = Some(String::new()), "dir", "leave it out"),
-        (|s| s.clones = 257, "clones", "limit of 256"),
+        (|s| s.clones = 257.into(), "clones", "limit of 256"),
+        (|s| s.clones = Size { min: 3, max: 2 }, "clones", "min 3 is over max 2"),
+        (|s| s.clones = Size { min: 0, max: 2 }, "clones", "min is 1 at least"),
+        (|s| s.http = None, "clones", "needs http"),
+        (|s| s.clones = 3.into(), "wait", "needs a range"),
+        (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),
         (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
         (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
@@ -131,7 +137,8 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
     );
     assert_eq!(errors[3], "service.shop.namespaces: \"cats\" is not declared; declared are: carts");
 
-    let many = |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256, ..ServiceSpec::new(["a"]) }));
+    let many =
+        |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256.into(), ..ServiceSpec::new(["a"]) }));
     assert_eq!(validate_all(&many(4).collect(), &carts), Ok(()));
     assert!(validate_all(&many(5).collect(), &carts).unwrap_err()[0].why.contains("limit of 1024"));
 }

@@ -49,6 +49,22 @@ pub mod span {
     }
 }
 
+/// The same for one that may be left out.
+pub mod some_span {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(span: &Option<Span>, to: S) -> Result<S::Ok, S::Error> {
+        match span {
+            Some(span) => super::span::serialize(span, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+        super::span::deserialize(from).map(Some)
+    }
+}
+
 /// For `#[serde(with = "text::signal")]`.
 pub mod signal {
     use super::*;

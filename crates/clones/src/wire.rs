@@ -27,6 +27,8 @@ struct WireAssignments {
     nodes: Vec<u64>,
     #[prost(message, repeated, tag = "6")]
     of: Vec<WirePlace>,
+    #[prost(uint64, tag = "7")]
+    recruited: u64,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -129,7 +131,15 @@ impl Assignments {
             });
         }
         let (services, nodes) = (services.1, nodes.1);
-        versioned(&WireAssignments { term: self.term, seq: self.seq, by: self.by.0, services, nodes, of })
+        versioned(&WireAssignments {
+            term: self.term,
+            seq: self.seq,
+            by: self.by.0,
+            services,
+            nodes,
+            of,
+            recruited: self.recruited,
+        })
     }
 
     /// None if the bytes are not assignments of a version known here.
@@ -138,7 +148,8 @@ impl Assignments {
         if wire.of.len() > CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
             return None;
         }
-        let mut read = Self { term: wire.term, seq: wire.seq, by: NodeId(wire.by), ..Self::default() };
+        let (term, seq, by, recruited) = (wire.term, wire.seq, NodeId(wire.by), wire.recruited);
+        let mut read = Self { term, seq, by, recruited, ..Self::default() };
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);

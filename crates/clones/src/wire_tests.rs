@@ -12,6 +12,7 @@ fn assignments() -> Assignments {
         by: NodeId(0x0102),
         of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
+        recruited: 5,
     }
 }
 
@@ -48,7 +49,7 @@ fn assignments_have_these_bytes() {
     let bytes = assignments().encode();
     assert_eq!(
         hex(&bytes),
-        "0108031007190201000000000000220473686f702a100201000000000000030200000000000032003206100118012001"
+        "0108031007190201000000000000220473686f702a1002010000000000000302000000000000320032061001180120013805"
     );
     assert_eq!(Assignments::decode(&bytes), Some(assignments()));
 }

@@ -58,7 +58,7 @@ struct World {
 impl World {
     fn new(seed: u64, nodes: u64, services: &[(&str, u32)]) -> Self {
         let spec = |clones| ServiceSpec {
-            clones,
+            clones: u32::into(clones),
             health: Some("/".into()),
             stop: clones::Stop { drain: Span::secs(1), ..Default::default() },
             ..ServiceSpec::new(["app"])
@@ -356,7 +356,7 @@ impl World {
         }
         for (name, spec) in &self.services {
             let mut counts: BTreeMap<NodeId, u32> = self.nodes.keys().map(|id| (*id, 0)).collect();
-            for number in 0..spec.clones {
+            for number in 0..spec.clones.max {
                 match at.remove(&CloneId::new(name, number)).as_deref() {
                     Some([node]) => *counts.get_mut(node).unwrap() += 1,
                     other => return Err(format!("{name}/{number} runs at {other:?}")),

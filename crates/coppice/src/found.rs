@@ -32,6 +32,12 @@ pub struct NodeFile {
     /// Memory of this node's brick; 1GiB unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brick_memory: Option<Size>,
+    /// This node runs clones only while all others are full.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overflow: bool,
+    /// Clones that it is meant to run at most; 4 for each processor unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clones_max: Option<u32>,
 }
 
 /// First records of a cluster, until its log has them.
@@ -180,7 +186,16 @@ fn open_empty(dir: &Path) -> Result<DataDir, String> {
 /// `node.toml` comes last: a folder without it is no node yet.
 fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<SocketAddr>) -> Result<(), String> {
     identity.save(held).map_err(|e| e.to_string())?;
-    let file = NodeFile { http: at.http, resp: at.resp, api: at.api, peer: at.peer, seeds, brick_memory: None };
+    let file = NodeFile {
+        http: at.http,
+        resp: at.resp,
+        api: at.api,
+        peer: at.peer,
+        seeds,
+        brick_memory: None,
+        overflow: false,
+        clones_max: None,
+    };
     let text = format!(
         "# What is this machine's own. Everything else is declared to the cluster.\n{}",
         toml::to_string(&file).expect("plain data")

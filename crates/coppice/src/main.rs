@@ -6,6 +6,7 @@ mod demo;
 mod desks;
 mod events;
 mod found;
+mod happened;
 mod nodes;
 mod ns;
 mod operate;
@@ -73,6 +74,11 @@ enum Command {
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Show what happened, and what the manager decided and why
+    #[command(
+        after_help = "Examples:\n  coppice events\n  coppice events --follow\n  coppice events --json | jq 'select(.kind == \"scaled\")'"
+    )]
+    Events(happened::EventsArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
@@ -108,6 +114,7 @@ fn main() {
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
+        Command::Events(args) => single(happened::events(args)),
         Command::Status(args) => single(operate::status(args)),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };

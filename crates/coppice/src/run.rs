@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
 use edge::Meter;
 use edge::tls::Certs;
 use host::{DataDir, HostConfig};
-use node::{Birth, Leaving, Node, View};
+use node::{Ask, Birth, Leaving, Node, View};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -57,6 +58,12 @@ pub struct RunArgs {
     /// Memory for session values of this node, like 512MiB or 2GiB (default: as in node.toml, else 1GiB)
     #[arg(long, value_name = "SIZE", value_parser = brick_memory)]
     pub brick_memory: Option<Size>,
+    /// Run clones only while all other nodes are full (or overflow = true in node.toml)
+    #[arg(long)]
+    pub overflow: bool,
+    /// Clones that this node is meant to run at most (default: as in node.toml, else 4 for each processor)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLONES_MAX)))]
+    pub clones_max: Option<u32>,
 }
 
 /// Exit status of a node that was asked to restart: whoever watches over it starts it again (EX_TEMPFAIL of sysexits).
@@ -134,6 +141,8 @@ pub fn run(args: RunArgs) -> Result<(), String> {
             }
             (None, None) => state::session::limits::BRICK_BYTES,
         },
+        overflow: args.overflow || file.overflow,
+        room: args.clones_max.or(file.clones_max).unwrap_or_else(clones_max_default),
         found: founding,
     };
     let doors =
@@ -195,6 +204,7 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
     drop(entered);
     let leaves = io.block_on(async move {
+        tokio::spawn(tell_demand(port.clone(), Arc::clone(&meter)));
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
         let config = edge::http::Config { accept_proxy: args.accept_proxy, ..Default::default() };
@@ -219,6 +229,20 @@ pub fn run(args: RunArgs) -> Result<(), String> {
     match leaves {
         None => Ok(()),
         Some(how) => std::process::exit(if how == Leaving::Restart { EXIT_RESTART } else { EXIT_REMOVED }),
+    }
+}
+
+/// Tells the node, and it the manager, what the doors see of the services, while some service's size follows it.
+async fn tell_demand(port: host::Port<Node>, meter: Arc<Meter>) {
+    let mut every = tokio::time::interval(LOAD_EVERY.into());
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let demand = meter.demands.take();
+        // A core thread that is too busy for it has others to hear from; the next one comes soon.
+        if port.ask(Ask::Demand(demand), LOAD_EVERY).await.is_err() {
+            return;
+        }
     }
 }
 
@@ -261,6 +285,11 @@ async fn https_edge(
 
 fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
     host::ports::listen(addr).map_err(|e| e.to_string())
+}
+
+fn clones_max_default() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    (processors * CLONES_PER_PROCESSOR).min(CLONES_MAX)
 }
 
 fn seed() -> Result<u64, String> {

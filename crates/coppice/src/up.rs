@@ -48,6 +48,12 @@ pub struct UpArgs {
     /// Memory for session values of each node, like 512MiB or 2GiB
     #[arg(long, value_name = "SIZE", value_parser = brick_memory, default_value = "1GiB")]
     pub brick_memory: Size,
+    /// So many of the nodes, the last ones, run clones only while all others are full
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub overflow: u8,
+    /// Clones that each node is meant to run at most (default: 4 for each processor)
+    #[arg(long, value_name = "COUNT")]
+    pub clones_max: Option<u32>,
     /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; without, there is no HTTPS
     #[arg(long, value_name = "DIR")]
     pub tls_dir: Option<PathBuf>,
@@ -99,6 +105,8 @@ impl Ports {
 
 /// One node as `up` sees it.
 struct Ward {
+    /// From 1.
+    index: u8,
     name: String,
     host: IpAddr,
     dir: PathBuf,
@@ -187,6 +195,7 @@ enum Turn {
 fn wards(args: &UpArgs) -> Vec<Ward> {
     (1..=args.nodes)
         .map(|i| Ward {
+            index: i,
             name: format!("n{i}"),
             host: IpAddr::V4(Ipv4Addr::new(127, 0, 0, i)),
             dir: args.dir.join(format!("n{i}")),
@@ -260,6 +269,12 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
     command.args(["--brick-memory", &args.brick_memory.to_string()]);
     command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
+    if ward.index > args.nodes.saturating_sub(args.overflow) {
+        command.arg("--overflow");
+    }
+    if let Some(most) = args.clones_max {
+        command.args(["--clones-max", &most.to_string()]);
+    }
     if let Some(dir) = &args.tls_dir {
         command.arg("--tls-dir").arg(dir).args(["--https", &SocketAddr::new(ward.host, args.https_port).to_string()]);
     }

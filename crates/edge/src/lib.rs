@@ -6,6 +6,7 @@
 mod affinity;
 pub mod api;
 mod cookie;
+pub mod demand;
 mod handle;
 pub mod http;
 pub mod meter;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::demand::Demands;
+
 /// Buckets to a power of two.
 const STEPS: u64 = 16;
 /// Longest latency told apart: 2^36 microseconds, 19 hours. Longer ones count as this.
@@ -26,6 +28,8 @@ pub struct Meter {
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
     pub sessions: Arc<Sessions>,
+    /// What the clones of services are asked for: for the manager.
+    pub demands: Arc<Demands>,
 }
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
@@ -97,6 +101,7 @@ impl Meter {
             resp: Arc::new(Door::new("resp", "commands")),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
+            demands: Arc::default(),
         }
     }
 

@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use crate::affinity;
+use crate::demand::{CloneCount, Demands, GroupCount, Visit};
 use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED};
 use crate::http::line::Idle;
 
@@ -56,6 +57,8 @@ pub struct Upstream {
     /// Milliseconds since the pool began until which it is avoided.
     avoid_until_ms: AtomicU64,
     pub idle: Idle,
+    /// What the manager is told of it.
+    pub count: Arc<CloneCount>,
 }
 
 /// Counts as in flight at its clone until dropped.
@@ -80,6 +83,8 @@ struct Group {
     open: Clones,
     /// Of each partition that reserves some.
     own: Vec<Option<Clones>>,
+    /// What the manager is told of it.
+    count: Arc<GroupCount>,
 }
 
 type Clones = Arc<[Arc<Upstream>]>;
@@ -107,6 +112,7 @@ pub struct Pool {
     changed: Notify,
     began: Instant,
     dial: Arc<dyn Dial>,
+    demands: Arc<Demands>,
 }
 
 /// A stream to a clone.
@@ -122,7 +128,7 @@ impl Drop for InFlight {
 }
 
 impl Upstream {
-    fn new(clone: &RouteClone, secret: &str) -> Self {
+    fn new(clone: &RouteClone, secret: &str, demands: &Demands) -> Self {
         Self {
             hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
@@ -135,6 +141,7 @@ impl Upstream {
             in_flight: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
             idle: Idle::default(),
+            count: demands.clone_count(&clone.name),
         }
     }
 
@@ -151,7 +158,7 @@ pub fn place(clone: &str) -> u64 {
 
 impl Table {
     /// Takes over what is known of clones that stay.
-    fn next(&self, routes: Arc<Routes>, secret: Arc<str>) -> Self {
+    fn next(&self, routes: Arc<Routes>, secret: Arc<str>, demands: &Demands) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
         let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
             .filter(|_| secret == self.secret)
@@ -163,14 +170,15 @@ impl Table {
                 upstream.node_load.store(clone.node_load, Relaxed);
                 Arc::clone(upstream)
             }
-            _ => Arc::new(Upstream::new(clone, &secret)),
+            _ => Arc::new(Upstream::new(clone, &secret, demands)),
         };
         let group = |service: &RouteService| {
             let all: Clones = service.clones.iter().map(upstream).collect();
             let some = |of: Vec<usize>| -> Clones { of.into_iter().map(|i| Arc::clone(&all[i])).collect() };
             let (open, own) = service.parted();
             let open = if open.len() == all.len() { Arc::clone(&all) } else { some(open) };
-            Group { open, own: own.into_iter().map(|own| own.map(some)).collect(), all }
+            let count = demands.group(&service.name);
+            Group { open, own: own.into_iter().map(|own| own.map(some)).collect(), all, count }
         };
         let groups = routes.services.iter().map(group).collect();
         let has_sessions = routes.services.iter().any(|service| service.session.is_some());
@@ -183,6 +191,11 @@ impl Table {
         let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
         let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
         Target { meant, all: &group.all, prefers }
+    }
+
+    /// A request for what was found is here.
+    pub fn enter(&self, found: Found) -> Visit {
+        self.groups[found.service].count.enter()
     }
 
     /// How sessions of the service that takes this are kept, if the edge keeps them.
@@ -201,8 +214,9 @@ impl Table {
 
 impl Pool {
     /// A pool that follows the view until the view's owner is gone.
-    pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>) -> Arc<Self> {
-        let pool = Arc::new(Self { table: ArcSwap::default(), changed: Notify::new(), began: Instant::now(), dial });
+    pub fn start(view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, demands: Arc<Demands>) -> Arc<Self> {
+        let (table, changed) = (ArcSwap::default(), Notify::new());
+        let pool = Arc::new(Self { table, changed, began: Instant::now(), dial, demands });
         pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
@@ -211,7 +225,11 @@ impl Pool {
     fn take(&self, view: &View) {
         let old = self.table.load();
         if !Arc::ptr_eq(&old.routes, &view.routes) {
-            self.table.store(Arc::new(old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token))));
+            self.table.store(Arc::new(old.next(
+                Arc::clone(&view.routes),
+                Arc::clone(&view.admin_token),
+                &self.demands,
+            )));
             self.changed.notify_waiters();
         }
     }
@@ -357,7 +375,7 @@ mod tests {
 
     fn view(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> View {
         let mut spec = ServiceSpec::new(["s"]);
-        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, clones.len() as u32);
+        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, (clones.len() as u32).into());
         let service = RouteService { clones, ..RouteService::new("s", &spec) };
         View { routes: Arc::new(Routes::new(vec![service])), admin_token: "secret".into(), ..View::default() }
     }
@@ -368,7 +386,8 @@ mod tests {
 
     fn parted(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> Pool {
         let began = Instant::now();
-        let pool = Pool { table: ArcSwap::default(), changed: Notify::new(), began, dial: Arc::new(Nobody) };
+        let (table, changed, demands) = (ArcSwap::default(), Notify::new(), Arc::default());
+        let pool = Pool { table, changed, began, dial: Arc::new(Nobody), demands };
         pool.take(&view(partitions, clones));
         pool
     }

@@ -53,7 +53,7 @@ impl Drop for Listening {
 
 /// Serves the TCP services of the view on `ip`, until the view's owner is gone.
 pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, meter: Arc<Meter>) {
-    let door = Arc::new(Door { ip, pool: Pool::start(view.clone(), dial), meter });
+    let door = Arc::new(Door { ip, pool: Pool::start(view.clone(), dial, Arc::default()), meter });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     loop {
         let routes = Arc::clone(&view.borrow_and_update().routes);

@@ -415,6 +415,7 @@ async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BT
         let (cpu_millis, resident_bytes) = vitals.read();
         let mut gauges = gauges();
         core.net.gauges(&mut gauges);
+        gauges.insert("machine.busy".into(), vitals.machine_busy());
         core.event(Event::Vitals { cpu_millis, resident_bytes, gauges });
     }
 }

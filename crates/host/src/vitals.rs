@@ -1,10 +1,18 @@
-//! What this process uses, from `/proc`: processor time since the last look, and resident memory.
+//! What this process and its machine use, from `/proc`: processor time since the last look, and resident memory.
 
 use std::time::Instant;
 
 pub(crate) struct Vitals {
     at: Instant,
     ticks: u64,
+    machine: MachineTicks,
+}
+
+/// Of all processors since the machine started.
+#[derive(Clone, Copy, Default)]
+struct MachineTicks {
+    idle: u64,
+    all: u64,
 }
 
 /// Linux shows processor time in hundredths of a second to every program, whatever the kernel was built with (USER_HZ).
@@ -12,7 +20,7 @@ const MICROS_PER_TICK: u64 = 10_000;
 
 impl Vitals {
     pub fn new() -> Self {
-        Self { at: Instant::now(), ticks: cpu_ticks().unwrap_or(0) }
+        Self { at: Instant::now(), ticks: cpu_ticks().unwrap_or(0), machine: machine_ticks().unwrap_or_default() }
     }
 
     /// CPU in thousandths of one core since the last look, and resident bytes; 0 where `/proc` does not say.
@@ -23,6 +31,23 @@ impl Vitals {
         (self.at, self.ticks) = (at, ticks);
         (u32::try_from(used * 1000 / elapsed).unwrap_or(u32::MAX), resident_bytes().unwrap_or(0))
     }
+
+    /// How busy all processors of the machine were since the last look, in thousandths; 0 where `/proc` does not say.
+    pub fn machine_busy(&mut self) -> u64 {
+        let now = machine_ticks().unwrap_or(self.machine);
+        let before = std::mem::replace(&mut self.machine, now);
+        let all = now.all.saturating_sub(before.all);
+        let idle = now.idle.saturating_sub(before.idle).min(all);
+        ((all - idle) * 1000).checked_div(all).unwrap_or(0)
+    }
+}
+
+/// `cpu  user nice system idle iowait irq softirq steal ...`: what other machines took (steal) is busy for us.
+fn machine_ticks() -> Option<MachineTicks> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let ticks: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
+    Some(MachineTicks { idle: ticks.get(3)? + ticks.get(4)?, all: ticks.iter().sum() })
 }
 
 fn cpu_ticks() -> Option<u64> {
@@ -55,6 +80,7 @@ mod tests {
         }
         let (cpu_millis, resident) = vitals.read();
         assert!(cpu_millis > 50, "{cpu_millis}");
+        assert!((1..=1000).contains(&vitals.machine_busy()), "the machine did that work");
         assert!(resident > 500_000, "{resident}");
     }
 }

@@ -2,6 +2,7 @@
 
 use base::{NodeId, Outcome};
 use bytes::Bytes;
+use clones::Demand;
 use clones::off::Target;
 use serde::{Deserialize, Serialize};
 use state::{linear, session};
@@ -18,6 +19,8 @@ pub enum Ask {
     /// A new key, made of `entropy`, for a namespace's cookies; answered as `Apply` is. With `end_sessions` the old keys
     /// go at once.
     Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
+    /// What this node's edge saw since the last time: goes to the manager, if there is one. Done at once.
+    Demand(Demand),
     /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.
     Switch { target: Target, off: bool },
     /// What is declared, as TOML that `Apply` takes.

@@ -92,6 +92,10 @@ impl Node {
             Ask::Rotate { namespace, entropy, end_sessions } => {
                 What::Rotate { namespace, entropy, end_sessions, lines: Vec::new() }
             }
+            Ask::Demand(demand) => {
+                self.demanded(now, demand, out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
+            }
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },

@@ -208,8 +208,8 @@ fn find(now: &Declared, target: &Target) -> Result<(), String> {
         return Err(format!("there is no service {service:?}; declared are: {}", known.join(", ")));
     };
     match target {
-        Target::Clone(id) if id.number >= spec.clones => {
-            Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.saturating_sub(1), id.number))
+        Target::Clone(id) if id.number >= spec.clones.max => {
+            Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.max.saturating_sub(1), id.number))
         }
         Target::Partition { name, .. } if !spec.partitions.iter().any(|p| p.name == *name) => {
             let known: Vec<&str> = spec.partitions.iter().map(|p| p.name.as_str()).collect();

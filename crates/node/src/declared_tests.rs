@@ -152,6 +152,6 @@ fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         *bytes = text.replace("\"spec\":{", "\"spec\":{\"new_key\":1,").into();
     }
-    assert_eq!(all::<ServiceSpec>(&now, kind::SERVICE)["shop"].clones, 3);
+    assert_eq!(all::<ServiceSpec>(&now, kind::SERVICE)["shop"].clones.max, 3);
     assert_eq!(all::<NamespaceSpec>(&now, kind::NAMESPACE)["carts"].lease_ms, 3_600_000);
 }

@@ -20,6 +20,8 @@ pub const WISH: &str = "wish";
 pub const LEAVING: &str = "leaving";
 /// [`crate::lives::Record`]: each node, each second.
 pub const LIVES: &str = "lives";
+/// What the manager decided last, newest last, as [`crate::view::EventView`]s: every node shows it.
+pub const DECISIONS: &str = "decisions";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub const FORMED: &str = "formed";
 
@@ -32,6 +34,10 @@ pub struct NodeReport {
     pub resident_bytes: u64,
     pub gauges: BTreeMap<String, u64>,
     pub brick: BrickLoad,
+    /// It runs clones only when the others are full.
+    pub overflow: bool,
+    /// Clones that it is meant to run at most; 0 from a version that does not say.
+    pub room: u32,
     /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
     pub intervals: BTreeMap<String, (u64, u64)>,
 }

@@ -12,6 +12,8 @@ pub const REPORT_EVERY: Span = Span::secs(1);
 pub const REPORT_TTL: Span = Span::secs(10);
 /// Events kept for people to read.
 pub const EVENTS_MAX: usize = 200;
+/// Of them, the manager's last decisions are told to all nodes: some 5 KiB of a beacon.
+pub const DECISIONS_TOLD_MAX: usize = 32;
 /// How often an apply is compared anew because the declaration changed under it.
 pub const APPLY_TRIES_MAX: u32 = 8;
 /// Asks of operators under way at once; more are refused. People and scripts do not ask more than this.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
-use clones::{Group, Manager, Off, RouteService, Routes, ServiceSpec, group, manager};
+use clones::{Demand, Group, Manager, Off, RouteService, Routes, ServiceSpec, group, manager};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::linear::{self, Linear};
@@ -14,7 +14,7 @@ use state::session::{self, Session};
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
 use crate::leave::{Departure, Wish};
-use crate::limits::{REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
+use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::view::{EventView, NodeState};
 use crate::{Answer, Ask, View};
@@ -31,6 +31,10 @@ pub struct Birth {
     pub seed: u64,
     /// Memory of this node's brick.
     pub brick_bytes: u64,
+    /// It runs clones only when the others are full.
+    pub overflow: bool,
+    /// Clones that it is meant to run at most.
+    pub room: u32,
     /// First records of a new cluster, if this node founds it and its log is empty.
     pub found: Option<Change>,
 }
@@ -59,6 +63,8 @@ pub struct Node {
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
     pub(crate) happened: VecDeque<EventView>,
+    /// What this node decided as the manager, for all to see.
+    pub(crate) decisions: VecDeque<EventView>,
     /// Asks of operators that wait for the root group, by the id of their proposal.
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) proposals: u64,
@@ -94,7 +100,7 @@ pub(crate) struct Seen {
 
 impl Node {
     pub fn new(birth: Birth) -> Self {
-        let Birth { cluster, card, seeds, seed, brick_bytes, found } = birth;
+        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, found } = birth;
         let mut rng = Rng::new(seed);
         let (me, boot) = (card.id, card.boot);
         Self {
@@ -107,7 +113,7 @@ impl Node {
             group: Group::new(me, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me),
             found,
-            report: NodeReport::default(),
+            report: NodeReport { overflow, room, ..NodeReport::default() },
             report_at: Time::ZERO,
             lives: Lives::default(),
             wish: None,
@@ -116,6 +122,7 @@ impl Node {
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
+            decisions: VecDeque::new(),
             pending: BTreeMap::new(),
             proposals: 0,
             tokens: Arc::default(),
@@ -168,6 +175,8 @@ impl Node {
         );
         self.put_fact(now, facts::CLONES, self.group.node_clones().encode(), out);
         self.report_brick(now, out);
+        // Before anybody gives this node a clone it must be known whether it is for overflow.
+        self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
         self.wake(now, out);
     }
 
@@ -186,6 +195,11 @@ impl Node {
                     root::Input::Frame { from, kind: frame.kind, head: frame.head, body: frame.body },
                     out,
                 );
+            }
+            kind::DEMAND => {
+                if let Some(demand) = Demand::decode(&frame.head) {
+                    self.manager_in(now, manager::Input::Demand { from, demand }, out);
+                }
             }
             // A newer version's protocol: skipped (rule 8).
             _ => (),
@@ -265,7 +279,8 @@ impl Node {
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
         let (brick, intervals) = (self.report.brick, std::mem::take(&mut self.report.intervals));
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, intervals };
+        let (overflow, room) = (self.report.overflow, self.report.room);
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, overflow, room, intervals };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
     }
@@ -279,12 +294,37 @@ impl Node {
     }
 
     pub(crate) fn happened(&mut self, now: Now, kind: &str, who: &str, text: impl Into<String>) {
-        if self.happened.len() == crate::limits::EVENTS_MAX {
+        let (kind, who) = (kind.to_owned(), who.to_owned());
+        self.keep_event(EventView { at_ms: now.wall_ms, kind, who, text: text.into() });
+    }
+
+    fn keep_event(&mut self, event: EventView) {
+        if self.happened.len() == EVENTS_MAX {
             self.happened.pop_front();
         }
-        let (kind, who) = (kind.to_owned(), who.to_owned());
-        self.happened.push_back(EventView { at_ms: now.wall_ms, kind, who, text: text.into() });
+        self.happened.push_back(event);
         self.stale = true;
+    }
+
+    /// A decision of the manager, which is this node.
+    pub(crate) fn decided(&mut self, now: Now, kind: &str, who: &str, text: String, out: &mut Out) {
+        let event = EventView { at_ms: now.wall_ms, kind: kind.to_owned(), who: who.to_owned(), text };
+        self.keep_event(event.clone());
+        if self.decisions.len() == DECISIONS_TOLD_MAX {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(event);
+        let told = facts::encode(&self.decisions);
+        self.put_fact(now, facts::DECISIONS, told, out);
+    }
+
+    /// Decisions of another node's manager; some of them are known.
+    pub(crate) fn heard_decisions(&mut self, told: Vec<EventView>) {
+        for event in told.into_iter().take(DECISIONS_TOLD_MAX) {
+            if !self.happened.contains(&event) {
+                self.keep_event(event);
+            }
+        }
     }
 }
 

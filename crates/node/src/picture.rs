@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
-use clones::{CloneState, CloneStatus, Off, RouteClone, RouteService, ServiceSpec};
+use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::namespace::{Class, NamespaceSpec};
 use state::session::limits::BRICKS_ACKED;
@@ -38,7 +38,7 @@ impl Node {
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: services.iter().map(|(name, spec)| service_view(name, spec, &running, &self.off)).collect(),
+            services: services.iter().map(|(name, spec)| self.service_view(name, spec, &running)).collect(),
             namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -70,6 +70,7 @@ impl Node {
         // Whether this node's brick holds all it should, and how many bricks of the map are dead.
         figures.insert("session.settled".into(), u64::from(is_settled));
         figures.insert("session.bricks_dead".into(), dead as u64);
+        figures.insert("manager.overflow_recruited".into(), self.group.assigned().recruited);
         figures
     }
 
@@ -105,6 +106,7 @@ impl Node {
                         bytes_max: report.brick.bytes_max,
                         operations: report.brick.operations,
                     },
+                    overflow: report.overflow,
                     drained,
                     leaving: self.leaving(id),
                 }
@@ -170,30 +172,42 @@ impl Node {
             peer: card.peer,
             node_load: self.report_of(card.id).load,
         });
-        RouteService { clones: clones.collect(), ..service.clone() }
+        RouteService { clones: clones.collect(), wanted: self.wanted(&service.name), ..service.clone() }
     }
-}
 
-fn service_view(name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)], off: &Off) -> ServiceView {
-    let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
-        name: c.id.to_string(),
-        node: card.name.clone(),
-        state: match c.state {
-            CloneState::Starting => view::CloneState::Starting,
-            CloneState::Serving => view::CloneState::Serving,
-            CloneState::Draining => view::CloneState::Draining,
-            CloneState::Backoff => view::CloneState::Backoff,
-        },
-        pid: c.pid,
-        port: c.port,
-        restarts: c.restarts,
-        since_ms: c.since_ms,
-        last_exit: c.last_exit.clone(),
-        last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
-    });
-    let mut clones: Vec<CloneView> = clones.collect();
-    clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
-    let clones_off = off.clones().iter().filter(|id| id.service == name && id.number < spec.clones).count();
-    let wanted = if off.service(name) { 0 } else { spec.clones - clones_off as u32 };
-    ServiceView { name: name.into(), wanted, clones, at: spec.reached_at(), off: off.of_service(name).collect() }
+    /// How many clones a service is to have now: what the manager chose, if there is something to choose.
+    fn wanted(&self, name: &str) -> u32 {
+        let Some(size) = self.services.get(name).map(|spec| spec.clones) else { return 0 };
+        let assigned = || self.group.assigned().of.keys().filter(|id| id.service == name).count() as u32;
+        if size.is_fixed() { size.min } else { size.clamp(assigned()) }
+    }
+
+    fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {
+        let off = &self.off;
+
+        let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
+            name: c.id.to_string(),
+            node: card.name.clone(),
+            state: match c.state {
+                CloneState::Starting => view::CloneState::Starting,
+                CloneState::Serving => view::CloneState::Serving,
+                CloneState::Draining => view::CloneState::Draining,
+                CloneState::Backoff => view::CloneState::Backoff,
+            },
+            pid: c.pid,
+            port: c.port,
+            restarts: c.restarts,
+            since_ms: c.since_ms,
+            last_exit: c.last_exit.clone(),
+            last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
+        });
+        let mut clones: Vec<CloneView> = clones.collect();
+        clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
+        let all = self.wanted(name);
+        let clones_off = off.clones().iter().filter(|id| id.service == name && id.number < all).count();
+        let wanted = if off.service(name) { 0 } else { all - clones_off as u32 };
+        let (clones_min, clones_max) = (spec.clones.min, spec.clones.max);
+        let (at, off) = (spec.reached_at(), off.of_service(name).collect());
+        ServiceView { name: name.into(), wanted, clones_min, clones_max, clones, at, off }
+    }
 }

@@ -76,6 +76,9 @@ pub struct NodeView {
     pub gauges: BTreeMap<String, u64>,
     #[serde(default)]
     pub brick: BrickView,
+    /// It runs clones only when the others are full.
+    #[serde(default)]
+    pub overflow: bool,
     /// An operator drained it: it gets no clones, and those that it has move elsewhere.
     #[serde(default)]
     pub drained: bool,
@@ -118,8 +121,13 @@ pub struct StubView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServiceView {
     pub name: String,
-    /// Clones wanted.
+    /// Clones wanted now.
     pub wanted: u32,
+    /// Within which the manager chooses how many are wanted.
+    #[serde(default)]
+    pub clones_min: u32,
+    #[serde(default)]
+    pub clones_max: u32,
     pub clones: Vec<CloneView>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
@@ -196,10 +204,10 @@ pub struct RootView {
     pub version: u64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
+    /// `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
     /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
-use clones::{Assignments, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
+use clones::limits::DEMAND_BYTES_MAX;
+use clones::{Assignments, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, Placed, place};
 use state::namespace::{Class, NamespaceSpec};
@@ -122,6 +123,11 @@ impl Node {
             facts::LIVES if origin != self.me() => {
                 if let Some(record) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
                     self.lives.take_over(record);
+                }
+            }
+            facts::DECISIONS if origin != self.me() => {
+                if let Some(told) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
+                    self.heard_decisions(told);
                 }
             }
             facts::REPORT if origin != self.me() => {
@@ -344,7 +350,7 @@ impl Node {
                 manager::Output::Withdraw => {
                     self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
                 }
-                manager::Output::Happened(h) => self.happened(now, h.kind, &h.who, h.text),
+                manager::Output::Happened(h) => self.decided(now, h.kind, &h.who, h.text, out),
             }
         }
     }
@@ -361,11 +367,29 @@ impl Node {
         self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones() }, out);
     }
 
+    /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.
+    pub(crate) fn demanded(&mut self, now: Now, demand: Demand, out: &mut Out) {
+        if self.root.is_leader() {
+            let from = self.me();
+            return self.manager_in(now, manager::Input::Demand { from, demand }, out);
+        }
+        let bytes = demand.encode();
+        if let Some(leader) = self.root.leader().filter(|_| bytes.len() <= DEMAND_BYTES_MAX) {
+            self.send(leader, Frame::new(kind::DEMAND, bytes), out);
+        }
+    }
+
     fn load_of(&self, card: &Card) -> NodeLoad {
         let says = self.clones_of(card.id);
         // Nobody starts a clone where it will have to end.
         let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
-        NodeLoad { drains, ..NodeLoad::new(card.id, card.name.clone(), self.report_of(card.id).load, says.as_ref()) }
+        let report = self.report_of(card.id);
+        let busy = report.gauges.get("machine.busy").copied().unwrap_or(0).min(1000) as u16;
+        let room = if report.room == 0 { u32::MAX } else { report.room };
+        let load = NodeLoad::new(card.id, card.name.clone(), report.load, says.as_ref());
+        // One that has not said what it is comes last: it may be for overflow.
+        let known = card.id == self.me() || self.beacons.get(card.id, facts::REPORT).is_some();
+        NodeLoad { drains, reported: load.reported && known, overflow: report.overflow || !known, room, busy, ..load }
     }
 
     /// Live nodes, this one included.

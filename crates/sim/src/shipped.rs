@@ -100,6 +100,8 @@ impl Factory for Cluster {
             seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
             seed: life.seed,
             brick_bytes: state::session::limits::BRICK_BYTES,
+            overflow: false,
+            room: 64,
             found: founds.then(|| self.first_records()),
         });
         let planted = self.bug.map(|bug| Planted {

@@ -55,6 +55,7 @@ fn node(name: &str) -> NodeView {
         since_ms: 0,
         gauges: [("http.requests".to_string(), 42)].into(),
         brick: Default::default(),
+        overflow: false,
         drained: false,
         leaving: None,
     }

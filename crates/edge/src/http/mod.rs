@@ -111,7 +111,12 @@ pub async fn serve_with(
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone()));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
-    let edge = Arc::new(Edge { pool: Pool::start(view, dial), door: Arc::clone(&meter.http), config, sessions });
+    let edge = Arc::new(Edge {
+        pool: Pool::start(view, dial, Arc::clone(&meter.demands)),
+        door: Arc::clone(&meter.http),
+        config,
+        sessions,
+    });
     loop {
         let (stream, peer) = tokio::select! {
             accepted = accept(&listener) => accepted,

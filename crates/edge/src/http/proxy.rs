@@ -29,6 +29,7 @@ use super::refusal::Refusal;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};
 use crate::affinity;
+use crate::demand::Visit;
 use crate::meter::Door;
 use crate::pool::{InFlight, Pool, Upstream};
 
@@ -68,6 +69,8 @@ struct Errand {
     path: Uri,
     /// Tells a browser to come back to the clone that was chosen, if that is new to it.
     stay: Option<HeaderValue>,
+    /// It counts as one request of its service, however often it is sent.
+    visit: Option<Visit>,
     /// None only while a clone has it.
     request: Option<Request<UpBody>>,
     again: Option<Again>,
@@ -207,7 +210,18 @@ impl Errand {
     fn with(request: Request<UpBody>, host: HeaderValue, path: Uri, again: Option<Again>) -> Self {
         let tried = Vec::new();
         let request = Some(request);
-        Self { host, path, stay: None, request, again, sends: 0, tried, want_fresh: false, give_up_at: None }
+        Self {
+            host,
+            path,
+            stay: None,
+            visit: None,
+            request,
+            again,
+            sends: 0,
+            tried,
+            want_fresh: false,
+            give_up_at: None,
+        }
     }
 
     async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
@@ -219,17 +233,30 @@ impl Errand {
             request.headers_mut().entry(header::HOST).or_insert_with(|| {
                 HeaderValue::from_str(&upstream.addr.to_string()).expect("an address is plain ASCII")
             });
+            let attempt = upstream.count.begin();
             match line.send(request).await {
                 Ok(mut response) => match self.first_part(&mut response, &mut line).await {
-                    Ok(first) => return Ok(Answer { response, first, line, upstream, in_flight }),
+                    Ok(first) => {
+                        attempt.ended(response.status().is_server_error());
+                        return Ok(Answer { response, first, line, upstream, in_flight });
+                    }
                     Err(error) => {
+                        attempt.ended(true);
                         tracing::debug!(clone = %upstream.name, %error, "clone ended while it answered");
                         self.ready_again(Refusal::CloneEnded)?;
                     }
                 },
                 Err(Failed::Unsent(request)) => self.request = Some(*request),
-                Err(Failed::TimedOut) => return Err(Refusal::CloneSilent),
-                Err(Failed::Sent(error)) => self.sent_in_vain(client, &upstream, &error)?,
+                Err(Failed::TimedOut) => {
+                    attempt.ended(true);
+                    return Err(Refusal::CloneSilent);
+                }
+                // That the client broke its own body off is not the clone's fault.
+                Err(Failed::Sent(error)) if error.is_user() => return Err(body_broken(client)),
+                Err(Failed::Sent(error)) => {
+                    attempt.ended(true);
+                    self.sent_in_vain(&upstream, &error)?;
+                }
             }
             if is_fresh {
                 edge.pool.failed(&upstream);
@@ -259,6 +286,7 @@ impl Errand {
                 match table.routes.find(&asked) {
                     Some(found) if table.routes.is_off(found) => return Err(Refusal::Off),
                     Some(found) => {
+                        self.visit.get_or_insert_with(|| table.enter(found));
                         let target = table.target(found, &asked);
                         if let Some(upstream) = pool.choose(&target, &self.tried) {
                             self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
@@ -301,11 +329,8 @@ impl Errand {
     }
 
     /// A clone may have seen the request. Readies it for another one, if that is right.
-    fn sent_in_vain(&mut self, client: &Client, upstream: &Upstream, error: &hyper::Error) -> Result<(), Refusal> {
+    fn sent_in_vain(&mut self, upstream: &Upstream, error: &hyper::Error) -> Result<(), Refusal> {
         tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
-        if error.is_user() {
-            return Err(body_broken(client));
-        }
         self.ready_again(if error.is_parse() { Refusal::BadAnswer } else { Refusal::CloneEnded })
     }
 

@@ -161,7 +161,7 @@ pub fn parted(clones: Vec<RouteClone>, tcp: Option<u16>, partitions: Vec<Partiti
     let mut spec = ServiceSpec::new(["shop"]);
     spec.http = Some(HttpRoute::default());
     spec.tcp = tcp.map(TcpRoute::on);
-    (spec.partitions, spec.clones) = (partitions, clones.len() as u32);
+    (spec.partitions, spec.clones) = (partitions, (clones.len() as u32).into());
     Arc::new(Routes::new(vec![RouteService { clones, ..RouteService::new("shop", &spec) }]))
 }
 

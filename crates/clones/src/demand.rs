@@ -1,0 +1,61 @@
+//! What one edge saw of the clones within a moment: how many requests came, waited, were answered and how. Edges send it to
+//! the manager some times a second. It may be lost, late or from an edge that is gone: the manager decides less then, and
+//! traffic does not notice.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Of one edge, since its last one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Demand {
+    /// How long that was.
+    pub span_ms: u32,
+    /// By service.
+    pub groups: BTreeMap<String, GroupDemand>,
+}
+
+/// What one service's clones were asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupDemand {
+    /// Requests that came, refused ones too.
+    pub arrived: u64,
+    /// Requests that are here now: answered by a clone, or waiting for one.
+    pub in_flight: u64,
+    /// By clone number. Those without requests are left out.
+    pub clones: BTreeMap<u32, CloneDemand>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CloneDemand {
+    /// Its answers.
+    pub done: u64,
+    /// Of them, those that say that the program failed (5xx), and requests that it took and never answered.
+    pub failed: u64,
+    /// Until the answer began, all together.
+    pub busy_us: u64,
+    /// Requests that it has now.
+    pub in_flight: u64,
+    /// Version of the program that it runs; 0 if it was never deployed.
+    pub version: u32,
+}
+
+impl Demand {
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).expect("numbers and names become JSON").into()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+impl GroupDemand {
+    pub fn done(&self) -> u64 {
+        self.clones.values().map(|clone| clone.done).fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,171 @@
+//! What the doors of this node see of each service's clones, counted for the manager: a few relaxed adds for a request.
+//! Taken a few times a second, and empty again after that but for what is under way.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clones::demand::{CloneDemand, Demand, GroupDemand};
+
+/// All services and clones that the doors know, by name.
+#[derive(Debug)]
+pub struct Demands {
+    groups: Mutex<BTreeMap<String, Arc<GroupCount>>>,
+    clones: Mutex<BTreeMap<String, Arc<CloneCount>>>,
+    taken_at: Mutex<Instant>,
+}
+
+#[derive(Debug, Default)]
+pub struct GroupCount {
+    arrived: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub struct CloneCount {
+    done: AtomicU64,
+    failed: AtomicU64,
+    busy_us: AtomicU64,
+    in_flight: AtomicU64,
+    version: AtomicU32,
+}
+
+/// A request that is here, until dropped.
+#[derive(Debug)]
+pub struct Visit(Arc<GroupCount>);
+
+/// A request that a clone has, until it is answered. Dropped before, it is not counted: the client left, or the clone never
+/// got it.
+#[derive(Debug)]
+pub struct Try {
+    clone: Arc<CloneCount>,
+    began: Instant,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for Try {
+    fn drop(&mut self) {
+        self.clone.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl GroupCount {
+    pub fn enter(self: &Arc<Self>) -> Visit {
+        self.arrived.fetch_add(1, Relaxed);
+        self.in_flight.fetch_add(1, Relaxed);
+        Visit(Arc::clone(self))
+    }
+}
+
+impl CloneCount {
+    pub fn begin(self: &Arc<Self>) -> Try {
+        self.in_flight.fetch_add(1, Relaxed);
+        Try { clone: Arc::clone(self), began: Instant::now() }
+    }
+
+    /// The version of the program that it runs.
+    pub fn runs(&self, version: u32) {
+        self.version.store(version, Relaxed);
+    }
+}
+
+impl Try {
+    /// Its answer began, or it will never answer.
+    pub fn ended(self, failed: bool) {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.clone.done.fetch_add(1, Relaxed);
+        self.clone.failed.fetch_add(u64::from(failed), Relaxed);
+        self.clone.busy_us.fetch_add(micros, Relaxed);
+    }
+}
+
+impl Default for Demands {
+    fn default() -> Self {
+        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at: Mutex::new(Instant::now()) }
+    }
+}
+
+impl Demands {
+    pub fn group(&self, service: &str) -> Arc<GroupCount> {
+        named(&self.groups, service)
+    }
+
+    pub fn clone_count(&self, clone: &str) -> Arc<CloneCount> {
+        named(&self.clones, clone)
+    }
+
+    /// What was counted since the last time. What no door knows any more is forgotten.
+    pub fn take(&self) -> Demand {
+        let mut taken_at = self.taken_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let span: Duration = std::mem::replace(&mut *taken_at, Instant::now()).elapsed();
+        let mut groups: BTreeMap<String, GroupDemand> = BTreeMap::new();
+        let mut known = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, count) in &*known {
+            let (arrived, in_flight) = (count.arrived.swap(0, Relaxed), count.in_flight.load(Relaxed));
+            groups.insert(name.clone(), GroupDemand { arrived, in_flight, clones: BTreeMap::new() });
+        }
+        known.retain(|_, count| Arc::strong_count(count) > 1);
+        let mut known = self.clones.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, count) in &*known {
+            let seen = CloneDemand {
+                done: count.done.swap(0, Relaxed),
+                failed: count.failed.swap(0, Relaxed),
+                busy_us: count.busy_us.swap(0, Relaxed),
+                in_flight: count.in_flight.load(Relaxed),
+                version: count.version.load(Relaxed),
+            };
+            let Some((service, number)) = name.rsplit_once('/') else { continue };
+            if let (Some(group), Ok(number)) = (groups.get_mut(service), number.parse())
+                && (seen.done > 0 || seen.in_flight > 0)
+            {
+                group.clones.insert(number, seen);
+            }
+        }
+        known.retain(|_, count| Arc::strong_count(count) > 1);
+        Demand { span_ms: u32::try_from(span.as_millis()).unwrap_or(u32::MAX), groups }
+    }
+}
+
+fn named<T: Default>(all: &Mutex<BTreeMap<String, Arc<T>>>, name: &str) -> Arc<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.entry(name.to_owned()).or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_taken_once_and_what_is_under_way_stays() {
+        let demands = Demands::default();
+        let (group, clone) = (demands.group("shop"), demands.clone_count("shop/2"));
+        clone.runs(7);
+        let visit = group.enter();
+        let _waits = group.enter();
+        clone.begin().ended(false);
+        clone.begin().ended(true);
+        drop(clone.begin());
+        let held = clone.begin();
+        let seen = demands.take().groups["shop"].clone();
+        assert_eq!((seen.arrived, seen.in_flight), (2, 2));
+        let two = seen.clones[&2];
+        assert_eq!((two.done, two.failed, two.in_flight, two.version), (2, 1, 1, 7));
+        drop((visit, held));
+        let seen = demands.take().groups["shop"].clone();
+        assert_eq!((seen.arrived, seen.in_flight, seen.clones.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_service_that_no_door_knows_any_more_is_forgotten() {
+        let demands = Demands::default();
+        drop((demands.group("old"), demands.clone_count("old/0")));
+        demands.take();
+        assert_eq!(demands.take().groups.len(), 0);
+    }
+}
