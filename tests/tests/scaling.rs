@@ -74,7 +74,7 @@ fn a_burst_brings_clones_recruits_the_overflow_node_and_its_end_drains_them_with
 
     let burst = Instant::now();
     let many = Users::start(&doors, 16);
-    let grown = wait_for("five clones serve", Duration::from_secs(30), || {
+    let grown = wait_for("five clones serve", Duration::from_secs(60), || {
         let service = service(&up);
         let serving = service["clones"].as_array().unwrap().iter().filter(|c| c["state"] == "serving").count();
         if serving >= 5 { Ok(serving) } else { Err(service.to_string()) }

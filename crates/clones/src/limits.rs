@@ -93,6 +93,8 @@ pub const REACT_IN: Span = Span::secs(1);
 pub const THRESHOLD_SHARE_MIN: f64 = 0.1;
 /// Below this many requests under way for each clone, what they take may be learned as what they take without waiting.
 pub const AT_EASE: f64 = 0.5;
+/// Requests under way on average that may be one after the other.
+pub const ALONE: f64 = 1.1;
 /// And so much of the difference is taken over each time.
 pub const LEARN_WEIGHT: f64 = 0.02;
 /// What requests take when none is answered any more.

@@ -145,8 +145,8 @@ impl Sizer {
     /// How long requests wait on average, as far as can be known.
     pub fn wait(&self, clones: u32) -> Span {
         let clones = f64::from(clones.max(1));
-        // Fewer requests than clones need not wait for each other.
-        let waits = self.seen.in_flight >= clones * AT_EASE;
+        // Much fewer requests than clones do not wait for each other, and one alone waits for nobody.
+        let waits = self.seen.in_flight >= (clones * AT_EASE).max(ALONE);
         let wait = self.service_time.filter(|_| waits).map_or(0.0, |own| self.takes(clones) - own);
         Span((wait.clamp(0.0, TAKES_MAX.as_secs_f64()) * 1e6) as u64)
     }

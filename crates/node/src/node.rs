@@ -239,6 +239,10 @@ impl Node {
             self.take_stock();
             self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
             self.put_fact(now, facts::LIVES, facts::encode(&self.lives.record), out);
+            if self.root.is_leader() {
+                // How busy machines are changes without any other event.
+                self.cluster_changed(now, out);
+            }
         }
     }
 
