@@ -355,8 +355,9 @@ impl Scene {
         let drained = |node: usize| self.seen[0].drained.contains(&format!("n{}", node + 1));
         let all_drain = (0..self.seen.len()).all(drained);
         let misplaced: Vec<_> = running.iter().filter(|(node, _)| drained(*node) && !all_drain).cloned().collect();
-        self.clones.check(now, wanted.into_iter(), running.into_iter())?;
-        self.clones.check_drained(now, misplaced.into_iter())
+        // First, as what stays where it was drained runs twice, too.
+        self.clones.check_drained(now, misplaced.into_iter())?;
+        self.clones.check(now, wanted.into_iter(), running.into_iter())
     }
 
     /// A restarted brick waits for the fill of one that it cannot reach for a while, and then goes on without: what only
