@@ -274,6 +274,14 @@ impl Brick {
         }
     }
 
+    /// This write was acknowledged, so it stays: copies may be made of it.
+    pub fn confirm(&mut self, key: &Key, version: Version) {
+        if let Some(entry) = self.table.get(key).filter(|entry| entry.version == version && entry.before.is_some()) {
+            let confirmed = Entry { before: None, ..entry.clone() };
+            self.table.put(key, confirmed);
+        }
+    }
+
     /// Every brick of the key has this version: only what is still on its way could bring an older value back.
     pub fn settle(&mut self, now: Time, key: &Key, version: Version) {
         let Some(entry) = self.table.get(key) else { return };

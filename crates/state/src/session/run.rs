@@ -379,7 +379,10 @@ impl Session {
                     op.phase = Phase::Rest;
                 }
             }
-            Some(What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::List(_)) | None => (),
+            Some(
+                What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::List(_),
+            )
+            | None => (),
         }
     }
 

@@ -24,7 +24,7 @@ impl Session {
         }
         let Some(what) = head.what.take() else { return };
         let asks = match &what {
-            What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::List(_) => true,
+            What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::List(_) => true,
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
         };
         if !asks {
@@ -82,6 +82,11 @@ impl Session {
             What::Settle(message) => {
                 if let Some((key, version)) = message.take() {
                     self.brick.settle(call.now, &key, version);
+                }
+            }
+            What::Confirm(message) => {
+                if let Some((key, version)) = message.take() {
+                    self.brick.confirm(&key, version);
                 }
             }
             What::List(list) => {

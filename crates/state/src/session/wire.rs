@@ -28,7 +28,7 @@ pub(super) struct Head {
     /// In answers: epoch for which the brick is filled.
     #[prost(uint64, tag = "5")]
     pub filled: u64,
-    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 16, 17, 18, 19, 20")]
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20")]
     pub what: Option<What>,
 }
 
@@ -45,6 +45,9 @@ pub(super) enum What {
     /// All bricks of the key have this removal: it need not be remembered long. No answer.
     #[prost(message, tag = "12")]
     Settle(UndoMessage),
+    /// This conditional write was acknowledged: it will not be undone. No answer.
+    #[prost(message, tag = "13")]
+    Confirm(UndoMessage),
     #[prost(message, tag = "16")]
     Found(FoundMessage),
     #[prost(message, tag = "17")]
@@ -244,6 +247,13 @@ pub(super) fn settle(key: &Key, version: Version) -> What {
     }
 }
 
+pub(super) fn confirm(key: &Key, version: Version) -> What {
+    match undo(key, version) {
+        What::Undo(message) => What::Confirm(message),
+        other => other,
+    }
+}
+
 pub(super) fn found(found: Found) -> (What, Bytes) {
     let what = What::Found(FoundMessage {
         version: found.version.map(Into::into),
@@ -387,7 +397,7 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             assert_eq!(again.take(body), Some((key, asked)));
             true
         }),
-        Some(What::Undo(message) | What::Settle(message)) => message.take().is_some_and(|(key, version)| {
+        Some(What::Undo(message) | What::Settle(message) | What::Confirm(message)) => message.take().is_some_and(|(key, version)| {
             let What::Settle(again) = settle(&key, version) else { unreachable!("a settlement is one") };
             assert_eq!(again.take(), Some((key, version)));
             true
@@ -460,6 +470,7 @@ mod tests {
             (write(&key, &sample).0, format!("4a38080912016b1a11{v}28e80730d00f3d070000004211{v}4801")),
             (undo(&key, version), format!("5218080912016b1a11{v}")),
             (settle(&key, version), format!("6218080912016b1a11{v}")),
+            (confirm(&key, version), format!("6a18080912016b1a11{v}")),
             (What::List(ListMessage { cursor: 1, count: 2, namespace: 3, fill: true }), "5a080801100218032001".into()),
             (wrote(Wrote::Conflict(version)), format!("8a011508011a11{v}")),
             (What::Undone(UndoneMessage {}), "920100".into()),
@@ -479,7 +490,7 @@ mod tests {
                 match what {
                     What::Read(m) => drop(m.take()),
                     What::Write(m) => drop(m.take(body)),
-                    What::Undo(m) | What::Settle(m) => drop(m.take()),
+                    What::Undo(m) | What::Settle(m) | What::Confirm(m) => drop(m.take()),
                     What::Found(m) => drop(m.take(body)),
                     What::Wrote(m) => drop(m.take()),
                     What::Page(m) => drop(m.take()),

@@ -272,7 +272,22 @@ impl Session {
         if to_settle && all && op.places[1].is_none() {
             self.settle(call, op, write.version);
         }
+        if write.guard.is_some() {
+            self.confirm(call, op, write.version);
+        }
         Next::Over
+    }
+
+    /// What may be undone is not copied. A key that is written under conditions all the time would never be copied to a brick
+    /// that is new, and that brick never be settled.
+    fn confirm(&mut self, call: &mut Call, op: &Running, version: Version) {
+        for leg in op.legs.iter().filter(|leg| leg.has_stored()) {
+            if leg.node == self.me {
+                self.brick.confirm(&op.key, version);
+            } else {
+                self.tell(call, leg.node, op.epoch, wire::confirm(&op.key, version), Bytes::new());
+            }
+        }
     }
 
     fn settle(&mut self, call: &mut Call, op: &Running, version: Version) {
