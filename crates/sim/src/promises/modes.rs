@@ -197,7 +197,7 @@ mod tests {
             modes.begin(&put);
             modes.end(&put, Time(id * 10), Time(id * 10 + 5), &stored(), Time::ZERO).unwrap();
         }
-        let mut read = |modes: &mut Modes, outcome| modes.end(&get, Time(50), Time(60), &outcome, Time::ZERO).is_ok();
+        let read = |modes: &mut Modes, outcome| modes.end(&get, Time(50), Time(60), &outcome, Time::ZERO).is_ok();
         assert!(read(&mut modes, value(load::value(2))));
         assert!(!read(&mut modes, value(load::value(1))), "older than acknowledged");
         assert!(!read(&mut modes, value(load::value(3))), "never written");
