@@ -23,6 +23,8 @@ impl Fake {
     /// A node to which `clones` of the service "shop" are assigned.
     fn with_shop(spec: &ServiceSpec, clones: u32) -> Self {
         let mut fake = Self::new();
+        fake.put(Input::Tokens(BTreeMap::from([("shop".into(), "secret".into())])));
+        fake.put(Input::Apis(vec!["http://10.0.0.2:7070".into()]));
         fake.put(Input::Urls(BTreeMap::from([("carts".into(), "redis://carts:T@10.0.0.1:6379".into())])));
         fake.declare(spec);
         fake.assign(1, clones);
@@ -137,9 +139,12 @@ fn a_clone_is_started_with_its_environment_probed_until_it_is_well_and_then_serv
         [
             ("COPPICE_CARTS_URL", "redis://carts:T@10.0.0.1:6379"),
             ("COPPICE_CLONE", "shop/0"),
+            ("COPPICE_MEMBER", "n1.4.1"),
             ("COPPICE_NODE", "n1"),
             ("COPPICE_NODE_API", "http://10.0.0.1:7070"),
+            ("COPPICE_NODE_APIS", "http://10.0.0.1:7070,http://10.0.0.2:7070"),
             ("COPPICE_SERVICE", "shop"),
+            ("COPPICE_TOKEN", "secret"),
         ]
     );
     fake.run(1);

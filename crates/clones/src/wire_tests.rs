@@ -27,7 +27,7 @@ fn clones() -> NodeClones {
         last_exit: Some("exit status 1".into()),
         last_output: vec!["one".into(), "two".into()],
         spec_hash: 0x11,
-        life: 3,
+        life: 0,
     };
     let well = CloneStatus {
         id: CloneId::new("shop", 1),
@@ -35,6 +35,7 @@ fn clones() -> NodeClones {
         pid: 77,
         port: 4001,
         restarts: 0,
+        life: 3,
         last_exit: None,
         last_output: Vec::new(),
         ..dead.clone()
@@ -60,7 +61,7 @@ fn a_nodes_clones_have_these_bytes() {
     let bytes = clones().encode();
     assert_eq!(
         hex(&bytes),
-        "010a0473686f70121510011802204d28a11f38e807511100000000000000122b10021804300438e807420d65786974207374617475732031\
+        "010a0473686f70121710011802204d28a11f38e8075111000000000000007803122b10021804300438e807420d65786974207374617475732031\
          4a036f6e654a0374776f51110000000000000018032007290201000000000000"
     );
     assert_eq!(NodeClones::decode(&bytes), Some(clones()));
