@@ -2,7 +2,7 @@
 //! a run with everything at once hides what two kinds do together). Every fault ends by itself, and `end_all` ends all.
 //! It knows the world only, not what runs in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, NodeId, Rng, Span};
 
@@ -119,6 +119,7 @@ enum End {
 
 pub struct Faults {
     rng: Rng,
+    disks: bool,
     allowed: Vec<Kind>,
     gap: Span,
     /// Nodes that may be down at once by kills (not by `KillAll`).
@@ -132,11 +133,16 @@ pub struct Faults {
     emptied: bool,
     /// A disk is about to forget.
     forgets: bool,
+    /// Machines that came back with an empty disk as nodes that no record names (here nobody joins them by a token): they
+    /// cannot prove who they were.
+    unnamed: BTreeSet<usize>,
 }
 
 impl Faults {
-    pub fn new(mut rng: Rng) -> Self {
+    /// `disks`: also such that disks are full, damaged, older or lie.
+    pub fn new(mut rng: Rng, disks: bool) -> Self {
         let mut faults = Self {
+            disks,
             allowed: Vec::new(),
             gap: Span::ZERO,
             down_max: 1,
@@ -147,6 +153,7 @@ impl Faults {
             counts: BTreeMap::new(),
             emptied: false,
             forgets: false,
+            unnamed: BTreeSet::new(),
             rng: rng.fork(),
         };
         faults.draw();
@@ -156,7 +163,9 @@ impl Faults {
     /// Draws which kinds may strike from now on, and how often.
     pub fn draw(&mut self) {
         let rng = &mut self.rng;
-        self.allowed = KINDS.into_iter().filter(|_| rng.chance(ALLOWED)).collect();
+        let disks = self.disks;
+        let may = |kind: &Kind| disks || !matches!(kind, Kind::FullDisk | Kind::DamagedDisk);
+        self.allowed = KINDS.into_iter().filter(|kind| rng.chance(ALLOWED) && may(kind)).collect();
         if self.allowed.is_empty() {
             self.allowed.push(Kind::Kill);
         }
@@ -165,7 +174,7 @@ impl Faults {
         if self.gentle {
             (self.allowed, self.gap) = (vec![Kind::Kill, Kind::ChildCrash], Span::millis(1_500));
         }
-        let forgetful = !self.gentle && rng.chance(FORGETFUL);
+        let forgetful = !self.gentle && rng.chance(FORGETFUL) && disks;
         if forgetful {
             (self.allowed, self.gap) = (FORGETFUL_KINDS.to_vec(), Span::secs(2));
         }
@@ -251,7 +260,9 @@ impl Faults {
         let node = self.rng.below(machines as u64) as usize;
         let down = (0..machines).filter(|&n| !world.is_running(n)).count();
         let runs = world.is_running(node);
+        let is_named = !self.unnamed.contains(&node);
         match kind {
+            Kind::DamagedDisk | Kind::OlderDisk | Kind::LyingDisk if !is_named => return false,
             Kind::Kill | Kind::PowerLoss => {
                 if !runs || down >= self.down_max || (self.gentle && !may.kill_gently) {
                     return false;
@@ -280,6 +291,7 @@ impl Faults {
                     return false;
                 }
                 self.emptied = true;
+                self.unnamed.insert(node);
                 world.kill(node);
                 world.empty_disk(node);
                 let after = self.millis(200, 5_000);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use base::{AskId, Boot, Effect, Event, GroupId, Machine, Now, Outcome, ProcId, Rng, Span, Time};
+use base::{AskId, Boot, Effect, Event, GroupId, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::Card;
 use cluster::root::{Change, Declared};
@@ -57,6 +57,8 @@ pub enum Bug {
 /// Makes nodes of one cluster: node 0 founds it in its first life, everyone knows the first three.
 pub struct Cluster {
     pub seeds: Vec<SocketAddr>,
+    /// Of the machines, as they are at first.
+    pub ids: Vec<NodeId>,
     /// The first declaration: TOML.
     pub declaration: String,
     pub bug: Option<Bug>,
@@ -65,7 +67,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(declaration: String, bug: Option<Bug>) -> Self {
-        Self { seeds: Vec::new(), declaration, bug, founded: false }
+        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false }
     }
 
     fn first_records(&self) -> Change {
@@ -74,13 +76,18 @@ impl Cluster {
             node::declared::diff(&nothing, FILE, &self.declaration, &[7; 32]).expect("the first declaration is right");
         let mut change = Change { expect: None, ..diff.change };
         // As if all of them had joined.
-        change.puts.extend((1..=NODES_MAX).map(|n| ("node".into(), format!("n{n}"), Bytes::from_static(b"0"))));
+        let admitted = |(n, id): (usize, &NodeId)| {
+            let id = serde_json::to_vec(id).expect("a number is JSON");
+            ("node".into(), format!("n{n}"), Bytes::from(id))
+        };
+        change.puts.extend((1..).zip(&self.ids).map(admitted));
+        // Nothing here is signed, but who enters anew is given the authority.
+        let authority = Bytes::from_static(b"{\"cert_pem\":\"\",\"key_pem\":\"\"}");
+        change.puts.push(("secret".into(), "ca".into(), authority));
         change
     }
 }
 
-/// Nodes that a run may have at most.
-pub const NODES_MAX: usize = 9;
 /// Name of the file that load applies.
 pub const FILE: &str = "sim.toml";
 

@@ -11,7 +11,8 @@ const SEEDS: std::ops::Range<u64> = 1..5;
 
 fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
-    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false })
+    let all = matches!(bug, Some(Bug::CookieForgets | Bug::Unmerged));
+    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false, all })
 }
 
 /// Runs seeds until the bug shows, and says which promise it broke.

@@ -221,7 +221,7 @@ mod tests {
         report.answered(Err(Failure::Late), MS, MS);
         assert_eq!(
             report.second(1),
-            "    1 s  rate 2  offered 5  answered 2  bad 3  p50 2.00  p99 50.01  max 50.01 ms"
+            "    1 s  rate 2  offered 5  answered 2  bad 3  p50 2.00  p99 50.02  max 50.02 ms"
         );
         assert_eq!(report.second(2), "    2 s  rate 2  offered 0  answered 0  bad 0  p50 0.00  p99 0.00  max 0.00 ms");
         report.ended(MS * 2000);

@@ -60,8 +60,9 @@ impl Running {
             // A touch names the version it found, and puts it where it is missing: what has lost would come to stay.
             Action::Touch { .. } | Action::GetTouch { .. } => true,
             Action::Put { .. } | Action::RemoveIf { .. } | Action::Take => true,
-            Action::Get | Action::Remove => false,
-            Action::Count | Action::Scan { .. } => false,
+            // Of a document that is merged: the loser's lacks a field that another was acknowledged for.
+            Action::Get => self.merges,
+            Action::Remove | Action::Count | Action::Scan { .. } => false,
         }
     }
 

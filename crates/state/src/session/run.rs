@@ -249,6 +249,10 @@ impl Session {
     /// Begins an operation anew: its placement has changed, or it rested after losing to another writer.
     fn renew(&mut self, call: &mut Call, op: &mut Running) -> Result<(), Refused> {
         let walks = op.walk.is_some() || matches!(op.action, Action::Count | Action::Scan { .. });
+        if op.by_cookie && op.write.is_none() && matches!(op.action, Action::Put { .. } | Action::Remove) {
+            // It reads nothing first: the write that was given up (its clock was ahead) is made anew.
+            self.blind_write(op);
+        }
         let write_goes_on = op.write.is_some();
         self.let_go(op);
         self.place(call, op)?;
