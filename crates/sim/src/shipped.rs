@@ -40,8 +40,6 @@ pub enum Bug {
     Refuses,
     /// It wants to be woken all the time.
     Spins,
-    /// It does not stop what it is told to.
-    Clings,
     /// Some reads of class `linear` return what was first read of their key.
     LinearStale,
     /// Some writes of class `linear` are acknowledged and not done.
@@ -238,7 +236,6 @@ impl Planted {
             (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
             (Bug::NeverDials, Effect::Dial { .. })
                 if self.now.since(self.born.unwrap_or_default()) > Span::secs(10) => {}
-            (Bug::Clings, Effect::Signal { .. }) if self.rng.chance(0.9) => (),
             (Bug::Twins, Effect::Spawn { proc, spec }) => {
                 out.push(Effect::Spawn { proc: ProcId(proc.0 | 1 << 40), spec: spec.clone() });
                 out.push(Effect::Spawn { proc, spec });

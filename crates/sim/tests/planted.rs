@@ -52,20 +52,15 @@ fn missing_answers_are_caught() {
 
 #[test]
 fn a_cluster_that_does_not_find_itself_again_is_caught() {
-    assert_eq!(caught(Bug::NeverDials), Some("membership converges after faults end"));
+    // Whoever is asked may find out first.
+    let promises: Vec<_> =
+        SEEDS.filter_map(|seed| run(seed, 3, 3, Some(Bug::NeverDials)).broken.map(|broken| broken.promise)).collect();
+    assert!(promises.contains(&"membership converges after faults end"), "{promises:?}");
 }
 
 #[test]
 fn clones_that_run_twice_are_caught() {
     assert_eq!(caught(Bug::Twins), Some("no clone runs twice for long, and every one runs"));
-}
-
-#[test]
-fn clones_that_stay_on_drained_nodes_are_caught() {
-    // One that does not stop runs twice, too, and that may be seen first.
-    let promises: Vec<_> =
-        (1..12).filter_map(|seed| run(seed, 3, 3, Some(Bug::Clings)).broken.map(|broken| broken.promise)).collect();
-    assert!(promises.contains(&"no clone stays on a drained node"), "{promises:?}");
 }
 
 #[test]
