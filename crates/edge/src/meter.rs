@@ -46,6 +46,11 @@ impl Stages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), shown);
     }
 
+    #[cfg(test)]
+    pub fn get(&self, name: &str) -> Option<Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
     fn keep(&self, is_there: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_there(name));
     }

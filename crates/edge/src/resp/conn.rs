@@ -26,7 +26,7 @@ use super::client::Client;
 use super::commands::linear::Then;
 use super::commands::{self, Act, Call, Does, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
-use super::gate::{Class, OVERLOADED, Waiting};
+use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
@@ -44,16 +44,17 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
             charged: 0,
             hint: READ_BYTES_MIN,
         },
-        node,
         parser: Parser::default(),
         missing: 1,
         parked: None,
         slots: VecDeque::new(),
+        busy: Busy::new(&node.gate),
         keys: VecDeque::new(),
         out: Out::default(),
         state: State::Open,
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
         stall: None,
+        node,
     };
     let said_all = {
         let node = Rc::clone(&conn.node);
@@ -109,6 +110,8 @@ struct Conn {
     parked: Option<(Command, &'static Spec)>,
     /// Commands under way, in order.
     slots: VecDeque<Slot>,
+    /// Told of whether there are any.
+    busy: Busy,
     /// Keys of all slots, in order: hash, and whether it is written.
     keys: VecDeque<(u64, bool)>,
     out: Out,
@@ -232,9 +235,13 @@ impl Conn {
             // The time that a client chose to wait is not ours.
             self.tell(reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
-        // Work of several steps goes on while others are before it.
-        for slot in self.slots.iter_mut().skip(1) {
-            slot.work.go_on(cx);
+        self.busy.set(!self.slots.is_empty());
+        if self.out.len() >= OUT_BYTES_MAX {
+            // Whoever does not read keeps the answers, but not the places of operations under way.
+            self.slots.iter_mut().for_each(|slot| slot.work.settle(cx));
+        } else {
+            // Work of several steps goes on while others are before it.
+            self.slots.iter_mut().skip(1).for_each(|slot| slot.work.go_on(cx));
         }
         any
     }
@@ -285,13 +292,12 @@ impl Conn {
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
             let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();
             let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
-            let late = starts && self.node.gate.is_late(class);
-            // A client whose own pipeline is what others wait for is not refused: it waits, too.
-            if self.must_wait(&touches) || late && self.node.gate.is_mostly(class, self.slots.len()) {
+            let entry = if starts { self.node.gate.entry(class, self.slots.len()) } else { Entry::Free };
+            if self.must_wait(&touches) || entry == Entry::Waits {
                 self.parked = Some((command, spec));
                 break;
             }
-            if late {
+            if entry == Entry::Refused {
                 any = true;
                 self.node.gate.refused(class);
                 self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
@@ -336,6 +342,7 @@ impl Conn {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.slots.push_back(Slot { work, protocol, began, keys, alone });
+                self.busy.set(true);
             }
         }
     }
@@ -438,6 +445,15 @@ impl Work {
             // What comes from now on is not ours any more; what has come is.
             waiting.close();
             *self = Work::Ready(waiting.try_recv().unwrap_or_else(|_| Reply::error(UNBLOCKED)));
+        }
+    }
+
+    /// Takes its answer if there is one, though nobody can be told yet.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        if !matches!(self, Work::Ready(_) | Work::Blocked(_))
+            && let Poll::Ready(reply) = self.poll(cx)
+        {
+            *self = Work::Ready(reply);
         }
     }
 

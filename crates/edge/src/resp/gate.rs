@@ -2,7 +2,7 @@
 //! passes a stage ([`flow::Stage`], one per class), which starts some operations in each turn of the thread, only so many that
 //! answers still come soon, and holds the rest in order. While what is held has to wait for too long, new operations are
 //! refused before anything else is done for them (SSM 3.5: the stub says no at once); but a connection that itself has
-//! sent much of what is held just waits. So whoever is let in is served in good time, and whoever is not hears so
+//! sent much of what is held just waits, and one that has nothing under way is let in before it. So whoever is let in is served in good time, and whoever is not hears so
 //! within a turn, instead of both waiting unread in sockets.
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::limits::{LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
+use super::limits::{CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
 use crate::meter::Stages;
 
 pub struct Gate {
@@ -36,6 +36,8 @@ pub struct Gate {
     /// A turn has begun whose end `run` has not been told of.
     is_in_turn: Cell<bool>,
     wake: Notify,
+    /// Connections with something under way.
+    busy: Cell<usize>,
 }
 
 /// Operations of one class.
@@ -67,6 +69,42 @@ pub enum Class {
     Linear,
 }
 
+/// What becomes of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// It may be asked.
+    Free,
+    /// When some of its connection's have ended.
+    Waits,
+    /// It would have to wait too long.
+    Refused,
+}
+
+/// Whether one connection has something under way: the gate counts those that have.
+pub struct Busy {
+    gate: Rc<Gate>,
+    is: bool,
+}
+
+impl Busy {
+    pub fn new(gate: &Rc<Gate>) -> Self {
+        Self { gate: Rc::clone(gate), is: false }
+    }
+
+    pub fn set(&mut self, is: bool) {
+        if std::mem::replace(&mut self.is, is) != is {
+            let busy = &self.gate.busy;
+            busy.set(if is { busy.get() + 1 } else { busy.get() - 1 });
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
 impl Gate {
     pub fn new(backend: Rc<dyn Backend>, sheds: bool) -> Self {
         let lane = |mut shape: flow::stage::Shape| {
@@ -83,6 +121,7 @@ impl Gate {
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
+            busy: Cell::new(0),
         }
     }
 
@@ -98,19 +137,23 @@ impl Gate {
         &self.lanes[class as usize]
     }
 
-    /// Would a new operation have to wait too long?
-    pub fn is_late(&self, class: Class) -> bool {
-        self.sheds && !self.lane(class).borrow().stage.has_place()
+    /// What becomes of one more operation of a connection that has so many under way.
+    pub fn entry(&self, class: Class, of_one: usize) -> Entry {
+        let stage = &self.lane(class).borrow().stage;
+        let is_crowded_by_few = || stage.waiting() >= CROWD * self.busy.get();
+        match of_one {
+            _ if !self.sheds || stage.has_place() => Entry::Free,
+            // A few long pipelines are what is in the way of somebody who wants one thing.
+            0 if is_crowded_by_few() => Entry::Free,
+            // A client whose own pipeline is what others wait for is not refused: it waits, too.
+            1.. if of_one * MOSTLY >= stage.waiting() => Entry::Waits,
+            _ => Entry::Refused,
+        }
     }
 
     /// One was refused for that.
     pub fn refused(&self, class: Class) {
         self.lane(class).borrow_mut().stage.refused();
-    }
-
-    /// Are so many operations of one connection a good part of what is held?
-    pub fn is_mostly(&self, class: Class, of_one: usize) -> bool {
-        of_one * MOSTLY >= self.lane(class).borrow().stage.waiting() && of_one > 0
     }
 
     /// Starts a question, now or when those before it have been.
@@ -353,8 +396,10 @@ mod tests {
             let (_, gate) = quiet(sheds);
             let _waiting = ask_late(&gate, ago, over);
             gate.start_some();
-            assert_eq!(gate.is_late(Class::Session), is_late, "asked {ago:?} ago, sheds: {sheds}");
-            assert!(!gate.is_late(Class::Linear));
+            gate.busy.set(over);
+            let wanted = if is_late { Entry::Refused } else { Entry::Free };
+            assert_eq!(gate.entry(Class::Session, 0), wanted, "asked {ago:?} ago, sheds: {sheds}");
+            assert_eq!(gate.entry(Class::Linear, 0), Entry::Free);
         }
     }
 
@@ -376,10 +421,26 @@ mod tests {
 
     #[test]
     fn one_long_pipeline_is_told_from_many_clients() {
-        let (_, gate, _waiting) = asked(TURN + 100, true);
-        let is_mostly = |of_one| gate.is_mostly(Class::Session, of_one);
-        assert!(is_mostly(100) && is_mostly(25));
-        assert!(!is_mostly(24) && !is_mostly(0));
+        let (_, gate) = quiet(true);
+        let late = SESSION_STAGE.wait_target + Span::millis(1);
+        let _waiting = ask_late(&gate, late, TURN + SESSION_STAGE.limit.first as usize);
+        gate.start_some();
+        let held = gate.lane(Class::Session).borrow().stage.waiting();
+        let entry = |of_one| gate.entry(Class::Session, of_one);
+        let (mut one, mut others) = (Busy::new(&gate), Vec::new());
+        one.set(true);
+        assert_eq!(entry(held), Entry::Waits);
+        assert_eq!(entry(held.div_ceil(MOSTLY)), Entry::Waits);
+        assert_eq!(entry(held / MOSTLY - 1), Entry::Refused);
+        assert_eq!(entry(0), Entry::Free, "it is not his crowd");
+        for _ in 0..held / CROWD {
+            let mut other = Busy::new(&gate);
+            other.set(true);
+            others.push(other);
+        }
+        assert_eq!(entry(0), Entry::Refused, "now it is everybody's");
+        drop(others);
+        assert_eq!(entry(0), Entry::Free);
     }
 
     #[test]

@@ -58,6 +58,9 @@ pub const LINEAR_STAGE: Shape = Shape {
 /// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
 /// refused. Four connections with full pipelines ([`IN_FLIGHT_MAX`]) are about what 20 ms can do.
 pub const MOSTLY: usize = 4;
+/// With so many held for each connection that has any, it is long pipelines that others wait for: one more operation of
+/// somebody with none is no burden beside them.
+pub const CROWD: usize = 8;
 /// Operations held at most. As long as time alone decides this is not reached: 16 Ki operations in 10 ms would be 1.6
 /// million a second.
 pub const HELD_MAX: usize = 16 << 10;
