@@ -19,13 +19,23 @@ use super::limits::*;
 use super::op::Ran;
 use super::place::Placed;
 use super::space::{CommandId, Space, Verdict};
-use super::watchers::Watchers;
+use super::watchers::{Read, Watchers};
 use super::wire::{self, Answer, Batch, Command};
 
 /// What came of a step: an answer for the node that a command is of.
 pub struct Answered {
     pub id: CommandId,
     pub answer: Answer,
+}
+
+/// A command of some node.
+pub struct Asked {
+    pub reads: bool,
+    /// It may look at a state that is so old.
+    pub stale: Option<Span>,
+    /// If it waits for something to happen: so long.
+    pub until: Time,
+    pub command: Command,
 }
 
 pub struct Group {
@@ -49,12 +59,12 @@ pub struct Group {
     ending: Option<u64>,
     /// The term in which we lead, if we do.
     leads: Option<u64>,
-    reads: Vec<Command>,
+    reads: Vec<Read>,
     /// Reads of the round that is under way, by its number.
-    round: Option<(u64, Vec<Command>)>,
+    round: Option<(u64, Vec<Read>)>,
     rounds: u64,
     /// Reads that may look once the state has applied this index.
-    ready: Vec<(u64, Vec<Command>)>,
+    ready: Vec<(u64, Vec<Read>)>,
     watchers: Watchers,
     freshness: Freshness,
     /// The group's clock as of the last entry, and when we applied it.
@@ -226,7 +236,8 @@ impl Group {
 
     /// A command for the leader. Its answer comes at once, or when it is applied or read. With `stale` any member that is
     /// not older answers.
-    pub fn command(&mut self, now: Time, reads: bool, stale: Option<Span>, command: Command, done: &mut Vec<Answered>) {
+    pub fn command(&mut self, now: Time, asked: Asked, done: &mut Vec<Answered>) {
+        let Asked { reads, stale, until, command } = asked;
         let id = command.id;
         if let Some(age) = stale.filter(|_| reads).and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
             let ran = self.read(now, age, &command);
@@ -241,7 +252,7 @@ impl Group {
             if self.reads.len() >= QUEUE_MAX {
                 return done.push(Answered { id, answer: Answer::Busy });
             }
-            return self.reads.push(command);
+            return self.reads.push(Read { command, until });
         }
         match self.member.state().verdict(id) {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
@@ -310,7 +321,8 @@ impl Group {
         self.ending = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
         let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
-        let all = reads.chain(self.queue.drain(..)).map(|command| command.id).chain(self.watchers.drain());
+        let reads = reads.map(|read| read.command.id);
+        let all = reads.chain(self.queue.drain(..).map(|command| command.id)).chain(self.watchers.drain());
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
@@ -365,9 +377,9 @@ impl Group {
         let (now_readable, later) =
             std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
         self.ready = later;
-        let now_readable: Vec<(u64, Vec<Command>)> = now_readable;
-        for command in now_readable.into_iter().flat_map(|(_, reads)| reads) {
-            self.look(now, command, done);
+        let now_readable: Vec<(u64, Vec<Read>)> = now_readable;
+        for read in now_readable.into_iter().flat_map(|(_, reads)| reads) {
+            self.look(now, read, done);
         }
     }
 
@@ -388,13 +400,14 @@ impl Group {
     }
 
     /// Reads the state; or lets the command wait, if there is nothing that it waits for.
-    fn look(&mut self, now: Time, command: Command, done: &mut Vec<Answered>) {
+    fn look(&mut self, now: Time, asked: Read, done: &mut Vec<Answered>) {
+        let Read { command, until } = asked;
         let (id, ran) = (command.id, self.read(now, Span::ZERO, &command));
         let space = self.member.state();
         let answer = match &ran {
-            Ran::Done(replies) if may_wait(&command.steps) && replies.iter().all(is_quiet) => {
+            Ran::Done(replies) if may_wait(&command.steps) && until > now && replies.iter().all(is_quiet) => {
                 if !self.watchers.is_full() {
-                    return self.watchers.wait(now, space.revision(), command);
+                    return self.watchers.wait(space.revision(), Read { command, until });
                 }
                 Answer::Busy
             }
@@ -406,8 +419,8 @@ impl Group {
     /// Those who wait are told what has come, or that nothing has.
     fn tell_watchers(&mut self, now: Time, done: &mut Vec<Answered>) {
         let space = self.member.state();
-        for command in self.watchers.changed(space.history(), space.revision()) {
-            self.look(now, command, done);
+        for read in self.watchers.changed(space.history(), space.revision()) {
+            self.look(now, read, done);
         }
         for command in self.watchers.over(now) {
             let ran = self.read(now, Span::ZERO, &command);

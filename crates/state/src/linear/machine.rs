@@ -14,7 +14,7 @@ use cluster::raft;
 
 use super::functions::changes::may_wait;
 use super::functions::{self, Run};
-use super::group::{Answered, Group};
+use super::group::{Answered, Asked, Group};
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
@@ -575,15 +575,16 @@ impl Linear {
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
             let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
             call.sent |= !reads;
+            let budget = call.deadline.since(now.mono);
             if to == self.me {
                 if self.groups.contains_key(&group) && !self.mute {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
+                    let asked = Asked { reads, stale, until: may_wait_until(now.mono, budget), command };
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     self.leaders.remove(&group);
                 }
                 continue;
             }
-            let budget = call.deadline.since(now.mono);
             let mut frame =
                 Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, stale, command }));
             frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
@@ -595,7 +596,9 @@ impl Linear {
         match wire::decode_call(frame.head) {
             Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
                 if self.groups.contains_key(&group) && !self.mute {
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, reads, stale, command, done));
+                    let until = may_wait_until(now.mono, Span::millis(frame.budget_ms.into()));
+                    let asked = Asked { reads, stale, until, command };
+                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     let answer =
                         Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };
@@ -728,6 +731,11 @@ impl Linear {
 
 fn unknown(why: &str) -> Outcome<Ran> {
     Outcome::Unknown(Unknown { why: why.into() })
+}
+
+/// How long a leader may let a question wait: its asker must have an answer before he gives up.
+fn may_wait_until(now: Time, budget: Span) -> Time {
+    now + Span(budget.0.saturating_sub(CALL_AGAIN.0)).min(WATCH_HOLD)
 }
 
 /// The end of a call without an answer: a write that was sent may have happened.

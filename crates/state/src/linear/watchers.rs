@@ -8,13 +8,13 @@ use base::Time;
 use bytes::Bytes;
 
 use super::history::History;
-use super::limits::{WAITS_MAX, WATCH_HOLD};
+use super::limits::WAITS_MAX;
 use super::space::CommandId;
 use super::wire::Command;
 
 #[derive(Default)]
 pub struct Watchers {
-    waiting: BTreeMap<CommandId, Waiting>,
+    waiting: BTreeMap<CommandId, (Bytes, Read)>,
     by_prefix: BTreeMap<Bytes, BTreeSet<CommandId>>,
     /// How many of the prefixes are so long: a key is looked up by each of its beginnings that somebody waits for.
     lengths: BTreeMap<usize, usize>,
@@ -23,10 +23,10 @@ pub struct Watchers {
     seen: u64,
 }
 
-struct Waiting {
-    command: Command,
-    prefix: Bytes,
-    until: Time,
+/// A question, and until when it may wait for something to tell.
+pub struct Read {
+    pub command: Command,
+    pub until: Time,
 }
 
 impl Watchers {
@@ -39,14 +39,14 @@ impl Watchers {
     }
 
     /// Lets a question wait that `revision` has no answer to.
-    pub fn wait(&mut self, now: Time, revision: u64, command: Command) {
+    pub fn wait(&mut self, revision: u64, read: Read) {
         if self.waiting.is_empty() {
             self.seen = revision;
         }
-        let step = &command.steps[0];
+        let step = &read.command.steps[0];
         let prefix =
             if step.function == "changes" { step.key.clone() } else { step.args.last().cloned().unwrap_or_default() };
-        let (id, until) = (command.id, now + WATCH_HOLD);
+        let (id, until) = (read.command.id, read.until);
         self.take(id);
         let set = self.by_prefix.entry(prefix.clone()).or_default();
         if set.is_empty() {
@@ -54,12 +54,12 @@ impl Watchers {
         }
         set.insert(id);
         self.until.insert((until, id));
-        self.waiting.insert(id, Waiting { command, prefix, until });
+        self.waiting.insert(id, (prefix, read));
     }
 
-    fn take(&mut self, id: CommandId) -> Option<Command> {
-        let Waiting { command, prefix, until } = self.waiting.remove(&id)?;
-        self.until.remove(&(until, id));
+    fn take(&mut self, id: CommandId) -> Option<Read> {
+        let (prefix, read) = self.waiting.remove(&id)?;
+        self.until.remove(&(read.until, id));
         let set = self.by_prefix.get_mut(&prefix).expect("who waits stands under its prefix");
         set.remove(&id);
         if set.is_empty() {
@@ -70,11 +70,11 @@ impl Watchers {
                 self.lengths.remove(&prefix.len());
             }
         }
-        Some(command)
+        Some(read)
     }
 
     /// Questions about what has changed since it was last looked, up to `revision`.
-    pub fn changed(&mut self, history: &History, revision: u64) -> Vec<Command> {
+    pub fn changed(&mut self, history: &History, revision: u64) -> Vec<Read> {
         if self.waiting.is_empty() || revision == self.seen {
             return Vec::new();
         }
@@ -101,7 +101,7 @@ impl Watchers {
     /// Questions that have waited for long enough.
     pub fn over(&mut self, now: Time) -> Vec<Command> {
         let over: Vec<CommandId> = self.until.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
-        over.into_iter().filter_map(|id| self.take(id)).collect()
+        over.into_iter().filter_map(|id| self.take(id)).map(|read| read.command).collect()
     }
 
     pub fn wake_at(&self) -> Option<Time> {
