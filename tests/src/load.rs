@@ -89,6 +89,23 @@ impl Report {
             self.slowest.as_millis()
         ));
     }
+
+    /// Nothing failed but what was inside of a clone that ended, or hung, and may not be repeated: its client is told that it
+    /// is unknown whether it was carried out. Each shopper can have had one of these; his cart differs from then on.
+    #[track_caller]
+    pub fn only_unrepeatable(&self, shoppers: usize, when: &str) {
+        let told =
+            |failure: &&String| failure.starts_with("POST") && failure.contains("502") && failure.contains("unknown");
+        let was_told = self.failures.iter().filter(told).count();
+        let follows = |failure: &&String| failure.starts_with("cart at") && was_told > 0;
+        let others: Vec<_> = self.failures.iter().filter(|f| !told(f) && !follows(f)).collect();
+        assert!(others.is_empty() && was_told <= shoppers, "{when}: {:#?}", self.failures);
+        crate::say(&format!(
+            "{when}: {} requests, {was_told} told that it is unknown whether they were carried out, the slowest took {} ms",
+            self.requests,
+            self.slowest.as_millis()
+        ));
+    }
 }
 
 fn shop(at: SocketAddr, does: Does, mut me: Shopper, stop: &AtomicBool, requests: &AtomicU64) -> Report {

@@ -171,8 +171,10 @@ impl Up {
     /// least `clones_each` of them.
     #[track_caller]
     pub fn settle(&self, within: Duration, clones_each: usize) -> Duration {
-        let pids: Vec<(String, u32)> = (1..=self.nodes).map(|n| (format!("n{n}"), self.node_pid(n))).collect();
         wait_for("all nodes and clones are well", within, || {
+            // One may just be about to be started again.
+            let pid = |n| self.node_pid_now(n).ok_or_else(|| format!("no process of n{n}"));
+            let pids = (1..=self.nodes).map(|n| Ok((format!("n{n}"), pid(n)?))).collect::<Result<Vec<_>, String>>()?;
             for node in 1..=self.nodes {
                 let view = self.status(node)?;
                 whole(&view, &pids, clones_each).map_err(|why| format!("n{node} says {why}"))?;

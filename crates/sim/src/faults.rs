@@ -119,7 +119,6 @@ enum End {
 
 pub struct Faults {
     rng: Rng,
-    disks: bool,
     allowed: Vec<Kind>,
     gap: Span,
     /// Nodes that may be down at once by kills (not by `KillAll`).
@@ -139,10 +138,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// `disks`: also such that disks are full, damaged, older or lie.
-    pub fn new(mut rng: Rng, disks: bool) -> Self {
+    pub fn new(mut rng: Rng) -> Self {
         let mut faults = Self {
-            disks,
             allowed: Vec::new(),
             gap: Span::ZERO,
             down_max: 1,
@@ -163,9 +160,7 @@ impl Faults {
     /// Draws which kinds may strike from now on, and how often.
     pub fn draw(&mut self) {
         let rng = &mut self.rng;
-        let disks = self.disks;
-        let may = |kind: &Kind| disks || !matches!(kind, Kind::FullDisk | Kind::DamagedDisk);
-        self.allowed = KINDS.into_iter().filter(|kind| rng.chance(ALLOWED) && may(kind)).collect();
+        self.allowed = KINDS.into_iter().filter(|_| rng.chance(ALLOWED)).collect();
         if self.allowed.is_empty() {
             self.allowed.push(Kind::Kill);
         }
@@ -174,7 +169,7 @@ impl Faults {
         if self.gentle {
             (self.allowed, self.gap) = (vec![Kind::Kill, Kind::ChildCrash], Span::millis(1_500));
         }
-        let forgetful = !self.gentle && rng.chance(FORGETFUL) && disks;
+        let forgetful = !self.gentle && rng.chance(FORGETFUL);
         if forgetful {
             (self.allowed, self.gap) = (FORGETFUL_KINDS.to_vec(), Span::secs(2));
         }

@@ -67,8 +67,6 @@ pub struct Plan {
     pub history: History,
     /// Print faults as they strike.
     pub loud: bool,
-    /// Also what does not hold yet: sessions by cookie and merged fields, disks that are full, damaged, older or lie.
-    pub all: bool,
 }
 
 /// What came of it.
@@ -190,7 +188,7 @@ impl Scene {
         world.factory_mut().ids = (0..plan.nodes).map(|node| world.id(node)).collect();
         let mut scene = Self {
             seed: plan.seed,
-            faults: Faults::new(rng.fork(), plan.all),
+            faults: Faults::new(rng.fork()),
             load: Load::new(rng.fork()),
             linear_load: LinearLoad::new(rng.fork()),
             linear: Linear::default(),
@@ -211,11 +209,11 @@ impl Scene {
             declared: Declared::default(),
             ops: BTreeMap::new(),
         };
-        scene.begin(plan.all);
+        scene.begin();
         scene
     }
 
-    fn begin(&mut self, all: bool) {
+    fn begin(&mut self) {
         (0..self.world.machines()).for_each(|node| self.world.start(node));
         self.world.alarm(Span::secs(1), TICK);
         self.world.alarm(Span::secs(25), PHASE);
@@ -226,7 +224,7 @@ impl Scene {
         for client in 0..self.linear_load.clients() {
             self.world.alarm(Span::secs(5), LINEAR + client as u64);
         }
-        for client in (0..self.modes_load.clients()).filter(|_| all) {
+        for client in 0..self.modes_load.clients() {
             self.world.alarm(Span::secs(4), MODES + client as u64);
         }
     }

@@ -11,8 +11,7 @@ const SEEDS: std::ops::Range<u64> = 1..5;
 
 fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
-    let all = matches!(bug, Some(Bug::CookieForgets | Bug::Unmerged));
-    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false, all })
+    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false })
 }
 
 /// Runs seeds until the bug shows, and says which promise it broke.
@@ -54,7 +53,7 @@ fn missing_answers_are_caught() {
 fn a_cluster_that_does_not_find_itself_again_is_caught() {
     // Whoever is asked may find out first.
     let promises: Vec<_> =
-        SEEDS.filter_map(|seed| run(seed, 3, 3, Some(Bug::NeverDials)).broken.map(|broken| broken.promise)).collect();
+        (1..12).filter_map(|seed| run(seed, 3, 3, Some(Bug::NeverDials)).broken.map(|broken| broken.promise)).collect();
     assert!(promises.contains(&"membership converges after faults end"), "{promises:?}");
 }
 

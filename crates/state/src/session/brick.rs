@@ -22,6 +22,25 @@ pub(super) enum Want {
     Newer(Version),
 }
 
+/// How certain it is that a version stays. Writes that carry no condition are [`Standing::Plain`]: the newest of them wins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Standing {
+    #[default]
+    Plain,
+    /// It was written on condition that nothing is newer than this, and whether enough bricks agreed is not known here.
+    Open(Version),
+    /// Enough bricks agreed.
+    Confirmed,
+}
+
+impl Standing {
+    /// Has a version of this standing lost to that other one, though it is newer? Both cannot have been written: each was
+    /// refused by a brick that had the other.
+    pub fn lost_to(self, version: Version, other: Version, others: Standing) -> bool {
+        matches!(self, Standing::Open(guard) if guard < other && other < version) && others == Standing::Confirmed
+    }
+}
+
 /// What a brick knows of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
@@ -30,6 +49,7 @@ pub(super) struct Found {
     pub live: bool,
     /// There may be a `before`: the write was conditional and may yet be undone.
     pub tentative: bool,
+    pub standing: Standing,
     /// The value was damaged and has been dropped: this answer counts for nothing.
     pub damaged: bool,
     pub lease_left: Span,
@@ -52,6 +72,8 @@ pub(super) struct Write {
     pub repair: bool,
     /// Just a new lease for this very version: whatever is newer stands, and where the version is missing it is put.
     pub extend: bool,
+    /// Of what is copied or extended.
+    pub standing: Standing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +95,7 @@ pub(super) enum Wrote {
 pub(super) struct Line {
     pub key: Key,
     pub version: Version,
+    pub standing: Standing,
     pub live: bool,
     pub keep_left: Span,
 }
@@ -148,8 +171,16 @@ impl Brick {
         self.damaged_at.clear();
     }
 
+    #[cfg(test)]
     pub fn version(&self, key: &Key) -> Option<Version> {
         self.table.get(key).map(|entry| entry.version)
+    }
+
+    /// Is what another brick has better than what this one has?
+    pub fn wants(&self, line: &Line) -> bool {
+        self.table.get(&line.key).is_none_or(|have| {
+            line.version > have.version || have.standing.lost_to(have.version, line.version, line.standing)
+        })
     }
 
     pub fn read(&mut self, now: Time, key: &Key, want: Want) -> Found {
@@ -163,6 +194,7 @@ impl Brick {
             version: Some(entry.version),
             live,
             tentative: entry.before.is_some(),
+            standing: entry.standing,
             damaged: false,
             lease_left: if live { entry.lease_end.since(now) } else { Span::ZERO },
             keep_left: entry.keep_end.since(now),
@@ -200,7 +232,14 @@ impl Brick {
         if ahead > CLOCK_AHEAD_MS_MAX && !write.repair && !write.extend {
             return Wrote::Ahead(ahead);
         }
+        let standing = match write.guard {
+            _ if write.repair || write.extend => write.standing,
+            Some(guard) if guard != version => Standing::Open(guard),
+            _ => Standing::Plain,
+        };
         if let Some(have) = have {
+            let has_lost = have.standing.lost_to(have.version, version, standing);
+            let loses = standing.lost_to(version, have.version, have.standing);
             if have.version == version {
                 if write.extend && have.is_live(now) {
                     let keep_end = have.keep_end.max(now + write.keep.max(write.lease));
@@ -209,7 +248,7 @@ impl Brick {
                 }
                 return Wrote::Stored { had: false };
             }
-            if have.version > write.guard.unwrap_or(version).min(version) {
+            if loses || !has_lost && have.version > write.guard.unwrap_or(version).min(version) {
                 return Wrote::Conflict(have.version);
             }
         }
@@ -253,7 +292,7 @@ impl Brick {
         }
         let keep_end = kept_before.max(now + keep);
         let value = write.value.map(Value::kept);
-        self.table.put(key, Entry { version, value, lease_end, keep_end, before });
+        self.table.put(key, Entry { version, value, lease_end, keep_end, before, standing });
         Wrote::Stored { had }
     }
 
@@ -276,8 +315,9 @@ impl Brick {
 
     /// This write was acknowledged, so it stays: copies may be made of it.
     pub fn confirm(&mut self, key: &Key, version: Version) {
-        if let Some(entry) = self.table.get(key).filter(|entry| entry.version == version && entry.before.is_some()) {
-            let confirmed = Entry { before: None, ..entry.clone() };
+        let open = |entry: &&Entry| entry.version == version && matches!(entry.standing, Standing::Open(_));
+        if let Some(entry) = self.table.get(key).filter(open) {
+            let confirmed = Entry { before: None, standing: Standing::Confirmed, ..entry.clone() };
             self.table.put(key, confirmed);
         }
     }
@@ -288,7 +328,11 @@ impl Brick {
         let lease_end = if entry.value.is_some() { entry.lease_end } else { now };
         let keep_end = lease_end.max(now + SETTLED_KEPT);
         if entry.version == version && entry.keep_end > keep_end {
-            let settled = Entry { keep_end, before: None, ..entry.clone() };
+            let standing = match entry.standing {
+                Standing::Open(_) => Standing::Confirmed,
+                standing => standing,
+            };
+            let settled = Entry { keep_end, before: None, standing, ..entry.clone() };
             self.table.put(key, settled);
         }
     }
@@ -310,6 +354,7 @@ impl Brick {
             lines.extend(wanted.map(|(key, entry)| Line {
                 key: key.clone(),
                 version: entry.version,
+                standing: entry.standing,
                 live: entry.is_live(now),
                 keep_left: entry.keep_end.since(now),
             }));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::Version;
-use super::brick::{Brick, Want, Write, Wrote, seal};
+use super::brick::{Brick, Line, Standing, Want, Write, Wrote, seal};
 use super::limits::{TOMBSTONE_KEPT, UNDO_KEPT};
 use super::table::Key;
 
@@ -21,7 +21,16 @@ fn version(n: u64) -> Version {
 
 fn write(n: u64, value: Option<&str>, lease: Span) -> Write {
     let value = value.map(|text| seal(Bytes::copy_from_slice(text.as_bytes())));
-    Write { version: version(n), value, lease, keep: Span::ZERO, guard: None, repair: false, extend: false }
+    Write {
+        version: version(n),
+        value,
+        lease,
+        keep: Span::ZERO,
+        guard: None,
+        repair: false,
+        extend: false,
+        standing: Standing::Plain,
+    }
 }
 
 fn text(brick: &mut Brick, now: Time, name: &str) -> Option<String> {
@@ -114,6 +123,38 @@ fn a_conditional_write_is_taken_back_whole_also_before_it_arrives() {
     brick.sweep(now + UNDO_KEPT);
     brick.undo(now + UNDO_KEPT, &key("k"), version(9));
     assert_eq!(text(&mut brick, now + UNDO_KEPT, "k"), Some("new".into()));
+}
+
+#[test]
+fn what_was_confirmed_replaces_the_newer_that_lost_to_it_and_nothing_else() {
+    let now = Time(1_000_000);
+    let guarded = |n, guard| Write { guard: Some(version(guard)), ..write(n, Some("open"), Span::secs(60)) };
+    let copy = |n, standing| Write { repair: true, standing, ..write(n, Some("copy"), Span::secs(60)) };
+    for (guard, standing, wins) in [
+        (1, Standing::Confirmed, true),
+        (5, Standing::Confirmed, false),
+        (1, Standing::Plain, false),
+        (1, Standing::Open(version(1)), false),
+    ] {
+        let mut brick = Brick::new();
+        brick.write(now, 100, &key("k"), guarded(7, guard));
+        let line = |n| Line { key: key("k"), version: version(n), standing, live: true, keep_left: Span::ZERO };
+        assert_eq!(brick.wants(&line(5)), wins, "{guard} {standing:?}");
+        let wrote = brick.write(now, 100, &key("k"), copy(5, standing));
+        assert_eq!(wrote == Wrote::Stored { had: true }, wins, "{guard} {standing:?}: {wrote:?}");
+        // And it does not come back.
+        let again = brick.write(now, 100, &key("k"), copy(7, Standing::Open(version(guard))));
+        assert_eq!(again == Wrote::Conflict(version(5)), wins, "{guard} {standing:?}: {again:?}");
+    }
+    // What was confirmed is not taken back any more, and a confirmation that came late finds it open still.
+    let mut brick = Brick::new();
+    brick.write(now, 100, &key("k"), guarded(7, 1));
+    brick.sweep(now + UNDO_KEPT);
+    let standing = |brick: &mut Brick| brick.read(now + UNDO_KEPT, &key("k"), Want::Version).standing;
+    assert_eq!(standing(&mut brick), Standing::Open(version(1)));
+    brick.confirm(&key("k"), version(7));
+    brick.undo(now + UNDO_KEPT, &key("k"), version(7));
+    assert_eq!(standing(&mut brick), Standing::Confirmed);
 }
 
 #[test]

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use base::{NodeId, Note, Refused, Rng, Time};
+use base::{NodeId, Note, Refused, Rng, Span, Time};
 
-use super::brick::{Found, Want, Write};
+use super::brick::{Found, Standing, Want, Write};
 use super::cookie::{Cookie, CookieError, Unopened};
-use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY, RETRY_AFTER, SETTLE_GRACE};
+use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY, DEAD_LEAVES_AFTER, RETRY_AFTER};
 use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -164,9 +164,13 @@ impl Session {
             if op.legs.iter().any(|leg| leg.state == LegState::NoRoom) {
                 return self.give_up(call, op, super::write::OVERLOADED);
             }
-            // Not seen for a moment is not lost yet.
-            let away =
-                |leg: &Leg| self.peers.get(&leg.node).is_none_or(|peer| call.now.since(peer.since) < SETTLE_GRACE);
+            // Who has not been seen for a while may only be cut off; and who was dead, as far as is known here, when the cookie
+            // was made has lived since.
+            let cookie_age = Span::millis(call.wall_ms.saturating_sub(cookie.version.ms));
+            let away = |leg: &Leg| {
+                let since = self.peers.get(&leg.node).map(|peer| call.now.since(peer.since));
+                since.is_none_or(|dead_for| dead_for.min(cookie_age) < DEAD_LEAVES_AFTER)
+            };
             let is_dead = |leg: &Leg| leg.state == LegState::Dead;
             // Who is cut off from most cannot tell what is dead from what is on the other side.
             if self.minority_since.is_some() && op.legs.iter().any(is_dead) {
@@ -201,7 +205,16 @@ impl Session {
         op.place_at(&nodes);
         let lease = op.lease_of_action();
         let keep = lease;
-        op.write = Some(Write { version, value: Some(value), lease, keep, guard: None, repair: false, extend: true });
+        op.write = Some(Write {
+            version,
+            value: Some(value),
+            lease,
+            keep,
+            guard: None,
+            repair: false,
+            extend: true,
+            standing: Standing::Plain,
+        });
         self.next_round(op, Phase::Write);
         self.step_write(call, number, op)
     }

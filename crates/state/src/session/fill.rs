@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::frame::Priority;
-use base::{NodeId, Span, Time};
+use base::{NodeId, Time};
 use bytes::Bytes;
 
-use super::brick::{Want, Write, Wrote};
+use super::brick::{Found, Line, Want, Wrote};
 use super::limits::{FILL_TIMEOUT, FILL_UNDER_WAY, PAGE_ENTRIES, SETTLE_GRACE};
 use super::map::place;
 use super::ops::FILL_BIT;
@@ -190,13 +190,15 @@ impl Session {
                 let next = page.next;
                 let mut want = VecDeque::new();
                 for line in page.take() {
-                    if self.brick.version(&line.key) >= Some(line.version) {
+                    if !self.brick.wants(&line) {
                         continue;
                     }
                     if line.live {
                         want.push_back(line.key);
                     } else {
-                        self.take_over(call, from, &line.key, line.version, None, Span::ZERO, line.keep_left);
+                        let Line { version, standing, keep_left, .. } = line;
+                        let found = Found { version: Some(version), standing, keep_left, ..Found::default() };
+                        self.take_over(call, from, &line.key, found);
                     }
                 }
                 let pull = self.fill.pulls.get_mut(&from).expect("just seen");
@@ -219,8 +221,8 @@ impl Session {
                 }
                 // A value that was damaged on its way stays with who sent it; another brick may have it whole.
                 let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
-                if let (Some(version), true) = (found.version, sound && found.value.is_some() == found.live) {
-                    self.take_over(call, from, &key, version, found.value, found.lease_left, found.keep_left);
+                if sound && found.value.is_some() == found.live {
+                    self.take_over(call, from, &key, found);
                 }
             }
             // The other has another map. Ours may be the older one; if not, it is asked again in a while.
@@ -235,18 +237,8 @@ impl Session {
         self.pull_on(call, from);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn take_over(
-        &mut self,
-        call: &mut Call,
-        from: NodeId,
-        key: &Key,
-        version: Version,
-        value: Option<super::table::Value>,
-        lease: Span,
-        keep: Span,
-    ) {
-        let write = Write { version, value, lease, keep, guard: None, repair: true, extend: false };
+    fn take_over(&mut self, call: &mut Call, from: NodeId, key: &Key, found: Found) {
+        let Some(write) = found.copy() else { return };
         if let Wrote::Stored { .. } = self.brick_write(call, from, key, write) {
             self.figures.filled_values += 1;
         }

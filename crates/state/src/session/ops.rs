@@ -28,6 +28,8 @@ pub(super) struct Leg {
     pub filled: u64,
     /// What it found, in answer to a read.
     pub found: Found,
+    /// It knows that this version stays.
+    pub confirmed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,7 +169,7 @@ impl Running {
 impl Leg {
     pub fn new(node: NodeId) -> Self {
         let (state, found) = (LegState::Idle, Found::default());
-        Self { node, state, sent: Time::ZERO, tries: 0, filled: 0, found }
+        Self { node, state, sent: Time::ZERO, tries: 0, filled: 0, found, confirmed: false }
     }
 }
 

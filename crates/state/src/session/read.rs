@@ -1,12 +1,12 @@
 //! Reads by key: ask the own brick and as many others as it takes for enough settled answers; the newest version found
 //! counts. What is older somewhere is repaired in passing.
 
-use base::Span;
 use base::frame::Priority;
+use base::{NodeId, Span};
 use bytes::Bytes;
 
-use super::brick::{Found, Want, Write};
-use super::limits::{BRICKS_ACKED, DOUBT_RESTS};
+use super::brick::{Found, Standing, Want, Write};
+use super::limits::{BRICKS_ACKED, DOUBT_RESTS, SILENT_MAX};
 use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -40,8 +40,12 @@ impl Running {
             return false;
         }
         let holders = || self.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == Some(newest));
-        holders().all(|leg| leg.found.tentative)
+        holders().all(|leg| matches!(leg.found.standing, Standing::Open(_)))
             && self.places().any(|place| holders().filter(|leg| place.contains(leg.node)).count() < place.acks())
+    }
+
+    fn may_be_taken_back(&self, newest: Version) -> bool {
+        self.legs.iter().any(|leg| leg.has_answered() && leg.found.version == Some(newest) && leg.found.tentative)
     }
 
     /// The version that enough bricks have, settled ones: another may have forgotten that it had the newer. Writing on it is safe whatever is at the others: a write that overtakes it
@@ -53,6 +57,21 @@ impl Running {
             self.places().all(|place| self.of(place).filter(|leg| holds(leg, version)).count() >= place.acks())
         };
         self.legs.iter().filter_map(|leg| leg.found.version).filter(|version| enough(*version)).max()
+    }
+
+    /// Whether another brick knows better than this one.
+    fn has_lost(&self, leg: &Leg) -> bool {
+        #[cfg(test)]
+        if super::tests::planted(super::tests::Planted::TentativeCounts) {
+            return false;
+        }
+        let Some(version) = leg.found.version else { return false };
+        self.legs.iter().filter(|other| other.has_answered()).any(|other| {
+            other
+                .found
+                .version
+                .is_some_and(|other_is| leg.found.standing.lost_to(version, other_is, other.found.standing))
+        })
     }
 
     fn depends_on_what_is_there(&self) -> bool {
@@ -110,7 +129,15 @@ impl Session {
             // A version that was only told of by a brick which is gone since, and that enough settled others do not
             // know, was never acknowledged; without these others it may have been.
             let answered = op.legs.iter().filter(|leg| leg.has_answered());
-            let mut newest = if sure { answered.filter_map(|leg| leg.found.version).max() } else { op.newest_seen };
+            let lost = answered.clone().filter(|leg| op.has_lost(leg)).filter_map(|leg| leg.found.version).max();
+            let mut newest = if sure || lost.is_some() && lost == op.newest_seen {
+                answered.filter(|leg| !op.has_lost(leg)).filter_map(|leg| leg.found.version).max()
+            } else {
+                op.newest_seen
+            };
+            if let Some(lost) = lost {
+                self.clock.pass(lost);
+            }
             if let Some(version) = newest
                 && op.is_in_doubt(version)
             {
@@ -122,13 +149,20 @@ impl Session {
                     return Next::Wait;
                 }
                 let decided = op.decided();
-                if decided.is_none() && op.depends_on_what_is_there() && self.is_live(version.node) {
+                if decided.is_none()
+                    && op.may_be_taken_back(version)
+                    && op.depends_on_what_is_there()
+                    && self.is_about(call, version.node)
+                {
                     let span = Span::micros(self.rng.between(DOUBT_RESTS.0 / 2, DOUBT_RESTS.0));
                     return self.rest(call, number, op, span);
                 }
                 // What is written next must be newer than what is left behind, too.
                 self.clock.pass(version);
                 newest = decided.or(newest);
+                if let Some(decided) = decided {
+                    self.confirm(call, op, decided);
+                }
             }
             let holders = || op.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == newest);
             let best = holders().max_by_key(|leg| (leg.found.value.is_some(), leg.found.live));
@@ -154,6 +188,12 @@ impl Session {
             // It is known that there is something newer than what could be read; an older value would be stale.
             return self.read_done(call, number, op, None, false);
         }
+    }
+
+    /// Will a node yet say what becomes of its write? Whether it is dead the others learn later than a request can wait.
+    fn is_about(&self, call: &Call, node: NodeId) -> bool {
+        node == self.me
+            || self.peers.get(&node).is_some_and(|peer| peer.live && peer.heard_within(call.now, SILENT_MAX))
     }
 
     /// Asks as many more bricks as are missing to be sure, the best first. True if one was asked.
@@ -278,20 +318,12 @@ impl Session {
 
     /// Writes the newest to bricks that answered with something older. Nobody waits for it.
     pub(super) fn repair(&mut self, call: &mut Call, op: &Running, best: &Found) {
-        let Some(version) = best.version else { return };
+        let (Some(version), Some(write)) = (best.version, best.copy()) else { return };
         if best.tentative || best.live && best.value.is_none() {
             return;
         }
-        let write = Write {
-            version,
-            value: best.value.clone(),
-            lease: best.lease_left,
-            keep: best.keep_left,
-            guard: None,
-            repair: true,
-            extend: false,
-        };
-        for leg in op.legs.iter().filter(|leg| leg.state == LegState::Answered && leg.found.version < Some(version)) {
+        let needs = |leg: &Leg| leg.found.version < Some(version) || op.has_lost(leg);
+        for leg in op.legs.iter().filter(|leg| leg.state == LegState::Answered && needs(leg)) {
             self.figures.repairs += 1;
             if leg.node == self.me {
                 self.brick_write(call, self.me, &op.key, write.clone());
@@ -313,6 +345,22 @@ impl Session {
     pub(super) fn pause(&mut self, op: &Running) -> Span {
         let most = 4000u64 << op.tried.len().min(5);
         Span::micros(self.rng.between(most / 4, most))
+    }
+}
+
+impl Found {
+    /// What another brick is told that lacks it.
+    pub(super) fn copy(&self) -> Option<Write> {
+        Some(Write {
+            version: self.version?,
+            value: self.value.clone(),
+            lease: self.lease_left,
+            keep: self.keep_left,
+            guard: None,
+            repair: true,
+            extend: false,
+            standing: self.standing,
+        })
     }
 }
 

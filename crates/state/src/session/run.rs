@@ -430,8 +430,12 @@ impl Session {
 
     fn run_in_time(&mut self, call: &mut Call, number: u64, mut op: Box<Running>) {
         if op.ask.is_some() && op.deadline <= call.now {
-            self.let_go(&op);
             let _ = self.give_up(call, &mut op, "not enough bricks answered in time");
+            if op.is_left_open() {
+                // It is confirmed or taken back, or readers would long doubt it.
+                return self.run(call, number, op);
+            }
+            self.let_go(&op);
             self.ops.over(number);
             return;
         }

@@ -10,6 +10,7 @@ use base::checksum::Checksum;
 use bytes::Bytes;
 
 use super::Version;
+use super::brick::Standing;
 use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS, SHRINK_BELOW};
 use super::map::key_hash;
 use crate::hash::FixedMap;
@@ -78,6 +79,7 @@ pub(super) struct Entry {
     pub keep_end: Time,
     /// What a conditional write replaced, should it be undone. The inner `None`: there was nothing.
     pub before: Option<Box<Option<Entry>>>,
+    pub standing: Standing,
 }
 
 impl Entry {
@@ -266,6 +268,7 @@ mod tests {
             lease_end: Time(lease_end * 1_000_000),
             keep_end: Time(keep_end * 1_000_000),
             before: None,
+            standing: Standing::Plain,
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::{Message, Oneof};
 
 use super::Version;
-use super::brick::{Found, Line, Want, Write, Wrote};
+use super::brick::{Found, Line, Standing, Want, Write, Wrote};
 use super::table::{Key, Value};
 use base::checksum::Checksum;
 
@@ -119,6 +119,10 @@ pub(super) struct WriteMessage {
     repair: bool,
     #[prost(bool, tag = "10")]
     extend: bool,
+    #[prost(message, optional, tag = "11")]
+    open: Option<VersionMessage>,
+    #[prost(bool, tag = "12")]
+    confirmed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -163,6 +167,10 @@ pub(super) struct FoundMessage {
     value: bool,
     #[prost(fixed32, tag = "8")]
     sum: u32,
+    #[prost(message, optional, tag = "9")]
+    open: Option<VersionMessage>,
+    #[prost(bool, tag = "10")]
+    confirmed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -193,6 +201,10 @@ pub(super) struct LineMessage {
     live: bool,
     #[prost(uint64, tag = "5")]
     keep_ms: u64,
+    #[prost(message, optional, tag = "6")]
+    open: Option<VersionMessage>,
+    #[prost(bool, tag = "7")]
+    confirmed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -232,6 +244,8 @@ pub(super) fn write(key: &Key, write: &Write) -> (What, Bytes) {
         guard: write.guard.map(Into::into),
         repair: write.repair,
         extend: write.extend,
+        open: write.standing.open(),
+        confirmed: write.standing == Standing::Confirmed,
     });
     (what, write.value.as_ref().map(|v| v.bytes.clone()).unwrap_or_default())
 }
@@ -264,6 +278,8 @@ pub(super) fn found(found: Found) -> (What, Bytes) {
         keep_ms: millis_up(found.keep_left),
         value: found.value.is_some(),
         sum: found.value.as_ref().map_or(0, |v| v.sum.0),
+        open: found.standing.open(),
+        confirmed: found.standing == Standing::Confirmed,
     });
     (what, found.value.map(|v| v.bytes).unwrap_or_default())
 }
@@ -288,9 +304,25 @@ pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
             version: Some(line.version.into()),
             live: line.live,
             keep_ms: millis_up(line.keep_left),
+            open: line.standing.open(),
+            confirmed: line.standing == Standing::Confirmed,
         })
         .collect();
     What::Page(PageMessage { lines, next })
+}
+
+impl Standing {
+    fn open(self) -> Option<VersionMessage> {
+        if let Standing::Open(guard) = self { Some(guard.into()) } else { None }
+    }
+
+    fn of(open: Option<VersionMessage>, confirmed: bool) -> Self {
+        match open {
+            Some(guard) => Standing::Open(guard.into()),
+            None if confirmed => Standing::Confirmed,
+            None => Standing::Plain,
+        }
+    }
 }
 
 impl ReadMessage {
@@ -312,6 +344,7 @@ impl WriteMessage {
             guard: self.guard.map(Into::into),
             repair: self.repair,
             extend: self.extend,
+            standing: Standing::of(self.open, self.confirmed),
         };
         Some((Key::new(self.namespace, self.key), write))
     }
@@ -329,6 +362,7 @@ impl FoundMessage {
             version: self.version.map(Into::into),
             live: self.live,
             tentative: self.tentative,
+            standing: Standing::of(self.open, self.confirmed),
             damaged: self.damaged,
             lease_left: span(self.lease_ms),
             keep_left: span(self.keep_ms),
@@ -356,6 +390,7 @@ impl PageMessage {
             Some(Line {
                 key: Key::new(line.namespace, line.key),
                 version: line.version?.into(),
+                standing: Standing::of(line.open, line.confirmed),
                 live: line.live,
                 keep_left: span(line.keep_ms),
             })
@@ -464,6 +499,7 @@ mod tests {
             guard: Some(version),
             repair: true,
             extend: false,
+            standing: Standing::Plain,
         };
         let v = "08ac021502000000190500000000000000";
         let start = "090201000000000000100318e80720052803";

@@ -5,8 +5,8 @@
 use base::Span;
 use bytes::Bytes;
 
-use super::brick::{Write, Wrote};
-use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::brick::{Standing, Write, Wrote};
+use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, SETTLED_BELOW, SILENT_MAX, TOMBSTONE_KEPT, UNDO_TRIES};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
@@ -48,7 +48,17 @@ impl Session {
             Action::Touch { .. } | Action::GetTouch { .. } => {
                 let lease = op.lease_of_action();
                 let (value, keep) = (old(), lease);
-                op.write = Some(Write { version: guard, value, lease, keep, guard: None, repair: false, extend: true });
+                let standing = op.base.as_ref().map_or(Standing::Plain, |base| base.standing);
+                op.write = Some(Write {
+                    version: guard,
+                    value,
+                    lease,
+                    keep,
+                    guard: None,
+                    repair: false,
+                    extend: true,
+                    standing,
+                });
                 return;
             }
             Action::Take | Action::RemoveIf { .. } => (None, Some(guard)),
@@ -71,7 +81,8 @@ impl Session {
             // A removal is remembered for as long as what it removes would have been.
             None => op.base.as_ref().map_or(Span::ZERO, |base| base.keep_left),
         };
-        op.write = Some(Write { version: self.clock.tick(), value, lease, keep, guard, repair: false, extend: false });
+        let (version, standing) = (self.clock.tick(), Standing::Plain);
+        op.write = Some(Write { version, value, lease, keep, guard, repair: false, extend: false, standing });
     }
 
     pub(super) fn step_write(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
@@ -89,8 +100,17 @@ impl Session {
                         return self.give_up(call, op, OVERLOADED);
                     }
                 }
+                let before = op.write.as_ref().expect("it is writing").version;
                 if let Err(ms) = self.set_clock_right(call, op) {
                     return self.give_up(call, op, &format!("this node's clock is {ms} ms ahead of the bricks'"));
+                }
+                let is_another = op.write.as_ref().is_some_and(|write| write.version != before);
+                if is_another && op.legs.iter().any(Leg::may_have_stored) {
+                    // Those have the version of before, which says nothing of this one.
+                    op.earlier_may_have = true;
+                    self.undo(call, op, before);
+                    self.next_round(op, Phase::Write);
+                    continue;
                 }
                 self.send_writes(call, number, op);
             }
@@ -98,7 +118,7 @@ impl Session {
                 return self.written(call, number, op);
             }
             let conflict = op.legs.iter().filter_map(Leg::conflict).max();
-            if op.is_waiting() && (conflict.is_none() || op.can_succeed()) {
+            if op.is_waiting() && (conflict.is_none() || op.can_succeed() || self.may_have_won(call, op)) {
                 return Next::Wait;
             }
             if let Some(newer) = conflict {
@@ -106,6 +126,14 @@ impl Session {
                 self.clock.pass(newer);
                 op.met = op.met.max(Some(newer));
                 if op.write.as_ref().is_some_and(|write| write.is_conditional() || write.extend) {
+                    // Who is silent may have stored it, and a reader may have found it at enough bricks: then it has not
+                    // lost, in spite of those that said no, and must not be taken back.
+                    if self.may_have_won(call, op) {
+                        if self.ask_again(op) {
+                            continue;
+                        }
+                        return self.write_failed(call, number, op);
+                    }
                     return self.lost_to_another(call, number, op);
                 }
                 // Nobody takes back what has it in the version that lost.
@@ -251,6 +279,9 @@ impl Session {
             Action::Get | Action::Count | Action::Scan { .. } => Reply::Removed(had),
         };
         self.merge_done(op);
+        if write.is_conditional() {
+            self.confirm(call, op, version);
+        }
         self.done(call, op, reply);
         op.phase = Phase::Finish;
         self.step_finish(call, number, op)
@@ -272,20 +303,24 @@ impl Session {
         if to_settle && all && op.places[1].is_none() {
             self.settle(call, op, write.version);
         }
-        if write.guard.is_some() {
+        if write.is_conditional() {
             self.confirm(call, op, write.version);
         }
         Next::Over
     }
 
-    /// What may be undone is not copied. A key that is written under conditions all the time would never be copied to a brick
-    /// that is new, and that brick never be settled.
-    fn confirm(&mut self, call: &mut Call, op: &Running, version: Version) {
-        for leg in op.legs.iter().filter(|leg| leg.has_stored()) {
+    /// Tells those that have it that it stays. What may be undone is not copied: a key that is written under conditions all
+    /// the time would never be copied to a brick that is new, and that brick never be settled.
+    pub(super) fn confirm(&mut self, call: &mut Call, op: &mut Running, version: Version) {
+        let (key, epoch) = (op.key.clone(), op.epoch);
+        let has_it =
+            |leg: &Leg| leg.has_stored() || leg.state == LegState::Answered && leg.found.version == Some(version);
+        for leg in op.legs.iter_mut().filter(|leg| has_it(leg) && !leg.confirmed) {
+            leg.confirmed = true;
             if leg.node == self.me {
-                self.brick.confirm(&op.key, version);
+                self.brick.confirm(&key, version);
             } else {
-                self.tell(call, leg.node, op.epoch, wire::confirm(&op.key, version), Bytes::new());
+                self.tell(call, leg.node, epoch, wire::confirm(&key, version), Bytes::new());
             }
         }
     }
@@ -310,6 +345,10 @@ impl Session {
         }
         op.tried.push(write.version);
         self.undo(call, op, write.version);
+        if op.ask.is_none() {
+            // Its asker was told that it is unknown.
+            return Next::Over;
+        }
         // If all that could have stored it said no, nothing happened. Where it was stored, be it for a moment, another writer
         // may have read it and made it part of what it writes (a merge does).
         op.earlier_may_have |= op.legs.iter().any(Leg::may_have_stored);
@@ -340,6 +379,7 @@ impl Session {
             guard: None,
             repair: false,
             extend: false,
+            standing: Standing::Plain,
         };
         let mut undo = Running::new(op.key.clone(), Action::Remove);
         (undo.phase, undo.legs, undo.epoch, undo.write) = (Phase::Undo, legs, op.epoch, Some(write));
@@ -357,6 +397,17 @@ impl Session {
             }
         }
         if op.is_waiting() { Next::Wait } else { Next::Over }
+    }
+
+    /// Enough bricks have it, or may have it, for a reader to take it as decided. Of whom nothing was heard for long the
+    /// memory is probably gone.
+    fn may_have_won(&self, call: &Call, op: &Running) -> bool {
+        let is_near = |node| self.peers.get(&node).is_some_and(|peer| peer.heard_within(call.now, SILENT_MAX));
+        let is_open = |leg: &Leg| matches!(leg.state, LegState::Waiting | LegState::TimedOut) && is_near(leg.node);
+        op.write.as_ref().is_some_and(Write::is_conditional)
+            && op
+                .places()
+                .all(|place| op.of(place).filter(|leg| leg.has_stored() || is_open(leg)).count() >= place.acks())
     }
 
     fn write_failed(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
@@ -430,6 +481,13 @@ impl Leg {
 }
 
 impl Running {
+    /// Its asker has given up, and it is open whether it is decided.
+    pub(super) fn is_left_open(&self) -> bool {
+        self.phase == Phase::Write
+            && self.write.as_ref().is_some_and(Write::is_conditional)
+            && self.legs.iter().any(Leg::may_have_stored)
+    }
+
     /// In spite of those that said no: enough others have it or may yet have it, settled ones among them.
     fn can_succeed(&self) -> bool {
         let wanted = self.filled_wanted();
