@@ -289,6 +289,7 @@ impl Node {
         self.linear.tend(now, &mut wants);
         self.wire_linear(now, &mut wants, out);
         self.linear_out = wants;
+        self.root_in(now, root::Input::Logged(self.linear.logged()), out);
         // Putting what stands changes nothing.
         let formed = facts::encode(&self.linear.formed());
         self.put_fact(now, facts::FORMED, formed, out);

@@ -11,7 +11,7 @@ use super::declared::{Change, ChangeId, Conflict, Declared, State, Verdict};
 use super::group::{self, Scene};
 use super::limits::*;
 use super::wire::{self, Call};
-use crate::raft::limits::TICK;
+use crate::raft::limits::{LOG_HELD_BYTES_MAX, TICK};
 use crate::raft::{self, Config, Member};
 
 type Happened = raft::Happened<(ChangeId, Verdict)>;
@@ -54,6 +54,8 @@ pub enum Input {
     Saved {
         ticket: Ticket,
     },
+    /// So many bytes other groups have written into this node's log since it started.
+    Logged(u64),
     /// The disk takes nothing (true), or takes all again.
     DiskFull(bool),
     Wake,
@@ -147,6 +149,8 @@ pub struct Root {
     in_log: (u64, BTreeSet<ChangeId>),
     told: Told,
     nothing: Declared,
+    /// What others had written when this group's log was last made a snapshot.
+    logged_at_save: u64,
 }
 
 /// What outputs have said last.
@@ -192,6 +196,7 @@ impl Root {
             in_log: (0, BTreeSet::new()),
             told: Told::default(),
             nothing: Declared::default(),
+            logged_at_save: 0,
         }
     }
 
@@ -252,6 +257,15 @@ impl Root {
                 self.drive(out, |member, out| member.persisted(ticket, now, out));
             }
             Input::Saved { ticket } => self.drive(out, |member, out| member.saved(ticket, now, out)),
+            Input::Logged(bytes) => {
+                let holds = bytes.saturating_sub(self.logged_at_save) > LOG_HELD_BYTES_MAX;
+                if holds && self.member.as_ref().is_some_and(Member::has_log) {
+                    self.logged_at_save = bytes;
+                    self.drive(out, |member, out| {
+                        member.save(out);
+                    });
+                }
+            }
             Input::DiskFull(full) => {
                 self.mute = full;
                 self.hearsay = None;

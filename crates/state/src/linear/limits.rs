@@ -68,9 +68,6 @@ pub const ENTRIES_KEPT: u64 = if cfg!(test) { 16 } else { 1_024 };
 pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// About so many bytes of a snapshot in one part.
 pub const PART_BYTES: usize = 256 << 10;
-/// When the node's log has grown by so much since a group's last snapshot, the group makes one, however little it wrote:
-/// else one quiet group would keep all of the log from being given back.
-pub const LOG_HELD_BYTES_MAX: u64 = 256 << 20;
 
 const _: () =
     assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");

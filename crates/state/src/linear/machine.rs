@@ -11,6 +11,7 @@ use base::limits::KEY_BYTES_MAX;
 use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Rng, Span, Ticket, Time, Unknown, kind};
 use bytes::Bytes;
 use cluster::raft;
+use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 
 use super::functions::changes::may_wait;
 use super::functions::{self, Run};
@@ -408,6 +409,11 @@ impl Linear {
                 out.push(Output::Note(Note::error(text)));
             }
         }
+    }
+
+    /// Bytes that all groups have written since the node started.
+    pub fn logged(&self) -> u64 {
+        self.logged
     }
 
     /// Now and then: lets go of groups that do not want this node, and has quiet groups give back the log.

@@ -8,6 +8,7 @@ use base::{NodeId, Outcome, Span};
 
 use super::limits::*;
 use super::{Change, Conflict};
+use crate::raft::limits::LOG_HELD_BYTES_MAX;
 use net::{Net, put};
 
 /// A group of so many nodes that has its voters.
@@ -250,6 +251,29 @@ fn a_long_log_becomes_a_snapshot_and_whoever_was_away_gets_it() {
         net.start(id);
     }
     net.until(Span::secs(3), |net| net.all_show(changes + 1) && net.leader().is_some());
+}
+
+/// All groups of a node share one log, and the root group writes next to nothing.
+#[test]
+fn what_others_write_does_not_have_to_be_kept_for_the_root_group() {
+    let mut net = grown(9, 3);
+    let rewrites = |net: &Net| net.nodes[&1].rewrites;
+    let (before, much) = (rewrites(&net), LOG_HELD_BYTES_MAX + 1);
+    net.logged(1, LOG_HELD_BYTES_MAX);
+    net.run(Span::secs(1));
+    assert_eq!(rewrites(&net), before);
+    net.logged(1, much);
+    net.run(Span::secs(1));
+    assert_eq!(rewrites(&net), before + 1);
+    let leader = net.leader().unwrap();
+    net.apply(leader, Span::secs(1), put("n", "1"));
+    net.run(Span::secs(1));
+    net.logged(1, much + LOG_HELD_BYTES_MAX);
+    net.run(Span::secs(1));
+    assert_eq!(rewrites(&net), before + 1, "not yet again");
+    net.logged(1, 2 * much);
+    net.run(Span::secs(1));
+    assert_eq!(rewrites(&net), before + 2);
 }
 
 #[test]

@@ -300,6 +300,11 @@ impl Net {
         self.give(id, Input::DiskFull(full));
     }
 
+    /// Other groups have written so much beside the root group.
+    pub fn logged(&mut self, id: u64, bytes: u64) {
+        self.give(id, Input::Logged(bytes));
+    }
+
     fn give(&mut self, id: u64, input: Input) {
         let Some(root) = self.nodes.get_mut(&id).and_then(|node| node.root.as_mut()) else { return };
         let mut out = Vec::new();
