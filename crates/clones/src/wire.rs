@@ -43,6 +43,9 @@ struct WirePlace {
     /// Index of the node it leaves, plus one; 0 for none.
     #[prost(uint32, tag = "4")]
     leaving: u32,
+    /// Version that it is to run instead of the declared one; 0 for none.
+    #[prost(uint32, tag = "5")]
+    fresh: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -82,6 +85,8 @@ struct WireClone {
     last_output: Vec<String>,
     #[prost(fixed64, tag = "10")]
     spec_hash: u64,
+    #[prost(uint32, tag = "11")]
+    version: u32,
 }
 
 /// Numbers names in the order they are first met.
@@ -128,6 +133,7 @@ impl Assignments {
                 number: id.number,
                 node: nodes.index(&node.0),
                 leaving: self.leaving.get(id).map_or(0, |from| nodes.index(&from.0) + 1),
+                fresh: self.fresh.get(id).copied().unwrap_or(0),
             });
         }
         let (services, nodes) = (services.1, nodes.1);
@@ -155,6 +161,9 @@ impl Assignments {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
             if let Some(from) = place.leaving.checked_sub(1) {
                 read.leaving.insert(id.clone(), node(from)?);
+            }
+            if place.fresh > 0 {
+                read.fresh.insert(id.clone(), place.fresh);
             }
             read.of.insert(id, node(place.node)?);
         }
@@ -198,6 +207,7 @@ impl NodeClones {
                 last_exit: clone.last_exit.as_deref().filter(|_| lines > 0).map(short),
                 last_output: clone.last_output[skip..].iter().map(|line| short(line)).collect(),
                 spec_hash: clone.spec_hash,
+                version: clone.version,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -232,6 +242,7 @@ impl NodeClones {
                 last_exit: clone.last_exit,
                 last_output: clone.last_output,
                 spec_hash: clone.spec_hash,
+                version: clone.version,
             });
         }
         Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })
