@@ -45,6 +45,8 @@ pub trait Dial: Send + Sync {
 /// One clone as this edge sees it. Lives as long as it is in the routes, whatever else changes in them.
 pub struct Upstream {
     pub name: String,
+    /// What its node is asked for.
+    target: String,
     pub node: NodeId,
     pub local: bool,
     pub addr: SocketAddr,
@@ -152,6 +154,7 @@ impl Upstream {
             hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
             name: clone.name.clone(),
+            target: clone.target(),
             node: clone.node,
             local: clone.local,
             addr: clone.addr,
@@ -160,7 +163,7 @@ impl Upstream {
             in_flight: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
             idle: Idle::default(),
-            count: demands.clone_count(&clone.name),
+            count: demands.clone_count(&clone.name, clone.version),
         }
     }
 
@@ -341,7 +344,7 @@ impl Pool {
                 stream.set_nodelay(true)?;
                 return Ok(Stream::Local(stream));
             }
-            Ok(Stream::Tunnel(self.dial.dial(upstream.node, upstream.peer, &upstream.name).await?))
+            Ok(Stream::Tunnel(self.dial.dial(upstream.node, upstream.peer, &upstream.target).await?))
         };
         tokio::time::timeout(CONNECT_TIME, connecting)
             .await
@@ -429,7 +432,7 @@ mod tests {
 
     fn clone(name: &str, local: bool) -> RouteClone {
         let addr = SocketAddr::from(([127, 0, 0, 1], name.len() as u16));
-        RouteClone { name: name.into(), node: NodeId(1), local, addr, peer: addr, node_load: 0 }
+        RouteClone { name: name.into(), node: NodeId(1), local, addr, peer: addr, node_load: 0, version: 0 }
     }
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
