@@ -69,8 +69,9 @@ impl Session {
     }
 
     pub(super) fn make_write(&mut self, op: &mut Running, value: Option<Value>, guard: Option<Version>) {
-        if let Some(guard) = guard {
-            self.clock.pass(guard);
+        // It is to be newer than what its client has, also where the clock was put back since.
+        for known in guard.into_iter().chain(op.cookie.as_ref().map(|cookie| cookie.version)) {
+            self.clock.pass(known);
         }
         let lease = op.lease_of_action();
         let keep = match &value {
@@ -166,7 +167,8 @@ impl Session {
             return Ok(());
         };
         // What the bricks hold already may be overtaken, even if it came from a clock that was ahead.
-        let known = op.met.max(op.base.as_ref().and_then(|base| base.version)).map_or(0, |version| version.ms + 1);
+        let held = op.cookie.as_ref().map(|cookie| cookie.version).max(op.met);
+        let known = held.max(op.base.as_ref().and_then(|base| base.version)).map_or(0, |version| version.ms + 1);
         let bound = CLOCK_AHEAD_MS_MAX;
         let Some(write) = op.write.as_mut().filter(|w| !w.extend && w.version.ms > (middle + bound).max(known)) else {
             return Ok(());
