@@ -59,9 +59,9 @@ impl Keeper {
             }
             let codes = Arc::clone(&now.codes);
             let changed = view.wait_for(move |view| view.codes != codes);
-            match tokio::time::timeout(LOOK_EVERY, changed).await {
-                Ok(Err(_)) => return,
-                Ok(Ok(_)) | Err(_) => (),
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, changed).await {
+                // The node has ended.
+                return;
             }
         }
     }
