@@ -15,6 +15,8 @@ pub struct Demands {
     /// By name and version: while a clone is replaced there are two of one name.
     clones: Mutex<BTreeMap<(String, u32), Arc<CloneCount>>>,
     taken_at: Mutex<Instant>,
+    /// How often a clone was left alone for its failures.
+    pub left_alone: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +84,8 @@ impl Try {
 
 impl Default for Demands {
     fn default() -> Self {
-        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at: Mutex::new(Instant::now()) }
+        let taken_at = Mutex::new(Instant::now());
+        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at, left_alone: AtomicU64::new(0) }
     }
 }
 
