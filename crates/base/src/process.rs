@@ -11,7 +11,9 @@ pub struct ProcSpec {
     pub name: String,
     /// Program and arguments; never empty.
     pub run: Vec<String>,
-    /// Working folder; relative ones are relative to the node's service folder.
+    /// Digest of the deployed folder that it runs in, if it was deployed.
+    pub code: Option<String>,
+    /// Working folder, relative to that; else relative ones are relative to the node's service folder.
     pub dir: Option<String>,
     pub env: BTreeMap<String, String>,
 }

@@ -18,6 +18,8 @@ pub struct Assignments {
     pub of: BTreeMap<CloneId, NodeId>,
     /// Clones that are moving: the node they leave. It keeps its clone until the new one serves.
     pub leaving: BTreeMap<CloneId, NodeId>,
+    /// Clones that are to run a version that is being rolled out, and which.
+    pub fresh: BTreeMap<CloneId, u32>,
     /// How often a node for overflow was needed.
     pub recruited: u64,
 }

@@ -47,6 +47,8 @@ pub struct CloneStatus {
     pub life: u64,
     /// Of what its process was started with; two clones with one hash run the same thing.
     pub spec_hash: u64,
+    /// Version of its program; 0 if it was never deployed.
+    pub version: u32,
 }
 
 /// A node's clones: the content of its beacon.

@@ -25,13 +25,14 @@ pub struct GroupDemand {
     pub arrived: u64,
     /// Requests that are here now: answered by a clone, or waiting for one.
     pub in_flight: u64,
-    /// By clone number. Those without requests are left out.
-    pub clones: BTreeMap<u32, CloneDemand>,
+    /// Those without requests are left out. While a clone is replaced, the old and the new one have the same number.
+    pub clones: Vec<CloneDemand>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CloneDemand {
+    pub number: u32,
     /// Its answers.
     pub done: u64,
     /// Of them, those that say that the program failed (5xx), and requests that it took and never answered.
@@ -56,6 +57,6 @@ impl Demand {
 
 impl GroupDemand {
     pub fn done(&self) -> u64 {
-        self.clones.values().map(|clone| clone.done).fold(0, u64::saturating_add)
+        self.clones.iter().map(|clone| clone.done).fold(0, u64::saturating_add)
     }
 }

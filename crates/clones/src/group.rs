@@ -10,7 +10,7 @@
 //! serves: one clone of a service at a time, and if the new ones do not come up, the old ones go on.
 //! Where clones run is the manager's matter; how processes are started is the host's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::checksum::place_hash;
@@ -31,6 +31,10 @@ pub enum Input {
     Assigned(Assignments),
     /// All declared services.
     Services(BTreeMap<String, ServiceSpec>),
+    /// The same services with the versions that are being rolled out.
+    Next(BTreeMap<String, ServiceSpec>),
+    /// Archives of deployed folders that are on this node.
+    Codes(BTreeSet<String>),
     /// The URL by which this node's clones reach each namespace, by its name. A clone waits until all of its are known.
     Urls(BTreeMap<String, String>),
     /// The token of each service's clones.
@@ -85,6 +89,8 @@ pub struct Group {
     rng: Rng,
     assigned: Assignments,
     services: BTreeMap<String, Arc<ServiceSpec>>,
+    next: BTreeMap<String, Arc<ServiceSpec>>,
+    codes: BTreeSet<String>,
     urls: BTreeMap<String, String>,
     tokens: BTreeMap<String, String>,
     apis: Vec<String>,
@@ -147,6 +153,8 @@ impl Group {
             rng,
             assigned: Assignments::default(),
             services: BTreeMap::new(),
+            next: BTreeMap::new(),
+            codes: BTreeSet::new(),
             urls: BTreeMap::new(),
             tokens: BTreeMap::new(),
             apis: Vec::new(),
@@ -170,6 +178,14 @@ impl Group {
             }
             Input::Services(services) => {
                 self.services = services.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
+                self.want(now);
+            }
+            Input::Next(next) => {
+                self.next = next.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
+                self.want(now);
+            }
+            Input::Codes(codes) => {
+                self.codes = codes;
                 self.want(now);
             }
             Input::Urls(urls) => {
@@ -242,13 +258,14 @@ impl Group {
     fn want(&mut self, now: Now) {
         let mut wanted = BTreeMap::new();
         for id in self.assigned.at(self.me) {
-            if let Some(spec) = self.services.get(&id.service) {
+            if let Some(spec) = self.spec_of(id) {
                 wanted.insert(id.clone(), self.wanted_by(&id.service, spec));
             }
         }
         for life in self.lives.values_mut() {
             // New probes, signals and patience hold at once; only what the process was started with needs a new one.
-            if let Some(spec) = self.services.get(&life.id.service) {
+            let of = [self.services.get(&life.id.service), self.next.get(&life.id.service)];
+            if let Some(spec) = of.into_iter().flatten().find(|spec| spec.version == life.spec.version) {
                 life.spec = spec.clone();
             }
         }
@@ -270,6 +287,13 @@ impl Group {
         self.wanted = wanted;
     }
 
+    /// What a clone is to run: what is declared, or the version that is being rolled out once its turn has come.
+    fn spec_of(&self, id: &CloneId) -> Option<&Arc<ServiceSpec>> {
+        let declared = self.services.get(&id.service)?;
+        let next = self.next.get(&id.service).filter(|next| self.assigned.fresh.get(id) == Some(&next.version));
+        Some(next.unwrap_or(declared))
+    }
+
     fn wanted_by(&self, service: &str, spec: &Arc<ServiceSpec>) -> Wanted {
         let mut env = spec.env.clone();
         if let Some(token) = self.tokens.get(service) {
@@ -282,7 +306,14 @@ impl Group {
                 None => lacks = Some(format!("waits for namespace {namespace:?}")),
             }
         }
-        let started_with = serde_json::to_vec(&(&spec.run, &spec.dir, &env)).expect("strings become JSON");
+        if let Some(code) = spec.code.as_ref().filter(|code| !self.codes.contains(*code)) {
+            lacks = Some(format!("waits for the folder {} to be fetched", &code[..code.len().min(12)]));
+        }
+        let started_with = match &spec.code {
+            None => serde_json::to_vec(&(&spec.run, &spec.dir, &env)),
+            Some(code) => serde_json::to_vec(&(&spec.run, &spec.dir, &env, code)),
+        };
+        let started_with = started_with.expect("strings become JSON");
         Wanted { spec: spec.clone(), env, hash: place_hash(&started_with), lacks }
     }
 
@@ -411,9 +442,13 @@ impl Group {
         env.insert("COPPICE_NODE_API".into(), self.node_api.clone());
         let apis: Vec<&str> = [&self.node_api].into_iter().chain(&self.apis).map(String::as_str).collect();
         env.insert("COPPICE_NODE_APIS".into(), apis.join(","));
+        if want.spec.version > 0 {
+            env.insert("COPPICE_VERSION".into(), want.spec.version.to_string());
+        }
         self.procs_started += 1;
         env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
-        let spec = ProcSpec { name: id.to_string(), run: want.spec.run.clone(), dir: want.spec.dir.clone(), env };
+        let ServiceSpec { run, code, dir, .. } = (*want.spec).clone();
+        let spec = ProcSpec { name: id.to_string(), run, code, dir, env };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");
@@ -443,6 +478,7 @@ impl Group {
             last_output: life.output.iter().cloned().collect(),
             spec_hash: life.hash,
             life: proc.0,
+            version: life.version,
         }
     }
 
@@ -459,6 +495,7 @@ impl Group {
             last_output: slot.last_output.clone(),
             spec_hash: want.hash,
             life: 0,
+            version: want.spec.version,
         }
     }
 }

@@ -11,6 +11,7 @@
 pub mod assign;
 pub mod clone;
 pub mod demand;
+pub mod deploy;
 pub mod group;
 mod life;
 pub mod limits;
@@ -20,6 +21,7 @@ pub mod off;
 pub mod partition;
 mod partition_check;
 pub mod plan;
+mod rollout;
 pub mod route;
 pub mod session;
 pub mod size;

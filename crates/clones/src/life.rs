@@ -17,6 +17,7 @@ pub(crate) struct Life {
     pub spec: Arc<ServiceSpec>,
     /// Of what the process was started with.
     pub hash: u64,
+    pub version: u32,
     /// 0 until the host has said it.
     pub pid: u32,
     pub port: u16,
@@ -82,6 +83,7 @@ impl Life {
     pub fn new(id: CloneId, spec: Arc<ServiceSpec>, hash: u64, now: Now) -> Self {
         Self {
             id,
+            version: spec.version,
             spec,
             hash,
             pid: 0,

@@ -124,6 +124,27 @@ pub const CLONES_PER_PROCESSOR: u32 = 4;
 /// Bytes of what an edge says: all clones at some 80 bytes.
 pub const DEMAND_BYTES_MAX: usize = 128 << 10;
 
+/// Versions of a service that are kept, with their archives on every node.
+pub const VERSIONS_KEPT: usize = 10;
+/// New clones are judged after so many answers and so long, or, of services that are asked little, after the longer time.
+pub const JUDGE_ANSWERS: u64 = 20;
+pub const JUDGE_MIN: Span = Span::secs(1);
+pub const JUDGE_MAX: Span = Span::secs(4);
+/// And all of them at last so long, before the old version is given up.
+pub const JUDGE_LAST: Span = Span::secs(2);
+/// After the first, this part of a service's clones is replaced at once.
+pub const ROLLED_AT_ONCE_PART: usize = 8;
+/// A new clone that died so often is a bad one.
+pub const DEATHS_MAX: u32 = 2;
+/// On top of the time to start: its node fetches the version's archive first.
+pub const CODE_PATIENCE: Span = Span::secs(30);
+/// New ones are worse with this many times as many failed answers as the old ones, and a little more, or answers that take so
+/// many times as long, and a little more: what differs less may be chance.
+pub const WORSE: f64 = 2.0;
+pub const FAILURES_MIN: u64 = 3;
+pub const FAILURE_RATE_MAX: f64 = 0.02;
+pub const SLOWER_MAX: Span = Span::millis(20);
+
 const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
 const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");

@@ -12,6 +12,7 @@ use base::{NodeId, Now, Time};
 use crate::clone::Happened;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
+use crate::rollout::{Rollout, Scene, Step};
 use crate::sizing::{Seen, Sizer};
 use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec};
 
@@ -37,6 +38,10 @@ pub struct NodeLoad {
     pub obeys: (u64, u64, NodeId),
     /// What it says it runs; the best state of each clone.
     pub clones: BTreeMap<CloneId, CloneState>,
+    /// Versions that serve.
+    pub versions: BTreeSet<(CloneId, u32)>,
+    /// How often each was started again.
+    pub restarts: BTreeMap<CloneId, u32>,
 }
 
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub enum Input {
         live: Vec<NodeLoad>,
         /// Clones that are not to run.
         off: BTreeSet<CloneId>,
+        /// Versions that are being rolled out, by service, and whether each is judged.
+        next: BTreeMap<String, (u32, bool)>,
     },
     /// What an edge saw.
     Demand {
@@ -68,6 +75,12 @@ pub enum Output {
     /// Take our beacon back: another leader's is newer.
     Withdraw,
     Happened(Happened),
+    /// A version that was rolled out stays (no reason), or goes, and why. Said again until it is declared.
+    Verdict {
+        service: String,
+        number: u32,
+        take_back: Option<String>,
+    },
 }
 
 pub struct Manager {
@@ -101,6 +114,7 @@ struct Leading {
     sizes: BTreeMap<String, u32>,
     /// Clones that were told to start, since when.
     starting: BTreeMap<CloneId, Time>,
+    rollouts: BTreeMap<String, Rollout>,
     /// How busy machines are, on average.
     machines: BTreeMap<NodeId, f64>,
     busy: BTreeSet<NodeId>,
@@ -123,8 +137,16 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or((0, 0, NodeId(0)), |says| says.obeys);
+        let (mut versions, mut restarts) = (BTreeSet::new(), BTreeMap::new());
+        for clone in says.iter().flat_map(|says| &says.clones) {
+            if clone.state == CloneState::Serving {
+                versions.insert((clone.id.clone(), clone.version));
+            }
+            let most = restarts.entry(clone.id.clone()).or_insert(0);
+            *most = clone.restarts.max(*most);
+        }
         let (reported, drains, overflow, room, busy) = (says.is_some(), false, false, u32::MAX, 0);
-        Self { id, name: name.into(), load, reported, drains, overflow, room, busy, obeys, clones }
+        Self { id, name: name.into(), load, reported, drains, overflow, room, busy, obeys, clones, versions, restarts }
     }
 }
 
@@ -150,14 +172,17 @@ impl Manager {
             // What was known of the cluster goes too: by the next time it leads it would be a picture of the past.
             Input::Leads(false) => (self.leading, self.cluster) = (None, None),
             Input::Seen(seen) => self.saw(now.mono, seen, out),
-            Input::Cluster { services, live, off } => {
+            Input::Cluster { services, live, off, next } => {
                 self.names.extend(live.iter().map(|node| (node.id, node.name.clone())));
                 let (absence, resting) = (Absence::Doubted, BTreeSet::new());
                 let (sizes, busy) = (BTreeMap::new(), BTreeSet::new());
-                self.cluster = Some(Cluster { services, live, absence, resting, off, sizes, busy });
+                self.cluster = Some(Cluster { services, live, absence, resting, off, next, sizes, busy });
             }
             Input::Demand { from, demand } => {
                 if let Some(leading) = &mut self.leading {
+                    for (service, rollout) in &mut leading.rollouts {
+                        demand.groups.get(service).into_iter().for_each(|group| rollout.count(group));
+                    }
                     leading.edges.insert(from, (now.mono, demand));
                 }
                 // It is looked at when its time has come, with what the others say.
@@ -176,7 +201,8 @@ impl Manager {
         let believes = cluster.absence == Absence::Believed;
         let settled = (!believes).then_some(leading.since + SETTLE);
         let moves = leading.moves.values().map(|began| *began + MOVE_TIME_MAX);
-        let looks = believes && cluster.services.values().any(|spec| !spec.clones.is_fixed());
+        let ranged = cluster.services.values().any(|spec| !spec.clones.is_fixed());
+        let looks = believes && (ranged || !cluster.next.is_empty());
         let moves = moves.chain(looks.then_some(leading.look_at));
         moves.chain(leading.resting.values().copied()).chain(settled).min()
     }
@@ -236,7 +262,11 @@ impl Manager {
         cluster.absence = if now >= leading.since + SETTLE { Absence::Believed } else { Absence::Doubted };
         cluster.resting = leading.resting.keys().cloned().collect();
         if cluster.absence == Absence::Believed {
+            let looks = now >= leading.look_at;
             leading.resize(now, cluster, &self.current, out);
+            if looks {
+                leading.roll_out(now, cluster, &mut next, out);
+            }
         }
         next = plan(cluster, &next);
         leading.time_starts(now, cluster, &self.current, &next);
@@ -312,6 +342,7 @@ impl Leading {
             sizers: BTreeMap::new(),
             sizes: BTreeMap::new(),
             starting: BTreeMap::new(),
+            rollouts: BTreeMap::new(),
             machines: BTreeMap::new(),
             busy: BTreeSet::new(),
         }
@@ -347,6 +378,46 @@ impl Leading {
         }
         cluster.sizes = self.sizes.clone();
         cluster.busy = self.busy.clone();
+    }
+
+    /// Takes versions that are being rolled out on by a step.
+    fn roll_out(&mut self, now: Time, cluster: &Cluster, next: &mut Assignments, out: &mut Vec<Output>) {
+        let is_next = |service: &String, number: u32| cluster.next.get(service).is_some_and(|next| next.0 == number);
+        self.rollouts.retain(|service, rollout| is_next(service, rollout.number));
+        let restarts: BTreeMap<CloneId, u32> = cluster.live.iter().fold(BTreeMap::new(), |mut all, node| {
+            for (id, count) in &node.restarts {
+                let most = all.entry(id.clone()).or_insert(0);
+                *most = (*most).max(*count);
+            }
+            all
+        });
+        for (service, &(number, judged)) in &cluster.next {
+            let Some(spec) = cluster.services.get(service) else { continue };
+            let its = |id: &CloneId| id.service == *service;
+            let clones: Vec<CloneId> = next.of.keys().filter(|id| its(id)).cloned().collect();
+            let fresh: BTreeSet<CloneId> =
+                next.fresh.iter().filter(|(id, of)| its(id) && **of == number).map(|(id, _)| id.clone()).collect();
+            let serves = |id: &&CloneId| {
+                cluster
+                    .live
+                    .iter()
+                    .any(|node| next.has(id, node.id) && node.versions.contains(&((*id).clone(), number)))
+            };
+            let serving = fresh.iter().filter(serves).cloned().collect();
+            let start_timeout = spec.start_timeout;
+            let scene = Scene { clones, fresh, serving, restarts: &restarts, start_timeout, judged };
+            let begin = || Rollout::new(number, now, restarts.clone());
+            let take_back = match self.rollouts.entry(service.clone()).or_insert_with(begin).look(now, &scene) {
+                Step::Wait => continue,
+                Step::Next(more) => {
+                    next.fresh.extend(more.into_iter().map(|id| (id, number)));
+                    continue;
+                }
+                Step::Keep => None,
+                Step::TakeBack(why) => Some(why),
+            };
+            out.push(Output::Verdict { service: service.clone(), number, take_back });
+        }
     }
 
     fn look_at_machines(&mut self, live: &[NodeLoad]) {
@@ -407,7 +478,7 @@ fn seen<'a>(service: &str, demands: impl Iterator<Item = &'a Demand>) -> Seen {
         seen.arrived += group.arrived as f64 * per_second;
         seen.done += group.done() as f64 * per_second;
         seen.in_flight += group.in_flight as f64;
-        busy += group.clones.values().map(|clone| clone.busy_us as f64 / 1e6).sum::<f64>();
+        busy += group.clones.iter().map(|clone| clone.busy_us as f64 / 1e6).sum::<f64>();
         answers += group.done() as f64;
     }
     seen.took = if answers > 0.0 { busy / answers } else { 0.0 };

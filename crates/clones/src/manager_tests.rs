@@ -47,7 +47,7 @@ impl Fake {
     fn tell(&mut self) {
         let spec = ServiceSpec { clones: self.clones.into(), ..ServiceSpec::new(["app"]) };
         let services = BTreeMap::from([("shop".to_string(), spec)]);
-        self.put(Input::Cluster { services, live: self.live.clone(), off: BTreeSet::new() });
+        self.put(Input::Cluster { services, live: self.live.clone(), off: BTreeSet::new(), next: BTreeMap::new() });
     }
 
     fn pass(&mut self, span: Span) {
@@ -63,7 +63,7 @@ impl Fake {
     fn published(&mut self) -> Option<((u64, u64, u64), Vec<u64>)> {
         let newest = self.out.drain(..).rev().find_map(|output| match output {
             Output::Assign(a) => Some(a),
-            Output::Withdraw | Output::Happened(_) => None,
+            Output::Withdraw | Output::Happened(_) | Output::Verdict { .. } => None,
         })?;
         Some(((newest.term, newest.seq, newest.by.0), newest.of.values().map(|node| node.0).collect()))
     }
@@ -228,6 +228,7 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         last_output: vec![],
         spec_hash: 0,
         life: 3,
+        version: 0,
     };
     use CloneState::*;
     for (states, best) in

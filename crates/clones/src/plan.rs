@@ -29,6 +29,8 @@ pub struct Cluster {
     pub resting: BTreeSet<String>,
     /// Clones that are not to run.
     pub off: BTreeSet<CloneId>,
+    /// Versions that are being rolled out, by service, and whether each is judged.
+    pub next: BTreeMap<String, (u32, bool)>,
     /// How many clones each service is to have that has a range; without, as many as it has, within its range.
     pub sizes: BTreeMap<String, u32>,
     /// Nodes whose machines are as busy as they can be.
@@ -69,6 +71,10 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
         counts.put(&id.service, node);
         next.of.insert(id, node);
     }
+    let is_rolled_out =
+        |id: &CloneId, version: u32| cluster.next.get(&id.service).is_some_and(|next| next.0 == version);
+    let fresh = current.fresh.iter().filter(|(id, version)| next.of.contains_key(*id) && is_rolled_out(id, **version));
+    next.fresh = fresh.map(|(id, version)| (id.clone(), *version)).collect();
     if cluster.absence == Absence::Believed {
         cluster.drain(&mut counts, &mut next);
         if next.leaving.is_empty() {

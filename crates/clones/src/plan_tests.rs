@@ -26,6 +26,7 @@ fn cluster(services: &[(&str, u32)], live: &[u64], serving: &Assignments) -> Clu
         absence: Absence::Believed,
         resting: BTreeSet::new(),
         off: BTreeSet::new(),
+        next: BTreeMap::new(),
         sizes: BTreeMap::new(),
         busy: BTreeSet::new(),
     }

@@ -72,6 +72,15 @@ pub struct RouteClone {
     pub peer: SocketAddr,
     /// Its node's load, 0 (idle) to 1000 (full).
     pub node_load: u16,
+    /// Version of its program.
+    pub version: u32,
+}
+
+impl RouteClone {
+    /// What its node is asked for: while a clone is replaced, two there have one name.
+    pub fn target(&self) -> String {
+        if self.version == 0 { self.name.clone() } else { format!("{}@{}", self.name, self.version) }
+    }
 }
 
 /// Who takes a request, by index into `Routes::services` and `RouteService::partitions`. `None` is the service's rest.

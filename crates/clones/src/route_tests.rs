@@ -153,6 +153,7 @@ fn the_table_is_shared_while_only_clones_change() {
         addr: "127.0.0.1:1".parse().unwrap(),
         peer: "127.0.0.1:2".parse().unwrap(),
         node_load: 0,
+        version: 0,
     });
     let after = before.next(services.clone());
     assert!(Arc::ptr_eq(&before.table, &after.table) && after.services[0].clones.len() == 1);

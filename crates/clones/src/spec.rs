@@ -22,7 +22,13 @@ use crate::text;
 pub struct ServiceSpec {
     /// Program and arguments.
     pub run: Vec<String>,
-    /// Working folder; relative ones are relative to the node's service folder.
+    /// The folder that was deployed, as the SHA-256 of its archive; its clones run in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Number of the version that this is; 0 if it was never deployed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub version: u32,
+    /// Working folder; relative ones are relative to what was deployed, else to the node's service folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -144,6 +150,8 @@ impl ServiceSpec {
     pub fn new(run: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             run: run.into_iter().map(Into::into).collect(),
+            code: None,
+            version: 0,
             dir: None,
             env: BTreeMap::new(),
             clones: CLONES_DEFAULT.into(),
@@ -168,6 +176,14 @@ impl ServiceSpec {
         }
         if self.run.iter().any(|word| word.contains('\0')) {
             wrong("run", "contains a zero byte".into());
+        }
+        let is_digest = |code: &String| code.len() == 64 && code.bytes().all(|b| b.is_ascii_hexdigit());
+        if self.code.as_ref().is_some_and(|code| !is_digest(code)) {
+            wrong("code", "is not the SHA-256 of an archive; `coppice deploy` sets it".into());
+        }
+        let leaves = |dir: &String| dir.starts_with('/') || dir.split('/').any(|part| part == "..");
+        if self.code.is_some() && self.dir.as_ref().is_some_and(leaves) {
+            wrong("dir", "leads out of the folder that is deployed".into());
         }
         if self.dir.as_ref().is_some_and(|dir| dir.is_empty() || dir.contains('\0')) {
             wrong("dir", "is empty; leave it out to run in the node's service folder".into());
@@ -391,8 +407,10 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 13] = [
+const SERVICE_KEYS: [&str; 15] = [
     "run",
+    "code",
+    "version",
     "dir",
     "env",
     "clones",
@@ -416,6 +434,9 @@ fn clones_default() -> Size {
 }
 fn start_timeout_default() -> Span {
     START_TIMEOUT_DEFAULT
+}
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 fn is_false(flag: &bool) -> bool {
     !flag

@@ -21,6 +21,8 @@ fn full() -> ServiceSpec {
     read(
         r#"
         run = ["python3", "cart.py"]
+        code = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+        version = 3
         dir = "examples/cart"
         env = { MODE = "fast" }
         clones = { min = 2, max = 5 }
@@ -84,6 +86,8 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.run.clear(), "run", "python3"),
         (|s| s.run[0].clear(), "run", "python3"),
         (|s| s.dir = Some(String::new()), "dir", "leave it out"),
+        (|s| s.code = Some("x".into()), "code", "SHA-256"),
+        (|s| s.dir = Some("../x".into()), "dir", "leads out"),
         (|s| s.clones.max = 257, "clones", "limit of 256"),
         (|s| s.clones = Size { min: 3, max: 2 }, "clones", "min 3 is over max 2"),
         (|s| s.clones = Size { min: 0, max: 2 }, "clones", "min is 1 at least"),

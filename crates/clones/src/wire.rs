@@ -43,6 +43,9 @@ struct WirePlace {
     /// Index of the node it leaves, plus one; 0 for none.
     #[prost(uint32, tag = "4")]
     leaving: u32,
+    /// Version that it is to run instead of the declared one; 0 for none.
+    #[prost(uint32, tag = "5")]
+    fresh: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -84,6 +87,8 @@ struct WireClone {
     spec_hash: u64,
     #[prost(uint64, tag = "15")]
     life: u64,
+    #[prost(uint32, tag = "16")]
+    version: u32,
 }
 
 /// Numbers names in the order they are first met.
@@ -130,6 +135,7 @@ impl Assignments {
                 number: id.number,
                 node: nodes.index(&node.0),
                 leaving: self.leaving.get(id).map_or(0, |from| nodes.index(&from.0) + 1),
+                fresh: self.fresh.get(id).copied().unwrap_or(0),
             });
         }
         let (services, nodes) = (services.1, nodes.1);
@@ -157,6 +163,9 @@ impl Assignments {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
             if let Some(from) = place.leaving.checked_sub(1) {
                 read.leaving.insert(id.clone(), node(from)?);
+            }
+            if place.fresh > 0 {
+                read.fresh.insert(id.clone(), place.fresh);
             }
             read.of.insert(id, node(place.node)?);
         }
@@ -201,6 +210,7 @@ impl NodeClones {
                 last_output: clone.last_output[skip..].iter().map(|line| short(line)).collect(),
                 spec_hash: clone.spec_hash,
                 life: clone.life,
+                version: clone.version,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -236,6 +246,7 @@ impl NodeClones {
                 last_output: clone.last_output,
                 spec_hash: clone.spec_hash,
                 life: clone.life,
+                version: clone.version,
             });
         }
         Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })

@@ -12,6 +12,7 @@ fn assignments() -> Assignments {
         by: NodeId(0x0102),
         of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
+        fresh: BTreeMap::new(),
         recruited: 5,
     }
 }
@@ -28,6 +29,7 @@ fn clones() -> NodeClones {
         last_output: vec!["one".into(), "two".into()],
         spec_hash: 0x11,
         life: 0,
+        version: 0,
     };
     let well = CloneStatus {
         id: CloneId::new("shop", 1),

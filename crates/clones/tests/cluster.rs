@@ -203,7 +203,7 @@ impl World {
                     self.spread(id, Beacon::Assignments(Some(assignments.encode())));
                 }
                 manager::Output::Withdraw => self.spread(id, Beacon::Assignments(None)),
-                manager::Output::Happened(_) => (),
+                manager::Output::Happened(_) | manager::Output::Verdict { .. } => (),
             }
         }
     }
@@ -259,7 +259,7 @@ impl World {
             NodeLoad::new(*other, format!("n{}", other.0), 0, says.as_ref())
         });
         let (live, off) = (live.collect(), BTreeSet::new());
-        let input = manager::Input::Cluster { services: self.services.clone(), live, off };
+        let input = manager::Input::Cluster { services: self.services.clone(), live, off, next: BTreeMap::new() };
         self.nodes.get_mut(&id).unwrap().told_at = self.now.mono;
         self.give_manager(id, input);
     }

@@ -23,6 +23,8 @@ pub struct Reply {
 }
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// And for each MiB that is sent.
+const LARGE_BODY_TIME: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl Api {
@@ -34,6 +36,10 @@ impl Api {
         self.request("POST", path, file, body.into()).await
     }
 
+    pub async fn put(&self, path: &str, body: impl Into<Bytes>) -> Result<Reply, String> {
+        self.request("PUT", path, "", body.into()).await
+    }
+
     async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
         let unreachable = |why: String| {
             format!(
@@ -41,6 +47,7 @@ impl Api {
                 self.addr
             )
         };
+        let megabytes = u32::try_from(body.len() >> 20).unwrap_or(u32::MAX);
         let exchange = async {
             let stream = TcpStream::connect(self.addr).await.map_err(|e| unreachable(e.to_string()))?;
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -61,9 +68,8 @@ impl Api {
             connection.abort();
             Ok(Reply { status, body: body.map_err(|e| unreachable(e.to_string()))?.to_bytes() })
         };
-        timeout(ANSWER_WITHIN, exchange)
-            .await
-            .unwrap_or_else(|_| Err(unreachable(format!("no answer within {ANSWER_WITHIN:?}"))))
+        let within = ANSWER_WITHIN + LARGE_BODY_TIME * megabytes;
+        timeout(within, exchange).await.unwrap_or_else(|_| Err(unreachable(format!("no answer within {within:?}"))))
     }
 }
 

@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use base::{ClusterId, NodeId, Outcome, Span};
+use bytes::Bytes;
 use edge::api::{Gone, Minted};
 use futures_util::future::BoxFuture;
 use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish};
 use node::{Admitted, Answer, Ask, Node, View};
 use tokio::sync::{oneshot, watch};
+
+use crate::keeper::{API_TARGET, Keeper};
 
 /// The Redis door asks on the node's own thread.
 pub struct RespDesk {
@@ -37,11 +40,12 @@ pub struct ApiDesk {
     port: Port<Node>,
     ca_pem: String,
     peer: SocketAddr,
+    code: Arc<Keeper>,
 }
 
 impl ApiDesk {
-    pub fn new(port: Port<Node>, identity: &Identity, peer: SocketAddr) -> Self {
-        Self { port, ca_pem: identity.ca_pem.clone(), peer }
+    pub fn new(port: Port<Node>, identity: &Identity, peer: SocketAddr, code: Arc<Keeper>) -> Self {
+        Self { port, ca_pem: identity.ca_pem.clone(), peer, code }
     }
 }
 
@@ -62,6 +66,16 @@ impl edge::api::Backend for ApiDesk {
         seeds.extend(view.nodes.iter().map(|n| n.peer).filter(|peer| *peer != self.peer).take(SEEDS_IN_TOKEN - 1));
         let token = JoinToken::new(seeds, &self.ca_pem).map_err(|e| e.to_string())?;
         Ok(Minted { text: token.to_string(), secret_hash: token.secret_hash() })
+    }
+
+    fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>> {
+        let keeper = Arc::clone(&self.code);
+        Box::pin(async move { keeper.keep(digest, bytes, spread).await })
+    }
+
+    fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>> {
+        let keeper = Arc::clone(&self.code);
+        Box::pin(async move { keeper.read(digest).await })
     }
 }
 
@@ -148,14 +162,15 @@ fn grant(
     Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
 }
 
-/// Streams of other nodes' edges reach clones of this node that serve, and nothing else.
+/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its API, and nothing else.
 pub struct TunnelDesk {
+    api: SocketAddr,
     port: OnceLock<Port<Node>>,
 }
 
 impl TunnelDesk {
-    pub fn new() -> Self {
-        Self { port: OnceLock::new() }
+    pub fn new(api: SocketAddr) -> Self {
+        Self { api, port: OnceLock::new() }
     }
 
     pub fn open(&self, port: Port<Node>) {
@@ -165,9 +180,12 @@ impl TunnelDesk {
 
 impl host::TunnelDesk for TunnelDesk {
     fn target(&self, name: &str) -> Option<SocketAddr> {
+        if name == API_TARGET {
+            return Some(self.api);
+        }
         let view = self.port.get()?.view();
         let clones = view.routes.services.iter().flat_map(|service| &service.clones);
-        clones.filter(|clone| clone.local).find(|clone| clone.name == name).map(|clone| clone.addr)
+        clones.filter(|clone| clone.local).find(|clone| clone.target() == name).map(|clone| clone.addr)
     }
 }
 

@@ -4,10 +4,12 @@
 mod anew;
 mod client;
 mod demo;
+mod deploy;
 mod desks;
 mod events;
 mod found;
 mod happened;
+mod keeper;
 mod load;
 mod nodes;
 mod ns;
@@ -59,6 +61,15 @@ enum Command {
     Diff(operate::ApplyArgs),
     /// Print what is declared, as a file that `apply` takes
     Export(operate::NodeArgs),
+    /// Make a folder the next version of a service, clone by clone; one that is worse goes back by itself
+    #[command(after_help = "Examples:\n  coppice deploy ./shop\n  coppice deploy ./shop --service shop --json")]
+    Deploy(deploy::DeployArgs),
+    /// Take back a version that is being rolled out, or go back to an older one
+    #[command(after_help = "Examples:\n  coppice rollback shop\n  coppice rollback shop --to 3")]
+    Rollback(deploy::RollbackArgs),
+    /// List the versions of a service
+    #[command(after_help = "Example:\n  coppice versions shop")]
+    Versions(deploy::VersionsArgs),
     /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
@@ -116,6 +127,9 @@ fn main() {
         Command::Apply(args) => single(operate::apply(args, false)),
         Command::Diff(args) => single(operate::apply(args, true)),
         Command::Export(args) => single(operate::export(args)),
+        Command::Deploy(args) => single(deploy::deploy(args)),
+        Command::Rollback(args) => single(deploy::rollback(args)),
+        Command::Versions(args) => single(deploy::versions(args)),
         Command::Node(command) => single(nodes::node(command)),
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),

@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 use crate::anew;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
 use crate::found;
+use crate::keeper::Keeper;
 use crate::ports::{Wanted, check_free};
 use crate::size::{Size, brick_memory};
 
@@ -186,7 +187,9 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
     let io = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("coppice-edge").build();
     let io = io.map_err(|e| format!("cannot start: {e}"))?;
     let join = Arc::new(JoinDesk::new(&identity));
-    let tunnels = Arc::new(TunnelDesk::new());
+    let tunnels = Arc::new(TunnelDesk::new(api));
+    let code_dir = args.dir.join("code");
+    let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
     let dial = Arc::new(EdgeDial::new(&identity)?);
     let config = HostConfig {
         dir: args.dir.clone(),
@@ -196,6 +199,7 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
         boot,
         card: card.encode(),
         services_dir: services_dir.clone(),
+        code_dir,
         keeper: PathBuf::from("/proc/self/exe"),
         join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
         tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
@@ -237,13 +241,16 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
     tunnels.open(port.clone());
     io.spawn(anew::remember_peers(port.watch(), args.dir.clone()));
     tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
-    let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer));
+    let dialer = host::Dialer::new(&identity).map_err(|e| e.to_string())?;
+    let keeper = Keeper::new(store, dialer, port.clone());
+    let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
     // The page starts a task that samples.
     let entered = io.enter();
     let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
     drop(entered);
     let leaves = io.block_on(async move {
+        tokio::spawn(keeper.follow());
         tokio::spawn(tell_demand(port.clone(), Arc::clone(&meter)));
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);

@@ -2,7 +2,7 @@
 //! Taken a few times a second, and empty again after that but for what is under way.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,11 @@ use clones::demand::{CloneDemand, Demand, GroupDemand};
 #[derive(Debug)]
 pub struct Demands {
     groups: Mutex<BTreeMap<String, Arc<GroupCount>>>,
-    clones: Mutex<BTreeMap<String, Arc<CloneCount>>>,
+    /// By name and version: while a clone is replaced there are two of one name.
+    clones: Mutex<BTreeMap<(String, u32), Arc<CloneCount>>>,
     taken_at: Mutex<Instant>,
+    /// How often a clone was left alone for its failures.
+    pub left_alone: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +31,6 @@ pub struct CloneCount {
     failed: AtomicU64,
     busy_us: AtomicU64,
     in_flight: AtomicU64,
-    version: AtomicU32,
 }
 
 /// A request that is here, until dropped.
@@ -68,11 +70,6 @@ impl CloneCount {
         self.in_flight.fetch_add(1, Relaxed);
         Try { clone: Arc::clone(self), began: Instant::now() }
     }
-
-    /// The version of the program that it runs.
-    pub fn runs(&self, version: u32) {
-        self.version.store(version, Relaxed);
-    }
 }
 
 impl Try {
@@ -87,17 +84,18 @@ impl Try {
 
 impl Default for Demands {
     fn default() -> Self {
-        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at: Mutex::new(Instant::now()) }
+        let taken_at = Mutex::new(Instant::now());
+        Self { groups: Mutex::default(), clones: Mutex::default(), taken_at, left_alone: AtomicU64::new(0) }
     }
 }
 
 impl Demands {
     pub fn group(&self, service: &str) -> Arc<GroupCount> {
-        named(&self.groups, service)
+        known(&self.groups, service.to_owned())
     }
 
-    pub fn clone_count(&self, clone: &str) -> Arc<CloneCount> {
-        named(&self.clones, clone)
+    pub fn clone_count(&self, clone: &str, version: u32) -> Arc<CloneCount> {
+        known(&self.clones, (clone.to_owned(), version))
     }
 
     /// What was counted since the last time. What no door knows any more is forgotten.
@@ -108,23 +106,23 @@ impl Demands {
         let mut known = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, count) in &*known {
             let (arrived, in_flight) = (count.arrived.swap(0, Relaxed), count.in_flight.load(Relaxed));
-            groups.insert(name.clone(), GroupDemand { arrived, in_flight, clones: BTreeMap::new() });
+            groups.insert(name.clone(), GroupDemand { arrived, in_flight, clones: Vec::new() });
         }
         known.retain(|_, count| Arc::strong_count(count) > 1);
         let mut known = self.clones.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, count) in &*known {
+        for ((name, version), count) in &*known {
+            let Some((service, number)) = name.rsplit_once('/') else { continue };
+            let (Some(group), Ok(number)) = (groups.get_mut(service), number.parse()) else { continue };
             let seen = CloneDemand {
+                number,
                 done: count.done.swap(0, Relaxed),
                 failed: count.failed.swap(0, Relaxed),
                 busy_us: count.busy_us.swap(0, Relaxed),
                 in_flight: count.in_flight.load(Relaxed),
-                version: count.version.load(Relaxed),
+                version: *version,
             };
-            let Some((service, number)) = name.rsplit_once('/') else { continue };
-            if let (Some(group), Ok(number)) = (groups.get_mut(service), number.parse())
-                && (seen.done > 0 || seen.in_flight > 0)
-            {
-                group.clones.insert(number, seen);
+            if seen.done > 0 || seen.in_flight > 0 {
+                group.clones.push(seen);
             }
         }
         known.retain(|_, count| Arc::strong_count(count) > 1);
@@ -132,9 +130,9 @@ impl Demands {
     }
 }
 
-fn named<T: Default>(all: &Mutex<BTreeMap<String, Arc<T>>>, name: &str) -> Arc<T> {
+fn known<K: Ord, T: Default>(all: &Mutex<BTreeMap<K, Arc<T>>>, key: K) -> Arc<T> {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(all.entry(name.to_owned()).or_default())
+    Arc::clone(all.entry(key).or_default())
 }
 
 #[cfg(test)]
@@ -144,8 +142,7 @@ mod tests {
     #[test]
     fn what_was_seen_is_taken_once_and_what_is_under_way_stays() {
         let demands = Demands::default();
-        let (group, clone) = (demands.group("shop"), demands.clone_count("shop/2"));
-        clone.runs(7);
+        let (group, clone) = (demands.group("shop"), demands.clone_count("shop/2", 7));
         let visit = group.enter();
         let _waits = group.enter();
         clone.begin().ended(false);
@@ -154,8 +151,8 @@ mod tests {
         let held = clone.begin();
         let seen = demands.take().groups["shop"].clone();
         assert_eq!((seen.arrived, seen.in_flight), (2, 2));
-        let two = seen.clones[&2];
-        assert_eq!((two.done, two.failed, two.in_flight, two.version), (2, 1, 1, 7));
+        let two = seen.clones[0];
+        assert_eq!((two.number, two.version, two.done, two.failed, two.in_flight), (2, 7, 2, 1, 1));
         drop((visit, held));
         let seen = demands.take().groups["shop"].clone();
         assert_eq!((seen.arrived, seen.in_flight, seen.clones.len()), (0, 1, 0));
@@ -164,7 +161,7 @@ mod tests {
     #[test]
     fn a_service_that_no_door_knows_any_more_is_forgotten() {
         let demands = Demands::default();
-        drop((demands.group("old"), demands.clone_count("old/0")));
+        drop((demands.group("old"), demands.clone_count("old/0", 0)));
         demands.take();
         assert_eq!(demands.take().groups.len(), 0);
     }

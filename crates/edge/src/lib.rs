@@ -10,6 +10,7 @@ pub mod demand;
 mod handle;
 pub mod http;
 pub mod meter;
+mod outlier;
 pub mod pool;
 mod proxy_protocol;
 pub mod resp;

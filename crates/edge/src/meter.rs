@@ -205,6 +205,7 @@ impl Meter {
             all.insert(name, value);
         };
         self.stages.each(put, &STAGE_TOTALS);
+        all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]

@@ -25,8 +25,9 @@ use tokio::sync::{Notify, watch};
 
 use crate::affinity;
 use crate::demand::{CloneCount, Demands, GroupCount, Visit};
-use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED};
+use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
+use crate::outlier::Outlier;
 use crate::turnstile::{Part, Turnstile, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
@@ -45,6 +46,8 @@ pub trait Dial: Send + Sync {
 /// One clone as this edge sees it. Lives as long as it is in the routes, whatever else changes in them.
 pub struct Upstream {
     pub name: String,
+    /// What its node is asked for.
+    target: String,
     pub node: NodeId,
     pub local: bool,
     pub addr: SocketAddr,
@@ -57,6 +60,7 @@ pub struct Upstream {
     in_flight: AtomicU32,
     /// Milliseconds since the pool began until which it is avoided.
     avoid_until_ms: AtomicU64,
+    outlier: Outlier,
     pub idle: Idle,
     /// What the manager is told of it.
     pub count: Arc<CloneCount>,
@@ -129,6 +133,8 @@ pub struct Pool {
     table: ArcSwap<Table>,
     changed: Notify,
     began: Instant,
+    /// Milliseconds since it began until which some clone is left alone. Mostly none is, and nobody looks at each.
+    outlier_until_ms: AtomicU64,
     dial: Arc<dyn Dial>,
     turnstiles: Arc<Turnstiles>,
     demands: Arc<Demands>,
@@ -152,6 +158,7 @@ impl Upstream {
             hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
             name: clone.name.clone(),
+            target: clone.target(),
             node: clone.node,
             local: clone.local,
             addr: clone.addr,
@@ -159,8 +166,9 @@ impl Upstream {
             node_load: AtomicU16::new(clone.node_load),
             in_flight: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
+            outlier: Outlier::default(),
             idle: Idle::default(),
-            count: demands.clone_count(&clone.name),
+            count: demands.clone_count(&clone.name, clone.version),
         }
     }
 
@@ -274,7 +282,8 @@ impl Pool {
         demands: Arc<Demands>,
     ) -> Arc<Self> {
         let (table, changed) = (ArcSwap::default(), Notify::new());
-        let pool = Arc::new(Self { table, changed, began: Instant::now(), dial, turnstiles, demands });
+        let (began, outlier_until_ms) = (Instant::now(), AtomicU64::new(0));
+        let pool = Arc::new(Self { table, changed, began, outlier_until_ms, dial, turnstiles, demands });
         pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
@@ -311,16 +320,29 @@ impl Pool {
         upstream.idle.clear();
     }
 
+    /// It answered, or will not answer any more.
+    pub fn answered(&self, upstream: &Upstream, failed: bool) {
+        let now_ms = if failed { self.now_ms() } else { 0 };
+        if upstream.outlier.answered(failed, now_ms) {
+            self.outlier_until_ms.fetch_max(now_ms + OUTLIER_MAX.as_millis() as u64, Relaxed);
+            self.demands.left_alone.fetch_add(1, Relaxed);
+            tracing::info!(clone = %upstream.name, "fails request after request: it is left alone for a while");
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// A clone for the next request: none of the `tried` ones; one that failed a moment ago, or is meant for others, only
-    /// if there is no other.
+    /// A clone for the next request: none of the `tried` ones; one that failed a moment ago, is left alone, or is meant for others,
+    /// only if there is no other.
     pub fn choose(&self, target: &Target<'_>, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
         let now_ms = self.now_ms();
         let untried = |u: &&Arc<Upstream>| !tried.iter().any(|t| Arc::ptr_eq(t, u));
-        let is_well = |u: &&Arc<Upstream>| u.avoid_until_ms.load(Relaxed) <= now_ms;
+        let is_outlier = |u: &Arc<Upstream>| u.outlier.is(now_ms);
+        let minds = self.outlier_until_ms.load(Relaxed) > now_ms
+            && target.meant.iter().filter(|u| is_outlier(u)).count() * PANIC_PART < target.meant.len();
+        let is_well = |u: &&Arc<Upstream>| u.avoid_until_ms.load(Relaxed) <= now_ms && !(minds && is_outlier(u));
         let (meant, all) = (target.meant.iter().filter(untried), target.all.iter().filter(untried));
         let prefers = &target.prefers;
         pick(meant.clone().filter(is_well), prefers)
@@ -341,7 +363,7 @@ impl Pool {
                 stream.set_nodelay(true)?;
                 return Ok(Stream::Local(stream));
             }
-            Ok(Stream::Tunnel(self.dial.dial(upstream.node, upstream.peer, &upstream.name).await?))
+            Ok(Stream::Tunnel(self.dial.dial(upstream.node, upstream.peer, &upstream.target).await?))
         };
         tokio::time::timeout(CONNECT_TIME, connecting)
             .await
@@ -419,6 +441,7 @@ mod tests {
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
+    use crate::http::limits::OUTLIER_AFTER;
 
     struct Nobody;
     impl Dial for Nobody {
@@ -429,7 +452,7 @@ mod tests {
 
     fn clone(name: &str, local: bool) -> RouteClone {
         let addr = SocketAddr::from(([127, 0, 0, 1], name.len() as u16));
-        RouteClone { name: name.into(), node: NodeId(1), local, addr, peer: addr, node_load: 0 }
+        RouteClone { name: name.into(), node: NodeId(1), local, addr, peer: addr, node_load: 0, version: 0 }
     }
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -448,7 +471,9 @@ mod tests {
     fn parted(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> Pool {
         let began = Instant::now();
         let (table, turnstiles, demands) = (ArcSwap::default(), Arc::default(), Arc::default());
-        let pool = Pool { table, changed: Notify::new(), began, dial: Arc::new(Nobody), turnstiles, demands };
+        let (changed, dial) = (Notify::new(), Arc::new(Nobody));
+        let outlier_until_ms = AtomicU64::new(0);
+        let pool = Pool { table, changed, began, outlier_until_ms, dial, turnstiles, demands };
         pool.take(&view(partitions, clones));
         pool
     }
@@ -501,6 +526,19 @@ mod tests {
         assert_ne!(affinity::tag("secret", "s/2"), affinity::tag("other", "s/2"));
         let strays: BTreeSet<_> = (0..100).map(|_| pool.choose(&to("x"), &[]).unwrap().name.clone()).collect();
         assert!(strays.len() > 1, "{strays:?}");
+    }
+
+    #[test]
+    fn a_clone_that_fails_again_and_again_is_left_alone_unless_half_of_them_do() {
+        let pool = pool((0..4).map(|n| clone(&format!("s/{n}"), true)).collect());
+        let all = Arc::clone(&pool.table().groups[0].all);
+        let names = || -> BTreeSet<String> { (0..200).map(|_| chosen(&pool, &[]).unwrap().name.clone()).collect() };
+        let fail = |u: &Upstream| (0..OUTLIER_AFTER).for_each(|_| pool.answered(u, true));
+        fail(&all[0]);
+        assert_eq!(names(), ["s/1", "s/2", "s/3"].map(String::from).into());
+        fail(&all[1]);
+        assert_eq!(names().len(), 4, "half of them: it is not the clones");
+        assert_eq!(pool.demands.left_alone.load(Relaxed), 2);
     }
 
     #[test]

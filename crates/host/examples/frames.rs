@@ -70,6 +70,7 @@ fn start(identity: &Identity, sends: bool, args: [u64; 2], io: &tokio::runtime::
         boot: Boot(1),
         card: Bytes::new(),
         services_dir: ".".into(),
+        code_dir: "code".into(),
         // No children here, so nobody to keep.
         keeper: "/bin/true".into(),
         join: None,

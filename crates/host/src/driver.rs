@@ -40,6 +40,8 @@ pub struct HostConfig {
     pub card: Bytes,
     /// Relative working folders of children are below this one.
     pub services_dir: PathBuf,
+    /// Deployed folders are below this one, by digest ([`crate::CodeStore`]).
+    pub code_dir: PathBuf,
     /// The program that understands `keep` and `reap` (see `process`); normally `/proc/self/exe`.
     pub keeper: PathBuf,
     pub join: Option<Arc<dyn JoinDesk>>,

@@ -6,7 +6,8 @@
 //! beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod disk;
+pub mod code;
+mod disk;
 pub mod driver;
 pub mod error;
 mod hello;
@@ -26,6 +27,7 @@ pub mod tls;
 pub mod tunnel;
 mod vitals;
 
+pub use code::CodeStore;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;

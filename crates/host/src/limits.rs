@@ -69,6 +69,17 @@ pub const BATCH_BYTES_MAX: usize = 64 << 20;
 /// one (some milliseconds) is rare.
 pub const SEGMENT_BYTES: usize = 32 << 20;
 
+// --- deployed folders ---
+
+/// A version's archive. It is in memory while it travels, and on every node's disk.
+pub const CODE_BYTES_MAX: u64 = 256 << 20;
+/// Files of a version.
+pub const CODE_FILES_MAX: usize = 20_000;
+/// Path of a file, relative to its folder.
+pub const CODE_PATH_BYTES_MAX: usize = 1024;
+/// An archive that nobody declares is kept for so long: its deploy may be under way.
+pub const CODE_UNUSED_KEPT: Duration = Duration::from_secs(600);
+
 // --- processes ---
 
 /// A line of output; what is longer is cut.

@@ -31,6 +31,7 @@ use crate::{Error, probe};
 pub(crate) struct Procs {
     host: IpAddr,
     services_dir: PathBuf,
+    code_dir: PathBuf,
     keeper: PathBuf,
     /// Marks everything that this life of this node starts.
     life: String,
@@ -63,6 +64,7 @@ impl Procs {
         Rc::new(Procs {
             host: config.proc_host,
             services_dir: config.services_dir.clone(),
+            code_dir: config.code_dir.clone(),
             keeper: config.keeper.clone(),
             life: format!("{:x}-{}-{random:016x}", config.identity.node.0, config.boot.0),
             logs,
@@ -128,7 +130,11 @@ impl Procs {
         if spec.run.is_empty() {
             return Err("there is no program to run".into());
         }
-        let dir = self.services_dir.join(spec.dir.as_deref().unwrap_or("."));
+        let below = match &spec.code {
+            Some(code) => self.code_dir.join(code),
+            None => self.services_dir.clone(),
+        };
+        let dir = below.join(spec.dir.as_deref().unwrap_or("."));
         if !dir.is_dir() {
             return Err(format!("there is no folder {}", dir.display()));
         }

@@ -1,11 +1,15 @@
 //! What front doors may ask of their node, and the answers. Any node answers any question, whoever leads.
 
+use std::collections::BTreeSet;
+
 use base::{NodeId, Outcome};
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{Demand, members};
 use serde::{Deserialize, Serialize};
 use state::{linear, session};
+
+use crate::deploy;
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -23,6 +27,12 @@ pub enum Ask {
     Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
     /// What this node's edge saw since the last time: goes to the manager, if there is one. Done at once.
     Demand(Demand),
+    /// Make a folder the next version of a service; answered as `Apply` is.
+    Deploy { wish: deploy::Wish, entropy: [u8; 32] },
+    /// Take back what is being rolled out, or go back to an older version; answered as `Apply` is.
+    Rollback { service: String, to: Option<u32> },
+    /// Archives of deployed folders that are on this node. Done at once.
+    Codes(BTreeSet<String>),
     /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.
     Switch { target: Target, off: bool },
     /// What is declared, as TOML that `Apply` takes.

@@ -2,8 +2,8 @@
 
 use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
-use clones::members;
 use clones::off::Target;
+use clones::{group, members};
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
@@ -12,7 +12,7 @@ use state::session::{self, BrickMap};
 use crate::declared::{self, kind};
 use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, facts};
+use crate::{Admitted, Answer, Applied, Ask, deploy, facts};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -42,6 +42,16 @@ enum What {
         off: bool,
         lines: Vec<String>,
     },
+    Deploy {
+        wish: deploy::Wish,
+        entropy: [u8; 32],
+        lines: Vec<String>,
+    },
+    Rollback {
+        service: String,
+        to: Option<u32>,
+        lines: Vec<String>,
+    },
     JoinToken {
         secret_hash: [u8; 32],
         expires_wall_ms: u64,
@@ -59,6 +69,11 @@ enum What {
     },
     /// The leader's own: the brick map. Nobody waits for it.
     Map,
+    /// The leader's own: what it says of a version that it rolled out. Nobody waits for it.
+    Verdict {
+        service: String,
+        text: String,
+    },
     /// The leader's own: the groups of `linear` namespaces. Nobody waits for it.
     Groups,
 }
@@ -104,6 +119,12 @@ impl Node {
                 self.demanded(now, demand, out);
                 return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
             }
+            Ask::Codes(codes) => {
+                self.group_in(now, group::Input::Codes(codes), out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
+            }
+            Ask::Deploy { wish, entropy } => What::Deploy { wish, entropy, lines: Vec::new() },
+            Ask::Rollback { service, to } => What::Rollback { service, to, lines: Vec::new() },
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
             Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
@@ -173,6 +194,16 @@ impl Node {
                 *lines = diff.lines;
                 Ok((!lines.is_empty()).then_some(diff.change))
             }
+            What::Deploy { wish, entropy, lines } => {
+                let diff = deploy::deploy(declared, wish, now.wall_ms, entropy).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!diff.change.puts.is_empty()).then_some(diff.change))
+            }
+            What::Rollback { service, to, lines } => {
+                let diff = deploy::rollback(declared, service, *to).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok(Some(diff.change))
+            }
             What::JoinToken { secret_hash, expires_wall_ms } => {
                 let mut change = Change::default();
                 let expired =
@@ -219,7 +250,7 @@ impl Node {
                 ];
                 Ok(Some(Change { expect: Some(declared.version), puts, removes: Vec::new() }))
             }
-            What::Map | What::Groups => Ok(None),
+            What::Map | What::Groups | What::Verdict { .. } => Ok(None),
         }
     }
 
@@ -310,6 +341,30 @@ impl Node {
         out: &mut Out,
     ) {
         let change = Change { expect: Some(self.root.declared().version), puts, removes };
+        self.propose_change(now, what, change, out);
+    }
+
+    /// What the manager says of a version that it rolled out becomes part of the declaration.
+    pub(crate) fn propose_verdict(
+        &mut self,
+        now: Now,
+        service: String,
+        number: u32,
+        why: Option<String>,
+        out: &mut Out,
+    ) {
+        if self.pending.values().any(|p| matches!(p.what, What::Verdict { .. })) {
+            return;
+        }
+        let Some(change) = deploy::verdict(self.root.declared(), &service, number, why.as_deref()) else { return };
+        let text = match why {
+            Some(why) => format!("version {number} is taken back: {why}"),
+            None => format!("version {number} serves everywhere"),
+        };
+        self.propose_change(now, What::Verdict { service, text }, change, out);
+    }
+
+    fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
         self.proposals += 1;
         let (id, budget) = (self.proposals, Span::secs(2));
         let pending = Pending { id: AskId(0), deadline: now.mono + budget, tries: 0, again_at_version: None, what };
@@ -328,12 +383,18 @@ impl Node {
                 if let What::Switch { target, lines, .. } = &pending.what {
                     self.happened(now, "switched", &target.to_string(), lines.join("; "));
                 }
+                if let What::Verdict { service, text } = &pending.what {
+                    self.decided(now, "deployed", service, text.clone(), out);
+                }
+                if let What::Deploy { lines, .. } | What::Rollback { lines, .. } = &pending.what {
+                    self.happened(now, "applied", "deploy", lines.join("; "));
+                }
                 let authority = self.authority();
                 finish(pending, Outcome::Done(()), version, authority, out);
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map | What::Groups => (),
+                What::Map | What::Groups | What::Verdict { .. } => (),
                 _ if pending.tries >= APPLY_TRIES_MAX => {
                     let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
                     finish(pending, Outcome::Refused(refused), 0, None, out);
@@ -388,7 +449,11 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
     }
     let answer = match pending.what {
-        What::Apply { lines, .. } | What::Rotate { lines, .. } | What::Switch { lines, .. } => {
+        What::Apply { lines, .. }
+        | What::Rotate { lines, .. }
+        | What::Switch { lines, .. }
+        | What::Deploy { lines, .. }
+        | What::Rollback { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } => Answer::Done(outcome),
@@ -398,7 +463,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             }
             None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
         })),
-        What::Map | What::Groups => return,
+        What::Map | What::Groups | What::Verdict { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

@@ -18,6 +18,8 @@ use state::namespace::{Class, NamespaceSpec};
 use state::session::CookieSecret;
 use toml::Spanned;
 
+use crate::deploy;
+
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
     pub const SERVICE: &str = "service";
@@ -32,6 +34,8 @@ pub mod kind {
     pub const FORMER: &str = "former";
     /// The brick map.
     pub const MAP: &str = "map";
+    /// Versions of a service: [`clones::deploy::Deployed`].
+    pub const DEPLOY: &str = "deploy";
     /// What an operator has taken out of use: [`clones::off::Target::record`]. Not exported, as it is for a while.
     pub const OFF: &str = "off";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
@@ -93,6 +97,20 @@ pub struct Diff {
     pub change: Change,
 }
 
+/// The one service that a declaration is about, with its name.
+///
+/// # Errors
+/// A sentence: it cannot be read, or declares another number of services.
+pub fn only_service(file: &str, text: &str) -> Result<(String, ServiceSpec), String> {
+    let parsed: File = toml::from_str(text).map_err(|e| format!("{file}: {}", e.to_string().trim_end()))?;
+    let count = parsed.service.len();
+    let mut services = parsed.service.into_iter();
+    match (services.next(), services.next()) {
+        (Some((name, spec)), None) => Ok((name, spec.into_inner())),
+        _ => Err(format!("{file} declares {count} services; a folder that is deployed declares one, [service.NAME]")),
+    }
+}
+
 /// Reads a declaration and compares it with what is declared. `entropy` makes the secrets of new namespaces.
 ///
 /// # Errors
@@ -114,8 +132,20 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
         }
     }
+    let mut rolling = Vec::new();
     for (name, spec) in &parsed.service {
-        note(now, file, kind::SERVICE, name, spec.get_ref(), &mut diff);
+        let mut spec = spec.get_ref().clone();
+        if let Some(before) = now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)) {
+            // What was deployed stays so; a file that knows nothing of it does not take it away.
+            if spec.code.is_none() {
+                (spec.code, spec.version) = (before.code.clone(), before.version);
+            }
+            if spec != before && deploy::deployed(now, name).is_some_and(|deployed| deployed.next.is_some()) {
+                let why = "a version of it is being rolled out; wait, or `coppice rollback` takes it back".into();
+                rolling.push(SpecError { key: format!("service.{name}"), why });
+            }
+        }
+        note(now, file, kind::SERVICE, name, &spec, &mut diff);
     }
     for (kind, name) in dropped(now, file, &parsed) {
         diff.lines.push(format!("- {kind} {name}"));
@@ -126,11 +156,15 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 now.of_kind(kind::GROUP).filter(|(group, _)| group.rsplit_once('/').is_some_and(|g| g.0 == name));
             diff.change.removes.extend(groups.map(|(group, _)| (kind::GROUP.to_owned(), group.to_owned())));
         }
+        if kind == kind::SERVICE && now.get(kind::DEPLOY, &name).is_some() {
+            diff.change.removes.push((kind::DEPLOY.into(), name.clone()));
+        }
         diff.change.removes.push((kind.into(), name));
     }
     let after = after(now, &diff.change);
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
     let mut errors = wrong_classes(&services, &specs);
+    errors.extend(rolling);
     errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect()).err().unwrap_or_default());
     if errors.is_empty() {
         return Ok(diff);
@@ -281,7 +315,7 @@ pub fn all<T: Spec>(now: &Declared, kind: &str) -> BTreeMap<String, T> {
     now.of_kind(kind).filter_map(|(name, bytes)| Some((name.to_owned(), kept::<T>(bytes)?))).collect()
 }
 
-fn kept<T: Spec>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn kept<T: Spec>(bytes: &[u8]) -> Option<T> {
     T::from_stored(serde_json::from_slice::<Kept<serde_json::Value>>(bytes).ok()?.spec)
 }
 
@@ -297,7 +331,7 @@ pub fn text(now: &Declared, kind: &str, name: &str) -> String {
     now.get(kind, name).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }
 
-fn json<T: Serialize>(value: &T) -> Bytes {
+pub(crate) fn json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("specs are plain data").into()
 }
 

@@ -16,6 +16,7 @@
 pub mod ask;
 mod asks;
 pub mod declared;
+pub mod deploy;
 mod facts;
 mod leave;
 pub mod limits;

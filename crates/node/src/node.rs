@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
+use clones::deploy::Deployed;
 use clones::{Demand, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
@@ -86,6 +87,9 @@ pub struct Node {
     pub(crate) routed: Vec<RouteService>,
     /// What an operator has taken out of use.
     pub(crate) off: Off,
+    /// Versions of services that were deployed, and the archives that this takes.
+    pub(crate) deployed: BTreeMap<String, Deployed>,
+    pub(crate) codes: Arc<BTreeSet<String>>,
     /// Those of the last view.
     pub(crate) routes: Arc<Routes>,
     /// Something that the view shows has changed.
@@ -147,6 +151,8 @@ impl Node {
             services: Arc::default(),
             routed: Vec::new(),
             off: Off::default(),
+            deployed: BTreeMap::new(),
+            codes: Arc::default(),
             routes: Arc::default(),
             stale: true,
             routes_stale: true,

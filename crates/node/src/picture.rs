@@ -17,6 +17,7 @@ use crate::limits::DEAD_SHOWN;
 use crate::node::Node;
 use crate::view::{
     self, BrickView, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView, ShardView, StubView,
+    VersionView,
 };
 
 impl Node {
@@ -58,6 +59,7 @@ impl Node {
             tokens: Arc::clone(&self.tokens),
             service_tokens: Arc::clone(&self.service_tokens),
             linear: Arc::clone(&self.linear_names),
+            codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
         }
     }
@@ -178,6 +180,7 @@ impl Node {
             addr: (Node::clone_host(card.peer), c.port).into(),
             peer: card.peer,
             node_load: self.report_of(card.id).load,
+            version: c.version,
         });
         RouteService { clones: clones.collect(), wanted: self.wanted(&service.name), ..service.clone() }
     }
@@ -205,6 +208,7 @@ impl Node {
             pid: c.pid,
             port: c.port,
             restarts: c.restarts,
+            version: c.version,
             since_ms: c.since_ms,
             last_exit: c.last_exit.clone(),
             last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
@@ -217,6 +221,27 @@ impl Node {
         let (clones_min, clones_max) = (spec.clones.min, spec.clones.max);
         let (at, off) = (spec.reached_at(), off.of_service(name).collect());
         let leader = self.members.leader(name).map(str::to_owned);
-        ServiceView { name: name.into(), leader, wanted, clones_min, clones_max, clones, at, off }
+        let deployed = self.deployed.get(name);
+        let versions = deployed.into_iter().flat_map(|all| &all.versions).map(|v| VersionView {
+            number: v.number,
+            at_ms: v.at_ms,
+            code: v.program.code.clone(),
+            files: v.files,
+            bytes: v.bytes,
+            fate: v.fate.clone(),
+        });
+        ServiceView {
+            name: name.into(),
+            leader,
+            wanted,
+            clones_min,
+            clones_max,
+            clones,
+            at,
+            off,
+            version: spec.version,
+            next: deployed.and_then(|all| all.next),
+            versions: versions.collect(),
+        }
     }
 }

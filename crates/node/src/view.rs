@@ -43,6 +43,9 @@ pub struct View {
     /// Namespaces of class `linear`, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeSet<String>>,
+    /// Archives of deployed folders that every node must have.
+    #[serde(skip)]
+    pub codes: Arc<BTreeSet<String>>,
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
@@ -143,6 +146,28 @@ pub struct ServiceView {
     /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,
+    /// Version that stands; 0 if it was never deployed.
+    #[serde(default)]
+    pub version: u32,
+    /// Version that is being rolled out.
+    #[serde(default)]
+    pub next: Option<u32>,
+    /// Oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<VersionView>,
+}
+
+/// A version of a service's program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VersionView {
+    pub number: u32,
+    pub at_ms: u64,
+    /// SHA-256 of its folder as an archive; none if it was declared, not deployed.
+    pub code: Option<String>,
+    pub files: u64,
+    pub bytes: u64,
+    /// What became of it, in words.
+    pub fate: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -169,6 +194,9 @@ pub struct CloneView {
     pub port: u16,
     /// How often it was started again since its node started.
     pub restarts: u32,
+    /// Version of its program; 0 if it was never deployed.
+    #[serde(default)]
+    pub version: u32,
     pub since_ms: u64,
     /// How it last ended, if it did.
     pub last_exit: Option<String>,
@@ -219,7 +247,7 @@ pub struct RootView {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventView {
     pub at_ms: u64,
-    /// `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
+    /// `deployed`, `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
     /// `disk`, `anew`,
     /// `warning`.
     pub kind: String,

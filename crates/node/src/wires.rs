@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
 use clones::clone::life_name;
+use clones::deploy::Deployed;
 use clones::limits::DEMAND_BYTES_MAX;
 use clones::members::{self, Member, Said, Scene};
 use clones::{Assignments, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
@@ -17,7 +18,7 @@ use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
-use crate::{Answer, Leaving};
+use crate::{Answer, Leaving, deploy};
 
 impl Node {
     fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
@@ -229,6 +230,13 @@ impl Node {
         let tokens = (*self.service_tokens).clone();
         self.group_in(now, group::Input::Tokens(tokens), out);
         self.group_in(now, group::Input::Urls(urls), out);
+        let deployed = self.root.declared().of_kind(record::DEPLOY);
+        self.deployed = deployed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?))).collect();
+        self.codes = Arc::new(deploy::codes(self.root.declared()));
+        let next =
+            self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), all.next_on(services.get(name)?)?)));
+        let next = next.collect();
+        self.group_in(now, group::Input::Next(next), out);
         self.group_in(now, group::Input::Services(services), out);
         self.retry_pending(now, out);
         self.report_brick(now, out);
@@ -427,6 +435,9 @@ impl Node {
                 manager::Output::Withdraw => {
                     self.beacons_in(now, beacon::Input::Remove { key: facts::ASSIGNMENTS.into() }, out)
                 }
+                manager::Output::Verdict { service, number, take_back } => {
+                    self.propose_verdict(now, service, number, take_back, out);
+                }
                 manager::Output::Happened(h) => self.decided(now, h.kind, &h.who, h.text, out),
             }
         }
@@ -445,7 +456,9 @@ impl Node {
         let mut services = BTreeMap::clone(&self.services);
         services.retain(|name, _| !self.off.service(name));
         let live = self.live_cards().map(|card| self.load_of(card)).collect();
-        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones() }, out);
+        let next = |all: &Deployed| Some((all.next?, all.judged));
+        let next = self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), next(all)?))).collect();
+        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones(), next }, out);
     }
 
     /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.

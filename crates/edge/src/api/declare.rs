@@ -64,7 +64,7 @@ pub async fn change(api: &Api, ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-fn entropy() -> Result<[u8; 32], Problem> {
+pub fn entropy() -> Result<[u8; 32], Problem> {
     let mut entropy = [0; 32];
     let filled = SystemRandom::new().fill(&mut entropy);
     filled.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;

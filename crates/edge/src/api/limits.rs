@@ -6,6 +6,8 @@ use base::Span;
 
 /// A declaration. The largest known of other systems have some 100 KiB.
 pub const DECLARATION_BYTES_MAX: usize = 1 << 20;
+/// The archive of a folder that is deployed.
+pub const CODE_BYTES_MAX: usize = host::limits::CODE_BYTES_MAX as usize;
 /// A value over HTTP: what the `session` class takes, and a little, so that the class itself says what is too much.
 pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
 /// Any other body.

@@ -3,6 +3,7 @@
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
+//! - `code.rs`: folders that are deployed, versions (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
@@ -18,8 +19,10 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use base::Span;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -28,6 +31,7 @@ use tokio::sync::{Semaphore, watch as channel};
 
 use crate::Meter;
 
+mod code;
 mod declare;
 mod explain;
 mod guard;
@@ -52,6 +56,10 @@ pub trait Backend: Send + Sync + 'static {
     fn watch(&self) -> channel::Receiver<Arc<View>>;
     /// A fresh join token: its text (which carries the authority's fingerprint) and the hash the root group keeps.
     fn mint(&self) -> Result<Minted, String>;
+    /// Keeps an archive on this node, and if it is to be spread on another one; on how many it is then.
+    fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
+    /// An archive that is here.
+    fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>>;
 }
 
 /// The node has stopped.
@@ -99,6 +107,9 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         .route("/metrics", get(metrics::metrics))
         .route("/v1/apply", post(declare::apply))
         .route("/v1/export", get(declare::export))
+        .route("/v1/code/{digest}", get(code::get).put(code::put).layer(DefaultBodyLimit::disable()))
+        .route("/v1/deploy", post(code::deploy))
+        .route("/v1/services/{name}/rollback", post(code::rollback))
         .route("/v1/tokens", post(declare::token))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
         .route("/v1/nodes/{name}/remove", post(operate::remove))

@@ -34,6 +34,14 @@ impl Backend for Toy {
     fn mint(&self) -> Result<Minted, String> {
         Ok(Minted { text: "token-text".into(), secret_hash: [7; 32] })
     }
+
+    fn keep_code(&self, _: String, _: bytes::Bytes, _: bool) -> BoxFuture<'static, Result<usize, String>> {
+        Box::pin(async { Err("nothing is kept here".into()) })
+    }
+
+    fn code(&self, _: String) -> BoxFuture<'static, Option<bytes::Bytes>> {
+        Box::pin(async { None })
+    }
 }
 
 fn node(name: &str) -> NodeView {

@@ -80,6 +80,13 @@ pub const SENDS_MAX: u32 = 3;
 
 /// A clone that failed is avoided this long if there is another. Its death is in the routes within milliseconds.
 pub const AVOID: Duration = Duration::from_secs(1);
+/// A clone that failed so many requests in a row is left alone: five by chance are rare even where one in five fails.
+pub const OUTLIER_AFTER: u32 = 5;
+/// For so long the first time, twice as long each further time: as long as a short stall, at most until an operator looks.
+pub const OUTLIER_FIRST: Duration = Duration::from_secs(1);
+pub const OUTLIER_MAX: Duration = Duration::from_secs(30);
+/// If one in so many of the clones that are meant for a request is left alone, all are used.
+pub const PANIC_PART: usize = 2;
 /// Idle connections kept to one clone.
 pub const IDLE_MAX: usize = 256;
 /// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.

@@ -288,11 +288,14 @@ impl Errand {
             match line.send(request).await {
                 Ok(mut response) => match self.first_part(&mut response, &mut line).await {
                     Ok(first) => {
-                        attempt.ended(response.status().is_server_error());
+                        let failed = response.status().is_server_error();
+                        attempt.ended(failed);
+                        edge.pool.answered(&upstream, failed);
                         return Ok(Answer { response, first, line, upstream, in_flight });
                     }
                     Err(error) => {
                         attempt.ended(true);
+                        edge.pool.answered(&upstream, true);
                         tracing::debug!(clone = %upstream.name, %error, "clone ended while it answered");
                         self.ready_again(Refusal::CloneEnded)?;
                     }
@@ -300,12 +303,14 @@ impl Errand {
                 Err(Failed::Unsent(request)) => self.request = Some(*request),
                 Err(Failed::TimedOut) => {
                     attempt.ended(true);
+                    edge.pool.answered(&upstream, true);
                     return Err(Refusal::CloneSilent);
                 }
                 // That the client broke its own body off is not the clone's fault.
                 Err(Failed::Sent(error)) if error.is_user() => return Err(body_broken(client)),
                 Err(Failed::Sent(error)) => {
                     attempt.ended(true);
+                    edge.pool.answered(&upstream, true);
                     self.sent_in_vain(&upstream, &error)?;
                 }
             }

@@ -147,10 +147,18 @@ impl Backend for NoNode {
     fn mint(&self) -> Result<Minted, String> {
         Err("there is no node".into())
     }
+
+    fn keep_code(&self, _: String, _: bytes::Bytes, _: bool) -> BoxFuture<'static, Result<usize, String>> {
+        Box::pin(async { Err("nothing is kept here".into()) })
+    }
+
+    fn code(&self, _: String) -> BoxFuture<'static, Option<bytes::Bytes>> {
+        Box::pin(async { None })
+    }
 }
 
 pub fn clone(number: usize, addr: SocketAddr, local: bool) -> RouteClone {
-    RouteClone { name: format!("shop/{number}"), node: NodeId(1), local, addr, peer: addr, node_load: 0 }
+    RouteClone { name: format!("shop/{number}"), node: NodeId(1), local, addr, peer: addr, node_load: 0, version: 0 }
 }
 
 pub fn routes(clones: Vec<RouteClone>, tcp: Option<u16>) -> Arc<Routes> {

@@ -104,6 +104,7 @@ pub fn config(identity: &Identity, dir: &TempDir, listener: TcpListener, io: &to
         boot: Boot(1),
         card: Bytes::from(format!("card of {}", identity.name)),
         services_dir: dir.0.clone(),
+        code_dir: "code".into(),
         keeper: "/proc/self/exe".into(),
         join: None,
         tunnels: None,

@@ -94,7 +94,13 @@ impl Toy {
                 out.push(Effect::Append { group: GroupId::ROOT, records, ticket: Ticket(self.tickets) });
             }
             Order::Spawn(proc) => {
-                let spec = ProcSpec { name: "toy".into(), run: vec!["toy".into()], dir: None, env: BTreeMap::new() };
+                let spec = ProcSpec {
+                    name: "toy".into(),
+                    run: vec!["toy".into()],
+                    code: None,
+                    dir: None,
+                    env: BTreeMap::new(),
+                };
                 out.push(Effect::Spawn { proc: ProcId(proc), spec });
             }
             Order::Signal(proc, signal) => out.push(Effect::Signal { proc: ProcId(proc), signal }),

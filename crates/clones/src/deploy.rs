@@ -1,0 +1,184 @@
+//! Versions of a service's program: what a deploy changes, which versions are kept, and which of them clones are to run. The
+//! declared service is what stands; a version that is being rolled out stands beside it until it is kept, or taken back.
+//! How it is rolled out, and by what it is judged, is `rollout`'s matter.
+
+use std::collections::BTreeMap;
+
+use base::Span;
+use serde::{Deserialize, Serialize};
+
+use crate::ServiceSpec;
+use crate::limits::VERSIONS_KEPT;
+use crate::spec::Stop;
+
+/// What a version of a service has of its own: all that its processes are started, probed and stopped with. The rest (where
+/// it is reached, how many clones) is the service's, whatever version runs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Program {
+    /// SHA-256 of its folder as an archive; none of one that was not deployed but declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    pub run: Vec<String>,
+    #[serde(default)]
+    pub dir: Option<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub health: Option<String>,
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    pub start_timeout: Span,
+    pub stop: Stop,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Version {
+    pub number: u32,
+    /// Wall clock when it was deployed.
+    pub at_ms: u64,
+    pub files: u64,
+    pub bytes: u64,
+    pub program: Program,
+    /// What became of it, for people: `serves`, `is rolled out`, `was taken back: ...`, `was replaced`.
+    pub fate: String,
+}
+
+/// All versions of one service: a record of the root group.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Deployed {
+    /// Oldest first.
+    pub versions: Vec<Version>,
+    /// The one that is being rolled out.
+    pub next: Option<u32>,
+    /// It goes back by itself if it is worse. One that an operator went back to does not.
+    pub judged: bool,
+}
+
+pub const SERVES: &str = "serves";
+const ROLLED_OUT: &str = "is rolled out";
+const REPLACED: &str = "was replaced";
+
+impl Program {
+    pub fn of(spec: &ServiceSpec) -> Self {
+        let ServiceSpec { code, run, dir, env, health, namespaces, start_timeout, stop, .. } = spec.clone();
+        Self { code, run, dir, env, health, namespaces, start_timeout, stop }
+    }
+
+    /// The service as it is with this program.
+    pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
+        let Self { code, run, dir, env, health, namespaces, start_timeout, stop } = self.clone();
+        ServiceSpec { code, version, run, dir, env, health, namespaces, start_timeout, stop, ..spec.clone() }
+    }
+}
+
+impl Deployed {
+    pub fn version(&self, number: u32) -> Option<&Version> {
+        self.versions.iter().find(|version| version.number == number)
+    }
+
+    /// The version that is being rolled out, and the service as it is with it.
+    pub fn next_on(&self, spec: &ServiceSpec) -> Option<ServiceSpec> {
+        let version = self.version(self.next?)?;
+        Some(version.program.on(spec, version.number))
+    }
+
+    /// Adds a version and begins to roll it out; its number. One that runs nowhere yet just serves.
+    pub fn add(&mut self, mut version: Version, is_first: bool) -> u32 {
+        version.number = self.versions.last().map_or(0, |last| last.number) + 1;
+        let number = version.number;
+        version.fate = if is_first { SERVES } else { ROLLED_OUT }.into();
+        self.versions.push(version);
+        (self.next, self.judged) = ((!is_first).then_some(number), true);
+        self.forget();
+        number
+    }
+
+    /// Begins to go back to an older one.
+    pub fn back_to(&mut self, number: u32) {
+        self.set_fate(number, ROLLED_OUT);
+        (self.next, self.judged) = (Some(number), false);
+    }
+
+    /// What was rolled out stays.
+    pub fn keep(&mut self) {
+        let Some(number) = self.next.take() else { return };
+        for version in self.versions.iter_mut().filter(|version| version.fate == SERVES) {
+            version.fate = REPLACED.into();
+        }
+        self.set_fate(number, SERVES);
+        self.forget();
+    }
+
+    /// What was rolled out goes.
+    pub fn take_back(&mut self, why: &str) {
+        if let Some(number) = self.next.take() {
+            self.set_fate(number, &format!("was taken back: {why}"));
+        }
+    }
+
+    fn set_fate(&mut self, number: u32, fate: &str) {
+        if let Some(version) = self.versions.iter_mut().find(|version| version.number == number) {
+            version.fate = fate.into();
+        }
+    }
+
+    fn forget(&mut self) {
+        while self.versions.len() > VERSIONS_KEPT {
+            let is_in_use = |v: &Version| v.fate == SERVES || Some(v.number) == self.next;
+            let Some(oldest) = self.versions.iter().position(|version| !is_in_use(version)) else { return };
+            self.versions.remove(oldest);
+        }
+    }
+
+    /// Archives that must be kept.
+    pub fn codes(&self) -> impl Iterator<Item = &String> {
+        self.versions.iter().filter_map(|version| version.program.code.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(code: &str) -> Version {
+        let mut program = Program::of(&ServiceSpec::new(["app"]));
+        program.code = Some(code.into());
+        Version { number: 0, at_ms: 0, files: 1, bytes: 1, program, fate: String::new() }
+    }
+
+    fn fates(deployed: &Deployed) -> Vec<String> {
+        deployed.versions.iter().map(|v| format!("{} {}", v.number, v.fate)).collect()
+    }
+
+    #[test]
+    fn versions_come_stay_go_and_come_back() {
+        let mut all = Deployed::default();
+        assert_eq!((all.add(version("a"), true), all.next), (1, None));
+        assert_eq!((all.add(version("b"), false), all.next), (2, Some(2)));
+        all.take_back("it fails");
+        assert_eq!(fates(&all), ["1 serves", "2 was taken back: it fails"]);
+        all.add(version("c"), false);
+        all.keep();
+        assert_eq!((fates(&all)[0].as_str(), fates(&all)[2].as_str()), ("1 was replaced", "3 serves"));
+        all.back_to(1);
+        assert!(!all.judged);
+        let spec = ServiceSpec { clones: 7.into(), ..ServiceSpec::new(["other"]) };
+        let next = all.next_on(&spec).unwrap();
+        assert_eq!((next.version, next.code.as_deref(), next.clones.max), (1, Some("a"), 7));
+        assert_eq!(next.run, ["app"]);
+        all.keep();
+        assert_eq!((fates(&all)[0].as_str(), fates(&all)[2].as_str()), ("1 serves", "3 was replaced"));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_but_not_those_in_use() {
+        let mut all = Deployed::default();
+        all.add(version("first"), true);
+        for n in 0..30 {
+            all.add(version(&n.to_string()), false);
+            all.take_back("no");
+        }
+        assert_eq!(all.versions.len(), VERSIONS_KEPT);
+        assert_eq!((all.versions[0].number, all.versions[1].number), (1, 31 - VERSIONS_KEPT as u32 + 2));
+    }
+}

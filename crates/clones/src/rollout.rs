@@ -1,0 +1,249 @@
+//! A new version of a service is rolled out clone by clone, each started beside the old one it replaces. The new ones are
+//! judged against the old ones, who serve the same requests at the same time: by their deaths, by answers that fail, and by
+//! how long answers take. If they are worse, all goes back by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Span, Time};
+
+use crate::CloneId;
+use crate::demand::GroupDemand;
+use crate::limits::*;
+
+/// What clones of a version answered.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Tally {
+    done: u64,
+    failed: u64,
+    busy_us: u64,
+}
+
+/// What is to be done now.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    Wait,
+    /// These are to run the new version, too.
+    Next(Vec<CloneId>),
+    /// All run it and it is no worse.
+    Keep,
+    /// It is worse, and why.
+    TakeBack(String),
+}
+
+/// What is seen of a service.
+pub struct Scene<'a> {
+    /// All its clones.
+    pub clones: Vec<CloneId>,
+    /// Those that are to run the new version.
+    pub fresh: BTreeSet<CloneId>,
+    /// Those of them that do.
+    pub serving: BTreeSet<CloneId>,
+    /// How often each was started again after a death.
+    pub restarts: &'a BTreeMap<CloneId, u32>,
+    /// Within which a clone has to serve.
+    pub start_timeout: Span,
+    /// It is compared with the old version.
+    pub judged: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Rollout {
+    pub number: u32,
+    old: Tally,
+    new: Tally,
+    /// Deaths before it began.
+    restarts: BTreeMap<CloneId, u32>,
+    /// When the last clones were told to run it.
+    step_at: Time,
+    /// Since when all that were told serve, and what the new ones had answered then.
+    well_since: Option<(Time, u64)>,
+}
+
+impl Tally {
+    fn failure_rate(self) -> f64 {
+        self.failed as f64 / self.done.max(1) as f64
+    }
+
+    fn mean_us(self) -> f64 {
+        self.busy_us as f64 / self.done.max(1) as f64
+    }
+}
+
+impl Rollout {
+    pub fn new(number: u32, now: Time, restarts: BTreeMap<CloneId, u32>) -> Self {
+        let (old, new) = (Tally::default(), Tally::default());
+        Self { number, old, new, restarts, step_at: now, well_since: None }
+    }
+
+    /// What an edge saw.
+    pub fn count(&mut self, seen: &GroupDemand) {
+        for clone in &seen.clones {
+            let tally = if clone.version == self.number { &mut self.new } else { &mut self.old };
+            tally.done = tally.done.saturating_add(clone.done);
+            tally.failed = tally.failed.saturating_add(clone.failed);
+            tally.busy_us = tally.busy_us.saturating_add(clone.busy_us);
+        }
+    }
+
+    pub fn look(&mut self, now: Time, scene: &Scene<'_>) -> Step {
+        if let Some(why) = self.ails(now, scene) {
+            return Step::TakeBack(why);
+        }
+        if let Some(why) = self.is_worse().filter(|_| scene.judged) {
+            return Step::TakeBack(why);
+        }
+        if scene.fresh.iter().any(|id| !scene.serving.contains(id)) {
+            self.well_since = None;
+            return Step::Wait;
+        }
+        let (since, answered) = *self.well_since.get_or_insert((now, self.new.done));
+        let waited = now.since(since);
+        let seen_enough = self.new.done >= answered + JUDGE_ANSWERS && waited >= JUDGE_MIN;
+        if scene.judged && !scene.fresh.is_empty() && !seen_enough && waited < JUDGE_MAX {
+            return Step::Wait;
+        }
+        let left: Vec<CloneId> = scene.clones.iter().filter(|id| !scene.fresh.contains(id)).cloned().collect();
+        if left.is_empty() {
+            return if waited >= JUDGE_LAST || !scene.judged { Step::Keep } else { Step::Wait };
+        }
+        // The first one alone: if it is bad, few have met it.
+        let at_once = if scene.fresh.is_empty() { 1 } else { scene.clones.len().div_ceil(ROLLED_AT_ONCE_PART) };
+        (self.step_at, self.well_since) = (now, None);
+        Step::Next(left.into_iter().take(at_once).collect())
+    }
+
+    /// New ones that die, or do not come up.
+    fn ails(&self, now: Time, scene: &Scene<'_>) -> Option<String> {
+        for id in &scene.fresh {
+            let before = self.restarts.get(id).copied().unwrap_or(0);
+            let deaths = scene.restarts.get(id).copied().unwrap_or(0).saturating_sub(before);
+            if deaths >= DEATHS_MAX {
+                return Some(format!("{id} died {deaths} times; `coppice status` shows its last output"));
+            }
+            let patience = scene.start_timeout + CODE_PATIENCE;
+            if !scene.serving.contains(id) && now.since(self.step_at) > patience {
+                return Some(format!("{id} does not serve after {} s", patience.as_millis() / 1000));
+            }
+        }
+        None
+    }
+
+    /// New ones that do worse than the old ones at the same time.
+    fn is_worse(&self) -> Option<String> {
+        let (old, new) = (self.old, self.new);
+        if new.failed >= FAILURES_MIN && new.failure_rate() > old.failure_rate() * WORSE + FAILURE_RATE_MAX {
+            return Some(format!(
+                "{} of {} answers failed, of the old ones {} of {}",
+                new.failed, new.done, old.failed, old.done
+            ));
+        }
+        let compares = new.done >= JUDGE_ANSWERS && old.done >= JUDGE_ANSWERS;
+        if compares && new.mean_us() > old.mean_us() * WORSE + SLOWER_MAX.as_micros() as f64 {
+            return Some(format!(
+                "answers take {:.0} ms, those of the old ones {:.0} ms",
+                new.mean_us() / 1e3,
+                old.mean_us() / 1e3
+            ));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demand::CloneDemand;
+
+    struct Fake {
+        rollout: Rollout,
+        now: Time,
+        fresh: BTreeSet<CloneId>,
+        stuck: BTreeSet<CloneId>,
+        restarts: BTreeMap<CloneId, u32>,
+        /// (failed of 100, ms) of old and new.
+        old: (u64, u64),
+        new: (u64, u64),
+        judged: bool,
+    }
+
+    impl Fake {
+        fn new() -> Self {
+            let now = Time(1_000_000);
+            let restarts = BTreeMap::from([(CloneId::new("s", 0), 5)]);
+            Self {
+                rollout: Rollout::new(7, now, restarts.clone()),
+                now,
+                fresh: BTreeSet::new(),
+                stuck: BTreeSet::new(),
+                restarts,
+                old: (0, 10),
+                new: (0, 10),
+                judged: true,
+            }
+        }
+
+        /// Runs to its end; how many were fresh, and the end.
+        fn run(&mut self) -> (usize, Step) {
+            let ids: Vec<CloneId> = (0..4).map(|n| CloneId::new("s", n)).collect();
+            for _ in 0..400 {
+                let scene = Scene {
+                    clones: ids.clone(),
+                    fresh: self.fresh.clone(),
+                    serving: self.fresh.difference(&self.stuck).cloned().collect(),
+                    restarts: &self.restarts,
+                    start_timeout: Span::secs(5),
+                    judged: self.judged,
+                };
+                match self.rollout.look(self.now, &scene) {
+                    Step::Wait => (),
+                    Step::Next(more) => self.fresh.extend(more),
+                    end @ (Step::Keep | Step::TakeBack(_)) => return (self.fresh.len(), end),
+                }
+                let demand = |id: &CloneId| {
+                    let is_new = self.fresh.contains(id);
+                    let (failed, ms) = if is_new { self.new } else { self.old };
+                    let version = if is_new { 7 } else { 6 };
+                    CloneDemand { number: id.number, version, done: 100, failed, busy_us: ms * 100_000, in_flight: 0 }
+                };
+                let seen = GroupDemand { clones: ids.iter().map(demand).collect(), ..GroupDemand::default() };
+                self.rollout.count(&seen);
+                self.now = self.now + LOAD_EVERY;
+            }
+            panic!("it never ends");
+        }
+    }
+
+    #[test]
+    fn a_good_version_comes_to_all_clones_and_stays() {
+        assert_eq!(Fake::new().run(), (4, Step::Keep));
+    }
+
+    #[test]
+    fn one_that_fails_or_is_slow_meets_a_single_clone_and_goes_back() {
+        for (new, why) in [((40, 10), "of the old ones 0 of"), ((0, 200), "answers take 200 ms")] {
+            let (fresh, end) = Fake { new, ..Fake::new() }.run();
+            assert!(matches!(&end, Step::TakeBack(text) if text.contains(why)), "{end:?}");
+            assert_eq!(fresh, 1);
+        }
+    }
+
+    #[test]
+    fn one_that_is_no_worse_than_a_bad_old_one_stays() {
+        assert_eq!(Fake { old: (40, 200), new: (40, 200), ..Fake::new() }.run(), (4, Step::Keep));
+    }
+
+    #[test]
+    fn one_that_dies_or_does_not_come_up_goes_back_even_if_an_operator_wanted_it() {
+        let mut fake = Fake { judged: false, ..Fake::new() };
+        fake.restarts.insert(CloneId::new("s", 2), DEATHS_MAX);
+        assert!(matches!(fake.run(), (3, Step::TakeBack(text)) if text.contains("s/2 died")));
+        let mut fake = Fake::new();
+        fake.stuck.insert(CloneId::new("s", 0));
+        assert!(matches!(fake.run(), (1, Step::TakeBack(text)) if text.contains("does not serve")));
+    }
+
+    #[test]
+    fn what_an_operator_went_back_to_is_not_compared() {
+        assert_eq!(Fake { new: (40, 200), judged: false, ..Fake::new() }.run(), (4, Step::Keep));
+    }
+}

@@ -1,0 +1,202 @@
+//! `coppice deploy`, `rollback`, `versions`: a folder becomes a version of a service, kept by the cluster and rolled out clone
+//! by clone; what is worse goes back by itself.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use node::deploy::{FILE, Wish};
+use node::view::{ServiceView, View};
+use serde_json::json;
+
+use crate::client::Api;
+use crate::operate::NodeArgs;
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A roll-out of hundreds of clones takes minutes; longer, and nobody looks any more.
+const ROLLED_OUT_WITHIN: Duration = Duration::from_secs(1800);
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct DeployArgs {
+    /// The folder: all that the service's clones run. A coppice.toml in it may declare the service
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The service, if the folder does not declare one
+    #[arg(long)]
+    pub service: Option<String>,
+    /// Do not wait until all clones run it
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RollbackArgs {
+    pub service: String,
+    /// Number of the version to go back to (default: the one before)
+    #[arg(long)]
+    pub to: Option<u32>,
+    /// Do not wait until all clones run it
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print one JSON object a line (see docs/scripts.md)
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct VersionsArgs {
+    pub service: String,
+    /// Print the list as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+pub async fn deploy(args: DeployArgs) -> Result<(), String> {
+    let packed = host::code::pack(&args.folder)?;
+    let own = args.folder.join(FILE);
+    let declaration = match own.is_file() {
+        true => Some(std::fs::read_to_string(&own).map_err(|e| format!("cannot read {}: {e}", own.display()))?),
+        false => None,
+    };
+    let (code, files, bytes) = (packed.digest.clone(), packed.files as u64, packed.bytes.len() as u64);
+    let wish = Wish { service: args.service.clone(), declaration, code, files, bytes };
+    let service = match (&wish.service, &wish.declaration) {
+        (Some(service), _) => service.clone(),
+        (None, Some(text)) => node::declared::only_service(&own.display().to_string(), text)?.0,
+        (None, None) => {
+            return Err(format!("{} has no {FILE}; name a declared service with --service", args.folder.display()));
+        }
+    };
+    let told = Told { json: args.json, service };
+    let api = args.node.operator()?;
+    let kept = api.put(&format!("/v1/code/{}", packed.digest), packed.bytes).await?.json()?;
+    told.tell(
+        "kept",
+        &format!("{files} files, {bytes} bytes, on {} nodes", kept["copies"]),
+        json!({"code": wish.code, "files": files, "bytes": bytes, "copies": kept["copies"]}),
+    );
+    let body = serde_json::to_string(&wish).map_err(|e| e.to_string())?;
+    let reply = api.post("/v1/deploy", "", body).await?.json()?;
+    told.follow(&args.node.reader(), &reply, args.no_wait).await
+}
+
+pub async fn rollback(args: RollbackArgs) -> Result<(), String> {
+    let told = Told { json: args.json, service: args.service.clone() };
+    let to = args.to.map_or_else(String::new, |to| format!("?to={to}"));
+    let reply =
+        args.node.operator()?.post(&format!("/v1/services/{}/rollback{to}", args.service), "", "").await?.json()?;
+    told.follow(&args.node.reader(), &reply, args.no_wait).await
+}
+
+pub async fn versions(args: VersionsArgs) -> Result<(), String> {
+    let service = service(&args.node.reader(), &args.service).await?;
+    if args.json {
+        println!("{}", serde_json::to_string(&service.versions).map_err(|e| e.to_string())?);
+        return Ok(());
+    }
+    if service.versions.is_empty() {
+        println!("{} was never deployed", args.service);
+    }
+    for v in &service.versions {
+        let code = v.code.as_deref().map_or("declared", |code| &code[..code.len().min(12)]);
+        println!("{:>6}  {code:<12}  {:>6} files {:>10} bytes  {}", v.number, v.files, v.bytes, v.fate);
+    }
+    Ok(())
+}
+
+async fn view(api: &Api) -> Result<View, String> {
+    let json = api.get("/v1/status").await?.json()?;
+    serde_json::from_value(json).map_err(|e| format!("the node's answer is of another version: {e}"))
+}
+
+async fn service(api: &Api, name: &str) -> Result<ServiceView, String> {
+    let view = view(api).await?;
+    let names: Vec<String> = view.services.iter().map(|s| s.name.clone()).collect();
+    let found = view.services.into_iter().find(|s| s.name == name);
+    found.ok_or_else(|| format!("there is no service {name:?}; declared are: {}", names.join(", ")))
+}
+
+struct Told {
+    json: bool,
+    service: String,
+}
+
+impl Told {
+    fn tell(&self, event: &str, text: &str, more: serde_json::Value) {
+        if self.json {
+            let mut line = json!({"event": event, "service": self.service});
+            if let (Some(line), serde_json::Value::Object(more)) = (line.as_object_mut(), more) {
+                line.extend(more);
+            }
+            println!("{line}");
+        } else {
+            println!("{}: {text}", self.service);
+        }
+    }
+
+    /// Tells how a roll-out goes on, until its end.
+    async fn follow(&self, api: &Api, reply: &serde_json::Value, no_wait: bool) -> Result<(), String> {
+        let changes: Vec<&str> = reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()).collect();
+        if changes.is_empty() {
+            self.tell("same", "this is what serves already", json!({}));
+            return Ok(());
+        }
+        self.tell("begun", &changes.join("; "), json!({"changes": changes}));
+        if no_wait {
+            return Ok(());
+        }
+        let (begun, declared) = (Instant::now(), reply["version"].as_u64().unwrap_or(0));
+        let (mut number, mut shown) = (None, usize::MAX);
+        loop {
+            let view = view(api).await?;
+            let seen = view.services.iter().find(|s| s.name == self.service);
+            if let Some(service) = seen.filter(|_| view.root.version >= declared) {
+                number = number.or(service.next).or((service.next.is_none()).then_some(service.version));
+                let number = number.unwrap_or(service.version);
+                let run =
+                    service.clones.iter().filter(|c| c.version == number && c.state == node::view::CloneState::Serving);
+                let run = run.count();
+                if std::mem::replace(&mut shown, run) != run {
+                    let of = service.wanted;
+                    self.tell(
+                        "runs",
+                        &format!("version {number} serves as {run} of {of} clones"),
+                        json!({"version": number, "clones": run, "wanted": of}),
+                    );
+                }
+                let fate = service.versions.iter().find(|v| v.number == number).map_or("", |v| v.fate.as_str());
+                let millis = begun.elapsed().as_millis() as u64;
+                if service.next.is_none() && fate == clones::deploy::SERVES && run >= service.wanted as usize {
+                    let text = format!("version {number} serves after {:.1} s", millis as f64 / 1000.0);
+                    self.tell("serves", &text, json!({"version": number, "millis": millis}));
+                    return Ok(());
+                }
+                if service.next.is_none() && fate.starts_with("was taken back") {
+                    self.tell(
+                        "taken-back",
+                        &format!("version {number} {fate}"),
+                        json!({"version": number, "why": fate}),
+                    );
+                    return Err(format!("version {number} of {} {fate}", self.service));
+                }
+            }
+            if begun.elapsed() > ROLLED_OUT_WITHIN {
+                return Err(format!(
+                    "not over after {} s; `coppice versions {}` shows how it goes on",
+                    ROLLED_OUT_WITHIN.as_secs(),
+                    self.service
+                ));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Keeps the deployed folders of this node: fetches from other nodes what the declaration says every node must have, passes
+//! on what came from an operator, and tells the node what is here. Nodes fetch by their tunnels, so encrypted and
+//! authenticated, from each other's API.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{NodeId, Span};
+use bytes::Bytes;
+use host::{CodeStore, Dialer, Port};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use node::view::{NodeState, NodeView};
+use node::{Ask, Node, View};
+
+/// Name under which a node's API is reached by a tunnel. No service can have it.
+pub const API_TARGET: &str = "coppice:api";
+/// One archive from one node.
+const FETCH_WITHIN: Duration = Duration::from_secs(60);
+/// Between two looks at what is missing, if nothing changes.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Nodes that an archive is on before its deploy begins, if there are so many.
+const COPIES: usize = 2;
+
+pub struct Keeper {
+    store: Arc<CodeStore>,
+    dialer: Dialer,
+    port: Port<Node>,
+}
+
+impl Keeper {
+    pub fn new(store: CodeStore, dialer: Dialer, port: Port<Node>) -> Arc<Self> {
+        Arc::new(Self { store: Arc::new(store), dialer, port })
+    }
+
+    /// For ever: has what is declared, and lets go what is not.
+    pub async fn follow(self: Arc<Self>) {
+        let mut view = self.port.watch();
+        let mut told: Option<BTreeSet<String>> = None;
+        loop {
+            let now = Arc::clone(&view.borrow_and_update());
+            let have = self.all().await;
+            for digest in now.codes.difference(&have) {
+                self.fetch(&now, digest).await;
+            }
+            let have = self.all().await;
+            if told.as_ref() != Some(&have) {
+                if self.port.ask(Ask::Codes(have.clone()), Span::secs(1)).await.is_err() {
+                    return;
+                }
+                told = Some(have);
+            }
+            // A node that has heard of no declaration yet knows nothing of what is needed.
+            if now.root.version > 0 {
+                let (store, codes) = (Arc::clone(&self.store), Arc::clone(&now.codes));
+                let _ = tokio::task::spawn_blocking(move || store.keep_only(&codes)).await;
+            }
+            let codes = Arc::clone(&now.codes);
+            let changed = view.wait_for(move |view| view.codes != codes);
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, changed).await {
+                // The node has ended.
+                return;
+            }
+        }
+    }
+
+    async fn all(&self) -> BTreeSet<String> {
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || store.all()).await.unwrap_or_default()
+    }
+
+    /// From the first live node that has it.
+    async fn fetch(&self, view: &View, digest: &str) {
+        for node in others(view) {
+            match self.request(view, node, "GET", &format!("/v1/code/{digest}"), Bytes::new()).await {
+                Ok(bytes) => match self.put(digest.to_owned(), bytes).await {
+                    Ok(()) => return tracing::info!(digest, from = %node.name, "fetched a version"),
+                    Err(error) => tracing::warn!(digest, from = %node.name, error, "a version could not be kept"),
+                },
+                Err(error) => tracing::debug!(digest, from = %node.name, error, "a version was not to be had"),
+            }
+        }
+    }
+
+    async fn put(&self, digest: String, bytes: Bytes) -> Result<(), String> {
+        let store = Arc::clone(&self.store);
+        let put = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;
+        put.unwrap_or_else(|e| Err(e.to_string()))
+    }
+
+    pub async fn read(&self, digest: String) -> Option<Bytes> {
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || store.get(&digest).ok()).await.ok()?.map(Bytes::from)
+    }
+
+    /// Keeps what came, and passes it on until enough nodes have it; how many do.
+    pub async fn keep(&self, digest: String, bytes: Bytes, spread: bool) -> Result<usize, String> {
+        self.put(digest.clone(), bytes.clone()).await?;
+        let mut copies = 1;
+        if !spread {
+            return Ok(copies);
+        }
+        let view = self.port.view();
+        let mut problem = String::new();
+        for node in others(&view) {
+            if copies >= COPIES {
+                break;
+            }
+            let path = format!("/v1/code/{digest}?copy=true");
+            match self.request(&view, node, "PUT", &path, bytes.clone()).await {
+                Ok(_) => copies += 1,
+                Err(error) => problem = format!("{}: {error}", node.name),
+            }
+        }
+        let wanted = COPIES.min(1 + others(&view).count());
+        if copies < wanted {
+            return Err(format!("no other node took a copy, so it could be lost with this one; try again ({problem})"));
+        }
+        Ok(copies)
+    }
+
+    async fn request(
+        &self,
+        view: &View,
+        to: &NodeView,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, String> {
+        let exchange = async {
+            let stream = self.dialer.dial(to.peer, NodeId(to.id.0), API_TARGET).await.map_err(|e| e.to_string())?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+            let connection = tokio::spawn(connection);
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", to.api.to_string())
+                .header("authorization", format!("Bearer {}", view.admin_token))
+                .body(Full::new(body))
+                .map_err(|e| e.to_string())?;
+            let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+            let status = answer.status();
+            let limit = host::limits::CODE_BYTES_MAX as usize;
+            let body = Limited::new(answer.into_body(), limit).collect().await.map_err(|e| e.to_string());
+            connection.abort();
+            let body = body?.to_bytes();
+            if status.is_success() {
+                Ok(body)
+            } else {
+                Err(format!("{status}: {}", String::from_utf8_lossy(&body).trim()))
+            }
+        };
+        tokio::time::timeout(FETCH_WITHIN, exchange).await.unwrap_or_else(|_| Err("no answer in time".into()))
+    }
+}
+
+fn others(view: &View) -> impl Iterator<Item = &NodeView> {
+    view.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != view.me)
+}

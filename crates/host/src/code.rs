@@ -1,0 +1,395 @@
+//! Versions of programs as this node keeps them: a folder packed into one archive, named by the SHA-256 of its bytes, and
+//! unpacked beside it for clones to run in. Where a version is needed and from whom it is fetched is others' matter.
+//!
+//! ```text
+//! code/<digest>.archive     as it travels        code/<digest>/     unpacked
+//! ```
+//! The archive is a tar file whose entries stand in order of their paths and have no times and owners, so that one folder gives
+//! the same bytes, and so the same name, whoever packs it and when.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::limits::{CODE_BYTES_MAX, CODE_FILES_MAX, CODE_PATH_BYTES_MAX, CODE_UNUSED_KEPT};
+
+/// A packed folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// SHA-256 in hex.
+    pub digest: String,
+    pub bytes: Vec<u8>,
+    pub files: usize,
+}
+
+/// The node's versions.
+#[derive(Debug)]
+pub struct CodeStore {
+    dir: PathBuf,
+}
+
+/// Packs a folder. `.git` is left out.
+///
+/// # Errors
+/// A sentence for a person: what in the folder cannot be taken, or what is too much.
+pub fn pack(dir: &Path) -> Result<Packed, String> {
+    if !dir.is_dir() {
+        return Err(format!("{} is not a folder", dir.display()));
+    }
+    let mut paths = Vec::new();
+    walk(dir, Path::new(""), &mut paths)?;
+    if paths.is_empty() {
+        return Err(format!("{} is empty: there is nothing to run", dir.display()));
+    }
+    paths.sort();
+    let mut archive = tar::Builder::new(Vec::new());
+    for path in &paths {
+        entry(dir, path, &mut archive)?;
+        if archive.get_ref().len() as u64 > CODE_BYTES_MAX {
+            let mib = CODE_BYTES_MAX >> 20;
+            return Err(format!(
+                "{} has more than {mib} MiB; what is largest: {}",
+                dir.display(),
+                largest(dir, &paths)
+            ));
+        }
+    }
+    let bytes = archive.into_inner().map_err(|e| format!("cannot pack {}: {e}", dir.display()))?;
+    Ok(Packed { digest: digest(&bytes), files: paths.len(), bytes })
+}
+
+pub fn digest(bytes: &[u8]) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+fn walk(root: &Path, below: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
+    let dir = root.join(below);
+    let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+    let mut empty = true;
+    for found in entries {
+        let found = found.map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+        empty = false;
+        if found.file_name() == ".git" {
+            continue;
+        }
+        let path = below.join(found.file_name());
+        let kind = found.file_type().map_err(|e| format!("cannot look at {}: {e}", found.path().display()))?;
+        if kind.is_dir() {
+            walk(root, &path, paths)?;
+        } else if kind.is_file() || kind.is_symlink() {
+            paths.push(path);
+        } else {
+            return Err(format!("{} is neither file, folder nor link; leave it out", found.path().display()));
+        }
+        if paths.len() > CODE_FILES_MAX {
+            return Err(format!("{} has more than {CODE_FILES_MAX} files", root.display()));
+        }
+    }
+    if empty && below != Path::new("") {
+        paths.push(below.to_owned());
+    }
+    Ok(())
+}
+
+fn entry(root: &Path, path: &Path, archive: &mut tar::Builder<Vec<u8>>) -> Result<(), String> {
+    let full = root.join(path);
+    let cannot = |e: io::Error| format!("cannot read {}: {e}", full.display());
+    let name = path.to_str().ok_or_else(|| format!("the name of {} is not UTF-8", full.display()))?;
+    if name.len() > CODE_PATH_BYTES_MAX {
+        return Err(format!("the path {name:?} is longer than {CODE_PATH_BYTES_MAX} bytes"));
+    }
+    let meta = fs::symlink_metadata(&full).map_err(cannot)?;
+    let mut header = tar::Header::new_gnu();
+    let runs = meta.is_dir() || meta.permissions().mode() & 0o111 != 0;
+    header.set_mode(if runs { 0o755 } else { 0o644 });
+    header.set_size(0);
+    if meta.is_symlink() {
+        let target = fs::read_link(&full).map_err(cannot)?;
+        if !stays_inside(path, &target) {
+            return Err(format!("{} is a link to {}, outside of the folder", full.display(), target.display()));
+        }
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_mode(0o777);
+        return archive.append_link(&mut header, path, target).map_err(cannot);
+    }
+    if meta.is_dir() {
+        header.set_entry_type(tar::EntryType::Directory);
+        return archive.append_data(&mut header, path, io::empty()).map_err(cannot);
+    }
+    if meta.len() > CODE_BYTES_MAX {
+        return Err(format!("{} alone has more than {} MiB", full.display(), CODE_BYTES_MAX >> 20));
+    }
+    let content = fs::read(&full).map_err(cannot)?;
+    header.set_size(content.len() as u64);
+    archive.append_data(&mut header, path, content.as_slice()).map_err(cannot)
+}
+
+fn largest(root: &Path, paths: &[PathBuf]) -> String {
+    let size = |path: &PathBuf| fs::symlink_metadata(root.join(path)).map_or(0, |meta| meta.len());
+    let mut sizes: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
+    sizes.sort_by(|a, b| b.cmp(a));
+    let shown = sizes.iter().take(3).map(|(size, path)| format!("{} ({} MiB)", path.display(), size >> 20));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a link at `path` to `target` leads to something in the same folder.
+fn stays_inside(path: &Path, target: &Path) -> bool {
+    let mut depth = path.components().count() as i64 - 1;
+    target.components().all(|part| {
+        depth += match part {
+            Component::Normal(_) => 1,
+            Component::CurDir => 0,
+            Component::ParentDir => -1,
+            Component::RootDir | Component::Prefix(_) => i64::MIN / 2,
+        };
+        depth >= 0
+    })
+}
+
+/// Makes the files of an archive below `to`, an empty folder.
+///
+/// # Errors
+/// What is wrong with it. Nothing outside of `to` was touched; what is in it is of no use.
+pub fn unpack(archive: &[u8], to: &Path) -> Result<(), String> {
+    let cannot = |e: io::Error| format!("cannot unpack it: {e}");
+    let mut tar = tar::Archive::new(archive);
+    tar.set_overwrite(false);
+    tar.set_preserve_mtime(false);
+    let mut files = 0;
+    for entry in tar.entries().map_err(cannot)? {
+        let mut entry = entry.map_err(cannot)?;
+        files += 1;
+        if files > CODE_FILES_MAX {
+            return Err(format!("it has more than {CODE_FILES_MAX} files"));
+        }
+        let path = entry.path().map_err(cannot)?.into_owned();
+        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain || path.as_os_str().len() > CODE_PATH_BYTES_MAX {
+            return Err(format!("the path {} leads out of its folder", path.display()));
+        }
+        match entry.header().entry_type() {
+            tar::EntryType::Regular | tar::EntryType::Directory => (),
+            tar::EntryType::Symlink => {
+                let target = entry.link_name().map_err(cannot)?.unwrap_or_default();
+                if !stays_inside(&path, &target) {
+                    return Err(format!("the link {} leads out of its folder", path.display()));
+                }
+            }
+            other => return Err(format!("{} is of kind {other:?}, which is not taken", path.display())),
+        }
+        // Looks where the folders on the way really lead to.
+        if !entry.unpack_in(to).map_err(cannot)? {
+            return Err(format!("the path {} leads out of its folder", path.display()));
+        }
+    }
+    if files == 0 { Err("it is empty, or no archive".into()) } else { Ok(()) }
+}
+
+impl CodeStore {
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn open(dir: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&dir)?;
+        // What a former life left half made.
+        for found in fs::read_dir(&dir)?.flatten() {
+            if found.file_name().to_string_lossy().starts_with(".new-") {
+                let path = found.path();
+                let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+            }
+        }
+        Ok(Self { dir })
+    }
+
+    /// Digests of the versions that are here whole.
+    pub fn all(&self) -> BTreeSet<String> {
+        let found = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let names = found.filter_map(|found| found.file_name().into_string().ok());
+        let digests = names.filter_map(|name| name.strip_suffix(".archive").map(str::to_owned));
+        digests.filter(|digest| is_digest(digest) && self.dir.join(digest).is_dir()).collect()
+    }
+
+    pub fn has(&self, digest: &str) -> bool {
+        is_digest(digest) && self.archive(digest).is_file() && self.dir.join(digest).is_dir()
+    }
+
+    fn archive(&self, digest: &str) -> PathBuf {
+        self.dir.join(format!("{digest}.archive"))
+    }
+
+    /// The archive as it travels.
+    ///
+    /// # Errors
+    /// It is not here, or its disk fails.
+    pub fn get(&self, wanted: &str) -> io::Result<Vec<u8>> {
+        if !self.has(wanted) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let bytes = fs::read(self.archive(wanted))?;
+        if digest(&bytes) == wanted { Ok(bytes) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Keeps a version: when this returns it is on the disk, and unpacked.
+    ///
+    /// # Errors
+    /// A sentence: these are other bytes than the name says, or no archive, or the disk is full.
+    pub fn put(&self, wanted: &str, bytes: &[u8]) -> Result<(), String> {
+        let is = digest(bytes);
+        if is != wanted {
+            return Err(format!("these bytes are {is}, not {wanted}"));
+        }
+        if self.has(wanted) {
+            return Ok(());
+        }
+        let cannot = |e: io::Error| format!("cannot keep it below {}: {e}", self.dir.display());
+        let mine = format!("{wanted}-{:x}", SystemTime::now().elapsed().map_or(0, |d| d.as_nanos()) ^ thread_mark());
+        let (folder, file) = (self.dir.join(format!(".new-{mine}")), self.dir.join(format!(".new-{mine}.archive")));
+        let made = fs::create_dir(&folder).map_err(cannot).and_then(|()| unpack(bytes, &folder)).and_then(|()| {
+            let mut archive = File::create(&file).map_err(cannot)?;
+            archive.write_all(bytes).and_then(|()| archive.sync_all()).map_err(cannot)?;
+            // Another one may have been quicker; its folder has the same content.
+            let _ = fs::rename(&folder, self.dir.join(wanted));
+            fs::rename(&file, self.archive(wanted)).map_err(cannot)?;
+            File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(cannot)
+        });
+        let _ = (fs::remove_dir_all(&folder), fs::remove_file(&file));
+        made
+    }
+
+    /// Forgets versions that nobody declares, unless they came a moment ago.
+    pub fn keep_only(&self, declared: &BTreeSet<String>) {
+        for digest in self.all().difference(declared) {
+            let archive = self.archive(digest);
+            let age =
+                fs::metadata(&archive).and_then(|meta| meta.modified()).map(|at| at.elapsed().unwrap_or_default());
+            if age.unwrap_or(Duration::ZERO) > CODE_UNUSED_KEPT {
+                let _ = (fs::remove_file(archive), fs::remove_dir_all(self.dir.join(digest)));
+            }
+        }
+    }
+}
+
+/// Tells writers of one moment apart.
+fn thread_mark() -> u128 {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    u128::from(COUNT.fetch_add(1, Relaxed)) << 64 | u128::from(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("coppice-code-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn sample(dir: &Path) {
+        fs::create_dir_all(dir.join("static/deep")).unwrap();
+        fs::create_dir_all(dir.join("empty")).unwrap();
+        fs::create_dir_all(dir.join(".git")).unwrap();
+        fs::write(dir.join(".git/config"), "secret").unwrap();
+        fs::write(dir.join("app.py"), "print(1)\n").unwrap();
+        fs::write(dir.join("run.sh"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(dir.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(dir.join("static/deep/a.css"), "").unwrap();
+        symlink("../app.py", dir.join("static/app")).unwrap();
+    }
+
+    #[test]
+    fn a_folder_comes_back_as_it_was_and_has_one_name() {
+        let (one, two, store) = (folder("one"), folder("two"), folder("store"));
+        sample(&one);
+        sample(&two);
+        let packed = pack(&one).unwrap();
+        assert_eq!(packed, pack(&two).unwrap(), "packed by somebody else, at another time");
+        assert_eq!(packed.files, 5);
+        let store = CodeStore::open(store).unwrap();
+        assert!(!store.has(&packed.digest));
+        store.put(&packed.digest, &packed.bytes).unwrap();
+        store.put(&packed.digest, &packed.bytes).unwrap();
+        assert_eq!(store.all(), [packed.digest.clone()].into());
+        assert_eq!(store.get(&packed.digest).unwrap(), packed.bytes);
+        let here = store.dir.join(&packed.digest);
+        assert_eq!(fs::read_to_string(here.join("static/app")).unwrap(), "print(1)\n");
+        assert!(here.join("empty").is_dir() && !here.join(".git").exists());
+        assert_eq!(fs::metadata(here.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(pack(&here).unwrap().digest, packed.digest);
+        fs::write(two.join("app.py"), "print(2)\n").unwrap();
+        assert_ne!(pack(&two).unwrap().digest, packed.digest);
+        assert!(store.put(&packed.digest, b"other").unwrap_err().contains("these bytes are"));
+    }
+
+    #[test]
+    fn what_cannot_be_packed_says_why() {
+        let dir = folder("bad");
+        assert!(pack(&dir.join("nowhere")).unwrap_err().contains("is not a folder"));
+        assert!(pack(&dir).unwrap_err().contains("is empty"));
+        symlink("/etc/passwd", dir.join("out")).unwrap();
+        assert!(pack(&dir).unwrap_err().contains("outside of the folder"));
+        fs::remove_file(dir.join("out")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.join("sock")).unwrap();
+        assert!(pack(&dir).unwrap_err().contains("neither file, folder nor link"));
+    }
+
+    #[test]
+    fn archives_that_lead_out_of_their_folder_are_refused() {
+        type Entry<'a> = (tar::EntryType, &'a str, &'a str);
+        let archive = |entries: &[Entry]| {
+            let mut archive = tar::Builder::new(Vec::new());
+            for (kind, path, content) in entries {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(*kind);
+                header.set_mode(0o644);
+                // As it is: the library does not write what leads out.
+                header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+                let content = if kind.is_symlink() || kind.is_hard_link() {
+                    header.as_old_mut().linkname[..content.len()].copy_from_slice(content.as_bytes());
+                    ""
+                } else {
+                    content
+                };
+                header.set_size(content.len() as u64);
+                header.set_cksum();
+                archive.append(&header, content.as_bytes()).unwrap();
+            }
+            archive.into_inner().unwrap()
+        };
+        use tar::EntryType::{Fifo, Link, Regular, Symlink};
+        for (n, entries) in [
+            vec![(Regular, "../out", "x")],
+            vec![(Regular, "/out", "x")],
+            vec![(Regular, "a/../../out", "x")],
+            vec![(Symlink, "a", "..")],
+            vec![(Symlink, "a", "/etc")],
+            vec![(Link, "a", "/etc/passwd")],
+            vec![(Regular, "a", "x"), (Regular, "a", "y")],
+            vec![(Fifo, "a", "")],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let to = folder(&format!("out{n}"));
+            assert!(unpack(&archive(&entries), &to.join("in")).is_err(), "{n}");
+            assert!(!to.join("out").exists());
+        }
+        let to = folder("cut");
+        let good = archive(&[(Regular, "a", "hello")]);
+        for len in 0..512 + 5 {
+            assert!(unpack(&good[..len], &to.join(len.to_string())).is_err(), "{len} bytes");
+        }
+        assert!(unpack(b"no archive at all", &to.join("none")).is_err());
+    }
+}
