@@ -464,8 +464,10 @@ impl Leg {
 
     fn may_have_stored(&self) -> bool {
         let silent = matches!(self.state, LegState::Waiting | LegState::TimedOut | LegState::Dead);
+        // It was asked, and is about to be asked again.
+        let again = self.state == LegState::Idle && self.tries > 0;
         // Where it is ahead, a copy of the frame may come when that brick's clock has caught up.
-        self.has_stored() || silent || self.ahead().is_some()
+        self.has_stored() || silent || again || self.ahead().is_some()
     }
 
     pub(super) fn has_stored(&self) -> bool {
