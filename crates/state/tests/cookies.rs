@@ -6,6 +6,8 @@ mod world;
 use std::sync::Arc;
 
 use base::{NodeId, Outcome, Span};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use state::session::{Action, CookieError, Lease, Op, Reply};
 use world::{World, put_action};
@@ -26,6 +28,13 @@ fn value(world: &mut World, node: u64, cookie: &str) -> String {
         Reply::Value { value, .. } => String::from_utf8(value.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     }
+}
+
+/// Which nodes a cookie names: they stand in clear behind format, key, realm and their count.
+fn bricks(cookie: &str) -> Vec<NodeId> {
+    let bytes = URL_SAFE_NO_PAD.decode(cookie).unwrap();
+    let ids = bytes[7..].chunks(8).take(usize::from(bytes[6]));
+    ids.map(|id| NodeId(u64::from_be_bytes(id.try_into().unwrap()))).collect()
 }
 
 fn get(cookie: &str) -> Op {
@@ -227,6 +236,35 @@ fn a_value_whose_bricks_are_all_gone_is_lost() {
     }
     world.settle();
     assert_eq!(world.done(1, by_cookie(Action::Get, Some(&cookie))), Reply::Lost);
+}
+
+/// Those of its bricks that can be asked have restarted, and one is only out of reach.
+#[test]
+fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
+    let mut world = World::settled(27, 4);
+    let (asks, holds) = (3, NodeId(2));
+    let (cookie, bricks) = loop {
+        let cookie = put(&mut world, 1, "v", None);
+        let bricks = bricks(&cookie);
+        if bricks.contains(&holds) && !bricks.contains(&NodeId(asks)) {
+            break (cookie, bricks);
+        }
+    };
+    world.part(NodeId(asks), holds);
+    world.run(Span::secs(20));
+    for node in bricks.into_iter().filter(|node| *node != holds) {
+        world.kill(node);
+        world.run(Span::secs(2));
+        world.start(node);
+        world.run(Span::secs(2));
+    }
+    let get = || by_cookie(Action::Get, Some(&cookie));
+    assert!(matches!(world.call(asks, get()), Outcome::Refused(_)));
+    world.run(Span::secs(60));
+    assert_eq!(world.done(asks, get()), Reply::Lost, "it has an end");
+    world.heal();
+    world.run(Span::secs(2));
+    assert_eq!(value(&mut world, asks, &cookie), "v");
 }
 
 /// It may all be there on the other side.

@@ -234,6 +234,16 @@ impl World {
         }
     }
 
+    /// Two nodes lose sight of each other, and all others see both.
+    pub fn part(&mut self, a: NodeId, b: NodeId) {
+        for (at, peer) in [(a, b), (b, a)] {
+            if self.cut.insert((at, peer)) {
+                let (after, boot) = (self.between(300, 1500), self.nodes[&peer].boot);
+                self.push(after, Happening::Death { at, peer, boot });
+            }
+        }
+    }
+
     pub fn heal(&mut self) {
         for (a, b) in std::mem::take(&mut self.cut) {
             let (after, boot) = (self.between(1, 300), self.nodes[&b].boot);
