@@ -243,7 +243,9 @@ impl Session {
     /// Gives those that did not answer another chance. False if there are none.
     pub(super) fn ask_again(&mut self, op: &mut Running) -> bool {
         let mut any = false;
-        for leg in op.legs.iter_mut().filter(|leg| leg.state == LegState::TimedOut && leg.tries < FETCH_TRIES) {
+        let is_silent =
+            |leg: &&mut Leg| leg.state == LegState::TimedOut || leg.state == LegState::NoRoom && leg.tries > 0;
+        for leg in op.legs.iter_mut().filter(is_silent).filter(|leg| leg.tries < FETCH_TRIES) {
             if leg.node == self.me || self.peers.get(&leg.node).is_some_and(super::peers::Peer::is_usable) {
                 leg.state = LegState::Idle;
                 any = true;
@@ -386,4 +388,4 @@ impl Running {
 
 /// Times a leg is asked in one round, the fetch of its value included. Lost frames cost a try each; the budget ends
 /// long before. A brick that answers without a value so often has none.
-const FETCH_TRIES: u8 = 40;
+pub(super) const FETCH_TRIES: u8 = 40;

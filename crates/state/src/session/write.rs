@@ -6,9 +6,12 @@ use base::Span;
 use bytes::Bytes;
 
 use super::brick::{Standing, Write, Wrote};
-use super::limits::{CLOCK_AHEAD_MS_MAX, FINISH_TRIES, SETTLED_BELOW, SILENT_MAX, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::limits::{
+    CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, SETTLED_BELOW, SILENT_MAX, TOMBSTONE_KEPT, UNDO_TRIES,
+};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
+use super::read::FETCH_TRIES;
 use super::run::Next;
 use super::table::Value;
 use super::wire;
@@ -132,6 +135,11 @@ impl Session {
                     if self.may_have_won(call, op) {
                         if self.ask_again(op) {
                             continue;
+                        }
+                        if op.legs.iter().any(|leg| leg.is_open() && leg.tries < FETCH_TRIES) {
+                            // Its window is full.
+                            self.ops.time_at(call.now + DOUBT_RESTS, number);
+                            return Next::Wait;
                         }
                         return self.write_failed(call, number, op);
                     }
@@ -405,7 +413,7 @@ impl Session {
     /// memory is probably gone.
     fn may_have_won(&self, call: &Call, op: &Running) -> bool {
         let is_near = |node| self.peers.get(&node).is_some_and(|peer| peer.heard_within(call.now, SILENT_MAX));
-        let is_open = |leg: &Leg| matches!(leg.state, LegState::Waiting | LegState::TimedOut) && is_near(leg.node);
+        let is_open = |leg: &Leg| leg.is_open() && is_near(leg.node);
         op.write.as_ref().is_some_and(Write::is_conditional)
             && op
                 .places()
@@ -463,11 +471,18 @@ impl Leg {
     }
 
     fn may_have_stored(&self) -> bool {
-        let silent = matches!(self.state, LegState::Waiting | LegState::TimedOut | LegState::Dead);
-        // It was asked, and is about to be asked again.
-        let again = self.state == LegState::Idle && self.tries > 0;
         // Where it is ahead, a copy of the frame may come when that brick's clock has caught up.
-        self.has_stored() || silent || again || self.ahead().is_some()
+        self.has_stored() || self.is_open() || self.state == LegState::Dead || self.ahead().is_some()
+    }
+
+    /// It was asked, and has not said anything.
+    fn is_open(&self) -> bool {
+        match self.state {
+            LegState::Waiting | LegState::TimedOut => true,
+            // It is to be asked again.
+            LegState::Idle | LegState::NoRoom => self.tries > 0,
+            LegState::Answered | LegState::Wrote(_) | LegState::Dead => false,
+        }
     }
 
     pub(super) fn has_stored(&self) -> bool {
