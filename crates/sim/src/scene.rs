@@ -360,6 +360,11 @@ impl Scene {
         }
     }
 
+    /// Where a killed node has left a write undecided, what depends on it waits until its death is known.
+    fn is_patient(&self, budget: Span) -> bool {
+        self.phase == Phase::Calm || budget >= Span::secs(1)
+    }
+
     fn tick(&mut self) -> Result<(), Broken> {
         let now = self.world.now();
         if !self.world.is_quiet() {
@@ -442,7 +447,7 @@ impl Scene {
         if let Some((write, what)) = drawn.write {
             self.sessions.begin(&drawn.key, write, what, now);
         }
-        let must = self.must_serve();
+        let must = self.must_serve() && self.is_patient(drawn.budget);
         self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
     }
 
@@ -476,7 +481,7 @@ impl Scene {
         let id = self.world.ask(node, budget, Ask::Session(act.op())).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         self.modes.begin(&act);
-        let must = self.must_serve();
+        let must = self.must_serve() && self.is_patient(budget);
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
     }
 

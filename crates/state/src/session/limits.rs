@@ -93,9 +93,6 @@ pub const YOUNG_RESTS: Span = Span::millis(20);
 pub const ROUNDS_MAX: u8 = 60;
 /// Times that the third brick of a write already answered is asked again.
 pub const FINISH_TRIES: u8 = 3;
-/// A brick of which nothing was heard for so long is not waited for by a conditional write that others refused: longer
-/// than a slow network's round trip, short enough to begin anew within an operation's time when the brick was killed.
-pub const SILENT_MAX: Span = Span::millis(250);
 /// An undo is asked for again so often (every [`BRICK_TIMEOUT`] or longer) before it is given up: 3 s, when the brick is dead.
 pub const UNDO_TRIES: u8 = 50;
 /// Fields of one document that are merged one by one; with so many its mark has 16 KiB.

@@ -37,10 +37,6 @@ impl Peer {
         self.clock = Some((now, clock_ms));
     }
 
-    pub fn heard_within(&self, now: Time, span: Span) -> bool {
-        self.clock.is_some_and(|(at, _)| now.since(at) <= span)
-    }
-
     /// What its clock must show by now.
     pub fn clock_ms(&self, now: Time) -> Option<u64> {
         self.clock.map(|(at, ms)| ms + now.since(at).as_millis())

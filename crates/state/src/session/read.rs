@@ -1,12 +1,12 @@
 //! Reads by key: ask the own brick and as many others as it takes for enough settled answers; the newest version found
 //! counts. What is older somewhere is repaired in passing.
 
+use base::Span;
 use base::frame::Priority;
-use base::{NodeId, Span};
 use bytes::Bytes;
 
 use super::brick::{Found, Standing, Want, Write};
-use super::limits::{BRICKS_ACKED, DOUBT_RESTS, SILENT_MAX};
+use super::limits::{BRICKS_ACKED, DOUBT_RESTS};
 use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -152,7 +152,7 @@ impl Session {
                 if decided.is_none()
                     && op.may_be_taken_back(version)
                     && op.depends_on_what_is_there()
-                    && self.is_about(call, version.node)
+                    && self.is_live(version.node)
                 {
                     let span = Span::micros(self.rng.between(DOUBT_RESTS.0 / 2, DOUBT_RESTS.0));
                     return self.rest(call, number, op, span);
@@ -188,12 +188,6 @@ impl Session {
             // It is known that there is something newer than what could be read; an older value would be stale.
             return self.read_done(call, number, op, None, false);
         }
-    }
-
-    /// Will a node yet say what becomes of its write? Whether it is dead the others learn later than a request can wait.
-    fn is_about(&self, call: &Call, node: NodeId) -> bool {
-        node == self.me
-            || self.peers.get(&node).is_some_and(|peer| peer.live && peer.heard_within(call.now, SILENT_MAX))
     }
 
     /// Asks as many more bricks as are missing to be sure, the best first. True if one was asked.

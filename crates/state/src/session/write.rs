@@ -6,9 +6,7 @@ use base::Span;
 use bytes::Bytes;
 
 use super::brick::{Standing, Write, Wrote};
-use super::limits::{
-    CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, SETTLED_BELOW, SILENT_MAX, TOMBSTONE_KEPT, UNDO_TRIES,
-};
+use super::limits::{CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES};
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::read::FETCH_TRIES;
@@ -122,7 +120,7 @@ impl Session {
                 return self.written(call, number, op);
             }
             let conflict = op.legs.iter().filter_map(Leg::conflict).max();
-            if op.is_waiting() && (conflict.is_none() || op.can_succeed() || self.may_have_won(call, op)) {
+            if op.is_waiting() && (conflict.is_none() || op.can_succeed() || op.may_have_won()) {
                 return Next::Wait;
             }
             if let Some(newer) = conflict {
@@ -132,7 +130,7 @@ impl Session {
                 if op.write.as_ref().is_some_and(|write| write.is_conditional() || write.extend) {
                     // Who is silent may have stored it, and a reader may have found it at enough bricks: then it has not
                     // lost, in spite of those that said no, and must not be taken back.
-                    if self.may_have_won(call, op) {
+                    if op.may_have_won() {
                         if self.ask_again(op) {
                             continue;
                         }
@@ -409,17 +407,6 @@ impl Session {
         if op.is_waiting() { Next::Wait } else { Next::Over }
     }
 
-    /// Enough bricks have it, or may have it, for a reader to take it as decided. Of whom nothing was heard for long the
-    /// memory is probably gone.
-    fn may_have_won(&self, call: &Call, op: &Running) -> bool {
-        let is_near = |node| self.peers.get(&node).is_some_and(|peer| peer.heard_within(call.now, SILENT_MAX));
-        let is_open = |leg: &Leg| leg.is_open() && is_near(leg.node);
-        op.write.as_ref().is_some_and(Write::is_conditional)
-            && op
-                .places()
-                .all(|place| op.of(place).filter(|leg| leg.has_stored() || is_open(leg)).count() >= place.acks())
-    }
-
     fn write_failed(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
         let write = op.write.as_ref().expect("it was writing");
         if let (Some(ms), Some(_)) = (op.legs.iter().filter_map(Leg::ahead).max(), write.guard)
@@ -500,6 +487,13 @@ impl Leg {
 }
 
 impl Running {
+    /// Enough bricks have it, or may have it, for a reader to take it as decided. The memory of one that is dead is gone.
+    fn may_have_won(&self) -> bool {
+        let has_it = |leg: &&Leg| leg.has_stored() || leg.is_open();
+        self.write.as_ref().is_some_and(Write::is_conditional)
+            && self.places().all(|place| self.of(place).filter(has_it).count() >= place.acks())
+    }
+
     /// Its asker has given up, and it is open whether it is decided.
     pub(super) fn is_left_open(&self) -> bool {
         self.phase == Phase::Write
