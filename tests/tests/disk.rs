@@ -170,18 +170,21 @@ fn an_older_disk_is_found_out_and_the_node_enters_anew() {
 fn a_lone_node_with_a_wrong_byte_says_what_can_be_done_and_changes_nothing() {
     let _turn = e2e::turn();
     let mut yard = Yard::cluster(1);
-    yard.kill(1);
     let log = yard.node_dir(1).join("log");
-    let files: Vec<PathBuf> = fs::read_dir(&log).unwrap().map(|file| file.unwrap().path()).collect();
-    let segment = files.iter().find(|f| f.extension().is_some_and(|end| end == "snap")).unwrap();
-    let mut bytes = fs::read(segment).unwrap();
+    // It is made beside the log, and the node does not wait for it.
+    let (snapshot, _) = wait_for("its first snapshot is on the disk", SOON, || {
+        let mut files = fs::read_dir(&log).unwrap().map(|file| file.unwrap().path());
+        files.find(|f| f.extension().is_some_and(|end| end == "snap")).ok_or("none yet".to_owned())
+    });
+    yard.kill(1);
+    let mut bytes = fs::read(&snapshot).unwrap();
     bytes[60] ^= 1;
-    fs::write(segment, &bytes).unwrap();
+    fs::write(&snapshot, &bytes).unwrap();
     yard.begin(1, &[]);
     assert_ne!(yard.ended(1), Some(0));
     let said = yard.log(1);
     assert!(said.contains("is damaged at byte") && said.contains("put the folder"), "{said}");
-    assert_eq!(fs::read(segment).unwrap(), bytes, "nothing is cut");
+    assert_eq!(fs::read(&snapshot).unwrap(), bytes, "nothing is cut");
 }
 
 #[test]
