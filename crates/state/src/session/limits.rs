@@ -42,6 +42,9 @@ pub const SETTLE_GRACE: Span = Span::secs(10);
 pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
 /// What a conditional write replaced is kept so long, should it have to be undone: longer than any operation.
 pub const UNDO_KEPT: Span = Span::secs(2);
+/// A conditional write whose asker has given up is seen to so long, until it is confirmed or taken back: beyond the time in
+/// which a death is known, and no longer, for one of these may be left by each operation.
+pub const OPEN_MAX: Span = Span::secs(10);
 /// Longest budget of one operation: front doors ask for 1 to 2 s.
 pub const BUDGET_MAX: Span = Span::secs(10);
 /// Memory of one brick before new keys are refused, bytes; unless its node is told otherwise.

@@ -7,7 +7,7 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, QUICK, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, OPEN_MAX, QUICK, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -429,10 +429,13 @@ impl Session {
     }
 
     fn run_in_time(&mut self, call: &mut Call, number: u64, mut op: Box<Running>) {
-        if op.ask.is_some() && op.deadline <= call.now {
+        let is_late = op.deadline <= call.now;
+        if is_late && (op.ask.is_some() || op.is_left_open()) {
+            let was_asked = op.ask.is_some();
             let _ = self.give_up(call, &mut op, "not enough bricks answered in time");
-            if op.is_left_open() {
+            if was_asked && op.is_left_open() {
                 // It is confirmed or taken back, or readers would long doubt it.
+                op.deadline = call.now + OPEN_MAX;
                 return self.run(call, number, op);
             }
             self.let_go(&op);

@@ -11,6 +11,8 @@ pub(super) enum Planted {
     OneAck,
     /// What a conditional write left at one brick is taken for the value.
     TentativeCounts,
+    /// A conditional write is taken back as soon as a brick says no, whoever else may have it.
+    UndoneInDoubt,
 }
 
 thread_local! {
@@ -24,12 +26,13 @@ pub(super) fn planted(bug: Planted) -> bool {
 #[path = "../../tests/world/mod.rs"]
 mod world;
 
-use base::{NodeId, Outcome, Span};
+use base::{AskId, NodeId, Outcome, Span};
 use bytes::Bytes;
 
+use super::limits::OPEN_MAX;
 use super::table::Key;
 use super::{Action, Lease, Op, Reply, When};
-use world::{Net, Verdict, World, kills, one_sleeps_one_restarts, op};
+use world::{Net, Verdict, World, kills, one_sleeps_one_restarts, op, put_when};
 
 /// Broken promises of one scene over some seeds.
 fn broken(bug: Planted, scene: impl Fn(u64) -> Verdict) -> usize {
@@ -99,6 +102,57 @@ fn fields_lost(bug: Planted) -> usize {
 fn a_merge_with_what_lost_to_another_write_is_caught() {
     assert!(fields_lost(Planted::TentativeCounts) > 0);
     assert_eq!(fields_lost(Planted::Nothing), 0);
+}
+
+/// Nodes 1 and 2 write at once on the condition of the same version, and node 3 is out of sight of both: it may have either.
+fn two_write_in_doubt(world: &mut World) -> [AskId; 2] {
+    let Reply::Stored { version, .. } = world.put(1, "k", "old") else { panic!("it is not stored") };
+    world.run(Span::millis(50));
+    // Each reads before the other's write is there.
+    world.net = Net { delay: (100, 101), loss: 0.0, double: 0.0 };
+    for node in [1, 2] {
+        world.session(node).peers.get_mut(&NodeId(3)).unwrap().slow = true;
+    }
+    let ask = |world: &mut World, node| world.ask(node, put_when("k", &format!("of {node}"), When::Version(version)));
+    [ask(world, 1), ask(world, 2)]
+}
+
+/// Taken back while a brick is silent, and how many were stored in the end.
+fn undone_in_doubt(bug: Planted) -> (u64, usize) {
+    PLANTED.set(bug);
+    let mut world = World::settled(7, 3);
+    world.part(NodeId(1), NodeId(3));
+    world.part(NodeId(2), NodeId(3));
+    let asked = two_write_in_doubt(&mut world);
+    world.run(Span::millis(150));
+    let undone = world.figure(1, "session.undos") + world.figure(2, "session.undos");
+    world.run(Span::secs(3));
+    PLANTED.set(Planted::Nothing);
+    let stored = |id: &&AskId| matches!(world.answers[id].1, Outcome::Done(Reply::Stored { .. }));
+    (undone, asked.iter().filter(stored).count())
+}
+
+#[test]
+fn what_may_be_at_two_bricks_is_not_taken_back_before_the_silent_one_is_known_dead() {
+    assert_eq!(undone_in_doubt(Planted::Nothing), (0, 1));
+    assert!(undone_in_doubt(Planted::UndoneInDoubt).0 > 0);
+}
+
+#[test]
+fn what_was_left_undecided_is_let_go_when_its_brick_never_has_room() {
+    let mut world = World::settled(7, 3);
+    world.loses.insert(NodeId(3), 1.0);
+    let asked = two_write_in_doubt(&mut world);
+    world.run(Span::millis(1));
+    let window = &mut world.session(1).peers.get_mut(&NodeId(3)).unwrap().window;
+    while window.has_room() {
+        window.sent();
+    }
+    world.run(Span::secs(3));
+    assert!(matches!(world.answers[&asked[0]].1, Outcome::Unknown(_)), "{:?}", world.answers[&asked[0]]);
+    assert_eq!(world.session(1).ops.numbers().len(), 1, "it is still seen to");
+    world.run(OPEN_MAX);
+    assert_eq!(world.session(1).ops.numbers().len(), 0);
 }
 
 #[test]
