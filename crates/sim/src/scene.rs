@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{AskId, Boot, NodeId, Outcome, Rng, Span, Time};
 use node::view::NodeState;
 use node::{Answer, Ask, View};
-use state::session::{Action, Op, Reply, When};
+use state::session::{Op, Reply};
 
 use crate::faults::{self, Faults, May};
 use crate::history::{History, Line};
@@ -28,8 +28,6 @@ use crate::world::{Happened, World};
 const SERVED: &str = "any one node may be killed: no operation through a live node fails";
 const CALM: &str = "no machine wakes without end";
 
-/// A machine that vanishes is known dead within this.
-const DEATH_KNOWN_WITHIN: Span = Span::secs(3);
 /// A node answers clients this long after its start: it has to find the others first.
 const WARM_UP: Span = Span::secs(5);
 /// Without word of its own a restarted brick is taken as filled after such a time without faults of the network: state
@@ -362,12 +360,6 @@ impl Scene {
         }
     }
 
-    /// Where a node that was killed has left a write undecided, what depends on the value waits until its death is known: some
-    /// milliseconds, or where the machine vanished as long as that may take, and so long only the longest budgets are.
-    fn is_patient(&self, budget: Span, depends: bool) -> bool {
-        self.phase == Phase::Calm || !depends || budget > DEATH_KNOWN_WITHIN
-    }
-
     fn tick(&mut self) -> Result<(), Broken> {
         let now = self.world.now();
         if !self.world.is_quiet() {
@@ -450,8 +442,7 @@ impl Scene {
         if let Some((write, what)) = drawn.write {
             self.sessions.begin(&drawn.key, write, what, now);
         }
-        let depends = !matches!(drawn.action, Action::Get | Action::Put { when: When::Always, .. } | Action::Remove);
-        let must = self.must_serve() && self.is_patient(drawn.budget, depends);
+        let must = self.must_serve();
         self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
     }
 
@@ -485,8 +476,7 @@ impl Scene {
         let id = self.world.ask(node, budget, Ask::Session(act.op())).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         self.modes.begin(&act);
-        let must = self.must_serve()
-            && self.is_patient(budget, matches!(act, modes_load::Act::Set { .. } | modes_load::Act::Read { .. }));
+        let must = self.must_serve();
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
     }
 

@@ -137,6 +137,9 @@ impl Membership {
             peer.heard = now;
             peer.asked = None;
             peer.quiet = false;
+            if peer.was_linked.as_ref() != Some(&peer.who) {
+                peer.was_linked = Some(peer.who.clone());
+            }
         }
     }
 

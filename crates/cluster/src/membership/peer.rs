@@ -18,7 +18,8 @@ pub(super) struct Peer {
     pub told: Option<(Boot, Standing)>,
     /// A link is up, to this boot of it.
     pub linked: Option<Boot>,
-    /// Who it was when a link to it last came up. Only of them we believe `Refused`.
+    /// Who it was when a link to it last came up or carried something: it may have been taken for dead and have come back
+    /// without losing the link. Only of them we believe `Refused`.
     pub was_linked: Option<Who>,
     pub dial: Dialler,
     pub heard: Time,

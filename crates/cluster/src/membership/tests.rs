@@ -419,6 +419,23 @@ fn a_process_that_was_stopped_for_long_blames_nobody_and_comes_back_in_the_same_
 }
 
 #[test]
+fn who_was_taken_for_dead_and_came_back_over_the_same_link_is_known_dead_at_once_when_killed() {
+    for seed in 0..20 {
+        let mut net = Net::met(3, seed);
+        net.hang_for(id(2), Span::secs(20));
+        net.run(Span::secs(21));
+        assert_eq!(net.deaths(), 2, "seed {seed}");
+        net.run(Span::secs(5));
+        let killed = net.now;
+        net.kill(id(2));
+        net.run(Span::secs(5));
+        let seen = net.deaths_of(id(2), killed);
+        assert_eq!(seen.len(), 2, "seed {seed}");
+        assert!(seen.values().all(|span| *span < Span::millis(100)), "seed {seed}: {seen:?}");
+    }
+}
+
+#[test]
 fn a_suspicion_that_was_slept_through_is_no_death() {
     for seed in 0..20 {
         let mut net = Net::met(3, seed);
