@@ -24,14 +24,8 @@ pub struct DeployArgs {
     /// The service, if the folder does not declare one
     #[arg(long)]
     pub service: Option<String>,
-    /// Do not wait until all clones run it
-    #[arg(long)]
-    pub no_wait: bool,
-    /// Print one JSON object a line (see docs/scripts.md)
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub how: FollowArgs,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -40,6 +34,13 @@ pub struct RollbackArgs {
     /// Number of the version to go back to (default: the one before)
     #[arg(long)]
     pub to: Option<u32>,
+    #[command(flatten)]
+    pub how: FollowArgs,
+}
+
+/// How a roll-out is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FollowArgs {
     /// Do not wait until all clones run it
     #[arg(long)]
     pub no_wait: bool,
@@ -76,8 +77,8 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
             return Err(format!("{} has no {FILE}; name a declared service with --service", args.folder.display()));
         }
     };
-    let told = Told { json: args.json, service };
-    let api = args.node.operator()?;
+    let told = Told { json: args.how.json, service };
+    let api = args.how.node.operator()?;
     let kept = api.put(&format!("/v1/code/{}", packed.digest), packed.bytes).await?.json()?;
     told.tell(
         "kept",
@@ -86,15 +87,15 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
     );
     let body = serde_json::to_string(&wish).map_err(|e| e.to_string())?;
     let reply = api.post("/v1/deploy", "", body).await?.json()?;
-    told.follow(&args.node.reader(), &reply, args.no_wait).await
+    told.follow(&args.how.node.reader(), &reply, args.how.no_wait).await
 }
 
 pub async fn rollback(args: RollbackArgs) -> Result<(), String> {
-    let told = Told { json: args.json, service: args.service.clone() };
+    let told = Told { json: args.how.json, service: args.service.clone() };
     let to = args.to.map_or_else(String::new, |to| format!("?to={to}"));
     let reply =
-        args.node.operator()?.post(&format!("/v1/services/{}/rollback{to}", args.service), "", "").await?.json()?;
-    told.follow(&args.node.reader(), &reply, args.no_wait).await
+        args.how.node.operator()?.post(&format!("/v1/services/{}/rollback{to}", args.service), "", "").await?.json()?;
+    told.follow(&args.how.node.reader(), &reply, args.how.no_wait).await
 }
 
 pub async fn versions(args: VersionsArgs) -> Result<(), String> {

@@ -6,13 +6,17 @@ use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base::Span;
 use node::Ask;
 use node::deploy::Wish;
 use serde::Deserialize;
 
 use super::declare::{change, entropy, whole};
-use super::limits::{CODE_BYTES_MAX, DECLARATION_BYTES_MAX};
+use super::limits::{CODE_BYTES_MAX, DECLARATION_BYTES_MAX, UPLOADS_MAX};
 use super::{Api, Problem, guard};
+
+/// An archive takes seconds.
+const RETRY_AFTER: Span = Span::secs(5);
 
 #[derive(Deserialize)]
 pub struct Spread {
@@ -30,6 +34,9 @@ pub async fn put(
     body: Body,
 ) -> Result<Response, Problem> {
     guard::operator(&headers, &api.view())?;
+    let room = if copy { &api.copies } else { &api.uploads };
+    let full = |_| Problem::busy(format!("{UPLOADS_MAX} archives are on their way to this node already"), RETRY_AFTER);
+    let _place = room.try_acquire().map_err(full)?;
     let bytes = whole(body, CODE_BYTES_MAX).await?;
     let copies = api.backend.keep_code(digest, bytes, !copy).await.map_err(Problem::wrong)?;
     Ok(Json(serde_json::json!({"copies": copies})).into_response())

@@ -8,6 +8,9 @@ use base::Span;
 pub const DECLARATION_BYTES_MAX: usize = 1 << 20;
 /// The archive of a folder that is deployed.
 pub const CODE_BYTES_MAX: usize = host::limits::CODE_BYTES_MAX as usize;
+/// Archives on their way in at once, each whole in memory; and as many copies from other nodes, which must not wait for those
+/// that wait for them.
+pub const UPLOADS_MAX: usize = 2;
 /// A value over HTTP: what the `session` class takes, and a little, so that the class itself says what is too much.
 pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
 /// Any other body.

@@ -81,6 +81,8 @@ pub struct Api {
     streams: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
     member_streams: Arc<Semaphore>,
+    uploads: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
 }
 
 impl Api {
@@ -97,6 +99,8 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Ro
         streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
         watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         member_streams: Arc::new(Semaphore::new(limits::MEMBER_STREAMS_MAX)),
+        uploads: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
+        copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
     };
     Router::new()
         .route("/v1/openapi.json", get(openapi))

@@ -506,3 +506,23 @@ fn a_namespace_that_is_not_there_is_told_apart() {
     let (status, _, text, _) = ask(None, request("GET /v1/ns/cats", &[], ""));
     assert_eq!((status, text.contains("there is no namespace")), (404, true), "{text}");
 }
+
+#[tokio::test]
+async fn archives_on_their_way_are_bounded_and_copies_from_other_nodes_do_not_wait_for_them() {
+    let (_, router) = toy(vec![]);
+    let put = |path: &str, body: Body| {
+        let request = request(&format!("PUT {path}"), &[ROOT], "");
+        let (parts, _) = request.into_parts();
+        let router = router.clone();
+        async move { call(&router, Request::from_parts(parts, body)).await.status().as_u16() }
+    };
+    let endless = || Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let held: Vec<_> = (0..limits::UPLOADS_MAX).map(|_| tokio::spawn(put("/v1/code/aa", endless()))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(put("/v1/code/aa", Body::from("x")).await, 503);
+    assert_eq!(put("/v1/code/aa?copy=true", Body::from("x")).await, 400, "the toy keeps nothing: it was asked");
+    // A client that goes gives its place back.
+    held[0].abort();
+    tokio::task::yield_now().await;
+    assert_eq!(put("/v1/code/aa", Body::from("x")).await, 400);
+}
