@@ -56,10 +56,18 @@ pub async fn rotate(
     change(&api, Ask::Rotate { namespace, entropy: entropy()?, end_sessions }).await
 }
 
-/// Asks for a change, and answers with what it changed.
+/// Asks for a change, and answers with what it changed when this node shows it: whoever is told that a namespace is declared
+/// asks for its token next.
 pub async fn change(api: &Api, ask: Ask) -> Result<Response, Problem> {
     match api.backend.ask(ask, CHANGE_BUDGET).await? {
-        Answer::Applied(outcome) => Ok(Json(done(outcome)?).into_response()),
+        Answer::Applied(outcome) => {
+            let applied = done(outcome)?;
+            let mut views = api.backend.watch();
+            let shown = views.wait_for(|view| view.root.version >= applied.version);
+            // It is done in any case.
+            let _ = tokio::time::timeout(SHOWN_TIME_MAX, shown).await;
+            Ok(Json(applied).into_response())
+        }
         other => unreachable!("a change was answered by {other:?}"),
     }
 }

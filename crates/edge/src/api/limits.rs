@@ -23,6 +23,8 @@ pub const OP_BUDGET: Span = Span::millis(1000);
 pub const LINEAR_BUDGET: Span = Span::secs(4);
 /// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.
 pub const CHANGE_BUDGET: Span = Span::secs(10);
+/// A change that is done is shown within this, or answered without.
+pub const SHOWN_TIME_MAX: Duration = Duration::from_secs(2);
 /// The node's own thread must answer `/livez` within this.
 pub const LIVE_WITHIN: Span = Span::secs(2);
 /// Readers of `/v1/events` and the like at a time.

@@ -207,11 +207,11 @@ fn only_the_operator_may_declare() {
 
 #[test]
 fn a_declaration_is_applied_and_its_errors_are_told() {
-    let done = Applied { changes: vec!["+ service shop".into()], version: 4 };
+    let done = Applied { changes: vec!["+ service shop".into()], version: 3 };
     let apply =
         |outcome, line| ask(Some(Answer::Applied(outcome)), request(line, &[ROOT, ("x-file", "a.toml")], "x = 1"));
     let (status, _, text, asked) = apply(Outcome::Done(done), "POST /v1/apply?dry_run=true");
-    assert_eq!((status, &*text), (200, r#"{"changes":["+ service shop"],"version":4}"#));
+    assert_eq!((status, &*text), (200, r#"{"changes":["+ service shop"],"version":3}"#));
     let Some(Ask::Apply { file, text, dry_run: true, entropy }) = asked else { panic!("{asked:?}") };
     assert!(file == "a.toml" && text == "x = 1" && entropy != [0; 32]);
 
@@ -230,6 +230,23 @@ fn a_declaration_is_applied_and_its_errors_are_told() {
     let large = "x".repeat(limits::DECLARATION_BYTES_MAX + 1);
     assert_eq!(ask(None, request("POST /v1/apply", &[ROOT], &large)).0, 413);
     assert_eq!(ask(None, request("POST /v1/apply?dry_run=maybe", &[ROOT], "")).0, 400);
+}
+
+#[tokio::test]
+async fn a_change_is_answered_when_this_node_shows_it() {
+    let applied = Applied { changes: vec!["+ namespace notes".into()], version: 4 };
+    let (toy, router) = toy(vec![Answer::Applied(Outcome::Done(applied))]);
+    let asked = tokio::spawn(async move { call(&router, request("POST /v1/apply", &[ROOT], "")).await });
+    let shown = async {
+        while toy.asked.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(!asked.is_finished(), "the view is of version 3");
+        toy.view.send_modify(|view| Arc::make_mut(view).root.version = 4);
+        asked.await.unwrap().status()
+    };
+    assert_eq!(shown.await, 200);
 }
 
 #[test]
