@@ -152,6 +152,16 @@ impl Running {
         self.legs.iter().filter(|leg| place.contains(leg.node))
     }
 
+    /// Those that hold a version make it a decided one: as many as a write waits for, and none that would know says there is
+    /// something newer. A brick that restarted would not know what it forgot: where it is one of them, all must hold it,
+    /// or as many settled ones as a read asks. `tell` are those of whom it is known whether they are settled.
+    pub fn is_enough(&self, place: &Placement, hold: impl Fn(&Leg) -> bool, tell: impl Fn(&Leg) -> bool) -> bool {
+        let wanted = self.filled_wanted();
+        let holders = || self.of(place).filter(|leg| hold(leg));
+        let settled = holders().filter(|leg| leg.filled >= wanted || !tell(leg)).count();
+        holders().count() >= place.acks() && (settled >= place.answers() || self.of(place).all(&hold))
+    }
+
     pub fn is_waiting(&self) -> bool {
         self.legs.iter().any(|leg| leg.state == LegState::Waiting)
     }

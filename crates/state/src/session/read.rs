@@ -39,9 +39,9 @@ impl Running {
         if super::tests::planted(super::tests::Planted::TentativeCounts) {
             return false;
         }
-        let holders = || self.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == Some(newest));
-        holders().all(|leg| matches!(leg.found.standing, Standing::Open(_)))
-            && self.places().any(|place| holders().filter(|leg| place.contains(leg.node)).count() < place.acks())
+        let holds = |leg: &Leg| leg.has_answered() && leg.found.version == Some(newest);
+        self.legs.iter().filter(|leg| holds(leg)).all(|leg| matches!(leg.found.standing, Standing::Open(_)))
+            && self.places().any(|place| !self.is_enough(place, holds, holds))
     }
 
     fn may_be_taken_back(&self, newest: Version) -> bool {

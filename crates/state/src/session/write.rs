@@ -202,19 +202,13 @@ impl Session {
         Ok(())
     }
 
-    /// Two of each placement have it, and none of those that would know says there is something newer. A brick that
-    /// restarted would not know what it forgot: where it is one of the two, all must have it, as with reads.
+    /// Enough of each placement have it, and none of those that would know says there is something newer.
     fn is_written(&self, op: &Running) -> bool {
         #[cfg(test)]
         if super::tests::planted(super::tests::Planted::OneAck) {
             return op.legs.iter().any(Leg::has_stored);
         }
-        let wanted = op.filled_wanted();
-        op.places().all(|place| {
-            let stored = || op.of(place).filter(|leg| leg.has_stored());
-            let settled = stored().filter(|leg| leg.filled >= wanted).count();
-            stored().count() >= place.acks() && (settled >= place.answers() || op.of(place).all(Leg::has_stored))
-        })
+        op.places().all(|place| op.is_enough(place, Leg::has_stored, Leg::has_stored))
     }
 
     /// Enough bricks can be asked: known before anything is sent, so that a refusal is one.
@@ -493,9 +487,9 @@ impl Running {
         if super::tests::planted(super::tests::Planted::UndoneInDoubt) {
             return false;
         }
-        let has_it = |leg: &&Leg| leg.has_stored() || leg.is_open();
+        let may_have = |leg: &Leg| leg.has_stored() || leg.is_open();
         self.write.as_ref().is_some_and(Write::is_conditional)
-            && self.places().all(|place| self.of(place).filter(has_it).count() >= place.acks())
+            && self.places().all(|place| self.is_enough(place, may_have, Leg::has_stored))
     }
 
     /// Its asker has given up, and it is open whether it is decided.
