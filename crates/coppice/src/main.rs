@@ -8,6 +8,7 @@ mod deploy;
 mod desks;
 mod events;
 mod found;
+mod handover;
 mod happened;
 mod keeper;
 mod load;

@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 use crate::anew;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
 use crate::found;
+use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
 use crate::ports::{Wanted, check_free};
 use crate::size::{Size, brick_memory};
@@ -69,7 +70,8 @@ pub struct RunArgs {
     pub clones_max: Option<u32>,
 }
 
-/// Exit status of a node that was asked to restart: whoever watches over it starts it again (EX_TEMPFAIL of sysexits).
+/// Exit status of a node that was asked to restart and cannot by itself, or that is to enter the cluster anew: whoever watches
+/// over it starts it again (EX_TEMPFAIL of sysexits).
 pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 /// Exit status of a node that has left for good: it is not to be started again.
 pub const EXIT_REMOVED: i32 = 76;
@@ -104,9 +106,10 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .init();
     raise_files_limit();
+    let (mut inherited, again) = (Inherited::take(), Again::remember()?);
     // Once more if it has entered the cluster anew.
     loop {
-        match run_once(args.clone())? {
+        match run_once(args.clone(), &mut inherited, &again)? {
             Ended::Stopped => return Ok(()),
             Ended::Anew => (),
         }
@@ -119,24 +122,24 @@ enum Ended {
     Anew,
 }
 
-fn run_once(args: RunArgs) -> Result<Ended, String> {
+fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<Ended, String> {
     let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
     held.finish_entering().map_err(|e| e.to_string())?;
     let (identity, file, founding) = found::load(&held)?;
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
     let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
     let (api, peer) = (at(args.api, file.api), at(args.peer, file.peer));
-    check_free(&[
+    let tls = args.tls_dir.as_deref().map(Certs::load).transpose()?;
+    let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
+    let mut wanted = vec![
         Wanted { addr: http, purpose: "HTTP edge", option: "--http" },
         Wanted { addr: resp, purpose: "Redis protocol", option: "--resp" },
         Wanted { addr: api, purpose: "API and monitor", option: "--api" },
         Wanted { addr: peer, purpose: "other nodes", option: "--peer" },
-    ])?;
-    let tls = args.tls_dir.as_deref().map(Certs::load).transpose()?;
-    let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
-    if let Some(addr) = https {
-        check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https" }])?;
-    }
+    ];
+    wanted.extend(https.map(|addr| Wanted { addr, purpose: "HTTPS edge", option: "--https" }));
+    wanted.retain(|port| !inherited.has(port.addr));
+    check_free(&wanted)?;
     let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
     let boot = match held.next_boot() {
         Ok(boot) => boot,
@@ -177,14 +180,22 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
         room: args.clones_max.or(file.clones_max).unwrap_or_else(clones_max_default),
         found: founding,
     };
-    let doors =
-        Doors { http: listen(http)?, https: https.map(listen).transpose()?, resp: listen(resp)?, api: listen(api)? };
+    let doors = Doors {
+        http: inherited.listen(http)?,
+        https: https.map(|addr| inherited.listen(addr)).transpose()?,
+        resp: inherited.listen(resp)?,
+        api: inherited.listen(api)?,
+    };
+    let kept = doors.kept()?;
     let services_dir = match args.services {
         Some(dir) => dir,
         None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
     };
-    // Threads of the edges; the core thread is one more.
-    let io = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("coppice-edge").build();
+    // Threads of the edges: as many as the core thread leaves processors. One more would take from it and from clones, and
+    // two that share too little work cost more in waking each other than they get done (docs/performance.md).
+    let threads = std::thread::available_parallelism().map_or(1, |all| all.get() - 1).max(1);
+    let mut io = tokio::runtime::Builder::new_multi_thread();
+    let io = io.worker_threads(threads).enable_all().thread_name("coppice-edge").build();
     let io = io.map_err(|e| format!("cannot start: {e}"))?;
     let join = Arc::new(JoinDesk::new(&identity));
     let tunnels = Arc::new(TunnelDesk::new(api));
@@ -231,7 +242,7 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
         Ok(running) => running,
         Err(error) if error.is_damage() => {
             // Nobody is to be kept waiting at doors that do not open.
-            drop((doors.http, doors.https, doors.api, io));
+            drop((doors.http, doors.https, doors.api, kept, io));
             return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
         }
         Err(error) => return Err(error.to_string()),
@@ -276,7 +287,12 @@ fn run_once(args: RunArgs) -> Result<Ended, String> {
     drop(held);
     match leaves {
         None => Ok(Ended::Stopped),
-        Some(how) => std::process::exit(if how == Leaving::Restart { EXIT_RESTART } else { EXIT_REMOVED }),
+        Some(Leaving::Restart) => {
+            let error = again.run(kept);
+            tracing::warn!(%error, "cannot become the new program; whoever watches over this node is to start it");
+            std::process::exit(EXIT_RESTART)
+        }
+        Some(_) => std::process::exit(EXIT_REMOVED),
     }
 }
 
@@ -302,7 +318,7 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
         None => std::future::pending().await,
     };
     let until = Instant::now() + DOORS_CLOSE_MAX;
-    while meter.resp.connections() + meter.http.connections() > 0 && Instant::now() < until {
+    while !(meter.resp.is_empty() && meter.http.is_empty()) && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let (resp, http) = (meter.resp.connections(), meter.http.connections());
@@ -315,6 +331,15 @@ struct Doors {
     https: Option<TcpListener>,
     resp: TcpListener,
     api: TcpListener,
+}
+
+impl Doors {
+    /// The same sockets once more: they stay open when the doors are closed.
+    fn kept(&self) -> Result<Vec<TcpListener>, String> {
+        let all = [Some(&self.http), self.https.as_ref(), Some(&self.resp), Some(&self.api)];
+        let kept = all.into_iter().flatten().map(TcpListener::try_clone);
+        kept.collect::<Result<_, _>>().map_err(|e| format!("cannot keep a door open: {e}"))
+    }
 }
 
 /// The HTTPS edge, if there is one; its certificates are looked after.

@@ -3,7 +3,8 @@
 //! Stages ([`flow::Stage`]) leave here what they show of themselves, by name.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,8 @@ pub struct Door {
     done: AtomicU64,
     errors: AtomicU64,
     connections: AtomicU64,
+    /// Listeners that take new connections.
+    listeners: AtomicU64,
     latency_us: Box<[AtomicU64]>,
     last: Mutex<Last>,
 }
@@ -139,6 +142,17 @@ pub struct Opened(Arc<Door>);
 impl Drop for Opened {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A listener takes new connections until this is dropped.
+#[derive(Debug)]
+pub struct Listens(Arc<Door>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        // Whoever sees that none listens sees all connections that were taken.
+        self.0.listeners.fetch_sub(1, Release);
     }
 }
 
@@ -224,6 +238,7 @@ impl Door {
             done: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            listeners: AtomicU64::new(0),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             last: Mutex::new(Last {
                 at: Instant::now(),
@@ -249,6 +264,16 @@ impl Door {
     pub fn opened(self: &Arc<Self>) -> Opened {
         self.connections.fetch_add(1, Relaxed);
         Opened(Arc::clone(self))
+    }
+
+    pub fn listens(self: &Arc<Self>) -> Listens {
+        self.listeners.fetch_add(1, Relaxed);
+        Listens(Arc::clone(self))
+    }
+
+    /// Nobody is let in any more, and all who were have gone.
+    pub fn is_empty(&self) -> bool {
+        self.listeners.load(Acquire) == 0 && self.connections() == 0
     }
 
     /// Open connections.

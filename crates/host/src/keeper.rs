@@ -15,6 +15,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setsid};
 
+/// By these a program hears of sockets that were handed over to it (sd_listen_fds(3)). Children are not to take the node's
+/// for theirs.
+pub const SOCKET_VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 /// Children carry it in their environment; its value is different in each life of each node.
 pub(crate) const LIFE_MARK: &str = "COPPICE_LIFE";
 /// A line that begins so, on standard error, says why the child could not be started.
@@ -39,7 +42,9 @@ pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
     if let Err(e) = setsid() {
         fail(&format!("cannot make a session: {e}"));
     }
-    let error = Command::new(program).args(rest).exec();
+    let mut command = Command::new(program);
+    SOCKET_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
+    let error = command.args(rest).exec();
     fail(&format!("cannot run {}: {error}", program.display()))
 }
 

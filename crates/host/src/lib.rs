@@ -33,6 +33,7 @@ pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
 pub use identity::{Authority, DataDir, Identity};
 pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
+pub use keeper::SOCKET_VARIABLES;
 pub use process::{keep_main, reap_main};
 pub use renew::{NotRenewed, RenewWish};
 pub use tunnel::{Dialer, TunnelDesk, TunnelStream};

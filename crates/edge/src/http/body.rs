@@ -117,6 +117,7 @@ pub struct Busy(Arc<Flags>);
 impl Busy {
     pub fn new(flags: &Arc<Flags>) -> Self {
         flags.busy.store(true, Relaxed);
+        flags.served.store(true, Relaxed);
         Self(Arc::clone(flags))
     }
 }

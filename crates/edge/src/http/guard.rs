@@ -28,6 +28,8 @@ const LINGER_BYTES: usize = 4 << 10;
 pub struct Flags {
     /// A request is being answered: a silent client is in its right.
     pub busy: AtomicBool,
+    /// A request has come at some time.
+    pub served: AtomicBool,
     /// The next bytes are no longer HTTP; set before 101 is sent.
     pub upgraded: AtomicBool,
     /// Why the present request (or its body) was refused.

@@ -38,6 +38,8 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 pub const BODY_IDLE: Duration = Duration::from_secs(30);
 /// A client that takes nothing of its answer.
 pub const WRITE_IDLE: Duration = Duration::from_secs(30);
+/// When the doors close, who has just connected may still say so long what it wants.
+pub const HEAR_OUT: Duration = Duration::from_secs(1);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 

@@ -32,6 +32,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -120,10 +121,12 @@ pub async fn serve_with(
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
     let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
     let edge = Arc::new(Edge { pool, door: Arc::clone(&meter.http), config, sessions, files: DropFiles::default() });
+    let listens = edge.door.listens();
     loop {
         let (stream, peer) = tokio::select! {
             accepted = accept(&listener) => accepted,
             () = &mut stop => {
+                drop(listens);
                 close.send_replace(true);
                 // Connections end by themselves; whoever runs this door says how long that may take.
                 return std::future::pending().await;
@@ -136,7 +139,12 @@ pub async fn serve_with(
             continue;
         }
         let at = SocketAddr::new(peer.ip(), port);
-        tokio::spawn(greet(Arc::clone(&edge), stream, at, acceptor.clone(), closing.clone()));
+        let open = edge.door.opened();
+        let talk = greet(Arc::clone(&edge), stream, at, acceptor.clone(), closing.clone());
+        tokio::spawn(async move {
+            let _open = open;
+            talk.await;
+        });
     }
 }
 
@@ -181,7 +189,6 @@ async fn greet(
     acceptor: Option<TlsAcceptor>,
     closing: watch::Receiver<bool>,
 ) {
-    let _open = edge.door.opened();
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, peer = %at.ip(), "client was gone at once");
         return;
@@ -212,7 +219,7 @@ where
     let flags = Arc::new(Flags::default());
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
     let ip = peer.ip;
-    let client = Arc::new(Client { peer, flags });
+    let client = Arc::new(Client { peer, flags: Arc::clone(&flags) });
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
     let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
@@ -226,9 +233,17 @@ where
         served = connection.as_mut() => served,
         // Changed once: from false to true. Its sender lives as long as the door.
         Ok(()) = closing.changed() => {
-            // Answers what has come, with `Connection: close`.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            let is_new = !flags.served.load(Relaxed);
+            // Who has just connected is about to say something, and would be cut off at once.
+            let early = if is_new { tokio::time::timeout(limits::HEAR_OUT, connection.as_mut()).await.ok() } else { None };
+            match early {
+                Some(served) => served,
+                None => {
+                    // Answers what has come, with `Connection: close`.
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
         }
     };
     if let Err(error) = served {

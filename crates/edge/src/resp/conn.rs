@@ -30,10 +30,10 @@ use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
+use crate::meter::Opened;
 
 /// Serves one client until either side closes.
-pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
-    let _open = node.meter.resp.opened();
+pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opened) {
     let mut conn = Conn {
         stream,
         client,
@@ -53,6 +53,8 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>) {
         out: Out::default(),
         state: State::Open,
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
+        is_new: true,
+        grace: None,
         stall: None,
         node,
     };
@@ -118,6 +120,10 @@ struct Conn {
     state: State,
     /// Runs while the client has not said who it is.
     patience: Option<Pin<Box<Sleep>>>,
+    /// It has not come to its first command yet.
+    is_new: bool,
+    /// Runs while it is new and the door closes.
+    grace: Option<Pin<Box<Sleep>>>,
     /// Runs while the client takes nothing of what is there for it.
     stall: Option<Pin<Box<Sleep>>>,
 }
@@ -153,11 +159,14 @@ enum Work {
 impl Conn {
     /// Ready when the connection is over: true if the client has been told all there was to say.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.is_out_of_patience(cx) {
-            return Poll::Ready(false);
-        }
         if self.node.closing.get() {
             self.slots.iter_mut().for_each(|slot| slot.work.unblock());
+            if self.is_new {
+                self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
+            }
+        }
+        if self.is_out_of_patience(cx) {
+            return Poll::Ready(false);
         }
         loop {
             while self.collect(cx) | self.start(cx) {}
@@ -192,9 +201,9 @@ impl Conn {
         }
     }
 
-    /// Nothing that has come is without its answer.
+    /// Nothing that has come is without its answer, and something has come: who has just connected is about to say it.
     fn has_answered(&self) -> bool {
-        self.slots.is_empty() && self.out.is_empty() && self.input.buffer.is_empty()
+        !self.is_new && self.slots.is_empty() && self.out.is_empty() && self.input.buffer.is_empty()
     }
 
     fn has_room(&self) -> bool {
@@ -218,7 +227,7 @@ impl Conn {
         let mut over = |timer: &mut Option<Pin<Box<Sleep>>>| {
             timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
         };
-        over(&mut self.patience) | over(&mut self.stall)
+        over(&mut self.patience) | over(&mut self.stall) | self.is_new && over(&mut self.grace)
     }
 
     /// Moves answers, in order, to the output. True if there were any.
@@ -288,6 +297,7 @@ impl Conn {
                     }
                 },
             };
+            self.is_new &= spec.does == Does::Connect;
             let touches = Touches::of(&command, spec);
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
             let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();

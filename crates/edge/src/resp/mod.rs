@@ -122,6 +122,7 @@ pub async fn serve(
         told: Notify::new(),
     });
     let mut stop = std::pin::pin!(stop);
+    let _listens = node.meter.resp.listens();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -144,7 +145,8 @@ pub async fn serve(
                 let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, limits::KEEPALIVE_IDLE);
                 let Ok(local) = stream.local_addr() else { continue };
                 let client = client::Client::new(node.last_id.get(), addr, local);
-                tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node)));
+                let open = node.meter.resp.opened();
+                tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node), open));
             }
             Err(error) => {
                 tracing::warn!(%error, "resp: a connection could not be accepted");

@@ -733,26 +733,39 @@ fn a_closing_door_answers_what_has_come_and_then_ends_each_connection() {
         let addr = listener.local_addr().unwrap();
         let (close, closed) = oneshot::channel::<()>();
         let stop = async move { closed.await.unwrap() };
-        let door = tokio::task::spawn_local(serve(listener, toy.clone(), Arc::new(Meter::new()), stop));
+        let meter = Arc::new(Meter::new());
+        let door = tokio::task::spawn_local(serve(listener, toy.clone(), Arc::clone(&meter), stop));
         let (mut idle, mut busy) = (TcpStream::connect(addr).await.unwrap(), TcpStream::connect(addr).await.unwrap());
         for stream in [&mut idle, &mut busy] {
             send(stream, &["AUTH carts secret"]).await;
             expect(stream, "+OK\r\n", "auth").await;
         }
+        send(&mut idle, &["PING"]).await;
+        expect(&mut idle, "+PONG\r\n", "a command").await;
+        let mut new = TcpStream::connect(addr).await.unwrap();
         toy.holds.set(true);
         send(&mut busy, &["GET a", "GET b"]).await;
         while toy.held.borrow().len() < 2 {
             tokio::task::yield_now().await;
         }
+        assert!(!meter.resp.is_empty());
         close.send(()).unwrap();
         assert_eq!(expect_end(&mut idle).await, "");
+        // Who has just come is heard out.
+        send(&mut new, &["AUTH carts secret"]).await;
+        expect(&mut new, "+OK\r\n", "auth of the new one").await;
+        send(&mut new, &["PING"]).await;
+        assert_eq!(expect_end(&mut new).await, "+PONG\r\n");
         door.await.unwrap().unwrap();
         assert!(TcpStream::connect(addr).await.is_err(), "nobody new is let in");
         // The busy one is open until it has both answers.
         toy.release("GET a");
         expect(&mut busy, "$-1\r\n", "the first").await;
+        assert!(!meter.resp.is_empty());
         toy.release("GET b");
         assert_eq!(expect_end(&mut busy).await, "$-1\r\n");
+        drop((idle, busy, new));
+        until(|| meter.resp.is_empty()).await;
     }));
 }
 
