@@ -62,6 +62,9 @@ pub struct ModesLoad {
     writes: WriteId,
     /// How often a document had to be founded anew, by document; it has another name then.
     ages: Vec<u64>,
+    /// Under which name all others know it: since its founder was answered. A put without a mark that is still under way when
+    /// somebody writes what was made from it may take effect once more (docs/design/session.md).
+    known: Vec<u64>,
 }
 
 impl ModesLoad {
@@ -75,7 +78,7 @@ impl ModesLoad {
         if let Kind::Fields { missing, .. } = &mut clients[0].kind {
             *missing = Some(0);
         }
-        Self { clients, writes: 0, ages: vec![0; DOCUMENTS as usize] }
+        Self { clients, writes: 0, ages: vec![0; DOCUMENTS as usize], known: vec![0; DOCUMENTS as usize] }
     }
 
     pub fn clients(&self) -> usize {
@@ -123,7 +126,7 @@ impl ModesLoad {
                 (None, Some((document, text))) => Act::Set { document, field: format!("f{client}"), id: id(), text },
                 (None, None) => {
                     let document = rng.below(DOCUMENTS);
-                    Act::Read { document: format!("d{document}-{}", self.ages[document as usize]) }
+                    Act::Read { document: format!("d{document}-{}", self.known[document as usize]) }
                 }
             },
         };
@@ -141,10 +144,14 @@ impl ModesLoad {
             (Kind::Fields { read, .. }, Act::Read { document }, Outcome::Done(Reply::Value { value, .. })) => {
                 *read = Some((document.clone(), value.clone()));
             }
+            (Kind::Fields { .. }, Act::Found { document }, Outcome::Done(Reply::Stored { .. })) => {
+                let is_it = |n: &usize| *document == format!("d{n}-{}", self.ages[*n]);
+                (0..self.ages.len()).filter(is_it).for_each(|n| self.known[n] = self.ages[n]);
+            }
             (Kind::Fields { missing, .. }, Act::Read { document }, Outcome::Done(Reply::Absent | Reply::Lost))
                 if client == 0 =>
             {
-                *missing = (0..DOCUMENTS).find(|n| *document == format!("d{n}-{}", self.ages[*n as usize]));
+                *missing = (0..DOCUMENTS).find(|n| *document == format!("d{n}-{}", self.known[*n as usize]));
             }
             _ => (),
         }
