@@ -62,7 +62,12 @@ impl Up {
     }
 
     pub fn begin_in(dir: PathBuf, ports: Ports, nodes: u8, options: Vec<String>) -> Up {
-        let mut command = Command::new(coppice());
+        Up::begin_of(coppice(), dir, ports, nodes, options)
+    }
+
+    /// [`begin_in`](Self::begin_in), of a program that lies elsewhere.
+    pub fn begin_of(program: &Path, dir: PathBuf, ports: Ports, nodes: u8, options: Vec<String>) -> Up {
+        let mut command = Command::new(program);
         command
             .args(["up", "--json", "--nodes", &nodes.to_string()])
             .args(ports.options())

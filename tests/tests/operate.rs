@@ -2,9 +2,12 @@
 //! bounded and comes back. What a namespace promises is shown.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use e2e::at::{Ports, new_folder};
 use e2e::load::{Does, Load};
 use e2e::procs::{Proc, Signal};
 use e2e::resp::{Resp, Word};
@@ -102,6 +105,32 @@ fn who_connects_to_a_restarting_node_waits_a_moment_and_is_neither_refused_nor_c
     greeted.expect("each command of a new connection is answered");
     load.go_on(40);
     load.end().no_failures("six restarts, through the restarting nodes, too");
+}
+
+/// As a package manager does it: a new file in the place of the one that runs.
+#[test]
+fn a_restart_is_an_upgrade_to_the_program_that_lies_there_by_now_and_up_goes_on_with_that() {
+    let _turn = e2e::turn();
+    let dir = new_folder();
+    fs::create_dir_all(&dir).unwrap();
+    let (program, newer) = (dir.join("coppice"), dir.join("coppice.new"));
+    fs::copy(e2e::program::coppice(), &program).unwrap();
+    fs::copy(&program, &newer).unwrap();
+    let mut up = Up::begin_of(&program, dir, Ports::free(3), 3, vec!["--no-demo".into()]);
+    up.ready = up.event("ready", Duration::from_secs(60));
+    let runs = |up: &Up, n| fs::metadata(format!("/proc/{}/exe", up.node_pid(n))).unwrap().ino();
+    let (old, new) = (fs::metadata(&program).unwrap().ino(), fs::metadata(&newer).unwrap().ino());
+    assert!((1..=3).all(|n| runs(&up, n) == old) && old != new);
+    fs::rename(&newer, &program).unwrap();
+    wait_for("all may restart", Duration::from_secs(60), || {
+        let said = up.coppice(&["node", "restart", "--rolling"]);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
+    assert!((1..=3).all(|n| runs(&up, n) == new), "all run what lies there now");
+    Proc::of(up.node_pid(2)).unwrap().signal(Signal::KILL);
+    up.event("restarted", Duration::from_secs(20));
+    up.settle(Duration::from_secs(30), 0);
+    assert_eq!(runs(&up, 2), new);
 }
 
 #[test]

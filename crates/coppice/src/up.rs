@@ -110,6 +110,8 @@ struct Ward {
     name: String,
     host: IpAddr,
     dir: PathBuf,
+    /// What it runs: what lies there by then may be newer than ourselves.
+    program: PathBuf,
     child: Option<Child>,
     pid: u32,
     started: Instant,
@@ -134,7 +136,7 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
         // A mistake is told here, once, instead of in the log of each node.
         edge::tls::Certs::load(dir)?;
     }
-    let mut wards = wards(args);
+    let mut wards = wards(args)?;
     for ward in &wards {
         check_free(&args.ports.wanted_on(ward.host))?;
         if args.tls_dir.is_some() {
@@ -192,13 +194,15 @@ enum Turn {
     Restart(usize),
 }
 
-fn wards(args: &UpArgs) -> Vec<Ward> {
-    (1..=args.nodes)
+fn wards(args: &UpArgs) -> Result<Vec<Ward>, String> {
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let wards = (1..=args.nodes)
         .map(|i| Ward {
             index: i,
             name: format!("n{i}"),
             host: IpAddr::V4(Ipv4Addr::new(127, 0, 0, i)),
             dir: args.dir.join(format!("n{i}")),
+            program: program.clone(),
             child: None,
             pid: 0,
             started: Instant::now(),
@@ -206,7 +210,8 @@ fn wards(args: &UpArgs) -> Vec<Ward> {
             restarts: 0,
             removed: false,
         })
-        .collect()
+        .collect();
+    Ok(wards)
 }
 
 /// Founds or revives the cluster, deploys the demo, and waits until all of it works.
@@ -262,10 +267,14 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
         .open(&log_path)
         .map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
     let log_too = log.try_clone().map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
-    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let at = args.ports.on(ward.host);
-    let mut command = Command::new(&me);
-    command.args(["keep", &std::process::id().to_string(), "--"]).arg(&me).arg("run").arg("--dir").arg(&ward.dir);
+    let mut command = Command::new(&ward.program);
+    command
+        .args(["keep", &std::process::id().to_string(), "--"])
+        .arg(&ward.program)
+        .arg("run")
+        .arg("--dir")
+        .arg(&ward.dir);
     command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
     command.args(["--brick-memory", &args.brick_memory.to_string()]);
     command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
