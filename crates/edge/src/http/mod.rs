@@ -45,7 +45,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Backend;
-use crate::meter::Meter;
+use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Pool};
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
@@ -140,11 +140,7 @@ pub async fn serve_with(
         }
         let at = SocketAddr::new(peer.ip(), port);
         let open = edge.door.opened();
-        let talk = greet(Arc::clone(&edge), stream, at, acceptor.clone(), closing.clone());
-        tokio::spawn(async move {
-            let _open = open;
-            talk.await;
-        });
+        tokio::spawn(greet(Arc::clone(&edge), open, stream, at, acceptor.clone(), closing.clone()));
     }
 }
 
@@ -184,6 +180,7 @@ async fn turn_away(mut stream: TcpStream) {
 /// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
 async fn greet(
     edge: Arc<Edge>,
+    _open: Opened,
     mut stream: TcpStream,
     mut at: SocketAddr,
     acceptor: Option<TlsAcceptor>,

@@ -227,7 +227,7 @@ impl Conn {
         let mut over = |timer: &mut Option<Pin<Box<Sleep>>>| {
             timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
         };
-        over(&mut self.patience) | over(&mut self.stall) | self.is_new && over(&mut self.grace)
+        over(&mut self.patience) | over(&mut self.stall) | (self.is_new && over(&mut self.grace))
     }
 
     /// Moves answers, in order, to the output. True if there were any.
