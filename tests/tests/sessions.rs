@@ -321,8 +321,12 @@ fn concurrent_requests_of_one_browser_neither_log_it_out_nor_bring_old_values_ba
             }
         }
         me.notes.push("tab".into());
-        // The older cookie, too, finds what is newer.
-        me.check(up.at(round % 3 + 1).http);
+        // The older cookie, too, finds what is newer, when the third brick has it: two had when the writer was answered.
+        let at = up.at(round % 3 + 1).http;
+        wait_for("the older cookie finds it", Duration::from_secs(5), || {
+            let notes = me.read(at);
+            if notes == me.notes { Ok(()) } else { Err(format!("{notes:?}")) }
+        });
         let (_, reply) = answers.iter().find(|(wrote, _)| *wrote).unwrap();
         let set = set_cookie(reply).unwrap();
         me.cookie = Some(set["sid=".len()..set.find(';').unwrap()].to_owned());
