@@ -48,6 +48,21 @@ impl Inherited {
         listener.set_nonblocking(true).map_err(|e| format!("cannot listen on {addr}: {e}"))?;
         Ok(listener)
     }
+
+    /// Closes what nobody asked for: whoever connected there would wait for ever.
+    pub fn close_rest(&mut self) {
+        for (addr, _) in self.0.drain(..) {
+            tracing::warn!(%addr, "a socket was handed over that is none of this node's doors; it is closed");
+        }
+    }
+}
+
+/// Where this program lies. To be asked early: when a newer one has taken its place, the system's answer is no path any more.
+///
+/// # Errors
+/// The system does not tell.
+pub fn program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))
 }
 
 /// The program as it was started: what lies at its path by the end may be a newer one.
@@ -60,8 +75,7 @@ impl Again {
     /// # Errors
     /// The program cannot be found.
     pub fn remember() -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-        Ok(Self { program, args: std::env::args_os().skip(1).collect() })
+        Ok(Self { program: program()?, args: std::env::args_os().skip(1).collect() })
     }
 
     /// Runs the program in place of this one, with these sockets open. Comes back only if that cannot be done. To be called on the

@@ -186,6 +186,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         resp: inherited.listen(resp)?,
         api: inherited.listen(api)?,
     };
+    inherited.close_rest();
     let kept = doors.kept()?;
     let services_dir = match args.services {
         Some(dir) => dir,

@@ -18,7 +18,7 @@ use crate::events::{NodeAddresses, Told, UpEvent};
 use crate::ports::{Wanted, check_free};
 use crate::run::{EXIT_REMOVED, EXIT_RESTART};
 use crate::size::{Size, brick_memory};
-use crate::{demo, found};
+use crate::{demo, found, handover};
 
 /// Most nodes on one machine: a look at a cluster, not a data centre.
 pub const NODES_MAX: u8 = 16;
@@ -195,7 +195,7 @@ enum Turn {
 }
 
 fn wards(args: &UpArgs) -> Result<Vec<Ward>, String> {
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let program = handover::program()?;
     let wards = (1..=args.nodes)
         .map(|i| Ward {
             index: i,

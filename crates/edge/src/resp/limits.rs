@@ -82,8 +82,7 @@ pub const OUT_SEGMENTS_MAX: usize = 64;
 pub const CONNECTIONS_MAX: usize = 16 << 10;
 /// A connection that has not authenticated by then is closed: pools connect early, but they say who they are.
 pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(30);
-/// When the door closes, who has just connected may still say so long what it wants.
-pub const HEAR_OUT: Duration = Duration::from_secs(1);
+pub use crate::http::limits::HEAR_OUT;
 /// Wrong passwords on one connection, then it is closed.
 pub const WRONG_PASSWORDS_MAX: u32 = 8;
 /// A client that takes nothing of its answers for so long is gone.
