@@ -381,10 +381,15 @@ impl Brick {
 
     /// Frees what has ended, a slice at a time.
     pub fn sweep(&mut self, now: Time) {
-        while self.befores.front().is_some_and(|(end, ..)| *end <= now) {
-            let (_, key, version) = self.befores.pop_front().expect("just seen");
-            if let Some(entry) = self.table.get(&key).filter(|entry| entry.version == version) {
-                let settled = Entry { before: None, ..entry.clone() };
+        while let Some((end, key, version)) = self.befores.front() {
+            // Nearly all are confirmed long before.
+            let tentative = self.table.get(key).filter(|entry| entry.version == *version && entry.before.is_some());
+            if tentative.is_some() && *end > now {
+                break;
+            }
+            let settled = tentative.map(|entry| Entry { before: None, ..entry.clone() });
+            let (_, key, _) = self.befores.pop_front().expect("just seen");
+            if let Some(settled) = settled {
                 self.table.put(&key, settled);
             }
         }

@@ -40,8 +40,8 @@ pub const SETTLED_BELOW: Span = Span::secs(300);
 pub const SETTLE_GRACE: Span = Span::secs(10);
 /// A version this far ahead of the brick's clock is refused and its writer reported.
 pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
-/// What a conditional write replaced is kept so long, should it have to be undone: longer than any operation.
-pub const UNDO_KEPT: Span = Span::secs(2);
+/// What a conditional write replaced is kept so long, should it have to be undone: longer than its writer sees to it.
+pub const UNDO_KEPT: Span = Span::secs(12);
 /// A conditional write whose asker has given up is seen to so long, until it is confirmed or taken back: beyond the time in
 /// which a death is known, and no longer, for one of these may be left by each operation.
 pub const OPEN_MAX: Span = Span::secs(10);

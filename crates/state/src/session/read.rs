@@ -11,6 +11,7 @@ use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
+use super::table::Key;
 use super::wire;
 use super::{Call, Output, Session, Version};
 
@@ -72,6 +73,11 @@ impl Running {
                 .version
                 .is_some_and(|other_is| leg.found.standing.lost_to(version, other_is, other.found.standing))
         })
+    }
+
+    /// It was begun for another node, see [`Session::resolve`].
+    fn resolves(&self) -> bool {
+        self.ask.is_none()
     }
 
     fn depends_on_what_is_there(&self) -> bool {
@@ -154,6 +160,7 @@ impl Session {
                     && op.depends_on_what_is_there()
                     && self.is_live(version.node)
                 {
+                    self.have_it_resolved(call, op);
                     let span = Span::micros(self.rng.between(DOUBT_RESTS.0 / 2, DOUBT_RESTS.0));
                     return self.rest(call, number, op, span);
                 }
@@ -162,6 +169,15 @@ impl Session {
                 newest = decided.or(newest);
                 if let Some(decided) = decided {
                     self.confirm(call, op, decided);
+                }
+            }
+            if op.resolves() {
+                if let Some(idle) = op.legs.iter().position(|leg| leg.state == LegState::Idle) {
+                    self.send_read(call, number, op, idle, Want::Newer(Version::default()));
+                    continue;
+                }
+                if op.is_waiting() {
+                    return Next::Wait;
                 }
             }
             let holders = || op.legs.iter().filter(|leg| leg.has_answered() && leg.found.version == newest);
@@ -252,6 +268,9 @@ impl Session {
         if let Some(best) = &best {
             self.repair(call, op, best);
         }
+        if op.resolves() {
+            return self.resolved(call, op, best.and_then(|best| best.version));
+        }
         let live = best.as_ref().filter(|best| best.live);
         if best.as_ref().and_then(|best| best.version).is_some_and(|version| op.tried.contains(&version)) {
             // Our own write, about to be taken back.
@@ -310,6 +329,37 @@ impl Session {
         self.write_after_read(op, guard);
         self.next_round(op, Phase::Write);
         self.step_write(call, number, op)
+    }
+
+    /// Asks the others to find out what cannot be told from here, as somebody who may know is out of reach.
+    fn have_it_resolved(&mut self, call: &mut Call, op: &Running) {
+        if op.legs.iter().all(Leg::has_answered) {
+            return;
+        }
+        for leg in &op.legs {
+            if leg.node != self.me && self.is_live(leg.node) {
+                self.tell(call, leg.node, op.epoch, wire::resolve(&op.key), Bytes::new());
+            }
+        }
+    }
+
+    /// Reads for another node, and for nobody's answer: so that all bricks which this node reaches know what was decided.
+    pub(super) fn resolve(&mut self, call: &mut Call, key: Key) {
+        let mut op = Box::new(Running::new(key, Action::Get));
+        if self.place_keyed(call, &mut op).is_ok() {
+            self.launch(call, op);
+        }
+    }
+
+    fn resolved(&mut self, call: &mut Call, op: &mut Running, newest: Option<Version>) -> Next {
+        let Some(newest) = newest else { return Next::Over };
+        let is_confirmed = |leg: &Leg| {
+            leg.has_answered() && leg.found.version == Some(newest) && leg.found.standing == Standing::Confirmed
+        };
+        if op.decided() == Some(newest) || op.legs.iter().any(is_confirmed) {
+            self.confirm(call, op, newest);
+        }
+        Next::Over
     }
 
     /// Writes the newest to bricks that answered with something older. Nobody waits for it.

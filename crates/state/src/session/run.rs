@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Takes legs and placement from the present map.
-    fn place_keyed(&self, call: &Call, op: &mut Running) -> Result<(), Refused> {
+    pub(super) fn place_keyed(&self, call: &Call, op: &mut Running) -> Result<(), Refused> {
         let Some(map) = &self.map else {
             return Err(Refused::busy("this node does not know the bricks yet", Span::millis(200)));
         };
@@ -384,8 +384,9 @@ impl Session {
                 }
             }
             Some(
-                What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::List(_),
+                What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::Resolve(_),
             )
+            | Some(What::List(_))
             | None => (),
         }
     }

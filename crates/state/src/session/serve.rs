@@ -15,8 +15,9 @@ use super::{Call, Output, Session};
 impl Session {
     pub(super) fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
         let Some(mut head) = wire::open(frame.head) else { return };
-        // Clocks that are ahead within bounds pull the others along, so that a later write has a later version.
-        if head.clock_ms <= self.wall_max + super::limits::CLOCK_AHEAD_MS_MAX {
+        // Clocks that are ahead pull the others along, so that a later write has a later version: but not so far that bricks
+        // refuse what it leads to, or nodes that put theirs right would be pulled ahead again by those that did not yet.
+        if head.clock_ms <= self.wall_max + super::limits::CLOCK_AHEAD_MS_MAX / 2 {
             self.clock.wall(head.clock_ms);
         }
         if let Some(peer) = self.peers.get_mut(&from) {
@@ -24,7 +25,8 @@ impl Session {
         }
         let Some(what) = head.what.take() else { return };
         let asks = match &what {
-            What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::List(_) => true,
+            What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) => true,
+            What::Resolve(_) | What::List(_) => true,
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
         };
         if !asks {
@@ -89,6 +91,7 @@ impl Session {
                     self.brick.confirm(&key, version);
                 }
             }
+            What::Resolve(message) => self.resolve(call, message.take().0),
             What::List(list) => {
                 let (lines, next) = self.list_for(call, from, list);
                 self.reply(call, from, head, wire::page(lines, next), Bytes::new());

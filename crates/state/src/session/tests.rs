@@ -155,6 +155,63 @@ fn what_was_left_undecided_is_let_go_when_its_brick_never_has_room() {
     assert_eq!(world.session(1).ops.numbers().len(), 0);
 }
 
+/// Node 3 wins, but the brick of node 2 never hears so; the loser is at node 1, out of sight of node 3, and the newer of both.
+#[test]
+fn a_reader_that_does_not_reach_the_winner_has_it_found_out_by_who_does() {
+    let maps = |action| Op { namespace: "maps".into(), ..op("k", action) };
+    let put = |text: &str, when| {
+        let value = Bytes::copy_from_slice(text.as_bytes());
+        maps(Action::Put { value, lease: Lease::Default, when, want_old: false })
+    };
+    let mut world = World::settled(7, 3);
+    let Reply::Stored { version, .. } = world.done(1, put("{}", When::Always)) else { panic!("it is not stored") };
+    world.run(Span::millis(50));
+    world.net = Net { delay: (100, 101), loss: 0.0, double: 0.0 };
+    world.part(NodeId(1), NodeId(3));
+    for (node, other) in [(1, 3), (3, 1)] {
+        world.session(node).peers.get_mut(&NodeId(other)).unwrap().slow = true;
+    }
+    world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = 5;
+    let winner = world.ask(3, put("{\"of\":3}", When::Version(version)));
+    world.run(Span::micros(50));
+    let loser = world.ask(1, put("{\"of\":1}", When::Version(version)));
+    world.run(Span::micros(320));
+    world.loses.insert(NodeId(3), 1.0);
+    world.run(Span::micros(100));
+    world.loses.clear();
+    assert!(matches!(world.answers[&winner].1, Outcome::Done(Reply::Stored { .. })), "{:?}", world.answers[&winner]);
+
+    let (before, read) = (world.now, world.done(1, maps(Action::Get)));
+    assert!(matches!(&read, Reply::Value { value, .. } if value.starts_with(b"{\"of\":3")), "{read:?}");
+    assert!(world.now.since(before) < Span::millis(200), "{:?}", world.now.since(before));
+    world.run(Span::secs(3));
+    assert!(!matches!(world.answers[&loser].1, Outcome::Done(Reply::Stored { .. })), "{:?}", world.answers[&loser]);
+}
+
+/// All wall clocks were 20 s ahead, node 1's by half a second more, and are right again; the hybrid clocks went further.
+#[test]
+fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
+    let mut world = World::settled(7, 3);
+    world.net = Net { delay: (100, 400), loss: 0.0, double: 0.0 };
+    for (node, ahead_ms) in [(1, 20_500), (2, 20_000), (3, 20_000)] {
+        world.nodes.get_mut(&NodeId(node)).unwrap().skew_ms = ahead_ms;
+    }
+    for node in 1..=3 {
+        world.value(node, "k");
+    }
+    let ahead = world.wall_ms() + 21_400;
+    for node in 1..=3 {
+        world.nodes.get_mut(&NodeId(node)).unwrap().skew_ms = 0;
+        let now = world.now;
+        let session = world.session(node);
+        session.clock.wall(ahead);
+        session.peers.values_mut().for_each(|peer| peer.heard_clock(now, ahead));
+    }
+    for nth in 0..12 {
+        assert!(matches!(world.put(nth % 3 + 1, &format!("k{nth}"), "v"), Reply::Stored { .. }));
+    }
+}
+
 #[test]
 fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     let mut world = World::settled(5, 3);

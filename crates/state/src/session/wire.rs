@@ -28,7 +28,7 @@ pub(super) struct Head {
     /// In answers: epoch for which the brick is filled.
     #[prost(uint64, tag = "5")]
     pub filled: u64,
-    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20")]
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20")]
     pub what: Option<What>,
 }
 
@@ -48,6 +48,10 @@ pub(super) enum What {
     /// This conditional write was acknowledged: it will not be undone. No answer.
     #[prost(message, tag = "13")]
     Confirm(UndoMessage),
+    /// The asker cannot tell which of two conditional writes was decided, and does not reach all who may know: the asked node
+    /// should find out, and tell the bricks. No answer.
+    #[prost(message, tag = "14")]
+    Resolve(ReadMessage),
     #[prost(message, tag = "16")]
     Found(FoundMessage),
     #[prost(message, tag = "17")]
@@ -229,6 +233,13 @@ pub(super) fn read(key: &Key, want: Want) -> What {
         Want::Newer(known) => (true, Some(known.into())),
     };
     What::Read(ReadMessage { namespace: key.namespace, key: key.bytes.clone(), value, known })
+}
+
+pub(super) fn resolve(key: &Key) -> What {
+    match read(key, Want::Version) {
+        What::Read(message) => What::Resolve(message),
+        other => other,
+    }
 }
 
 /// The message, and the value that goes into the frame's body.
@@ -420,7 +431,7 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
     assert_eq!(open(head.encode_to_vec().into()).as_ref(), Some(&head));
     match head.what {
         None => false,
-        Some(What::Read(message)) => {
+        Some(What::Read(message) | What::Resolve(message)) => {
             let (key, want) = message.take();
             let What::Read(again) = read(&key, want) else { unreachable!("a read is a read") };
             let (key_again, want_again) = again.take();
@@ -509,6 +520,7 @@ mod tests {
             (undo(&key, version), format!("5218080912016b1a11{v}")),
             (settle(&key, version), format!("6218080912016b1a11{v}")),
             (confirm(&key, version), format!("6a18080912016b1a11{v}")),
+            (resolve(&key), "7205080912016b".into()),
             (What::List(ListMessage { cursor: 1, count: 2, namespace: 3, fill: true }), "5a080801100218032001".into()),
             (wrote(Wrote::Conflict(version)), format!("8a011508011a11{v}")),
             (What::Undone(UndoneMessage {}), "920100".into()),
@@ -526,7 +538,7 @@ mod tests {
             if let Some(Head { what: Some(what), .. }) = open(bytes.into()) {
                 let body = Bytes::from_static(b"x");
                 match what {
-                    What::Read(m) => drop(m.take()),
+                    What::Read(m) | What::Resolve(m) => drop(m.take()),
                     What::Write(m) => drop(m.take(body)),
                     What::Undo(m) | What::Settle(m) | What::Confirm(m) => drop(m.take()),
                     What::Found(m) => drop(m.take(body)),
