@@ -126,12 +126,11 @@ impl<S: State> Member<S> {
         let snapshot = store.state.bytes();
         Ok(Self::new(config, me, store, rng).map(|mut member| {
             let conf = &member.node.store().conf;
-            let voters: BTreeSet<u64> = conf.voters.iter().chain(&conf.voters_outgoing).copied().collect();
+            let votes = conf.voters.contains(&me.0) || conf.voters_outgoing.contains(&me.0);
             member.rebooted = rebooted && config.memory && has_log;
             member.in_doubt = member.rebooted;
-            if voters.contains(&me.0) || member.rebooted {
-                let others = voters.into_iter().filter(|id| *id != me.0).map(NodeId).collect();
-                member.asking = Asking::new(others, member.rebooted);
+            if votes || member.rebooted {
+                member.asking = Some(Asking::new(member.rebooted)).filter(|_| !member.others().is_empty());
             }
             (member.records_on_disk, member.bytes_on_disk) = (records, bytes.saturating_sub(snapshot));
             member
@@ -242,9 +241,12 @@ impl<S: State> Member<S> {
             // look for entries that the snapshot has replaced, and stop the process.
             return;
         }
+        let others = if self.asking.is_some() { self.others() } else { BTreeSet::new() };
         if let Some(asking) = &mut self.asking {
-            let left = asking.tick().cloned();
-            let Some(left) = left else { return self.asking = None };
+            let left = asking.tick(&others);
+            if left.is_empty() {
+                self.asking = None;
+            }
             return left.into_iter().for_each(|to| self.recall(to, out));
         }
         if self.is_below_floor() {
@@ -386,6 +388,22 @@ impl<S: State> Member<S> {
         self.say(to, self.config.control, &Said::Recall { last, lost: self.rebooted }, Bytes::new(), out);
     }
 
+    /// All others that may have a vote, as far as this member's log says: also those whom a change brings that it does not
+    /// know to be committed.
+    fn others(&self) -> BTreeSet<NodeId> {
+        let store = self.node.store();
+        let mut others: BTreeSet<u64> = store.conf.voters.iter().chain(&store.conf.voters_outgoing).copied().collect();
+        for entry in store.after(store.applied().0) {
+            if entry.get_entry_type() != pb::EntryType::EntryNormal
+                && let Some(change) = wire::decode_conf_change(entry.data.clone())
+            {
+                let comes = |step: &&pb::ConfChangeSingle| step.get_change_type() == pb::ConfChangeType::AddNode;
+                others.extend(change.changes.iter().filter(comes).map(|step| step.node_id));
+            }
+        }
+        others.into_iter().filter(|id| *id != self.me.0).map(NodeId).collect()
+    }
+
     fn recalled(&self, asker: NodeId) -> Recalled {
         Recalled {
             promised: self.promises.of(asker),
@@ -396,11 +414,11 @@ impl<S: State> Member<S> {
     }
 
     fn hear_recalled(&mut self, from: NodeId, said: &Recalled, out: &mut Vec<Output>) {
-        let term = self.term();
+        let (term, others) = (self.term(), self.others());
         if self.asking.is_some() {
             self.floor = self.floor.max(said.last);
         }
-        if self.asking.as_mut().is_some_and(|asking| asking.answered(from, said, term)) {
+        if self.asking.as_mut().is_some_and(|asking| asking.answered(from, said, term, &others)) {
             self.asking = None;
         }
         let forgot = said.promised.term > term || (!self.rebooted && said.promised.entry > self.last());

@@ -74,42 +74,46 @@ pub(crate) struct Recalled {
     pub in_doubt: bool,
 }
 
-/// Who has not answered yet.
+/// Who has answered. Who is to be asked may change meanwhile: a member learns of changes of its group from the leader.
 pub(super) struct Asking {
-    left: BTreeSet<NodeId>,
+    answered: BTreeSet<NodeId>,
     ticks: u32,
     /// The machine was rebooted: time alone is no answer.
     rebooted: bool,
     /// Others that were rebooted too.
     doubters: BTreeSet<NodeId>,
-    /// All that vote, this member included.
-    voters: usize,
 }
 
 impl Asking {
-    pub fn new(others: BTreeSet<NodeId>, rebooted: bool) -> Option<Self> {
-        let voters = others.len() + 1;
-        (!others.is_empty()).then_some(Self { left: others, ticks: 0, rebooted, doubters: BTreeSet::new(), voters })
+    pub fn new(rebooted: bool) -> Self {
+        Self { answered: BTreeSet::new(), ticks: 0, rebooted, doubters: BTreeSet::new() }
     }
 
-    /// True: nothing more needs to be asked. `term`: of the member that asks.
-    pub fn answered(&mut self, from: NodeId, said: &Recalled, term: u64) -> bool {
-        self.left.remove(&from);
+    /// True: nothing more needs to be asked of these others. `term`: of the member that asks.
+    pub fn answered(&mut self, from: NodeId, said: &Recalled, term: u64, others: &BTreeSet<NodeId>) -> bool {
+        self.answered.insert(from);
         if said.in_doubt {
             self.doubters.insert(from);
         }
-        self.left.is_empty() || (self.rebooted && said.leads >= term.max(1))
+        others.is_subset(&self.answered) || (self.rebooted && said.leads >= term.max(1))
     }
 
-    /// Whom to ask now; none if it is over.
-    pub fn tick(&mut self) -> Option<&BTreeSet<NodeId>> {
+    /// Whom to ask now; nobody if it is over.
+    pub fn tick(&mut self, others: &BTreeSet<NodeId>) -> Vec<NodeId> {
         self.ticks += 1;
-        let sound = self.voters - self.doubters.len() - 1;
-        let waits = if self.rebooted && sound > self.voters / 2 {
-            true
-        } else {
-            self.ticks <= if self.rebooted { REBOOTED_TICKS } else { RECALL_TICKS }
+        let sound = others.difference(&self.doubters).count();
+        let ticks_max = match self.rebooted {
+            true if sound > others.len().div_ceil(2) => u32::MAX,
+            true => REBOOTED_TICKS,
+            false => RECALL_TICKS,
         };
-        (!self.left.is_empty() && waits).then_some(&self.left)
+        let left = others.difference(&self.answered).copied();
+        // One that did not lead may lead now.
+        let left: Vec<NodeId> = if self.rebooted && left.clone().next().is_some() {
+            others.iter().copied().collect()
+        } else {
+            left.collect()
+        };
+        if self.ticks <= ticks_max { left } else { Vec::new() }
     }
 }
