@@ -34,6 +34,9 @@ pub enum Event<Ask> {
         log: BTreeMap<GroupId, Vec<Bytes>>,
         /// What was found out of order on the disk and put right, for people.
         remarks: Vec<String>,
+        /// The machine has been without power or rebooted since [`Effect::Recovered`]: what was appended without force may
+        /// be missing at the log's end.
+        rebooted: bool,
     },
     /// The moment asked for by `wake_at` has come (or passed).
     Wake,
@@ -59,7 +62,7 @@ pub enum Event<Ask> {
         budget: Span,
         ask: Ask,
     },
-    /// All that was appended for this group up to this ticket is on this node's disk.
+    /// All that was appended for this group up to this ticket is on this node's disk, or written there if that was enough.
     Appended {
         group: GroupId,
         ticket: Ticket,
@@ -124,11 +127,14 @@ pub enum Effect<Answer, View> {
         id: AskId,
         answer: Answer,
     },
-    /// Append to the group's share of the node's log and force it to disk; `Appended` follows.
+    /// Append to the group's share of the node's log; `Appended` follows.
     Append {
         group: GroupId,
         records: Vec<Bytes>,
         ticket: Ticket,
+        /// `Appended` only when it is forced to disk. Else when it is written, which outlives this process but not the
+        /// machine's power; it is forced within [`crate::limits::UNFORCED_MAX`].
+        force: bool,
     },
     /// Replace all that was appended for the group before this by these records, atomically; `Saved` follows. Appends
     /// go on meanwhile.
@@ -141,6 +147,9 @@ pub enum Effect<Answer, View> {
     Forget {
         group: GroupId,
     },
+    /// Nothing that this node acts on can still be missing for want of a force: the next start comes without `rebooted`
+    /// unless the machine is rebooted again.
+    Recovered,
     /// What the disk has kept is less than what this node has promised: the process ends, and enters the cluster anew.
     Distrust {
         why: String,

@@ -1,7 +1,7 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use bytes::Bytes;
-use node::view::{NamespaceView, ShardView};
+use node::view::{LossWindow, NamespaceView, ShardView};
 use state::namespace::span_text;
 
 use crate::operate::NodeArgs;
@@ -105,6 +105,17 @@ async fn rotate(args: RotateArgs) -> Result<(), String> {
     Ok(())
 }
 
+fn window(LossWindow { force_after_ms, longest_ms }: LossWindow) -> String {
+    let seen = match longest_ms {
+        0 => "none of these nodes has had a write to force yet".to_owned(),
+        longest => format!("the longest of these nodes since they started: {longest} ms"),
+    };
+    format!(
+        "loss window:       {force_after_ms} ms and the time of a force, and only if the power of a majority of a group's\n                   \
+         machines fails at once; {seen}\n"
+    )
+}
+
 fn page(n: &NamespaceView) -> String {
     let Some(odds) = &n.odds else {
         let shard = |s: &ShardView| {
@@ -113,8 +124,11 @@ fn page(n: &NamespaceView) -> String {
         };
         let shards: String = n.shards.iter().map(shard).collect();
         let (name, class, promise) = (&n.name, &n.class, &n.promise);
+        let durability = n.durability.as_deref().unwrap_or("disk");
         return format!(
-            "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n{shards}"
+            "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
+             durability:        {durability}\n{}{shards}",
+            n.loss_window.map(window).unwrap_or_default()
         );
     };
     format!(

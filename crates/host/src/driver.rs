@@ -93,7 +93,7 @@ where
     M::Answer: Send + 'static,
     M::View: Default + Send + Sync + 'static,
 {
-    let Opened { disk, kept: log, safe: appended, remarks } = Disk::open(&config.dir)?;
+    let Opened { disk, kept: log, safe: appended, remarks, rebooted } = Disk::open(&config.dir)?;
     let dir = config.dir.clone();
     let tls = Tls::new(&config.identity)?;
     let prepared = Procs::prepare(&config)?;
@@ -131,7 +131,7 @@ where
             let listener = tokio::net::TcpListener::from_std(config.peer).expect("a listening socket");
             let desks = Desks { join: config.join, tunnels: config.tunnels, io: config.io };
             core.procs.start();
-            core.event(Event::Start { log, remarks });
+            core.event(Event::Start { log, remarks, rebooted });
             spawn(core.net.clone().listen(listener, desks));
             spawn(timers(core.clone()));
             spawn(appends(core.clone(), appended));
@@ -276,9 +276,10 @@ impl<M: Machine + 'static> Core<M> {
                     let _ = asker.send(answer);
                 }
             }
-            Effect::Append { group, records, ticket } => self.disk.append(group, records, ticket),
+            Effect::Append { group, records, ticket, force } => self.disk.append(group, records, ticket, force),
             Effect::Save { group, parts, ticket } => self.disk.save(group, parts, ticket),
             Effect::Forget { group } => self.disk.forget(group),
+            Effect::Recovered => self.disk.recovered(),
             Effect::Distrust { why } => disk::distrust(&self.dir, &why),
             Effect::Spawn { proc, spec } => self.procs.spawn(proc, spec),
             Effect::Signal { proc, signal } => self.procs.signal(proc, signal),
@@ -292,7 +293,7 @@ impl<M: Machine + 'static> Core<M> {
 impl<M: Machine + 'static> Sink for Core<M> {
     fn happened(&self, event: Event<Infallible>) {
         self.event(match event {
-            Event::Start { log, remarks } => Event::Start { log, remarks },
+            Event::Start { log, remarks, rebooted } => Event::Start { log, remarks, rebooted },
             Event::Disk { trouble } => Event::Disk { trouble },
             Event::Wake => Event::Wake,
             Event::Linked { peer, boot, card } => Event::Linked { peer, boot, card },
@@ -424,6 +425,7 @@ async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BT
         let mut gauges = gauges();
         core.net.gauges(&mut gauges);
         gauges.insert("machine.busy".into(), vitals.machine_busy());
+        gauges.insert("disk.unforced_ms_max".into(), core.disk.unforced_ms_max());
         core.event(Event::Vitals { cpu_millis, resident_bytes, gauges });
     }
 }

@@ -239,7 +239,12 @@ fn wake_ups_appends_and_views_come_as_asked() {
         _ => None,
     });
     assert!(log.is_empty());
-    a.act(vec![Effect::Append { group: GroupId(3), records: vec!["one".into(), "two".into()], ticket: Ticket(5) }]);
+    a.act(vec![Effect::Append {
+        group: GroupId(3),
+        records: vec!["one".into(), "two".into()],
+        ticket: Ticket(5),
+        force: true,
+    }]);
     a.wait("append", |event| matches!(event, Event::Appended { group: GroupId(3), ticket: Ticket(5) }).then_some(()));
     assert_eq!(*a.running.port().view(), 1);
     field.io.block_on(a.running.port().ask(vec![], Span::millis(30))).unwrap();

@@ -123,7 +123,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         spec.get_ref().validate().map_err(wrong)?;
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
-            let error = |e: String| at_key(file, text, &parsed, &format!("namespace.{name}.class"), &e);
+            let error = |e: String| {
+                let key = if e.starts_with("durability") { "durability" } else { "class" };
+                at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &e)
+            };
             spec.get_ref().may_follow(&before).map_err(error)?;
         }
         note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);

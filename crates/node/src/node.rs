@@ -180,7 +180,14 @@ impl Node {
         self.card.id
     }
 
-    fn start(&mut self, now: Now, mut kept: BTreeMap<GroupId, Vec<bytes::Bytes>>, remarks: Vec<String>, out: &mut Out) {
+    fn start(
+        &mut self,
+        now: Now,
+        mut kept: BTreeMap<GroupId, Vec<bytes::Bytes>>,
+        remarks: Vec<String>,
+        rebooted: bool,
+        out: &mut Out,
+    ) {
         for text in remarks {
             out.push(Effect::Note(Note::warn(text.clone())));
             let name = self.card.name.clone();
@@ -194,7 +201,7 @@ impl Node {
             // Without a believable log the node takes no part in the root group (rule 10); everything else runs.
             out.push(Effect::Note(Note::error(format!("{error}; this node takes no part in the root group"))));
         }
-        self.linear.start(kept);
+        self.linear.start(kept, rebooted);
         self.wire_root(now, wants, out);
         self.declaration_changed(now, out);
         self.seen.insert(
@@ -396,7 +403,7 @@ impl Machine for Node {
             Event::Frame { from, frame } => self.frame(now, from, frame, out),
             Event::Ask { id, budget, ask } => self.ask(now, id, budget, ask, out),
             Event::Wake => self.wake(now, out),
-            Event::Start { log, remarks } => self.start(now, log, remarks, out),
+            Event::Start { log, remarks, rebooted } => self.start(now, log, remarks, rebooted, out),
             Event::Disk { trouble } => self.disk(now, trouble, out),
             Event::Linked { peer, .. } if self.former(peer).is_some() => {
                 let text = format!("{peer} entered this cluster anew and is not to come back as who it was; hung up");

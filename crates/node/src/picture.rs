@@ -7,7 +7,7 @@ use base::{NodeId, Now};
 use clones::clone::life_name;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
-use state::namespace::{Class, NamespaceSpec};
+use state::namespace::{Class, Durability, NamespaceSpec};
 use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
 
@@ -16,9 +16,12 @@ use crate::declared::{self, kind};
 use crate::limits::DEAD_SHOWN;
 use crate::node::Node;
 use crate::view::{
-    self, BrickView, CloneView, NamespaceView, NodeState, NodeView, RootView, ServiceView, ShardView, StubView,
-    VersionView,
+    self, BrickView, CloneView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView, ShardView,
+    StubView, VersionView,
 };
+
+/// What the host counts of `durability = "memory"`.
+const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
 
 impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
@@ -157,6 +160,7 @@ impl Node {
                 leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
                 members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
             });
+        let longest = |id| self.report_of(id).gauges.get(UNFORCED_FIGURE).copied();
         NamespaceView {
             name: name.into(),
             class: spec.class.to_string(),
@@ -164,6 +168,11 @@ impl Node {
             timeout_ms: spec.timeout_ms,
             merge: spec.merge.name().into(),
             promise: spec.promise().into(),
+            durability: spec.durability().map(|durability| durability.name().into()),
+            loss_window: (spec.durability() == Some(Durability::Memory)).then(|| LossWindow {
+                force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
+                longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),
+            }),
             shards: shards.collect(),
             odds: (spec.class == Class::Session)
                 .then(|| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),

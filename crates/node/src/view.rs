@@ -218,12 +218,29 @@ pub struct NamespaceView {
     pub timeout_ms: u64,
     /// What the class promises, in a sentence.
     pub promise: String,
+    /// Of class `linear`: where an acknowledged write is, `disk` or `memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+    /// With `durability = "memory"`: what may be lost, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_window: Option<LossWindow>,
     /// Its consensus groups, if its class has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardView>,
     /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub odds: Option<Odds>,
+}
+
+/// Acknowledged writes are lost only if the power of a majority of a group's machines fails at once, and then those that
+/// were not yet forced to disk there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LossWindow {
+    /// The force of a write begins so many milliseconds after it at the latest.
+    pub force_after_ms: u64,
+    /// The longest time from a write to the end of its force that the live nodes have seen since they started,
+    /// milliseconds; 0: none has written such a one yet.
+    pub longest_ms: u64,
 }
 
 /// One consensus group of a namespace.

@@ -154,7 +154,7 @@ impl Node {
             match want {
                 root::Output::Send { to, frame } => self.send(to, frame, out),
                 root::Output::Append { records, ticket } => {
-                    out.push(Effect::Append { group: GroupId::ROOT, records, ticket });
+                    out.push(Effect::Append { group: GroupId::ROOT, records, ticket, force: true });
                 }
                 root::Output::Save { parts, ticket } => {
                     out.push(Effect::Save { group: GroupId::ROOT, parts, ticket });
@@ -275,7 +275,9 @@ impl Node {
             match want {
                 linear::Output::Raft { group, output } => match output {
                     raft::Output::Send { to, frame } => self.send(to, frame, out),
-                    raft::Output::Append { records, ticket } => out.push(Effect::Append { group, records, ticket }),
+                    raft::Output::Append { records, ticket, force } => {
+                        out.push(Effect::Append { group, records, ticket, force });
+                    }
                     raft::Output::Save { parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
                     raft::Output::Distrust(why) => out.push(Effect::Distrust { why }),
                     raft::Output::Note(note) => out.push(Effect::Note(note)),
@@ -285,6 +287,7 @@ impl Node {
                     out.push(Effect::Answer { id, answer: Answer::Linear(outcome) });
                 }
                 linear::Output::Probed { id, answers } => self.probed(now, id, answers, out),
+                linear::Output::Recovered => out.push(Effect::Recovered),
                 linear::Output::Forget { group } => out.push(Effect::Forget { group }),
                 linear::Output::Note(note) => out.push(Effect::Note(note)),
             }

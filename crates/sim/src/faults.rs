@@ -22,6 +22,8 @@ pub struct May {
     pub empty: bool,
     /// Kill a node without an operation failing: all others are well and hold all that they should.
     pub kill_gently: bool,
+    /// Have a machine lose its power.
+    pub lose_power: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -258,6 +260,7 @@ impl Faults {
         let is_named = !self.unnamed.contains(&node);
         match kind {
             Kind::DamagedDisk | Kind::OlderDisk | Kind::LyingDisk if !is_named => return false,
+            Kind::PowerLoss | Kind::LyingDisk if !may.lose_power => return false,
             Kind::Kill | Kind::PowerLoss => {
                 if !runs || down >= self.down_max || (self.gentle && !may.kill_gently) {
                     return false;

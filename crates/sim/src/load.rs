@@ -42,10 +42,12 @@ pub struct Load {
     writes: WriteId,
     operator: Rng,
     marks: u64,
+    /// Of what it declares.
+    memory: bool,
 }
 
 impl Load {
-    pub fn new(mut rng: Rng) -> Self {
+    pub fn new(memory: bool, mut rng: Rng) -> Self {
         let clients = rng.between(3, 8);
         let pause = Span::millis(*rng.pick(&[50, 150, 400]).expect("it is not empty"));
         Self {
@@ -54,6 +56,7 @@ impl Load {
             writes: 0,
             operator: rng.fork(),
             marks: 0,
+            memory,
         }
     }
 
@@ -127,16 +130,18 @@ impl Load {
     /// The operator's next declaration, its mark, and which of `n` nodes to ask.
     pub fn declare(&mut self, n: usize) -> (String, u64, usize) {
         self.marks += 1;
-        (declaration(self.marks, &mut self.operator), self.marks, self.operator.below(n as u64) as usize)
+        (declaration(self.marks, self.memory, &mut self.operator), self.marks, self.operator.below(n as u64) as usize)
     }
 }
 
 /// A declaration that shows its mark. Mark 0 is the one that the cluster is founded with.
-pub fn declaration(mark: u64, rng: &mut Rng) -> String {
+/// `memory`: what class `linear` acknowledges is not forced yet.
+pub fn declaration(mark: u64, memory: bool, rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
+    let durability = if memory { "memory" } else { "disk" };
     let mut text = format!(
-        "[namespace.bank]\nclass = \"linear\"\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
+        "[namespace.bank]\nclass = \"linear\"\ndurability = \"{durability}\"\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{MARK}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{FORMS}]\nclass = \"session\"\nmerge = \"fields\"\n\
          [service.shop]\nrun = [\"shop\"]\nclones = {clones}\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\n\
@@ -198,7 +203,7 @@ mod tests {
         let mut rng = Rng::new(5);
         for mark in 0..50 {
             let nothing = cluster::root::Declared::default();
-            let text = declaration(mark, &mut rng);
+            let text = declaration(mark, mark.is_multiple_of(2), &mut rng);
             let diff = node::declared::diff(&nothing, "sim.toml", &text, &[1; 32]).unwrap();
             assert!(diff.lines.contains(&"+ service shop".to_string()), "{:?}", diff.lines);
         }

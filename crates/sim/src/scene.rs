@@ -136,6 +136,8 @@ pub struct Scene {
     rng: Rng,
     faults: Faults,
     load: Load,
+    /// What class `linear` acknowledges is not forced yet: a majority must not lose its power at once.
+    memory: bool,
     linear_load: LinearLoad,
     linear: Linear,
     modes_load: ModesLoad,
@@ -180,7 +182,9 @@ pub fn run(plan: Plan) -> Report {
 impl Scene {
     fn new(plan: Plan) -> Self {
         let mut rng = Rng::new(plan.seed);
-        let cluster = Cluster::new(load::declaration(0, &mut rng.fork()), plan.bug);
+        // Every second seed.
+        let memory = plan.seed.is_multiple_of(2);
+        let cluster = Cluster::new(load::declaration(0, memory, &mut rng.fork()), plan.bug);
         let mut world = World::new(rng.u64(), plan.nodes, cluster);
         world.trace.loud = plan.loud;
         let seeds = (0..plan.nodes.min(3)).map(|node| world.peer_addr(node)).collect();
@@ -189,7 +193,8 @@ impl Scene {
         let mut scene = Self {
             seed: plan.seed,
             faults: Faults::new(rng.fork()),
-            load: Load::new(rng.fork()),
+            load: Load::new(memory, rng.fork()),
+            memory,
             linear_load: LinearLoad::new(rng.fork()),
             linear: Linear::default(),
             modes_load: ModesLoad::new(rng.fork()),
@@ -271,7 +276,12 @@ impl Scene {
                 return Err(Broken { promise: CALM, at: now, what });
             }
             Happened::Alarm(token) if token & faults::ALARM_BIT != 0 => {
-                let may = May { empty: self.may_empty(), kill_gently: self.all_well() };
+                let unpowered = (0..self.world.machines()).any(|node| self.world.is_rebooted(node));
+                let may = May {
+                    empty: self.may_empty(),
+                    kill_gently: self.all_well(),
+                    lose_power: !(self.memory && unpowered),
+                };
                 self.faults.alarm(&mut self.world, token, may);
             }
             Happened::Alarm(TICK) => {

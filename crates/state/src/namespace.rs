@@ -32,7 +32,7 @@ pub struct NamespaceSpec {
     pub replicas: Option<u32>,
     /// Of class `linear`: where an acknowledged write is. None: `disk`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub durability: Option<String>,
+    pub durability: Option<Durability>,
 }
 
 /// As people write it.
@@ -48,7 +48,7 @@ struct Written {
     timeout: Option<u64>,
     shards: Option<u32>,
     replicas: Option<u32>,
-    durability: Option<String>,
+    durability: Option<Durability>,
 }
 
 impl From<Written> for NamespaceSpec {
@@ -88,7 +88,13 @@ impl NamespaceSpec {
     /// Groups and members, if it is a `linear` one.
     pub fn groups(&self) -> Option<crate::linear::place::Wanted> {
         let (shards, replicas) = (self.shards.unwrap_or(1), self.replicas.unwrap_or(3));
-        (self.class == Class::Linear).then_some(crate::linear::place::Wanted { shards, replicas })
+        let memory = self.durability() == Some(Durability::Memory);
+        (self.class == Class::Linear).then_some(crate::linear::place::Wanted { shards, replicas, memory })
+    }
+
+    /// Where an acknowledged write is, if it is a `linear` one.
+    pub fn durability(&self) -> Option<Durability> {
+        (self.class == Class::Linear).then_some(self.durability.unwrap_or(Durability::Disk))
     }
 
     pub fn lease(&self) -> Span {
@@ -112,6 +118,10 @@ impl NamespaceSpec {
             }
             (Class::Linear, _) if self.replicas == Some(1) => {
                 "every operation is atomic and linearizable; an acknowledged write is on one node's disk, and is lost with it"
+            }
+            (Class::Linear, _) if self.durability == Some(Durability::Memory) => {
+                "every operation is atomic and linearizable; an acknowledged write is in the memory of a majority of its \
+                 nodes, and on their disks soon after: any minority of them may be lost, and all processes may be killed"
             }
             (Class::Linear, _) => {
                 "every operation is atomic and linearizable; an acknowledged write is on a majority's disks: any minority \
@@ -157,13 +167,11 @@ impl NamespaceSpec {
             let why = "write 1, 3 or 5; an even number survives no more than the odd one below it";
             return wrong("replicas", why.into());
         }
-        match self.durability.as_deref() {
-            None | Some("disk") => Ok(()),
-            Some("memory") => {
-                wrong("durability", "\"memory\" is not offered yet; write \"disk\" or leave it out".into())
-            }
-            Some(other) => wrong("durability", format!("\"{other}\" is not known; write \"disk\"")),
+        if self.durability == Some(Durability::Memory) && self.replicas == Some(1) {
+            let why = "\"memory\" needs a second node's memory: write replicas = 3 or 5, or durability = \"disk\"";
+            return wrong("durability", why.into());
         }
+        Ok(())
     }
 
     /// Whether a namespace that was declared as `before` may be declared as this.
@@ -176,6 +184,14 @@ impl NamespaceSpec {
         }
         if self.shards.unwrap_or(1) != before.shards.unwrap_or(1) {
             return Err("shards: cannot be changed yet; choose another name and copy the keys".into());
+        }
+        if let (Some(was), Some(is)) = (before.durability(), self.durability())
+            && was != is
+        {
+            let (was, is) = (was.name(), is.name());
+            return Err(format!(
+                "durability: it is \"{was}\", and cannot become \"{is}\" yet; choose another name and copy the keys"
+            ));
         }
         Ok(())
     }
@@ -220,6 +236,44 @@ impl<'de> Deserialize<'de> for Class {
         Class::ALL.into_iter().find(|class| class.name() == name).ok_or_else(|| {
             let known: Vec<_> = Class::ALL.iter().map(|class| format!("\"{class}\"")).collect();
             D::Error::custom(format!("class \"{name}\" is not known; known are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// Where an acknowledged write of class `linear` is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// On the disks of a majority of the group's nodes.
+    Disk,
+    /// In the memory of a majority, and on their disks within about [`base::limits::UNFORCED_MAX`].
+    Memory,
+}
+
+impl Durability {
+    pub const ALL: [Durability; 2] = [Durability::Disk, Durability::Memory];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Disk => "disk",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+impl Serialize for Durability {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Durability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Durability::ALL.into_iter().find(|durability| durability.name() == name).ok_or_else(|| {
+            D::Error::custom(format!(
+                "durability \"{name}\" is not known; known are \"disk\" (an acknowledged write is on a majority's disks) \
+                 and \"memory\" (it is in a majority's memory, and on their disks soon after)"
+            ))
         })
     }
 }
@@ -362,6 +416,8 @@ mod tests {
         let linear = read(r#"{"class":"linear","replicas":5}"#).unwrap();
         assert_eq!(linear, NamespaceSpec { replicas: Some(5), ..NamespaceSpec::linear() });
         assert_eq!(serde_json::to_string(&linear).unwrap(), r#"{"class":"linear","replicas":5}"#);
+        let tape = read(r#"{"class":"linear","durability":"tape"}"#).unwrap_err();
+        assert!(tape.contains("\"tape\" is not known") && tape.contains("\"memory\""), "{tape}");
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
         assert!(read(r#"{"class":"session","leese":"2h"}"#).unwrap_err().contains("lease"));
     }
@@ -377,11 +433,18 @@ mod tests {
             assert_eq!(spec.validate(), if good { Ok(()) } else { wrong });
         }
         assert_eq!(NamespaceSpec::linear().validate(), Ok(()));
+        let memory = NamespaceSpec { durability: Some(Durability::Memory), ..NamespaceSpec::linear() };
+        assert_eq!(memory.validate(), Ok(()));
+        let disk = NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::linear() };
+        assert_eq!(disk.may_follow(&NamespaceSpec::linear()), Ok(()), "it only says so");
+        assert!(memory.may_follow(&disk).unwrap_err().starts_with("durability"));
+        assert!(disk.may_follow(&memory).is_err());
         for (wrong, says) in [
             (NamespaceSpec { replicas: Some(2), ..NamespaceSpec::linear() }, "replicas"),
             (NamespaceSpec { shards: Some(0), ..NamespaceSpec::linear() }, "shards"),
             (NamespaceSpec { lease_ms: 1000, ..NamespaceSpec::linear() }, "lease"),
-            (NamespaceSpec { durability: Some("tape".into()), ..NamespaceSpec::linear() }, "durability"),
+            (NamespaceSpec { replicas: Some(1), ..memory.clone() }, "second node's memory"),
+            (NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::session() }, "class linear"),
             (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "class linear"),
         ] {
             assert!(format!("{:?}", wrong.validate()).contains(says), "{wrong:?}");

@@ -13,7 +13,7 @@ use raft::eraftpb as pb;
 use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use super::limits::*;
-use super::recall::{Asking, Promises};
+use super::recall::{Asking, Promises, Recalled};
 use super::record;
 use super::store::Store;
 use super::transfer::{Receiving, Sending};
@@ -74,6 +74,12 @@ pub struct Member<S: State> {
     promises: Promises,
     /// We came back, and do not know yet what we have promised.
     asking: Option<Asking>,
+    /// The machine was rebooted before this life, and entries are not forced at once.
+    rebooted: bool,
+    /// ... which has not been made up for yet.
+    in_doubt: bool,
+    /// We vote as if our log ended here at least (term, index).
+    floor: (u64, u64),
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
     #[cfg(test)]
     pub hasty: bool,
@@ -106,15 +112,25 @@ impl<S: State> Member<S> {
     }
 
     /// A member by what its disk has kept; with nothing, one that waits until a leader contacts it.
-    pub fn load(config: Config, me: NodeId, log: Vec<Bytes>, rng: Rng) -> Result<Result<Self, String>, LogError> {
+    /// `rebooted`: what was appended without force may be missing at its end.
+    pub fn load(
+        config: Config,
+        me: NodeId,
+        log: Vec<Bytes>,
+        rebooted: bool,
+        rng: Rng,
+    ) -> Result<Result<Self, String>, LogError> {
+        let has_log = !log.is_empty();
         let (records, bytes) = (log.len(), log.iter().map(Bytes::len).sum::<usize>());
         let store = record::load::<S>(log)?;
         let snapshot = store.state.bytes();
         Ok(Self::new(config, me, store, rng).map(|mut member| {
             let conf = &member.node.store().conf;
-            let voters: BTreeSet<u64> = conf.voters.iter().chain(&conf.voters_outgoing).copied().collect();
-            if voters.contains(&me.0) {
-                member.asking = Asking::new(voters.into_iter().filter(|id| *id != me.0).map(NodeId));
+            let votes = conf.voters.contains(&me.0) || conf.voters_outgoing.contains(&me.0);
+            member.rebooted = rebooted && config.memory && has_log;
+            member.in_doubt = member.rebooted;
+            if votes || member.rebooted {
+                member.asking = Some(Asking::new(member.rebooted)).filter(|_| !member.others().is_empty());
             }
             (member.records_on_disk, member.bytes_on_disk) = (records, bytes.saturating_sub(snapshot));
             member
@@ -156,6 +172,9 @@ impl<S: State> Member<S> {
             installing: None,
             promises: Promises::default(),
             asking: None,
+            rebooted: false,
+            in_doubt: false,
+            floor: (0, 0),
             #[cfg(test)]
             hasty: false,
         };
@@ -222,10 +241,17 @@ impl<S: State> Member<S> {
             // look for entries that the snapshot has replaced, and stop the process.
             return;
         }
+        let others = if self.asking.is_some() { self.others() } else { BTreeSet::new() };
         if let Some(asking) = &mut self.asking {
-            let left = asking.tick().cloned();
-            let Some(left) = left else { return self.asking = None };
-            return left.into_iter().for_each(|to| self.say(to, self.config.control, &Said::Recall, Bytes::new(), out));
+            let left = asking.tick(&others);
+            if left.is_empty() {
+                self.asking = None;
+            }
+            return left.into_iter().for_each(|to| self.recall(to, out));
+        }
+        if self.is_below_floor() {
+            // Nothing that a follower's ticks do but to stand for election.
+            return;
         }
         let campaigns = self.node.tick() && !self.is_leader();
         self.draw_jitter(campaigns);
@@ -252,7 +278,7 @@ impl<S: State> Member<S> {
 
     /// Stands for election at once.
     pub fn campaign(&mut self) {
-        if self.installing.is_none() && self.asking.is_none() {
+        if self.installing.is_none() && self.asking.is_none() && !self.is_below_floor() {
             // Raft answers an error only for groups that changed under it; the next tick tries again.
             let _ = self.node.campaign();
             self.draw_jitter(true);
@@ -301,20 +327,16 @@ impl<S: State> Member<S> {
                 }
                 return Ok(());
             }
-            Said::Recall => {
-                let said = Said::Recalled(self.promises.of(from));
+            Said::Recall { last, lost } => {
+                if lost && self.config.memory {
+                    self.take_back(from, last);
+                }
+                let said = Said::Recalled(self.recalled(from));
                 self.say(from, self.config.control, &said, Bytes::new(), out);
                 return Ok(());
             }
-            Said::Recalled(promised) => {
-                if let Some(asking) = &mut self.asking {
-                    asking.answered(from);
-                }
-                let log = &self.node.raft.raft_log;
-                if promised.term > self.term() || promised.entry > (log.last_term(), last) {
-                    let have = (self.term(), log.last_term(), last);
-                    out.push(self.distrust(&format!("{from} knows of {promised:?}, the disk has {have:?}")));
-                }
+            Said::Recalled(said) => {
+                self.hear_recalled(from, &said, out);
                 return Ok(());
             }
             // For whoever drives this member: `may_sleep` and `sleeps_at` decide.
@@ -322,6 +344,11 @@ impl<S: State> Member<S> {
         };
         // Raft stops the process over these two: a member that forgot what it had promised.
         match message.get_msg_type() {
+            pb::MessageType::MsgHeartbeat if message.commit > last && self.rebooted => {
+                // It has not heard yet what may be missing here.
+                self.recall(from, out);
+                return Ok(());
+            }
             pb::MessageType::MsgHeartbeat if message.commit > last => {
                 // What a leader says we hold is committed and we have said that we hold it: that never goes away.
                 if message.term >= self.term() && self.voters().contains(&from) {
@@ -330,6 +357,11 @@ impl<S: State> Member<S> {
                 }
                 return Err(format!("says that we hold entry {}, our log ends at {last}", message.commit));
             }
+            pb::MessageType::MsgAppend if message.term >= self.term() && self.contradicts(&message) => {
+                let text = format!("{from} leads a group that has other entries than those committed here");
+                out.push(self.distrust(&text));
+                return Ok(());
+            }
             pb::MessageType::MsgAppendResponse if message.index > last && self.is_leader() => {
                 return Err(format!("says that it holds entry {}, our log ends at {last}", message.index));
             }
@@ -337,7 +369,10 @@ impl<S: State> Member<S> {
         }
         let votes =
             [pb::MessageType::MsgRequestVote, pb::MessageType::MsgRequestPreVote, pb::MessageType::MsgTimeoutNow];
-        if self.asking.is_some() && votes.contains(&message.get_msg_type()) {
+        // Told to stand at once, we would stand with our own log; a candidate says what it has.
+        let is_candidate = message.get_msg_type() != pb::MessageType::MsgTimeoutNow;
+        let is_below = self.is_below_floor() && !(is_candidate && (message.log_term, message.index) >= self.floor);
+        if (self.asking.is_some() || is_below) && votes.contains(&message.get_msg_type()) {
             return Ok(());
         }
         let log = &self.node.raft.raft_log;
@@ -346,6 +381,89 @@ impl<S: State> Member<S> {
         let _ = self.node.step(message);
         self.draw_jitter(false);
         Ok(())
+    }
+
+    fn recall(&self, to: NodeId, out: &mut Vec<Output>) {
+        let last = self.node.raft.raft_log.last_index();
+        self.say(to, self.config.control, &Said::Recall { last, lost: self.rebooted }, Bytes::new(), out);
+    }
+
+    /// All others that may have a vote, as far as this member's log says: also those whom a change brings that it does not
+    /// know to be committed.
+    fn others(&self) -> BTreeSet<NodeId> {
+        let store = self.node.store();
+        let mut others: BTreeSet<u64> = store.conf.voters.iter().chain(&store.conf.voters_outgoing).copied().collect();
+        for entry in store.after(store.applied().0) {
+            if entry.get_entry_type() != pb::EntryType::EntryNormal
+                && let Some(change) = wire::decode_conf_change(entry.data.clone())
+            {
+                let comes = |step: &&pb::ConfChangeSingle| step.get_change_type() == pb::ConfChangeType::AddNode;
+                others.extend(change.changes.iter().filter(comes).map(|step| step.node_id));
+            }
+        }
+        others.into_iter().filter(|id| *id != self.me.0).map(NodeId).collect()
+    }
+
+    fn recalled(&self, asker: NodeId) -> Recalled {
+        Recalled {
+            promised: self.promises.of(asker),
+            last: self.last().max(self.floor),
+            leads: if self.is_leader() { self.term() } else { 0 },
+            in_doubt: self.in_doubt,
+        }
+    }
+
+    fn hear_recalled(&mut self, from: NodeId, said: &Recalled, out: &mut Vec<Output>) {
+        let (term, others) = (self.term(), self.others());
+        if self.asking.is_some() {
+            self.floor = self.floor.max(said.last);
+        }
+        if self.asking.as_mut().is_some_and(|asking| asking.answered(from, said, term, &others)) {
+            self.asking = None;
+        }
+        let forgot = said.promised.term > term || (!self.rebooted && said.promised.entry > self.last());
+        if forgot {
+            let (promised, have) = (said.promised, (term, self.last()));
+            out.push(self.distrust(&format!("{from} knows of {promised:?}, the disk has {have:?}")));
+        }
+    }
+
+    /// A member may have lost entries that it acknowledged to us: what it said does not count any more.
+    fn take_back(&mut self, from: NodeId, last: u64) {
+        self.promises.take_back(from);
+        if !self.is_leader() {
+            return;
+        }
+        let end = self.node.raft.raft_log.last_index();
+        if let Some(progress) = self.node.raft.mut_prs().get_mut(from.0) {
+            progress.become_probe();
+            (progress.matched, progress.next_idx) = (0, last.min(end) + 1);
+        }
+    }
+
+    /// Term and index of the last entry.
+    fn last(&self) -> (u64, u64) {
+        let log = &self.node.raft.raft_log;
+        (log.last_term(), log.last_index())
+    }
+
+    fn is_below_floor(&self) -> bool {
+        self.rebooted && self.last() < self.floor
+    }
+
+    /// Entries that it acknowledged may still be missing here.
+    pub fn in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// Does a leader's message deny an entry that is committed here? After a majority of machines lost their power with
+    /// entries that this one still has; raft stops the process over it.
+    fn contradicts(&self, message: &pb::Message) -> bool {
+        let log = &self.node.raft.raft_log;
+        let says = message.entries.iter().map(|entry| (entry.index, entry.term));
+        std::iter::once((message.index, message.log_term))
+            .chain(says)
+            .any(|(index, term)| index <= log.committed && log.term(index).is_ok_and(|ours| ours != 0 && ours != term))
     }
 
     /// A part of a snapshot has come.
@@ -384,7 +502,7 @@ impl<S: State> Member<S> {
     pub fn sleep_word(head: &Bytes) -> Option<(u64, u64)> {
         match wire::decode(head.clone())?.2 {
             Said::Sleep { term, commit } => Some((term, commit)),
-            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } | Said::Recall | Said::Recalled(_) => None,
+            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } | Said::Recall { .. } | Said::Recalled(_) => None,
         }
     }
 
@@ -450,6 +568,7 @@ impl<S: State> Member<S> {
     fn is_quiet(&self) -> bool {
         self.waiting.is_empty()
             && self.asking.is_none()
+            && !self.in_doubt
             && self.installing.is_none()
             && self.receiving.is_none()
             && !self.node.has_ready()
@@ -560,6 +679,11 @@ impl<S: State> Member<S> {
         while self.node.has_ready() {
             self.one_ready(now, out, happened);
         }
+        let is_asked = self.asking.is_none() && !self.is_below_floor();
+        // The group works, and this member holds what it has committed so far.
+        if self.in_doubt && is_asked && self.leader().is_some() && self.node.raft.commit_to_current_term() {
+            self.in_doubt = false;
+        }
         let bytes_max = self.config.log_bytes_max;
         let long = self.records_on_disk > self.config.log_records_max
             || self.bytes_on_disk > bytes_max.max(self.state().bytes());
@@ -593,6 +717,7 @@ impl<S: State> Member<S> {
             self.node.mut_store().install(state, meta.get_conf_state().clone(), meta.index, meta.term);
             happened.extend([Happened::Restored, Happened::Regrouped]);
         }
+        let force = self.must_force(hard.as_ref(), &entries);
         let store = self.node.mut_store();
         if let Some(hard) = &hard {
             store.hard = hard.clone();
@@ -605,7 +730,7 @@ impl<S: State> Member<S> {
             self.installing = Some(ticket);
             Some(ticket)
         } else {
-            record::step(hard.as_ref(), &entries).map(|record| self.append(record, out))
+            record::step(hard.as_ref(), &entries).map(|record| self.append(record, force, out))
         };
         let restored = snapshot.map(|snapshot| snapshot.get_metadata().index);
         let ticket = ticket.filter(|_| must_sync);
@@ -613,11 +738,22 @@ impl<S: State> Member<S> {
         self.apply(committed, out, happened);
     }
 
-    fn append(&mut self, record: Bytes, out: &mut Vec<Output>) -> Ticket {
+    /// Entries of a memory group are in the memory of two machines before anybody is told; alone, the disk is all there is.
+    /// A vote that were forgotten could be given twice, and a member must know who the others are.
+    fn must_force(&self, hard: Option<&pb::HardState>, entries: &[pb::Entry]) -> bool {
+        let before = &self.node.store().hard;
+        let is_new = |hard: &pb::HardState| (hard.term, hard.vote) != (before.term, before.vote);
+        !self.config.memory
+            || self.node.store().conf.voters.len() < 2
+            || hard.is_some_and(is_new)
+            || entries.iter().any(|entry| entry.get_entry_type() != pb::EntryType::EntryNormal)
+    }
+
+    fn append(&mut self, record: Bytes, force: bool, out: &mut Vec<Output>) -> Ticket {
         self.records_on_disk += 1;
         self.bytes_on_disk += record.len();
         let ticket = self.next_ticket();
-        out.push(Output::Append { records: vec![record], ticket });
+        out.push(Output::Append { records: vec![record], ticket, force });
         ticket
     }
 

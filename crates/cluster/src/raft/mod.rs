@@ -8,6 +8,8 @@
 //! - `member.rs` is the only file that drives raft; `store.rs` is raft's log in memory, `record.rs` the same on disk,
 //!   `wire.rs` the same between nodes. `transfer.rs` brings a snapshot to a member, part by part.
 //! - A message that promises something (a vote, an acknowledgement) leaves only after `Appended`.
+//! - In a group that keeps its entries in memory (`Config::memory`) that comes before the force. What it may cost a member
+//!   whose machine was rebooted, the others make up for (`recall.rs`). Terms, votes and members are always forced.
 //! - Commit index and entries that came together reach the disk together, as one record. So a node that restarts never
 //!   takes an old entry for a committed one, and knows every membership change but perhaps the last one in its log: it
 //!   cannot elect itself by a group that is long gone.
@@ -60,6 +62,9 @@ pub struct Config {
     pub log_bytes_max: usize,
     /// Entries kept in memory behind a snapshot, so that a member that is a little late needs no snapshot.
     pub entries_kept: u64,
+    /// An entry counts as kept when it is written, and is forced soon after: what all members but a minority have so may
+    /// be lost only when a majority of machines loses its power at once.
+    pub memory: bool,
     /// Proposed but not committed bytes at a leader; beyond it refuses.
     pub uncommitted_bytes_max: u64,
 }
@@ -74,6 +79,8 @@ pub enum Output {
     Append {
         records: Vec<Bytes>,
         ticket: Ticket,
+        /// It counts only when it is forced.
+        force: bool,
     },
     /// Replace all that was appended before by this.
     Save {

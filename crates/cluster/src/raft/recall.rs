@@ -4,13 +4,21 @@
 //!
 //! What nobody that lives remembers cannot be found out: the promises are kept in memory, and those to a leader that has
 //! died since went with it.
+//!
+//! **Of a memory group** a member whose machine was rebooted knows that entries may be missing at its end. An entry that it
+//! acknowledged and that was committed is also in the log of another voter, unless that one was rebooted as well. So
+//! it asks all where their logs end. The furthest end is its *floor*: it votes as if its own log ended there, and stands
+//! for nothing until it does. It has asked enough when a leader has answered (of its term or a later one: whoever led
+//! since holds all that was committed before, and what it acknowledged to this one the leader takes back), or when all
+//! have. If so many were rebooted that the others are no majority, those that are there go on after a while with the
+//! furthest end they know: then what was committed shortly before the power failed may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::NodeId;
 use raft::eraftpb as pb;
 
-use super::limits::RECALL_TICKS;
+use super::limits::{REBOOTED_TICKS, RECALL_TICKS};
 
 /// What a member is known to have promised: the highest term that it spoke in, and the furthest entry (its term, then
 /// its index) that it said it holds.
@@ -44,30 +52,68 @@ impl Promises {
         }
     }
 
+    /// It does not hold those entries any more, and has said so.
+    pub fn take_back(&mut self, id: NodeId) {
+        self.of.entry(id).or_default().entry = (0, 0);
+    }
+
     pub fn of(&self, id: NodeId) -> Promised {
         self.of.get(&id).copied().unwrap_or_default()
     }
 }
 
-/// Who has not answered yet.
+/// What a member answers to one that has come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Recalled {
+    pub promised: Promised,
+    /// The last entry (its term, then its index) of the answering member, or its floor.
+    pub last: (u64, u64),
+    /// The term that it leads in; 0: it does not.
+    pub leads: u64,
+    /// It was rebooted itself, and has not made up for it yet.
+    pub in_doubt: bool,
+}
+
+/// Who has answered. Who is to be asked may change meanwhile: a member learns of changes of its group from the leader.
 pub(super) struct Asking {
-    left: BTreeSet<NodeId>,
+    answered: BTreeSet<NodeId>,
     ticks: u32,
+    /// The machine was rebooted: time alone is no answer.
+    rebooted: bool,
+    /// Others that were rebooted too.
+    doubters: BTreeSet<NodeId>,
 }
 
 impl Asking {
-    pub fn new(others: impl Iterator<Item = NodeId>) -> Option<Self> {
-        let left: BTreeSet<NodeId> = others.collect();
-        (!left.is_empty()).then_some(Self { left, ticks: 0 })
+    pub fn new(rebooted: bool) -> Self {
+        Self { answered: BTreeSet::new(), ticks: 0, rebooted, doubters: BTreeSet::new() }
     }
 
-    pub fn answered(&mut self, from: NodeId) {
-        self.left.remove(&from);
+    /// True: nothing more needs to be asked of these others. `term`: of the member that asks.
+    pub fn answered(&mut self, from: NodeId, said: &Recalled, term: u64, others: &BTreeSet<NodeId>) -> bool {
+        self.answered.insert(from);
+        if said.in_doubt {
+            self.doubters.insert(from);
+        }
+        others.is_subset(&self.answered) || (self.rebooted && said.leads >= term.max(1))
     }
 
-    /// Whom to ask now; none if it is over.
-    pub fn tick(&mut self) -> Option<&BTreeSet<NodeId>> {
+    /// Whom to ask now; nobody if it is over.
+    pub fn tick(&mut self, others: &BTreeSet<NodeId>) -> Vec<NodeId> {
         self.ticks += 1;
-        (!self.left.is_empty() && self.ticks <= RECALL_TICKS).then_some(&self.left)
+        let sound = others.difference(&self.doubters).count();
+        let ticks_max = match self.rebooted {
+            true if sound > others.len().div_ceil(2) => u32::MAX,
+            true => REBOOTED_TICKS,
+            false => RECALL_TICKS,
+        };
+        let left = others.difference(&self.answered).copied();
+        // One that did not lead may lead now.
+        let left: Vec<NodeId> = if self.rebooted && left.clone().next().is_some() {
+            others.iter().copied().collect()
+        } else {
+            left.collect()
+        };
+        if self.ticks <= ticks_max { left } else { Vec::new() }
     }
 }

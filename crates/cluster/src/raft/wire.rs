@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb as pb;
 
-use super::recall::Promised;
+use super::recall::{Promised, Recalled};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WireEntry {
@@ -239,9 +239,12 @@ pub(crate) enum Said {
         index: u64,
         next: u64,
     },
-    /// I have come back: what have I promised you?
-    Recall,
-    Recalled(Promised),
+    /// I have come back: what have I promised you? `lost`: entries may be missing, my log ends at this index.
+    Recall {
+        last: u64,
+        lost: bool,
+    },
+    Recalled(Recalled),
     /// All that this term's leader has is committed, and all members live: nobody needs to tick.
     Sleep {
         term: u64,
@@ -285,9 +288,12 @@ pub(crate) fn encode(group: GroupId, from: NodeId, to: NodeId, said: &Said) -> B
         }
         Said::Want { index, next } => WireMessage { msg_type: WANT, index: *index, part: *next, ..plain },
         Said::Sleep { term, commit } => WireMessage { msg_type: SLEEP, term: *term, commit: *commit, ..plain },
-        Said::Recall => WireMessage { msg_type: RECALL, ..plain },
-        Said::Recalled(Promised { term, entry: (log_term, index) }) => {
-            WireMessage { msg_type: RECALLED, term: *term, log_term: *log_term, index: *index, ..plain }
+        Said::Recall { last, lost } => WireMessage { msg_type: RECALL, index: *last, reject: *lost, ..plain },
+        Said::Recalled(Recalled { promised, last, leads, in_doubt }) => {
+            let Promised { term, entry: (log_term, index) } = *promised;
+            let (commit_term, commit) = *last;
+            let known = WireMessage { commit_term, commit, reject_hint: *leads, reject: *in_doubt, ..plain };
+            WireMessage { msg_type: RECALLED, term, log_term, index, ..known }
         }
     };
     wire.encode_to_vec().into()
@@ -311,8 +317,13 @@ pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
     let said = match wire.msg_type {
         WANT => Said::Want { index: wire.index, next: wire.part },
         SLEEP => Said::Sleep { term: wire.term, commit: wire.commit },
-        RECALL => Said::Recall,
-        RECALLED => Said::Recalled(Promised { term: wire.term, entry: (wire.log_term, wire.index) }),
+        RECALL => Said::Recall { last: wire.index, lost: wire.reject },
+        RECALLED => Said::Recalled(Recalled {
+            promised: Promised { term: wire.term, entry: (wire.log_term, wire.index) },
+            last: (wire.commit_term, wire.commit),
+            leads: wire.reject_hint,
+            in_doubt: wire.reject,
+        }),
         _ => {
             let (number, last, sum) = (wire.part, wire.last, wire.sum);
             let message = message(wire)?;

@@ -23,6 +23,7 @@ const CONFIG: Config = Config {
     log_records_max: LOG_RECORDS_MAX,
     log_bytes_max: LOG_BYTES_MAX,
     entries_kept: ENTRIES_KEPT,
+    memory: false,
     uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
 };
 
@@ -98,7 +99,10 @@ impl From<raft::Output> for Output {
     fn from(output: raft::Output) -> Self {
         match output {
             raft::Output::Send { to, frame } => Self::Send { to, frame },
-            raft::Output::Append { records, ticket } => Self::Append { records, ticket },
+            raft::Output::Append { records, ticket, force } => {
+                assert!(force, "what is declared is always forced");
+                Self::Append { records, ticket }
+            }
             raft::Output::Save { parts, ticket } => Self::Save { parts, ticket },
             raft::Output::Distrust(why) => Self::Distrust(why),
             raft::Output::Note(note) => Self::Note(note),
@@ -218,7 +222,7 @@ impl Root {
                 let state = State::founded(first).map_err(|why| StartError::Found { why })?;
                 Member::found(CONFIG, self.me, &[self.me], state, self.rng.fork(), &mut wants)
             }
-            None => Member::load(CONFIG, self.me, log, self.rng.fork())
+            None => Member::load(CONFIG, self.me, log, false, self.rng.fork())
                 .map_err(|raft::LogError { record, why }| StartError::Log { record, why })?,
         };
         let mut member = member.map_err(|why| StartError::Senseless { why })?;

@@ -111,6 +111,8 @@ impl Toy {
             class,
             lease_ms: 1,
             merge,
+            durability: None,
+            loss_window: None,
             promise: String::new(),
             timeout_ms: 60,
             odds: Default::default(),

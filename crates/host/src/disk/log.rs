@@ -5,10 +5,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
-use base::{GroupId, Parts, Ticket};
+use base::limits::UNFORCED_MAX;
+use base::{GroupId, Parts};
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,9 +21,6 @@ use super::{Job, Kept, Room, Safe, give_up};
 use crate::Error;
 use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES};
 
-/// The ticket of the job that ends the thread.
-pub const END: Ticket = Ticket(u64::MAX);
-
 pub struct Log {
     dir: PathBuf,
     file: File,
@@ -30,6 +29,10 @@ pub struct Log {
     at: usize,
     /// Number of the next record.
     next: u64,
+    /// Records before this number are forced.
+    forced: u64,
+    /// Since when something is written and not forced.
+    unforced: Option<Instant>,
     /// Oldest first; the last is being written.
     segments: VecDeque<Segment>,
     /// Records of a group before this number are not needed.
@@ -151,7 +154,7 @@ impl Reading<'_> {
                 self.kept.entry(group).or_default().push(record);
             }
         });
-        let (end, next) = read.map_err(|why| match why {
+        let end = read.map_err(|why| match why {
             Unreadable::Damaged { at } => Error::Damaged { file: path.into(), offset: at as u64 },
             Unreadable::Unknown { at } => {
                 let what = format!("batch at byte {at} is written in a way this version does not know");
@@ -160,8 +163,8 @@ impl Reading<'_> {
         })?;
         self.segments.push_back(Segment { path: path.into(), last });
         // A file of zeros, or of what an older use left, is as it was made.
-        self.torn = segment::is_torn(&bytes[end..], next);
-        (self.next, self.end) = (Some(next), (end, head));
+        self.torn = end.orphans || segment::is_torn(&bytes[end.at..], end.next);
+        (self.next, self.end) = (Some(end.next), (end.at, head));
         Ok(())
     }
 
@@ -181,6 +184,8 @@ impl Reading<'_> {
             salt: self.end.1.salt,
             at: self.end.0,
             next,
+            forced: next,
+            unforced: None,
             segments: self.segments,
             floors: self.floors,
             asked_spare: false,
@@ -196,8 +201,10 @@ impl Reading<'_> {
                         "{file}: the last write was cut short by a crash; {left} bytes at {} are removed",
                         log.at
                     ));
-                    log.file.set_len(log.at as u64).and_then(|()| log.file.sync_all()).map_err(failed())?;
+                    log.file.set_len(log.at as u64).map_err(failed())?;
                 }
+                // A process that was killed may have written what was never forced; it is believed from now on.
+                log.file.sync_all().map_err(failed())?;
             }
             None => log.begin_segment().map_err(failed())?,
         }
@@ -219,17 +226,19 @@ impl Log {
         waiting: &AtomicUsize,
         done: &UnboundedSender<Safe>,
         room: &Room,
+        unforced_ms_max: &AtomicU64,
     ) {
         let mut held = None;
-        while let Some(job) = held.take().or_else(|| queue.recv().ok()) {
+        while let Some(job) = held.take().or_else(|| self.wait(queue, unforced_ms_max)) {
             match job {
-                Job::Append(_, _, END) => return,
-                Job::Append(group, records, ticket) => {
-                    let mut bytes = 0;
+                Job::End => break,
+                Job::Append { .. } => {
+                    let (mut bytes, mut force) = (0, false);
                     let (mut batch, mut safe) = (Vec::new(), Vec::new());
-                    let mut next = Some(Job::Append(group, records, ticket));
+                    let mut next = Some(job);
                     // Everything that waits goes with it, up to the next job of another kind.
-                    while let Some(Job::Append(group, records, ticket)) = next.take_if(is_append) {
+                    while let Some(Job::Append { group, records, ticket, force: forces }) = next.take_if(is_append) {
+                        force |= forces;
                         bytes += records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum::<usize>();
                         batch.extend(records.into_iter().map(|record| (group, record)));
                         safe.push(Safe::Appended(group, ticket));
@@ -237,10 +246,10 @@ impl Log {
                     }
                     held = next;
                     let dir = self.dir.display().to_string();
-                    room.wait(&dir, || self.append(&batch)).unwrap_or_else(|e| self.fail(&e));
+                    room.wait(&dir, || self.append(&batch, force)).unwrap_or_else(|e| self.fail(&e));
                     waiting.fetch_sub(bytes, Ordering::Relaxed);
                     // Before it is promised; if more waits, that will stand behind it.
-                    if held.is_none() {
+                    if held.is_none() && self.unforced.is_none() {
                         self.seal();
                     }
                     // The machine may be gone; what was written stays.
@@ -251,10 +260,12 @@ impl Log {
                     }
                 }
                 Job::Save(group, parts, ticket) => {
+                    self.force_now();
                     let work = Work::Save { group, parts, upto: self.next, ticket: Some(ticket) };
                     let _ = snapshots.send(work);
                 }
                 Job::Forget(group) => {
+                    self.force_now();
                     let nothing = Parts::of(Vec::new());
                     let _ = snapshots.send(Work::Save { group, parts: nothing, upto: self.next, ticket: None });
                 }
@@ -264,8 +275,32 @@ impl Log {
                         let _ = done.send(Safe::Saved(group, ticket));
                     }
                 }
+                Job::Recovered => super::boot::remember(&self.dir),
             }
         }
+        self.force_now();
+    }
+
+    /// The next job. Meanwhile what is written is forced when it is time, also if there is always a next job.
+    fn wait(&mut self, queue: &Receiver<Job>, unforced_ms_max: &AtomicU64) -> Option<Job> {
+        loop {
+            let Some(since) = self.unforced else { return queue.recv().ok() };
+            let left = Duration::from_micros(UNFORCED_MAX.as_micros()).checked_sub(since.elapsed());
+            match left.map_or(Err(RecvTimeoutError::Timeout), |left| queue.recv_timeout(left)) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.force_now();
+                    let took = since.elapsed().as_millis() as u64;
+                    unforced_ms_max.fetch_max(took, Ordering::Relaxed);
+                    self.seal();
+                }
+            }
+        }
+    }
+
+    fn force_now(&mut self) {
+        self.force().unwrap_or_else(|e| self.fail(&e));
     }
 
     fn fail(&self, error: &io::Error) -> ! {
@@ -274,17 +309,25 @@ impl Log {
         give_up(&format!("{}: {error}", self.dir.display()))
     }
 
-    fn append(&mut self, records: &[(GroupId, Bytes)]) -> io::Result<()> {
+    /// Writes a batch. If it fails, nothing has been appended, and it may be tried again.
+    fn append(&mut self, records: &[(GroupId, Bytes)], force: bool) -> io::Result<()> {
         if records.is_empty() {
-            return self.file.sync_data();
+            return if force { self.sync().map(|()| self.is_forced()) } else { Ok(()) };
         }
         if self.at >= SEGMENT_BYTES {
+            self.force()?;
             self.begin_segment()?;
         }
         self.buffer.clear();
-        segment::batch(self.salt, self.next, records, &mut self.buffer);
-        self.file.write_all_at(&self.buffer, self.at as u64)?;
-        self.file.sync_data()?;
+        segment::batch(self.salt, self.next, self.forced, records, &mut self.buffer);
+        if let Err(error) = self.file.write_all_at(&self.buffer, self.at as u64) {
+            // Room may be long in coming.
+            self.force()?;
+            return Err(error);
+        }
+        if force {
+            self.sync()?;
+        }
         self.at += self.buffer.len();
         // One burst should not keep its memory.
         if self.buffer.capacity() > 4 << 20 {
@@ -295,7 +338,32 @@ impl Log {
             last.insert(*group, self.next);
             self.next += 1;
         }
+        if force {
+            self.is_forced();
+        } else {
+            self.unforced.get_or_insert_with(Instant::now);
+        }
         Ok(())
+    }
+
+    /// Forces what is written, if something is not.
+    fn force(&mut self) -> io::Result<()> {
+        if self.unforced.is_some() {
+            self.sync()?;
+            self.is_forced();
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // What an earlier batch of these lost would look written when only the last one is written again: whatever was
+        // wrong, it is not a want of room that can be waited for.
+        let final_if_earlier = |e| if self.unforced.is_some() { io::Error::other(e) } else { e };
+        self.file.sync_data().map_err(final_if_earlier)
+    }
+
+    fn is_forced(&mut self) {
+        (self.forced, self.unforced) = (self.next, None);
     }
 
     /// Says behind the last batch that it was forced. Without force: the next force takes it along.
@@ -347,5 +415,5 @@ impl Log {
 }
 
 fn is_append(job: &mut Job) -> bool {
-    matches!(job, Job::Append(_, _, ticket) if *ticket != END)
+    matches!(job, Job::Append { .. })
 }

@@ -5,7 +5,9 @@
 //! g<group>-<lsn>.snap   a group's snapshot: replaces its records before that number  (snapshot.rs)
 //! spare                 a segment whose records are no longer needed, to be written anew
 //! ```
-//! - A thread of its own appends: everything that waits becomes one batch, and one fsync serves all groups.
+//! - A thread of its own appends: everything that waits becomes one batch, and one fsync serves all groups. A batch of
+//!   records that need no force is only written, and forced soon after (`UNFORCED_MAX`).
+//! - Whether the machine was rebooted since all was well is known by its boot's id (`boot.rs`): then the end may be missing.
 //! - Another thread writes snapshots, whose bytes it makes itself, so that appends never wait for one.
 //! - Segments go when snapshots have replaced all that is in them. The next segment is written over an old one: a file
 //!   that keeps its size and place is forced faster than one that grows.
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -29,6 +31,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::Error;
 use crate::limits::{DISK_QUEUE_BYTES_MAX, FULL_DISK_AGAIN};
 
+mod boot;
 mod log;
 mod segment;
 mod snapshot;
@@ -44,6 +47,7 @@ pub struct Disk {
     waiting: Arc<AtomicUsize>,
     /// What waits for room need not wait any longer.
     ends: Arc<AtomicBool>,
+    unforced_ms_max: Arc<AtomicU64>,
 }
 
 /// What is on the disk now.
@@ -56,7 +60,12 @@ pub enum Safe {
 }
 
 enum Job {
-    Append(GroupId, Vec<Bytes>, Ticket),
+    Append {
+        group: GroupId,
+        records: Vec<Bytes>,
+        ticket: Ticket,
+        force: bool,
+    },
     Save(GroupId, Parts, Ticket),
     Forget(GroupId),
     /// Of the snapshot thread: the snapshot that replaces the group's records before this number is on the disk.
@@ -65,6 +74,8 @@ enum Job {
         upto: u64,
         ticket: Option<Ticket>,
     },
+    Recovered,
+    End,
 }
 
 /// What the disk has kept: per group, its snapshot's records and those appended since.
@@ -78,6 +89,8 @@ pub struct Opened {
     pub safe: UnboundedReceiver<Safe>,
     /// What was found out of order and put right.
     pub remarks: Vec<String>,
+    /// What was written without force may be missing at the end.
+    pub rebooted: bool,
 }
 
 impl Disk {
@@ -92,6 +105,7 @@ impl Disk {
             return Err(Error::NotOurs { file: old, what });
         }
         let (log, kept, remarks) = log::open(&dir.join("log"))?;
+        let rebooted = boot::is_another(log.dir());
         let (jobs, queue) = channel();
         let (done, safe) = unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -99,16 +113,30 @@ impl Disk {
         let ends = Arc::clone(&room.ends);
         let (snapshots, saver) = snapshot::start(log.dir().into(), jobs.clone(), room.clone())?;
         let counter = waiting.clone();
+        let unforced_ms_max = Arc::<AtomicU64>::default();
+        let longest = unforced_ms_max.clone();
         let thread = std::thread::Builder::new()
             .name("coppice-disk".into())
-            .spawn(move || log.run(&queue, snapshots, &counter, &done, &room))
+            .spawn(move || log.run(&queue, snapshots, &counter, &done, &room, &longest))
             .map_err(Error::io("disk thread"))?;
-        Ok(Opened { disk: Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting, ends }, kept, safe, remarks })
+        let disk = Disk { jobs: Some(jobs), threads: vec![thread, saver], waiting, ends, unforced_ms_max };
+        Ok(Opened { disk, kept, safe, remarks, rebooted })
     }
 
-    /// Appends; `Appended` comes back when the records are on disk.
-    pub fn append(&self, group: GroupId, records: Vec<Bytes>, ticket: Ticket) {
-        self.push(Job::Append(group, records, ticket));
+    /// Appends; `Appended` comes back when the records are on disk, or without `force` when they are written, which
+    /// outlives this process, but not the machine's power.
+    pub fn append(&self, group: GroupId, records: Vec<Bytes>, ticket: Ticket, force: bool) {
+        self.push(Job::Append { group, records, ticket, force });
+    }
+
+    /// Nothing that may be missing at the log's end is needed any more: see [`Opened::rebooted`].
+    pub fn recovered(&self) {
+        self.push(Job::Recovered);
+    }
+
+    /// How long something has waited for its force at most since the start, milliseconds, the force included.
+    pub fn unforced_ms_max(&self) -> u64 {
+        self.unforced_ms_max.load(Ordering::Relaxed)
     }
 
     /// Replaces all that was appended for the group before; after a crash there is the old or the new.
@@ -137,7 +165,7 @@ impl Drop for Disk {
         self.ends.store(true, Ordering::Relaxed);
         // The snapshot thread has a sender as well: a word says that no more comes.
         if let Some(jobs) = self.jobs.take() {
-            let _ = jobs.send(Job::Append(GroupId::ROOT, Vec::new(), log::END));
+            let _ = jobs.send(Job::End);
         }
         for thread in self.threads.drain(..) {
             // If it panicked, the log is as a crash leaves it, and the next start deals with that.
@@ -149,8 +177,8 @@ impl Drop for Disk {
 impl Job {
     fn bytes(&self) -> usize {
         match self {
-            Job::Append(_, records, _) => records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum(),
-            Job::Save(..) | Job::Forget(_) | Job::Saved { .. } => 0,
+            Job::Append { records, .. } => records.iter().map(|record| record.len() + segment::RECORD_HEAD).sum(),
+            Job::Save(..) | Job::Forget(_) | Job::Saved { .. } | Job::Recovered | Job::End => 0,
         }
     }
 }

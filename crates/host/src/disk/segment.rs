@@ -3,14 +3,14 @@
 //! ```text
 //! file    "COPSEG1\n", u64 number of its first record, u64 salt, u32 CRC-32C of both; batches
 //! batch   u32 mark, u32 length of what follows the checksum, u32 CRC-32C of salt and what follows; u64 number of its
-//!         first record, records
+//!         first record, for the loose mark u64 number of the first record that was not forced, records
 //! record  u64 group, u32 length, bytes                                                     (all big-endian)
 //! ```
-//! A batch is forced before the next is written. So a bad batch with nothing valid behind it is a write that a crash cut
-//! short, and nobody was told it was safe; with a valid batch behind it, it is damage. For the last batch an empty one says
-//! that: the seal, written without force when nothing more waits, over which the next batch is written. The salt is drawn
-//! when a segment is begun: what an older use of the file left behind is not valid, nor is what a client may have put
-//! into a value.
+//! A batch says that what stands before it was forced, or, under the loose mark, up to where. So a bad batch that no later
+//! one says to be forced is what a crash cut short, and nobody was told it was on the disk; else it is damage. For the last
+//! batch an empty one says that: the seal, written without force when nothing more waits, over which the next batch is
+//! written. The salt is drawn when a segment is begun: what an older use of the file left behind is not valid, nor is what
+//! a client may have put into a value.
 
 use base::GroupId;
 use base::checksum::Checksum;
@@ -18,7 +18,10 @@ use bytes::{Buf, BufMut, Bytes};
 
 pub const MAGIC: &[u8; 8] = b"COPSEG1\n";
 pub const HEAD: usize = 28;
+/// Of a batch behind which all is forced.
 const MARK: u32 = 0x434F_5042;
+/// Of a batch that was written when one before it was not forced yet.
+const LOOSE: u32 = 0x434F_504C;
 pub const BATCH_HEAD: usize = 20;
 pub const RECORD_HEAD: usize = 12;
 
@@ -53,10 +56,15 @@ impl Head {
     }
 }
 
-/// Appends a batch to `out`.
-pub fn batch(salt: u64, first: u64, records: &[(GroupId, Bytes)], out: &mut Vec<u8>) {
+/// Appends a batch to `out`. `forced`: all records before this number are forced.
+pub fn batch(salt: u64, first: u64, forced: u64, records: &[(GroupId, Bytes)], out: &mut Vec<u8>) {
+    assert!(forced <= first, "record {forced} cannot be forced before it is written");
     let at = out.len();
     out.extend([0; BATCH_HEAD]);
+    let mark = if forced == first { MARK } else { LOOSE };
+    if mark == LOOSE {
+        out.put_u64(forced);
+    }
     for (group, record) in records {
         out.put_u64(group.0);
         out.put_u32(u32::try_from(record.len()).expect("a record is far below 4 GiB"));
@@ -64,7 +72,7 @@ pub fn batch(salt: u64, first: u64, records: &[(GroupId, Bytes)], out: &mut Vec<
     }
     let len = u32::try_from(out.len() - at - 12).expect("a batch is far below 4 GiB");
     let batch = &mut out[at..];
-    batch[..4].copy_from_slice(&MARK.to_be_bytes());
+    batch[..4].copy_from_slice(&mark.to_be_bytes());
     batch[4..8].copy_from_slice(&len.to_be_bytes());
     batch[12..20].copy_from_slice(&first.to_be_bytes());
     let sum = Checksum::of_parts(&[&salt.to_be_bytes(), &batch[12..]]);
@@ -73,7 +81,7 @@ pub fn batch(salt: u64, first: u64, records: &[(GroupId, Bytes)], out: &mut Vec<
 
 /// A batch without records: what stands before it is on the disk.
 pub fn seal(salt: u64, next: u64, out: &mut Vec<u8>) {
-    batch(salt, next, &[], out);
+    batch(salt, next, next, &[], out);
 }
 
 /// Why a segment cannot be read.
@@ -85,18 +93,31 @@ pub enum Unreadable {
     Unknown { at: usize },
 }
 
-/// Hands each record with its number to `each`; gives where the valid part ends and the number that comes next there.
-pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)) -> Result<(usize, u64), Unreadable> {
-    let (mut at, mut next) = (HEAD, head.first);
+/// Where the valid part of a segment ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    pub at: usize,
+    /// The number that comes next there.
+    pub next: u64,
+    /// Batches behind it outlived a power cut that took one before them.
+    pub orphans: bool,
+}
+
+/// Hands each record with its number to `each`.
+pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)) -> Result<End, Unreadable> {
+    let (mut at, mut next, mut orphans) = (HEAD, head.first, false);
     while at < bytes.len() {
-        let Some(len) = valid(&bytes[at..], head.salt, |first| first == next) else {
-            let later = |at: &usize| valid(&bytes[*at..], head.salt, |first| first >= next).is_some();
-            if (at + 1..bytes.len()).find(later).is_some() {
-                return Err(Unreadable::Damaged { at });
+        let Some(found) = valid(&bytes[at..], head.salt, |first| first == next) else {
+            for at_later in at + 1..bytes.len() {
+                let Some(later) = valid(&bytes[at_later..], head.salt, |first| first >= next) else { continue };
+                if !later.is_loose || later.forced > next {
+                    return Err(Unreadable::Damaged { at });
+                }
+                orphans = true;
             }
             break;
         };
-        let mut batch = bytes.slice(at + BATCH_HEAD..at + 12 + len);
+        let mut batch = bytes.slice(at + found.records..at + found.end);
         while batch.has_remaining() {
             let whole = batch.len() >= RECORD_HEAD && batch.len() - RECORD_HEAD >= u32_at(&batch, 8) as usize;
             if !whole {
@@ -107,9 +128,9 @@ pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)
             each(next, group, batch.split_to(len));
             next += 1;
         }
-        at += 12 + len;
+        at += found.end;
     }
-    Ok((at, next))
+    Ok(End { at, next, orphans })
 }
 
 /// Whatever the head says: is there a batch that this version wrote under this salt?
@@ -119,9 +140,8 @@ pub fn has_batch(bytes: &[u8], salt: u64) -> bool {
 
 /// Without knowing the salt: is there a batch of this number or a later one?
 pub fn looks_written(bytes: &[u8], first: u64) -> bool {
-    let is_ours = |batch: &[u8]| {
-        u32_at(batch, 0) == MARK && (first..first + (1 << 40)).contains(&u64::from_be_bytes(eight(&batch[12..])))
-    };
+    let is_ours =
+        |batch: &[u8]| has_mark(batch) && (first..first + (1 << 40)).contains(&u64::from_be_bytes(eight(&batch[12..])));
     bytes.windows(BATCH_HEAD).any(is_ours)
 }
 
@@ -130,7 +150,7 @@ pub fn is_torn(rest: &[u8], next: u64) -> bool {
     match rest.len() {
         0 => false,
         1..BATCH_HEAD => rest.iter().any(|byte| *byte != 0),
-        _ => u32_at(rest, 0) == MARK && u64::from_be_bytes(eight(&rest[12..])) == next,
+        _ => has_mark(rest) && u64::from_be_bytes(eight(&rest[12..])) == next,
     }
 }
 
@@ -138,15 +158,31 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
     bytes[..8].try_into().expect("eight bytes")
 }
 
-/// Length of the batch that begins here, if it is one whose first record has a number that is right.
-fn valid(bytes: &[u8], salt: u64, right: impl Fn(u64) -> bool) -> Option<usize> {
-    if bytes.len() < BATCH_HEAD || u32_at(bytes, 0) != MARK {
+/// A valid batch, by where its parts are from its begin.
+struct Found {
+    records: usize,
+    end: usize,
+    forced: u64,
+    is_loose: bool,
+}
+
+fn has_mark(bytes: &[u8]) -> bool {
+    [MARK, LOOSE].contains(&u32_at(bytes, 0))
+}
+
+/// The batch that begins here, if it is one whose first record has a number that is right.
+fn valid(bytes: &[u8], salt: u64, right: impl Fn(u64) -> bool) -> Option<Found> {
+    if bytes.len() < BATCH_HEAD || !has_mark(bytes) {
         return None;
     }
+    let is_loose = u32_at(bytes, 0) == LOOSE;
+    let head = if is_loose { BATCH_HEAD + 8 } else { BATCH_HEAD };
     let (len, sum) = (u32_at(bytes, 4) as usize, u32_at(bytes, 8));
-    let body = bytes[12..].get(..len).filter(|body| body.len() >= 8)?;
-    let first = u64::from_be_bytes(body[..8].try_into().expect("eight bytes"));
-    (right(first) && Checksum::of_parts(&[&salt.to_be_bytes(), body]) == Checksum(sum)).then_some(len)
+    let body = bytes[12..].get(..len).filter(|body| body.len() >= head - 12)?;
+    let first = u64::from_be_bytes(eight(body));
+    let is_right = right(first) && Checksum::of_parts(&[&salt.to_be_bytes(), body]) == Checksum(sum);
+    let forced = if is_loose { u64::from_be_bytes(eight(&body[8..])) } else { first };
+    is_right.then_some(Found { records: head, end: 12 + len, forced, is_loose })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -24,7 +24,7 @@ fn log_of(texts: &[&str]) -> (TempDir, Vec<usize>) {
     assert!(kept.is_empty());
     let (mut starts, mut at) = (Vec::new(), HEAD);
     for (i, text) in texts.iter().enumerate() {
-        disk.append(A, records(&[text]), Ticket(i as u64));
+        disk.append(A, records(&[text]), Ticket(i as u64), true);
         // One at a time, so that each is a batch of its own.
         assert_eq!(safe.blocking_recv(), Some(Safe::Appended(A, Ticket(i as u64))));
         starts.push(at);
@@ -59,10 +59,16 @@ fn a_segment_has_these_bytes() {
     assert_eq!(bytes, [&b"COPSEG1\n\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x07"[..], &sum].concat());
     assert_eq!(Head::decode(&bytes), Some(head));
     let mut out = Vec::new();
-    segment::batch(7, 5, &[(A, Bytes::from_static(b"123456789"))], &mut out);
+    segment::batch(7, 5, 5, &[(A, Bytes::from_static(b"123456789"))], &mut out);
     let body = b"\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01\0\0\0\x09123456789";
     let sum = base::checksum::Checksum::of_parts(&[&7u64.to_be_bytes(), body]).0.to_be_bytes();
     assert_eq!(out, [&b"COPB\0\0\0\x1d"[..], &sum, body].concat());
+    // Behind one that is not forced.
+    let mut out = Vec::new();
+    segment::batch(7, 5, 3, &[(A, Bytes::from_static(b"1"))], &mut out);
+    let body = b"\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0\x011";
+    let sum = base::checksum::Checksum::of_parts(&[&7u64.to_be_bytes(), body]).0.to_be_bytes();
+    assert_eq!(out, [&b"COPL\0\0\0\x1d"[..], &sum, body].concat());
 }
 
 #[test]
@@ -70,7 +76,7 @@ fn what_was_appended_is_there_by_group_and_more_can_follow() {
     let (dir, _) = log_of(&["one", "", "three"]);
     assert_eq!(of_a(&dir), records(&["one", "", "three"]));
     let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
-    disk.append(B, records(&["four", "five"]), Ticket(9));
+    disk.append(B, records(&["four", "five"]), Ticket(9), true);
     assert_eq!(safe.blocking_recv(), Some(Safe::Appended(B, Ticket(9))));
     drop(disk);
     let kept = read(&dir).unwrap();
@@ -82,9 +88,9 @@ fn what_was_appended_is_there_by_group_and_more_can_follow() {
 fn a_save_replaces_what_came_before_it_of_its_group_alone() {
     let (dir, _) = log_of(&["one", "two"]);
     let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
-    disk.append(B, records(&["b"]), Ticket(1));
+    disk.append(B, records(&["b"]), Ticket(1), true);
     disk.save(A, Parts::of(records(&["all", "of it"])), Ticket(2));
-    disk.append(A, records(&["more"]), Ticket(3));
+    disk.append(A, records(&["more"]), Ticket(3), true);
     let mut came: Vec<_> = (0..3).map(|_| safe.blocking_recv().unwrap()).collect();
     came.sort_by_key(|safe| format!("{safe:?}"));
     assert_eq!(came, [Safe::Appended(A, Ticket(3)), Safe::Appended(B, Ticket(1)), Safe::Saved(A, Ticket(2))]);
@@ -104,7 +110,7 @@ fn segments_that_nobody_needs_are_used_again() {
     let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
     let large = Bytes::from(vec![7; SEGMENT_BYTES / 2]);
     for n in 0..7 {
-        disk.append(A, vec![large.clone()], Ticket(n));
+        disk.append(A, vec![large.clone()], Ticket(n), true);
         safe.blocking_recv().unwrap();
     }
     let segments = || {
@@ -118,7 +124,7 @@ fn segments_that_nobody_needs_are_used_again() {
     assert!(dir.0.join("log/spare").exists());
     // What stands in a segment from an earlier use is not read as a part of this one.
     for n in 0..3 {
-        disk.append(A, vec![large.clone()], Ticket(20 + n));
+        disk.append(A, vec![large.clone()], Ticket(20 + n), true);
         safe.blocking_recv().unwrap();
     }
     drop(disk);
@@ -259,6 +265,110 @@ fn a_damaged_snapshot_is_never_an_empty_one() {
     assert_eq!(of_a(&dir), records(&["all", "more"]));
     fs::remove_file(first_segment(&dir)).unwrap();
     assert!(read(&dir).is_err(), "a missing segment is not an empty log");
+}
+
+/// Appends without force, each when the one before it is written.
+fn unforced(texts: &[&str], disk: &Disk, safe: &mut UnboundedReceiver<Safe>) {
+    for (i, text) in texts.iter().enumerate() {
+        disk.append(A, records(&[text]), Ticket(i as u64 + 1), false);
+        assert_eq!(safe.blocking_recv(), Some(Safe::Appended(A, Ticket(i as u64 + 1))));
+    }
+}
+
+/// The end of what is written in the segment, and whether that is a seal: all before it is forced.
+fn end_of(dir: &TempDir) -> (usize, bool) {
+    let bytes = Bytes::from(fs::read(first_segment(dir)).unwrap());
+    let head = Head::decode(&bytes).unwrap();
+    let end = segment::read(&bytes, head, |_, _, _| ()).unwrap();
+    let mut seal = Vec::new();
+    segment::seal(head.salt, end.next, &mut seal);
+    (end.at, bytes[..end.at].ends_with(&seal))
+}
+
+#[test]
+fn a_record_without_force_is_told_when_it_is_written_and_forced_soon_and_one_with_force_waits() {
+    let dir = temp_dir("disk");
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
+    let begun = std::time::Instant::now();
+    unforced(&["one", "two", "three"], &disk, &mut safe);
+    let is_forced = end_of(&dir).1;
+    let window = std::time::Duration::from_micros(base::limits::UNFORCED_MAX.as_micros());
+    // On a machine that did nothing for so long the force may have come first.
+    assert!(!is_forced || begun.elapsed() >= window, "it was told without a force");
+    wait_until(|| end_of(&dir).1);
+    assert!(begun.elapsed() >= window);
+    wait_until(|| disk.unforced_ms_max() >= base::limits::UNFORCED_MAX.as_millis());
+    // One that must be forced takes the others along, and is told when all of it is.
+    unforced(&["four"], &disk, &mut safe);
+    disk.append(B, records(&["five"]), Ticket(5), true);
+    assert_eq!(safe.blocking_recv(), Some(Safe::Appended(B, Ticket(5))));
+    assert!(end_of(&dir).1, "it was told before it was forced");
+    // A snapshot stands behind what is forced only.
+    unforced(&["six"], &disk, &mut safe);
+    disk.save(B, Parts::of(records(&["all"])), Ticket(7));
+    assert_eq!(safe.blocking_recv(), Some(Safe::Saved(B, Ticket(7))));
+    drop(disk);
+    assert_eq!(of_a(&dir), records(&["one", "two", "three", "four", "six"]));
+}
+
+#[test]
+fn a_stream_of_records_without_force_is_forced_in_time_too() {
+    let dir = temp_dir("disk");
+    let Opened { disk, mut safe, .. } = Disk::open(&dir.0).unwrap();
+    let begun = std::time::Instant::now();
+    while disk.unforced_ms_max() == 0 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "it is never forced");
+        unforced(&["x"], &disk, &mut safe);
+    }
+}
+
+#[test]
+fn a_power_cut_takes_unforced_batches_in_any_order_and_what_stands_behind_a_lost_one_never_comes_back() {
+    let (dir, _) = log_of(&["forced"]);
+    let mut whole = fs::read(first_segment(&dir)).unwrap();
+    whole.truncate(whole.len() - BATCH_HEAD);
+    let salt = Head::decode(&whole).unwrap().salt;
+    // One window: all that was known to be forced at each is the record before them.
+    let mut starts = Vec::new();
+    for (first, text) in (1..).zip(["one", "two", "three"]) {
+        starts.push(whole.len());
+        segment::batch(salt, first, 1, &[(A, Bytes::from(text))], &mut whole);
+    }
+    let at = whole.len();
+    for (lost, left) in [(0, &["forced"][..]), (1, &["forced", "one"]), (2, &["forced", "one", "two"])] {
+        let end = starts.get(lost + 1).copied().unwrap_or(at);
+        change(first_segment(&dir), |bytes| {
+            *bytes = whole.clone();
+            bytes[starts[lost]..end].fill(0);
+        });
+        let Opened { disk, kept, mut safe, .. } = Disk::open(&dir.0).unwrap();
+        assert_eq!(kept[&A], records(left));
+        // As long as the one that was lost: what stood behind it would follow.
+        unforced(&[["one", "two", "three"][lost]], &disk, &mut safe);
+        drop(disk);
+        assert_eq!(of_a(&dir), records(&[left, &[["one", "two", "three"][lost]]].concat()));
+    }
+    // What is known to have been forced is not missing: a byte of it is wrong.
+    change(first_segment(&dir), |bytes| {
+        *bytes = whole.clone();
+        bytes[starts[0] - 1] ^= 1;
+    });
+    assert!(read(&dir).unwrap_err().is_damage());
+}
+
+#[test]
+fn a_log_is_of_another_boot_until_it_is_said_to_be_whole() {
+    let dir = temp_dir("disk");
+    let opened = Disk::open(&dir.0).unwrap();
+    assert!(opened.rebooted, "nobody has said so yet");
+    drop(opened);
+    let opened = Disk::open(&dir.0).unwrap();
+    assert!(opened.rebooted);
+    opened.disk.recovered();
+    drop(opened);
+    assert!(!Disk::open(&dir.0).unwrap().rebooted);
+    fs::write(dir.0.join("log/boot"), "before the power failed").unwrap();
+    assert!(Disk::open(&dir.0).unwrap().rebooted);
 }
 
 #[test]

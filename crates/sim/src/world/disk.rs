@@ -1,19 +1,27 @@
-//! One node's disk: the log of all groups, their snapshots, and what is on its way to it. A write is safe when it
-//! completes; a crash keeps a prefix of the appends under way, as a real file system may. Snapshots are written beside the
-//! log, each in its own time: one happens whole or not at all, and a crash may keep it without what was appended before.
+//! One node's disk: the log of all groups, their snapshots, and what is on its way to it. A forced write is safe when it
+//! completes; a crash keeps a prefix of the appends under way, as a real file system may. One without force completes when it
+//! is written: a crash keeps it, a power cut may take it as long as it is not forced, and all behind it. Snapshots are
+//! written beside the log, each in its own time: one happens whole or not at all, and only when all before it is forced.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use base::limits::UNFORCED_MAX;
 use base::{GroupId, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 
+/// A write into the kernel's memory, microseconds.
+const WRITE_MICROS: (u64, u64) = (5, 200);
 /// An SSD's flush, microseconds.
 pub const FLUSH_MICROS: (u64, u64) = (100, 4_000);
 
 #[derive(Default)]
 pub struct Disk {
-    /// Records on the disk, with the number that says which a snapshot replaces.
+    /// Records that are written, with the number that says which a snapshot replaces.
     log: Vec<(u64, GroupId, Bytes)>,
+    /// Records from this number on may go with the power.
+    forced: u64,
+    /// When such were written, and the number behind them.
+    unforced: VecDeque<(Time, u64)>,
     /// The records of each group's snapshot, and the number of the first record behind it.
     snapshots: BTreeMap<GroupId, (u64, Vec<Bytes>)>,
     /// Number of the next record.
@@ -21,7 +29,7 @@ pub struct Disk {
     appends: VecDeque<Append>,
     saves: BTreeMap<u64, Save>,
     writes: u64,
-    /// How many of `appends` are being forced: all that waited when the disk became free go together.
+    /// How many of `appends` the disk is at: all that waited when it became free go together.
     forcing: usize,
     /// Each flush takes so much longer, at most; zero for a healthy disk.
     pub slow: Span,
@@ -45,6 +53,7 @@ struct Append {
     ticket: Ticket,
     group: GroupId,
     records: Vec<(u64, Bytes)>,
+    force: bool,
 }
 
 struct Save {
@@ -55,7 +64,8 @@ struct Save {
 }
 
 pub enum Write {
-    Append(GroupId, Vec<Bytes>, Ticket),
+    /// With or without force.
+    Append(GroupId, Vec<Bytes>, Ticket, bool),
     Save(GroupId, Vec<Bytes>, Ticket),
     Forget(GroupId),
 }
@@ -77,11 +87,11 @@ impl Disk {
     /// Takes a write; says when to ask for what has completed. None: with those that wait for the flush under way.
     pub fn submit(&mut self, at: Time, write: Write, rng: &mut Rng) -> Option<(Time, Done)> {
         let (group, records, ticket) = match write {
-            Write::Append(group, records, ticket) => {
+            Write::Append(group, records, ticket, force) => {
                 let first = self.next;
                 self.next += records.len() as u64;
                 let records = (first..).zip(records).collect();
-                self.appends.push_back(Append { ticket, group, records });
+                self.appends.push_back(Append { ticket, group, records, force });
                 return if self.forcing == 0 { self.force(at, rng) } else { None };
             }
             Write::Save(group, records, ticket) => (group, records, Some(ticket)),
@@ -104,23 +114,32 @@ impl Disk {
 
     fn force(&mut self, at: Time, rng: &mut Rng) -> Option<(Time, Done)> {
         self.forcing = if self.full { 0 } else { self.appends.len() };
-        (self.forcing > 0).then(|| (at + self.flush(rng), Done::Append))
+        let force = self.appends.iter().take(self.forcing).any(|append| append.force);
+        let took =
+            |rng: &mut Rng| if force { self.flush(rng) } else { Span(rng.between(WRITE_MICROS.0, WRITE_MICROS.1)) };
+        (self.forcing > 0).then(|| (at + took(rng), Done::Append))
     }
 
     /// A write is safe now: what that is for whom, and when to ask again. Nothing if a crash took it.
     pub fn complete(&mut self, at: Time, done: Done, rng: &mut Rng) -> (Vec<Safe>, Option<(Time, Done)>) {
         match done {
             Done::Append => {
-                let mut safe = Vec::new();
+                let (mut safe, mut forced) = (Vec::new(), false);
                 for _ in 0..std::mem::take(&mut self.forcing) {
-                    let Some(Append { ticket, group, records }) = self.appends.pop_front() else { break };
+                    let Some(Append { ticket, group, records, force }) = self.appends.pop_front() else { break };
+                    forced |= force;
                     self.keep(group, records);
                     safe.push(Safe::Appended(group, ticket));
+                }
+                match forced {
+                    true => self.all_forced(),
+                    false => self.unforced.push_back((at, self.written())),
                 }
                 (safe, self.force(at, rng))
             }
             Done::Save(number) => {
                 let Some(save) = self.saves.remove(&number) else { return (Vec::new(), None) };
+                self.forced = self.forced.max(save.upto);
                 let (group, ticket) = (save.group, save.ticket);
                 self.replace(save);
                 (ticket.map(|ticket| Safe::Saved(group, ticket)).into_iter().collect(), None)
@@ -132,6 +151,21 @@ impl Disk {
         self.log.extend(records.into_iter().map(|(number, record)| (number, group, record)));
     }
 
+    /// The number behind the last record that is written.
+    fn written(&self) -> u64 {
+        self.log.last().map_or(self.forced, |(number, ..)| number + 1).max(self.forced)
+    }
+
+    fn all_forced(&mut self) {
+        self.forced = self.written();
+        self.unforced.clear();
+    }
+
+    /// The program starts: it forces what a killed one has written before it believes it.
+    pub fn open(&mut self) {
+        self.all_forced();
+    }
+
     fn replace(&mut self, save: Save) {
         if self.snapshots.get(&save.group).is_none_or(|(upto, _)| *upto <= save.upto) {
             self.log.retain(|(number, group, _)| *group != save.group || *number >= save.upto);
@@ -140,8 +174,14 @@ impl Disk {
     }
 
     /// The process dies: of the appends under way a random prefix reached the disk, record by record; of the snapshots
-    /// any. Returns how many records were lost.
-    pub fn crash(&mut self, rng: &mut Rng) -> usize {
+    /// any. What was written and not forced by now nobody forces any more. Returns how many records were lost.
+    pub fn crash(&mut self, at: Time, rng: &mut Rng) -> usize {
+        let took = UNFORCED_MAX + Span(FLUSH_MICROS.1) + self.slow;
+        for (since, number) in std::mem::take(&mut self.unforced) {
+            if since + took <= at {
+                self.forced = self.forced.max(number);
+            }
+        }
         self.forcing = 0;
         self.held.clear();
         let appends = std::mem::take(&mut self.appends);
@@ -157,6 +197,7 @@ impl Disk {
         }
         for save in std::mem::take(&mut self.saves).into_values() {
             if rng.chance(0.5) {
+                self.forced = self.forced.max(save.upto);
                 self.replace(save);
             }
         }
@@ -203,17 +244,24 @@ impl Disk {
         Image { log: self.log.clone(), snapshots: self.snapshots.clone(), next: self.next }
     }
 
-    /// What a machine that lost its power finds: without what the disk lied about. True if it did.
-    pub fn power_off(&mut self) -> bool {
-        let Some(honest) = self.honest.take() else { return false };
+    /// After the crash, what a machine that lost its power finds: without what the disk lied about, and of what was not
+    /// forced a part. Returns how many records went, and whether it lied.
+    pub fn power_off(&mut self, rng: &mut Rng) -> (usize, bool) {
+        let had = self.log.len();
+        let end = rng.between(self.forced, self.written());
+        self.log.retain(|(number, ..)| *number < end);
+        let lost = had - self.log.len();
+        let Some(honest) = self.honest.take() else { return (lost, false) };
         let lied = honest.next != self.next;
         self.put_back(honest);
-        lied
+        (lost, lied)
     }
 
     pub fn put_back(&mut self, image: Image) {
         (self.log, self.snapshots, self.next) = (image.log, image.snapshots, image.next);
         self.honest = None;
+        self.forced = 0;
+        self.all_forced();
     }
 
     /// The disk is swapped for an empty one.
@@ -240,7 +288,7 @@ mod tests {
     fn with(appends: &[&[u8]], rng: &mut Rng) -> Disk {
         let mut disk = Disk::default();
         for (n, numbers) in appends.iter().enumerate() {
-            disk.submit(Time(0), Write::Append(GROUP, records(numbers), Ticket(n as u64 + 1)), rng);
+            disk.submit(Time(0), Write::Append(GROUP, records(numbers), Ticket(n as u64 + 1), true), rng);
         }
         assert_eq!(disk.complete(Time(1), Done::Append, rng).0, [Safe::Appended(GROUP, Ticket(1))]);
         disk
@@ -252,7 +300,7 @@ mod tests {
         for seed in 0..500 {
             let mut rng = Rng::new(seed);
             let mut disk = with(&[&[1, 2], &[3, 4], &[5]], &mut rng);
-            disk.crash(&mut rng);
+            disk.crash(Time(2), &mut rng);
             let log = shown(&disk);
             assert!([1, 2, 3, 4, 5].starts_with(&log) && log.len() >= 2, "{log:?}");
             assert_eq!(disk.complete(Time(9), Done::Append, &mut rng), (vec![], None));
@@ -268,12 +316,41 @@ mod tests {
             let mut rng = Rng::new(seed);
             let mut disk = with(&[&[1]], &mut rng);
             disk.submit(Time(2), Write::Save(GROUP, records(&[9]), Ticket(2)), &mut rng);
-            disk.submit(Time(3), Write::Append(GROUP, records(&[2]), Ticket(3)), &mut rng);
+            disk.submit(Time(3), Write::Append(GROUP, records(&[2]), Ticket(3), true), &mut rng);
             disk.complete(Time(4), Done::Append, &mut rng);
-            disk.crash(&mut rng);
+            disk.crash(Time(5), &mut rng);
             seen.insert(shown(&disk));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [vec![1, 2], vec![9, 2]]);
+    }
+
+    #[test]
+    fn what_is_written_without_force_outlives_the_process_and_goes_with_the_power_until_it_is_forced() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let unforced = |rng: &mut Rng| {
+                let mut disk = with(&[&[1]], rng);
+                disk.submit(Time(2), Write::Append(GROUP, records(&[2, 3]), Ticket(2), false), rng);
+                assert_eq!(disk.complete(Time(9), Done::Append, rng).0, [Safe::Appended(GROUP, Ticket(2))]);
+                disk
+            };
+            let mut killed = unforced(&mut rng);
+            killed.crash(Time(10), &mut rng);
+            assert_eq!(shown(&killed), [1, 2, 3], "SIGKILL takes nothing that was acknowledged");
+            killed.open();
+            killed.power_off(&mut rng);
+            assert_eq!(shown(&killed), [1, 2, 3], "it was forced when it was read");
+            let mut cut = unforced(&mut rng);
+            cut.crash(Time(10), &mut rng);
+            cut.power_off(&mut rng);
+            seen.insert(shown(&cut));
+            let mut later = unforced(&mut rng);
+            later.crash(Time(10) + UNFORCED_MAX + Span(FLUSH_MICROS.1), &mut rng);
+            later.power_off(&mut rng);
+            assert_eq!(shown(&later), [1, 2, 3], "it has been forced meanwhile");
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [vec![1], vec![1, 2], vec![1, 2, 3]]);
     }
 
     #[test]

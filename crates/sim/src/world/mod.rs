@@ -134,6 +134,8 @@ struct Place<M: Machine> {
     powered: bool,
     /// Its disk is not to be trusted: it does not start as who it was.
     distrusted: bool,
+    /// It has been without power, and its node has not made up for what that may have cost.
+    rebooted: bool,
     running: Option<Running<M>>,
 }
 
@@ -239,6 +241,7 @@ impl<F: Factory> World<F> {
                 disk: Disk::default(),
                 powered: true,
                 distrusted: false,
+                rebooted: true,
                 running: None,
             });
         }
@@ -399,9 +402,12 @@ impl<F: Factory> World<F> {
             Effect::Hangup { peer } => self.hangup(node, peer),
             Effect::Send { to, frame } => self.send(node, to, frame),
             Effect::Answer { id, answer } => self.happened.push_back(Happened::Answered { node, id, answer }),
-            Effect::Append { group, records, ticket } => self.write(node, Write::Append(group, records, ticket)),
+            Effect::Append { group, records, ticket, force } => {
+                self.write(node, Write::Append(group, records, ticket, force))
+            }
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
+            Effect::Recovered => self.places[node].rebooted = false,
             Effect::Distrust { why } => {
                 self.trace.remark(self.now, format!("node {node} does not trust its disk: {why}"));
                 self.distrusts.push_back(node);
@@ -529,10 +535,12 @@ impl<F: Factory> World<F> {
             told_full: false,
             stopped: None,
         });
+        place.disk.open();
         let log = place.disk.kept();
+        let rebooted = place.rebooted;
         self.happened.push_back(Happened::Started { node });
         self.queue.push(self.now + Span::secs(1), Due::Vitals { node, life: self.lives });
-        self.deliver(node, Event::Start { log, remarks: Vec::new() });
+        self.deliver(node, Event::Start { log, remarks: Vec::new(), rebooted });
     }
 
     /// SIGKILL: the process and its children are gone at once, its kernel closes its connections.
@@ -540,7 +548,7 @@ impl<F: Factory> World<F> {
         if self.places[node].running.take().is_none() {
             return;
         }
-        let lost = self.places[node].disk.crash(&mut self.rng);
+        let lost = self.places[node].disk.crash(self.now, &mut self.rng);
         self.trace.remark(self.now, format!("node {node} is killed, {lost} unsynced records lost"));
         self.happened.push_back(Happened::Died { node });
         self.close_all(node);
@@ -550,7 +558,13 @@ impl<F: Factory> World<F> {
     pub fn power_off(&mut self, node: usize) {
         self.places[node].powered = false;
         self.kill(node);
-        if self.places[node].disk.power_off() {
+        let place = &mut self.places[node];
+        place.rebooted = true;
+        let (lost, lied) = place.disk.power_off(&mut self.rng);
+        if lost > 0 {
+            self.trace.remark(self.now, format!("node {node} loses {lost} records that were not forced"));
+        }
+        if lied {
             self.trace.remark(self.now, format!("node {node} loses what its disk lied about"));
         }
     }
@@ -603,6 +617,11 @@ impl<F: Factory> World<F> {
         assert!(self.places[node].running.is_none(), "a running machine has read its disk");
         self.trace.remark(self.now, format!("a byte on the disk of node {node} is wrong"));
         self.places[node].distrusted = true;
+    }
+
+    /// Its machine has been without power, and the node does not hold again yet what that may have cost.
+    pub fn is_rebooted(&self, node: usize) -> bool {
+        self.places[node].rebooted
     }
 
     pub fn is_distrusted(&self, node: usize) -> bool {

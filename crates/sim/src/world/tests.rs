@@ -91,7 +91,7 @@ impl Toy {
             Order::Append(n) => {
                 self.tickets += 1;
                 let records = vec![Bytes::copy_from_slice(&[n])];
-                out.push(Effect::Append { group: GroupId::ROOT, records, ticket: Ticket(self.tickets) });
+                out.push(Effect::Append { group: GroupId::ROOT, records, ticket: Ticket(self.tickets), force: true });
             }
             Order::Spawn(proc) => {
                 let spec = ProcSpec {

@@ -75,7 +75,7 @@ pub struct Group {
     pub log_at_save: u64,
 }
 
-fn config(id: GroupId) -> Config {
+fn config(id: GroupId, memory: bool) -> Config {
     Config {
         group: id,
         control: base::kind::LINEAR_CONTROL,
@@ -83,27 +83,31 @@ fn config(id: GroupId) -> Config {
         log_records_max: LOG_RECORDS_MAX,
         log_bytes_max: LOG_BYTES_MAX,
         entries_kept: ENTRIES_KEPT,
+        memory,
         uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
     }
 }
 
 impl Group {
     /// By what the disk has kept of it. With nothing: as one of its founders if `placed` says so, else as one that waits
-    /// for a leader.
+    /// for a leader. `rebooted`: what was not forced may be missing there.
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that a group begins with")]
     pub fn start(
         id: GroupId,
         placed: Placed,
         me: NodeId,
         log: Vec<Bytes>,
+        rebooted: bool,
         now: Time,
         mut rng: Rng,
         out: &mut Vec<raft::Output>,
     ) -> Result<Self, String> {
+        let config = config(id, placed.memory);
         let founds = log.is_empty() && placed.founders.contains(&me);
         let member = if founds {
-            Member::found(config(id), me, &placed.founders, Space::default(), rng.fork(), out)
+            Member::found(config, me, &placed.founders, Space::default(), rng.fork(), out)
         } else {
-            Member::load(config(id), me, log, rng.fork())
+            Member::load(config, me, log, rebooted, rng.fork())
                 .map_err(|raft::LogError { record, why }| format!("record {record} of {id}'s log {why}"))?
         }?;
         let clock = (member.state().clock(), now);

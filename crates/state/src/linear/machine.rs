@@ -89,6 +89,8 @@ pub enum Output {
     Forget {
         group: GroupId,
     },
+    /// Whatever a reboot of the machine has cost this node's members, they have again.
+    Recovered,
     Note(Note),
 }
 
@@ -105,6 +107,8 @@ pub struct Linear {
     groups: BTreeMap<GroupId, Group>,
     /// What the disk has kept of groups that this node has not been told of yet.
     kept: BTreeMap<GroupId, Vec<Bytes>>,
+    /// What was not forced may be missing there, and not all has been made up for.
+    rebooted: bool,
     /// Groups by the moment when they want to be woken.
     alarms: BTreeSet<(Time, GroupId)>,
     alarm_of: BTreeMap<GroupId, Time>,
@@ -182,6 +186,7 @@ impl Linear {
             spaces: BTreeMap::new(),
             groups: BTreeMap::new(),
             kept: BTreeMap::new(),
+            rebooted: false,
             alarms: BTreeSet::new(),
             alarm_of: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -197,9 +202,10 @@ impl Linear {
         }
     }
 
-    /// Comes first: what the disk has kept of all groups but the root group.
-    pub fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>) {
-        self.kept = kept;
+    /// Comes first: what the disk has kept of all groups but the root group. `rebooted`: of those with
+    /// `durability = "memory"` the end may be missing.
+    pub fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) {
+        (self.kept, self.rebooted) = (kept, rebooted);
     }
 
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
@@ -244,6 +250,10 @@ impl Linear {
             Input::Wake => self.wake(now, out),
         }
         self.send_due(now, out);
+        if self.rebooted && self.kept.is_empty() && !self.groups.values().any(|group| group.member.in_doubt()) {
+            self.rebooted = false;
+            out.push(Output::Recovered);
+        }
     }
 
     pub fn wake_at(&self) -> Option<Time> {
@@ -397,7 +407,7 @@ impl Linear {
         if !is_member && log.is_empty() {
             return;
         }
-        match Group::start(id, placed, self.me, log, now.mono, self.rng.fork(), &mut self.wants) {
+        match Group::start(id, placed, self.me, log, self.rebooted, now.mono, self.rng.fork(), &mut self.wants) {
             Ok(mut group) => {
                 group.unwanted_since = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);

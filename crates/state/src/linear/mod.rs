@@ -1,5 +1,5 @@
 //! The `linear` class: a hash table that keeps what it acknowledged (Ninja's CHT, 3.4). Every operation is atomic and
-//! linearizable; an acknowledged write is on a majority's disks.
+//! linearizable; an acknowledged write is on a majority's disks, or in a majority's memory and on their disks soon.
 //!
 //! ```text
 //! front door ─► machine (calls) ──one hop──► group's leader ─► queue ─► one entry for all that wait ─► raft ─► space

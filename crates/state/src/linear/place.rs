@@ -25,6 +25,9 @@ pub struct Placed {
     pub founders: Vec<NodeId>,
     /// Counts up with each change of the members.
     pub epoch: u64,
+    /// `durability = "memory"`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory: bool,
 }
 
 /// What a namespace asks for.
@@ -32,6 +35,8 @@ pub struct Placed {
 pub struct Wanted {
     pub shards: u32,
     pub replicas: u32,
+    /// What two hold in memory counts as kept.
+    pub memory: bool,
 }
 
 /// What the root group's leader sees.
@@ -141,9 +146,18 @@ fn found(
     let width = u64::MAX / u64::from(wanted.shards);
     let from = u64::from(shard) * (width + u64::from(wanted.shards > 1));
     let to = if shard + 1 == wanted.shards { u64::MAX } else { from + width };
-    let id = GroupId(scene.fresh << 16 | nth);
+    let (id, memory) = (GroupId(scene.fresh << 16 | nth), wanted.memory);
     let founders = members.clone();
-    (!members.is_empty()).then(|| Placed { id, namespace: namespace.to_owned(), from, to, members, founders, epoch: 1 })
+    (!members.is_empty()).then(|| Placed {
+        id,
+        namespace: namespace.to_owned(),
+        from,
+        to,
+        members,
+        founders,
+        epoch: 1,
+        memory,
+    })
 }
 
 fn change(
@@ -192,7 +206,7 @@ mod tests {
 
     fn scene(shards: u32, replicas: u32, live: &[u64]) -> Scene<'static> {
         Scene {
-            wanted: BTreeMap::from([("bank", Wanted { shards, replicas })]),
+            wanted: BTreeMap::from([("bank", Wanted { shards, replicas, memory: false })]),
             live: ids(live),
             fresh: 7,
             ..Scene::default()

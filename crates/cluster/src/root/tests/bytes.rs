@@ -9,7 +9,7 @@ use super::super::declared::{ChangeId, State, Verdict};
 use super::super::wire::{self, Call};
 use super::super::{Input, Root, StartError};
 use super::net::{Net, clock, put};
-use crate::raft::recall::Promised;
+use crate::raft::recall::{Promised, Recalled};
 use crate::raft::record;
 use crate::raft::wire::{Said, decode, decode_conf_change, encode};
 
@@ -70,8 +70,11 @@ fn a_member_s_message_has_these_bytes() {
 fn what_a_member_recalls_has_these_bytes() {
     let promised = Promised { term: 3, entry: (2, 9) };
     for (said, golden) in [
-        (Said::Recall, &b"\x08\x66\x10\x01\x18\x02\xa0\x01\x07"[..]),
-        (Said::Recalled(promised), b"\x08\x67\x10\x01\x18\x02\x20\x03\x28\x02\x30\x09\xa0\x01\x07"),
+        (Said::Recall { last: 0, lost: false }, &b"\x08\x66\x10\x01\x18\x02\xa0\x01\x07"[..]),
+        (
+            Said::Recalled(Recalled { promised, ..Recalled::default() }),
+            b"\x08\x67\x10\x01\x18\x02\x20\x03\x28\x02\x30\x09\xa0\x01\x07",
+        ),
     ] {
         let (from, to) = (NodeId(2), NodeId(1));
         assert_eq!(encode(GroupId(7), from, to, &said), golden);

@@ -234,7 +234,7 @@ fn a_call_and_an_answer_have_these_bytes() {
 fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
     let forgets = |version| {
         let mut linear = Linear::new(NodeId(1), Boot(2), base::Rng::new(1));
-        linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into());
+        linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into(), false);
         let mut out = Vec::new();
         linear.handle(base::Now::default(), Input::Placed { version, groups: [].into() }, &mut out);
         matches!(out[..], [Output::Forget { group: GroupId(458_752) }])
