@@ -28,8 +28,8 @@ pub const LOG_HELD_BYTES_MAX: u64 = 256 << 20;
 /// live are up by then. The group of a dead leader is held up by it only if this member's vote is the one that it needs.
 pub const RECALL_TICKS: u32 = 10;
 /// A member of a memory group whose machine was rebooted waits for the others until all have answered or one leads. Only
-/// when those known to have been rebooted too leave no majority of others does it go on without the rest, after so many
-/// ticks (10 s): machines that lost their power together are back together, give or take that.
+/// when those known to have been rebooted too, and those that the cluster has given up, leave no majority of others does it
+/// go on without the rest, after so many ticks (10 s): machines that lost their power together are back together, give or take that.
 pub const REBOOTED_TICKS: u32 = 200;
 
 const _: () = assert!(RECALL_TICKS < REBOOTED_TICKS, "doubt about a disk is worth more patience than a formality");

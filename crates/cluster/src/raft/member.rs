@@ -235,7 +235,8 @@ impl<S: State> Member<S> {
         !self.node.store().conf.voters.is_empty()
     }
 
-    pub fn tick(&mut self, now: Time, out: &mut Vec<Output>) {
+    /// `given_up`: members that are away and not to be members any more. They may not come back, so nobody waits for them.
+    pub fn tick(&mut self, now: Time, given_up: impl Fn(&NodeId) -> bool, out: &mut Vec<Output>) {
         if self.installing.is_some() {
             // Raft counts a snapshot as applied only when it is on disk; standing for election before that, it would
             // look for entries that the snapshot has replaced, and stop the process.
@@ -243,7 +244,7 @@ impl<S: State> Member<S> {
         }
         let others = if self.asking.is_some() { self.others() } else { BTreeSet::new() };
         if let Some(asking) = &mut self.asking {
-            let left = asking.tick(&others);
+            let left = asking.tick(&others, given_up);
             if left.is_empty() {
                 self.asking = None;
             }

@@ -10,8 +10,8 @@
 //! it asks all where their logs end. The furthest end is its *floor*: it votes as if its own log ended there, and stands
 //! for nothing until it does. It has asked enough when a leader has answered (of its term or a later one: whoever led
 //! since holds all that was committed before, and what it acknowledged to this one the leader takes back), or when all
-//! have. If so many were rebooted that the others are no majority, those that are there go on after a while with the
-//! furthest end they know: then what was committed shortly before the power failed may be lost.
+//! have. If so many were rebooted (or given up by the cluster) that the others are no majority, those that are there go on
+//! after a while with the furthest end they know: then what was committed shortly before the power failed may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,10 +98,10 @@ impl Asking {
         others.is_subset(&self.answered) || (self.rebooted && said.leads >= term.max(1))
     }
 
-    /// Whom to ask now; nobody if it is over.
-    pub fn tick(&mut self, others: &BTreeSet<NodeId>) -> Vec<NodeId> {
+    /// Whom to ask now; nobody if it is over. What those that are `given_up` held counts as lost, like the doubters'.
+    pub fn tick(&mut self, others: &BTreeSet<NodeId>, given_up: impl Fn(&NodeId) -> bool) -> Vec<NodeId> {
         self.ticks += 1;
-        let sound = others.difference(&self.doubters).count();
+        let sound = others.difference(&self.doubters).filter(|id| !given_up(id)).count();
         let ticks_max = match self.rebooted {
             true if sound > others.len().div_ceil(2) => u32::MAX,
             true => REBOOTED_TICKS,
@@ -115,5 +115,21 @@ impl Asking {
             left.collect()
         };
         if self.ticks <= ticks_max { left } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_know_more_is_waited_for_until_the_cluster_gives_it_up() {
+        let others = BTreeSet::from([NodeId(1), NodeId(2)]);
+        let mut asking = Asking::new(true);
+        assert!(!asking.answered(NodeId(2), &Recalled::default(), 1, &others));
+        for _ in 0..3 * REBOOTED_TICKS {
+            assert!(!asking.tick(&others, |_| false).is_empty());
+        }
+        assert!(asking.tick(&others, |id| *id == NodeId(1)).is_empty());
     }
 }

@@ -283,7 +283,7 @@ impl Root {
                     self.next_tick = self.next_tick.max(now + TICK);
                 } else if self.member.is_some() && self.next_tick <= now {
                     // One tick, however late: a process that hung has not waited for anybody meanwhile.
-                    self.drive(out, |member, out| member.tick(now, out));
+                    self.drive(out, |member, out| member.tick(now, |_| false, out));
                     self.next_tick = now + TICK;
                     plan = true;
                 }

@@ -167,7 +167,8 @@ impl Group {
     pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
         if self.next_tick.is_some_and(|at| at <= now) {
             self.next_tick = Some(now + TICK);
-            self.member.tick(now, out);
+            let placed = &self.placed.members;
+            self.member.tick(now, |id| !placed.contains(id) && !live.contains(id), out);
             self.quiet_ticks += 1;
             if self.quiet_ticks >= AWAKE_TICKS && self.may_sleep(live) {
                 self.member.say_sleep(out);
