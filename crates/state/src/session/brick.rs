@@ -34,6 +34,11 @@ pub(super) enum Standing {
 }
 
 impl Standing {
+    /// What becomes of it when it is known to stay.
+    fn confirmed(self) -> Self {
+        if let Standing::Open(_) = self { Standing::Confirmed } else { self }
+    }
+
     /// Has a version of this standing lost to that other one, though it is newer? Both cannot have been written: each was
     /// refused by a brick that had the other.
     pub fn lost_to(self, version: Version, other: Version, others: Standing) -> bool {
@@ -315,9 +320,9 @@ impl Brick {
 
     /// This write was acknowledged, so it stays: copies may be made of it.
     pub fn confirm(&mut self, key: &Key, version: Version) {
-        let open = |entry: &&Entry| entry.version == version && matches!(entry.standing, Standing::Open(_));
-        if let Some(entry) = self.table.get(key).filter(open) {
-            let confirmed = Entry { before: None, standing: Standing::Confirmed, ..entry.clone() };
+        let Some(entry) = self.table.get(key).filter(|entry| entry.version == version) else { return };
+        if entry.before.is_some() || matches!(entry.standing, Standing::Open(_)) {
+            let confirmed = Entry { before: None, standing: entry.standing.confirmed(), ..entry.clone() };
             self.table.put(key, confirmed);
         }
     }
@@ -328,11 +333,7 @@ impl Brick {
         let lease_end = if entry.value.is_some() { entry.lease_end } else { now };
         let keep_end = lease_end.max(now + SETTLED_KEPT);
         if entry.version == version && entry.keep_end > keep_end {
-            let standing = match entry.standing {
-                Standing::Open(_) => Standing::Confirmed,
-                standing => standing,
-            };
-            let settled = Entry { keep_end, before: None, standing, ..entry.clone() };
+            let settled = Entry { keep_end, before: None, standing: entry.standing.confirmed(), ..entry.clone() };
             self.table.put(key, settled);
         }
     }

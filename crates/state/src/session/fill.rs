@@ -40,14 +40,16 @@ struct Pull {
     page: Option<u64>,
     want: VecDeque<Key>,
     under_way: Vec<(u64, Key)>,
+    /// May be taken back: asked for again when all else has come.
+    tentative: Vec<Key>,
     /// Last time something moved.
     moved: Time,
 }
 
 impl Pull {
     fn new() -> Self {
-        let (want, under_way) = (VecDeque::new(), Vec::new());
-        Self { done: false, cursor: 0, page: None, want, under_way, moved: Time::ZERO }
+        let (want, under_way, tentative) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { done: false, cursor: 0, page: None, want, under_way, tentative, moved: Time::ZERO }
     }
 }
 
@@ -128,7 +130,7 @@ impl Session {
             if quiet {
                 // Whatever was under way is lost; asking twice does no harm.
                 pull.page = None;
-                pull.want.extend(pull.under_way.drain(..).map(|(_, key)| key));
+                pull.want.extend(pull.under_way.drain(..).map(|(_, key)| key).chain(pull.tentative.drain(..)));
                 self.pull_on(call, *node);
             }
         }
@@ -164,7 +166,7 @@ impl Session {
             asks.push((id, 0, wire::read(&key, Want::Newer(Version::default()))));
             pull.under_way.push((id, key));
         }
-        if pull.under_way.is_empty() && pull.page.is_none() && !pull.done {
+        if pull.under_way.is_empty() && pull.tentative.is_empty() && pull.page.is_none() && !pull.done {
             let id = self.fill.id();
             let list = ListMessage { cursor: pull.cursor, count: PAGE_ENTRIES as u32, namespace: 0, fill: true };
             asks.push((id, epoch, What::List(list)));
@@ -210,15 +212,14 @@ impl Session {
             Some(What::Found(found)) => {
                 let Some(at) = pull.under_way.iter().position(|(id, _)| *id == head.id) else { return };
                 let (_, key) = pull.under_way.swap_remove(at);
-                let last = pull.cursor == 0 && pull.want.is_empty() && pull.under_way.is_empty();
-                pull.done = last;
                 let found = found.take(body);
                 if found.tentative {
                     // It may be taken back in a moment; then a copy here would outlive it.
-                    pull.want.push_back(key);
-                    pull.done = false;
-                    return;
+                    pull.tentative.push(key);
+                    return self.pull_on(call, from);
                 }
+                pull.done =
+                    pull.cursor == 0 && pull.want.is_empty() && pull.under_way.is_empty() && pull.tentative.is_empty();
                 // A value that was damaged on its way stays with who sent it; another brick may have it whole.
                 let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
                 if sound && found.value.is_some() == found.live {

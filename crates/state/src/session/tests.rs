@@ -29,6 +29,7 @@ mod world;
 use base::{AskId, NodeId, Outcome, Span};
 use bytes::Bytes;
 
+use super::brick::Want;
 use super::limits::OPEN_MAX;
 use super::table::Key;
 use super::{Action, Lease, Op, Reply, When};
@@ -209,6 +210,20 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
     }
     for nth in 0..12 {
         assert!(matches!(world.put(nth % 3 + 1, &format!("k{nth}"), "v"), Reply::Stored { .. }));
+    }
+}
+
+/// It might have to be taken back, and is copied to no new brick as long as it may be.
+#[test]
+fn what_a_clock_that_is_ahead_wrote_is_confirmed_when_it_is_done() {
+    let mut world = World::settled(7, 3);
+    world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = 800;
+    world.put(1, "k", "v");
+    world.run(Span::millis(20));
+    let (now, key) = (world.now, Key::new(1, Bytes::from_static(b"k")));
+    for node in 1..=3 {
+        let found = world.session(node).brick.read(now, &key, Want::Version);
+        assert!(found.version.is_some() && !found.tentative, "{found:?}");
     }
 }
 

@@ -281,7 +281,7 @@ impl Session {
             Action::Get | Action::Count | Action::Scan { .. } => Reply::Removed(had),
         };
         self.merge_done(op);
-        if write.is_conditional() {
+        if write.guard.is_some() {
             self.confirm(call, op, version);
         }
         self.done(call, op, reply);
@@ -305,7 +305,7 @@ impl Session {
         if to_settle && all && op.places[1].is_none() {
             self.settle(call, op, write.version);
         }
-        if write.is_conditional() {
+        if write.guard.is_some() {
             self.confirm(call, op, write.version);
         }
         Next::Over
