@@ -217,7 +217,8 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
 #[test]
 fn what_a_clock_that_is_ahead_wrote_is_confirmed_when_it_is_done() {
     let mut world = World::settled(7, 3);
-    world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = 800;
+    let ahead = world.wall_ms() + 800;
+    world.session(1).clock.wall(ahead);
     world.put(1, "k", "v");
     world.run(Span::millis(20));
     let (now, key) = (world.now, Key::new(1, Bytes::from_static(b"k")));
