@@ -16,8 +16,9 @@ impl Session {
     pub(super) fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
         let Some(mut head) = wire::open(frame.head) else { return };
         // Clocks that are ahead pull the others along, so that a later write has a later version: but not so far that bricks
-        // refuse what it leads to, or nodes that put theirs right would be pulled ahead again by those that did not yet.
-        if head.clock_ms <= self.wall_max + super::limits::CLOCK_AHEAD_MS_MAX / 2 {
+        // refuse what it leads to, or nodes that put theirs right would be pulled ahead again by those that did not yet. (Nor
+        // by what their own wall clock once showed.)
+        if head.clock_ms <= call.wall_ms + super::limits::CLOCK_AHEAD_MS_MAX / 2 {
             self.clock.wall(head.clock_ms);
         }
         if let Some(peer) = self.peers.get_mut(&from) {
