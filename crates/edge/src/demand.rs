@@ -75,7 +75,12 @@ impl CloneCount {
 impl Try {
     /// Its answer began, or it will never answer.
     pub fn ended(self, failed: bool) {
-        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.ended_at(failed, Instant::now());
+    }
+
+    /// The same, of a moment that is known.
+    pub fn ended_at(self, failed: bool, at: Instant) {
+        let micros = u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX);
         self.clone.done.fetch_add(1, Relaxed);
         self.clone.failed.fetch_add(u64::from(failed), Relaxed);
         self.clone.busy_us.fetch_add(micros, Relaxed);

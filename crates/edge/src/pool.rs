@@ -2,7 +2,7 @@
 //! requests in flight, failures of a moment ago, idle connections. Also how a clone on another node is reached (`Dial`,
 //! which the wiring implements by a tunnel). Which request goes where, and what a failure means, is the doors' matter.
 
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -337,12 +337,14 @@ impl Pool {
     /// A clone for the next request: none of the `tried` ones; one that failed a moment ago, is left alone, or is meant for others,
     /// only if there is no other.
     pub fn choose(&self, target: &Target<'_>, tried: &[Arc<Upstream>]) -> Option<Arc<Upstream>> {
-        let now_ms = self.now_ms();
+        // Mostly nobody asks what time it is.
+        let now_ms = LazyCell::new(|| self.now_ms());
         let untried = |u: &&Arc<Upstream>| !tried.iter().any(|t| Arc::ptr_eq(t, u));
-        let is_outlier = |u: &Arc<Upstream>| u.outlier.is(now_ms);
-        let minds = self.outlier_until_ms.load(Relaxed) > now_ms
+        let is_outlier = |u: &Arc<Upstream>| u.outlier.is(*now_ms);
+        let is_after = |until_ms: u64| until_ms > 0 && until_ms > *now_ms;
+        let minds = is_after(self.outlier_until_ms.load(Relaxed))
             && target.meant.iter().filter(|u| is_outlier(u)).count() * PANIC_PART < target.meant.len();
-        let is_well = |u: &&Arc<Upstream>| u.avoid_until_ms.load(Relaxed) <= now_ms && !(minds && is_outlier(u));
+        let is_well = |u: &&Arc<Upstream>| !(is_after(u.avoid_until_ms.load(Relaxed)) || minds && is_outlier(u));
         let (meant, all) = (target.meant.iter().filter(untried), target.all.iter().filter(untried));
         let prefers = &target.prefers;
         pick(meant.clone().filter(is_well), prefers)

@@ -184,7 +184,7 @@ impl Turnstile {
             return Ok(self.permit());
         }
         self.seen.no_room.fetch_add(1, Relaxed);
-        self.look_if_due();
+        self.look_if_due(Instant::now());
         let waited = if has_share { self.wait(class).await } else { Err(Full) };
         if waited.is_err() {
             self.shown.refused.fetch_add(1, Relaxed);
@@ -265,8 +265,8 @@ impl Turnstile {
         }
     }
 
-    fn look_if_due(&self) {
-        let now = Time(self.began.elapsed().as_micros() as u64);
+    fn look_if_due(&self, at: Instant) {
+        let now = Time(at.saturating_duration_since(self.began).as_micros() as u64);
         if now.0 >= self.look_at.load(Relaxed)
             && let Ok(mut admission) = self.admission.try_lock()
         {
@@ -343,11 +343,16 @@ fn bounds(clones: usize) -> Bounds {
 
 impl Permit {
     /// Its answer has begun, or it came to nothing.
-    pub fn ended(mut self, end: End) {
+    pub fn ended(self, end: End) {
+        self.ended_at(end, Instant::now());
+    }
+
+    /// The same, of a moment that is known.
+    pub fn ended_at(mut self, end: End, at: Instant) {
         let turnstile = Arc::clone(&self.of);
         match end {
             End::Done => {
-                let took = Duration::as_micros(&self.began.elapsed()) as u64;
+                let took = at.saturating_duration_since(self.began).as_micros() as u64;
                 turnstile.seen.done.fetch_add(1, Relaxed);
                 turnstile.seen.took_us.fetch_add(took, Relaxed);
                 turnstile.shown.service[bucket_of(took)].fetch_add(1, Relaxed);
@@ -356,7 +361,7 @@ impl Permit {
             End::Gone => (),
         }
         self.is_open = false;
-        turnstile.look_if_due();
+        turnstile.look_if_due(at);
         turnstile.left();
     }
 }

@@ -37,6 +37,9 @@ const FILLED_AFTER: Span = Span::secs(15);
 const FILLED_FIGURE: &str = "session.settled";
 /// A node whose disk went for ever stays a brick of its keys so long (60 s), and the change takes a while.
 const REPLACED_AFTER: Span = Span::secs(90);
+/// So long a group in memory may wait for a member whose disk went for ever while another lost its power: until the cluster
+/// gives that one up (30 s from when the root group has a leader), and 10 s more.
+const GIVEN_UP_AFTER: Span = Span::secs(120);
 /// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
 const CUT_OFF_COUNTS: Span = Span::secs(8);
 /// What a brick notes that forgets all it has, while its node lives.
@@ -150,6 +153,8 @@ pub struct Scene {
     quiet_since: Time,
     /// When a machine last came back as a new node.
     emptied: BTreeMap<usize, Time>,
+    /// When a machine last came back from a loss of power.
+    power_lost: Option<Time>,
     answers: Answers,
     sessions: Sessions,
     clones: Clones,
@@ -208,6 +213,7 @@ impl Scene {
             phase_since: Time::ZERO,
             quiet_since: Time::ZERO,
             emptied: BTreeMap::new(),
+            power_lost: None,
             answers: Answers::default(),
             sessions: Sessions::of(plan.nodes),
             clones: Clones::default(),
@@ -260,6 +266,8 @@ impl Scene {
                 self.seen[node] = Seen { since: now, ..Seen::default() };
                 if self.world.boot(node) == Boot(1) && now > Time::ZERO {
                     self.emptied.insert(node, now);
+                } else if self.world.is_rebooted(node) {
+                    self.power_lost = Some(now);
                 }
             }
             Happened::Resumed { node } => self.answers.resumed(node, now),
@@ -353,12 +361,23 @@ impl Scene {
             && now.since(self.quiet_since) > FILLED_AFTER
     }
 
+    fn groups_are_whole(&self) -> bool {
+        let whole: u64 = self.seen.iter().map(|seen| seen.groups_whole).sum();
+        whole >= 1 && self.seen.iter().all(|seen| seen.members >= 3)
+    }
+
+    /// Two of a group in memory failed in a row: one's disk went for ever, and then another's power (by now, anybody's).
+    fn waits_for_memory(&self) -> bool {
+        let now = self.world.now();
+        let since = self.emptied.values().filter(|at| now.since(**at) <= GIVEN_UP_AFTER).min();
+        let lost_power = since.is_some_and(|at| self.power_lost.is_some_and(|lost| lost + FILLED_AFTER > *at));
+        self.memory && lost_power && !self.groups_are_whole()
+    }
+
     /// A disk may go for ever when three voters live: the other two carry on and choose a new one.
     fn may_empty(&self) -> bool {
         // Of each group the other two members carry on, too.
-        let whole: u64 = self.seen.iter().map(|seen| seen.groups_whole).sum();
-        let are_whole = whole >= 1 && self.seen.iter().all(|seen| seen.members >= 3);
-        self.all_well() && are_whole && self.seen.iter().all(|seen| seen.voters >= 3)
+        self.all_well() && self.groups_are_whole() && self.seen.iter().all(|seen| seen.voters >= 3)
     }
 
     /// Whether an operation through a node that is up must succeed now: after faults have ended, and also while only
@@ -469,7 +488,7 @@ impl Scene {
         let id = self.world.ask(node, budget, Ask::Linear(act.op())).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         self.linear.begin(&act, now);
-        let must = self.must_serve();
+        let must = self.must_serve() && !self.waits_for_memory();
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(act) });
     }
 

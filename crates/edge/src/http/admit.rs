@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use base::checksum::place_hash;
 use clones::partition::DropHandler;
@@ -20,6 +21,9 @@ use crate::turnstile::{Full, Permit};
 pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 pub const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
 pub const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
+
+/// [`ANSWER_TIME`].
+static DEADLINE_MS: LazyLock<HeaderValue> = LazyLock::new(|| HeaderValue::from(ANSWER_TIME.as_millis() as u64));
 
 const TENTHS: [&str; 11] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"];
 const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
@@ -69,7 +73,7 @@ fn hash(client: IpAddr) -> u64 {
 pub fn tell(headers: &mut HeaderMap, class: u8, place: &Place) {
     headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
     headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
-    headers.insert(DEADLINE, HeaderValue::from(ANSWER_TIME.as_millis() as u64));
+    headers.insert(DEADLINE, DEADLINE_MS.clone());
 }
 
 /// What an answer's head says of its clone's load: a clone may say by itself that it has too much to do.

@@ -2,6 +2,7 @@
 //! a request comes. What a client says about that is not believed unless configured, in no spelling.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use clones::partition::Headers;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,6 +10,9 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// How many fields a request has more when it leaves: four of these, and three that `admit` tells.
+const FIELDS_ADDED: usize = 7;
 
 /// Fields for one hop, whether Connection lists them or not.
 const ONE_HOP: [HeaderName; 9] = [
@@ -49,6 +53,8 @@ pub struct Peer {
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http`, as Forwarded wants it.
     forwarded: String,
+    /// The first request's Host, and Forwarded as it is for that one: mostly the only one of a connection.
+    first: OnceLock<(HeaderValue, HeaderValue)>,
 }
 
 impl Peer {
@@ -62,6 +68,25 @@ impl Peer {
             is_https,
             address: HeaderValue::from_str(&ip.to_string()).expect("an address is plain ASCII"),
             forwarded: format!("for={node};proto={proto}"),
+            first: OnceLock::new(),
+        }
+    }
+
+    /// The value of Forwarded for a request to this host.
+    fn forwarded(&self, host: Option<&HeaderValue>) -> Option<HeaderValue> {
+        let Some((host, text)) = host.and_then(|host| Some((host, host.to_str().ok()?))) else {
+            return HeaderValue::try_from(self.forwarded.as_str()).ok();
+        };
+        let made = || HeaderValue::try_from(format!("{};host=\"{text}\"", self.forwarded)).ok();
+        match self.first.get() {
+            Some((first, forwarded)) if first == host => Some(forwarded.clone()),
+            Some(_) => made(),
+            None => {
+                let forwarded = made()?;
+                // Another request of the connection may have been faster.
+                let _ = self.first.set((host.clone(), forwarded.clone()));
+                Some(forwarded)
+            }
         }
     }
 }
@@ -88,8 +113,11 @@ pub fn strip_one_hop(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &ONE_HOP {
-        headers.remove(name);
+    // First a look: comparing the few names that there are is cheaper than looking each of ours up.
+    if headers.keys().any(|name| ONE_HOP.contains(name)) {
+        for name in &ONE_HOP {
+            headers.remove(name);
+        }
     }
 }
 
@@ -98,14 +126,9 @@ pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool) {
     if !trust {
         remove_believed(headers);
     }
+    headers.reserve(FIELDS_ADDED);
     let host = headers.get(header::HOST).cloned();
-    let mut forwarded = peer.forwarded.clone();
-    if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
-        forwarded.push_str(";host=\"");
-        forwarded.push_str(host);
-        forwarded.push('"');
-    }
-    if let Ok(forwarded) = HeaderValue::try_from(forwarded) {
+    if let Some(forwarded) = peer.forwarded(host.as_ref()) {
         headers.append(header::FORWARDED, forwarded);
     }
     headers.append(FORWARDED_FOR, peer.address.clone());
@@ -192,6 +215,19 @@ mod tests {
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-host"], "shop:8080");
         assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http;host=\"shop:8080\"");
+    }
+
+    #[test]
+    fn each_request_of_a_connection_is_told_its_own_host() {
+        let peer = Peer::new("192.0.2.1".parse().unwrap(), 80, false);
+        for host in ["a", "b", "a", "b:80"] {
+            let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
+            set_forwarded(&mut headers, &peer, false);
+            assert_eq!(headers["forwarded"], format!("for=192.0.2.1;proto=http;host=\"{host}\""));
+        }
+        let mut headers = HeaderMap::new();
+        set_forwarded(&mut headers, &peer, false);
+        assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http");
     }
 
     #[test]

@@ -187,7 +187,8 @@ impl Idle {
     pub fn take(&self, surely: bool) -> Option<Box<Line>> {
         loop {
             let (_, mut line) = self.lock().pop_back()?;
-            if (!surely || line.is_surely_open()) && line.is_ready() {
+            // Without it, one that has closed gives the request back unsent.
+            if !surely || line.is_surely_open() && line.is_ready() {
                 return Some(line);
             }
         }

@@ -55,16 +55,17 @@ pub struct Client {
 }
 
 /// A request without its body, as clones get it.
-#[derive(Clone)]
 struct Head {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 }
 
-/// A request that may be sent again, and its body.
+/// A request that may be sent again, and its body. Its fields are in a plain list, as nearly none is.
 struct Again {
-    head: Head,
+    method: Method,
+    uri: Uri,
+    fields: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
 
@@ -96,6 +97,8 @@ struct Answer {
     line: Box<Line>,
     upstream: Arc<Upstream>,
     in_flight: InFlight,
+    /// When its head was there.
+    at: Instant,
 }
 
 /// Answers one request; never fails, as hyper's only answer to that would be to hang up.
@@ -193,8 +196,8 @@ async fn carry(
         Ok(mut answer) => {
             let end = admit::end_of(&mut answer.response);
             if let Some((place, permit)) = let_in {
-                permit.ended(end);
-                place.doorway.part.done(began.elapsed());
+                permit.ended_at(end, answer.at);
+                place.doorway.part.done(answer.at.saturating_duration_since(began));
             }
             answer
         }
@@ -249,7 +252,7 @@ impl Errand {
         let is_small = bytes.is_some_and(|bytes| bytes <= REPLAY_BYTES_MAX);
         let again = if is_small && may_repeat(&head) {
             let body = if bytes == Some(0) { Bytes::new() } else { incoming.collect().await?.to_bytes() };
-            Some((Again { head: head.clone(), body: body.clone() }, UpBody::Whole(body)))
+            Some((Again::new(&head, body.clone()), UpBody::Whole(body)))
         } else {
             return Ok(Self::with(head.request(stream(incoming)), host, path, None));
         };
@@ -289,9 +292,10 @@ impl Errand {
                 Ok(mut response) => match self.first_part(&mut response, &mut line).await {
                     Ok(first) => {
                         let failed = response.status().is_server_error();
-                        attempt.ended(failed);
+                        let at = Instant::now();
+                        attempt.ended_at(failed, at);
                         edge.pool.answered(&upstream, failed);
-                        return Ok(Answer { response, first, line, upstream, in_flight });
+                        return Ok(Answer { response, first, line, upstream, in_flight, at });
                     }
                     Err(error) => {
                         attempt.ended(true);
@@ -395,7 +399,7 @@ impl Errand {
         self.sends += 1;
         match &self.again {
             Some(again) if self.sends < SENDS_MAX => {
-                self.request = Some(again.head.clone().request(UpBody::Whole(again.body.clone())));
+                self.request = Some(again.request());
                 Ok(())
             }
             _ => Err(end),
@@ -417,6 +421,22 @@ fn stream(incoming: Counted) -> UpBody {
     if incoming.is_end_stream() { UpBody::Empty } else { UpBody::Stream(incoming) }
 }
 
+impl Again {
+    fn new(head: &Head, body: Bytes) -> Self {
+        let fields = head.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { method: head.method.clone(), uri: head.uri.clone(), fields, body }
+    }
+
+    fn request(&self) -> Request<UpBody> {
+        let mut headers = HeaderMap::with_capacity(self.fields.len());
+        for (name, value) in &self.fields {
+            headers.append(name, value.clone());
+        }
+        let head = Head { method: self.method.clone(), uri: self.uri.clone(), headers };
+        head.request(UpBody::Whole(self.body.clone()))
+    }
+}
+
 impl Head {
     fn request(self, body: UpBody) -> Request<UpBody> {
         let mut request = Request::new(body);
@@ -431,7 +451,7 @@ fn pass_on(
     answer: Answer,
     upgrade: Option<OnUpgrade>,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
-    let Answer { mut response, first, line, upstream, in_flight } = answer;
+    let Answer { mut response, first, line, upstream, in_flight, at: _ } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(of_client) = upgrade else { return Err(Refusal::BadAnswer) };
         client.flags.upgraded.store(true, Relaxed);
