@@ -31,6 +31,8 @@ use bytes::Bytes;
 
 use super::brick::Want;
 use super::limits::OPEN_MAX;
+use super::map::place;
+use super::ops::{Leg, Running};
 use super::table::Key;
 use super::{Action, Lease, Op, Reply, When};
 use world::{Net, Verdict, World, kills, one_sleeps_one_restarts, op, put_when};
@@ -210,6 +212,32 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
     }
     for nth in 0..12 {
         assert!(matches!(world.put(nth % 3 + 1, &format!("k{nth}"), "v"), Reply::Stored { .. }));
+    }
+}
+
+/// A brick that restarted does not know what it forgot: what it has and one other is decided only if the third has it, too.
+#[test]
+fn two_bricks_decide_only_if_both_are_filled_and_three_always() {
+    let members: Vec<NodeId> = (1..=3).map(NodeId).collect();
+    let key = Key::new(1, Bytes::from_static(b"k"));
+    let mut op = Running::new(key.clone(), Action::Get);
+    (op.epoch, op.places) = (5, [Some(place(&members, key.hash)), None]);
+    op.legs = members.into_iter().map(Leg::new).collect();
+    for (filled, holders, known, decided) in [
+        ([5, 5, 5], 1, 3, false),
+        ([5, 5, 5], 2, 3, true),
+        ([5, 4, 0], 2, 3, true),
+        ([5, 0, 5], 2, 3, false),
+        ([0, 0, 5], 2, 3, false),
+        ([0, 0, 5], 3, 3, true),
+        // Of the second it is not known yet whether it is filled.
+        ([5, 0, 5], 2, 1, true),
+    ] {
+        op.legs.iter_mut().zip(filled).for_each(|(leg, filled)| leg.filled = filled);
+        let first = |leg: &Leg, count: u64| leg.node.0 <= count;
+        let of = op.places[0].as_ref().unwrap();
+        let is = op.is_enough(of, |leg| first(leg, holders), |leg| first(leg, known));
+        assert_eq!(is, decided, "{filled:?}, {holders} have it, of {known} it is known");
     }
 }
 
