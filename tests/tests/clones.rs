@@ -192,12 +192,9 @@ fn a_post_that_reached_a_clone_is_not_repeated_and_a_get_is_on_another() {
 fn a_tcp_service_is_reached_through_every_node_also_when_its_one_clone_is_elsewhere() {
     let up = BARE.take();
     let port = e2e::at::free_port(3);
-    let echo = "import os, socketserver\nclass Echo(socketserver.StreamRequestHandler):\n def handle(self):\n  for line in self.rfile: self.wfile.write(line.upper())\n\
-                socketserver.ThreadingTCPServer((os.environ['HOST'], int(os.environ['PORT'])), Echo).serve_forever()\n";
-    let program = up.write("echo.py", echo);
     let text = format!(
         "[service.echo]\nrun = [\"python3\", {:?}]\nclones = 1\ntcp = {{ port = {port} }}\n",
-        program.display().to_string()
+        e2e::program::service_program("echo.py")
     );
     up.apply("echo.toml", &text).good();
     for node in 1..=3 {

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use e2e::at::{Ports, new_folder};
+use e2e::at::{Ports, free_port, new_folder};
 use e2e::load::{Does, Load};
 use e2e::procs::{Proc, Signal};
 use e2e::resp::{Resp, Word};
@@ -83,7 +85,11 @@ fn who_connects_to_a_restarting_node_waits_a_moment_and_is_neither_refused_nor_c
     let up = Up::shop();
     up.apply("carts.toml", CARTS).good();
     let token = up.token("carts");
-    up.settle(Duration::from_secs(30), 1);
+    let port = free_port(3);
+    let echo = e2e::program::service_program("echo.py");
+    let text = format!("[service.echo]\nrun = [\"python3\", {echo:?}]\nclones = 3\ntcp = {{ port = {port} }}\n");
+    up.apply("echo.toml", &text).good();
+    up.settle(Duration::from_secs(30), 2);
     let load = Load::start(&[up.at(1).http, up.at(2).http, up.at(3).http], Does::AddsAndLooks);
     let (over, doors) = (AtomicBool::new(false), [up.at(1).resp, up.at(2).resp, up.at(3).resp]);
     let greeted = std::thread::scope(|scope| {
@@ -94,6 +100,12 @@ fn who_connects_to_a_restarting_node_waits_a_moment_and_is_neither_refused_nor_c
             for door in doors.iter().cycle().take_while(goes_on) {
                 let mut resp = Resp::open(*door, "carts", &token).unwrap();
                 assert_eq!(resp.ask(&["SET", "k", "v"]).unwrap(), Word::Simple("OK".into()));
+                let mut tcp = TcpStream::connect((door.ip(), port)).unwrap();
+                tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                tcp.write_all(b"honey\n").unwrap();
+                let mut said = [0; 6];
+                tcp.read_exact(&mut said).unwrap();
+                assert_eq!(&said, b"HONEY\n");
             }
         });
         for _ in 0..2 {

@@ -49,11 +49,9 @@ impl Inherited {
         Ok(listener)
     }
 
-    /// Closes what nobody asked for: whoever connected there would wait for ever.
-    pub fn close_rest(&mut self) {
-        for (addr, _) in self.0.drain(..) {
-            tracing::warn!(%addr, "a socket was handed over that is none of this node's doors; it is closed");
-        }
+    /// What nobody asked for so far: TCP services', or nobody's.
+    pub fn rest(&mut self) -> Vec<(SocketAddr, TcpListener)> {
+        std::mem::take(&mut self.0)
     }
 }
 

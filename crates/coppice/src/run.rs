@@ -77,6 +77,8 @@ pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 pub const EXIT_REMOVED: i32 = 76;
 /// Doors that are closing wait so long for clients to take what is theirs.
 const DOORS_CLOSE_MAX: Duration = Duration::from_secs(5);
+/// Connections of TCP services are waited for so long at most.
+const TCP_CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// Files and sockets that the doors' own limits on connections may need, and room for disk, peers and children.
 const FILES_WANTED: u64 = 64 << 10;
@@ -186,8 +188,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         resp: inherited.listen(resp)?,
         api: inherited.listen(api)?,
     };
-    inherited.close_rest();
-    let kept = doors.kept()?;
+    let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
+    let mut kept = doors.kept()?;
     let services_dir = match args.services {
         Some(dir) => dir,
         None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
@@ -261,6 +263,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
     drop(entered);
+    let ports = Arc::clone(&tcp_ports);
     let leaves = io.block_on(async move {
         tokio::spawn(keeper.follow());
         tokio::spawn(tell_demand(port.clone(), Arc::clone(&meter)));
@@ -279,7 +282,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
                 ended.map(|()| None).map_err(|e| format!("HTTP is not served: {e}"))
             }
             ended = secure => ended.map(|()| None).map_err(|e| format!("HTTPS is not served: {e}")),
-            () = edge::tcp::serve(http.ip(), view.clone(), dial, Arc::clone(&meter)) => Ok(None),
+            () = edge::tcp::serve(http.ip(), view.clone(), dial, Arc::clone(&meter), Arc::clone(&ports)) => Ok(None),
             how = doors_closed(view, meter) => Ok(Some(how)),
             () = ended_by_signal() => Ok(None),
         }
@@ -289,6 +292,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     match leaves {
         None => Ok(Ended::Stopped),
         Some(Leaving::Restart) => {
+            kept.extend(tcp_ports.keep());
             let error = again.run(kept);
             tracing::warn!(%error, "cannot become the new program; whoever watches over this node is to start it");
             std::process::exit(EXIT_RESTART)
@@ -318,8 +322,13 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
         // The node's thread is gone, and the process with it.
         None => std::future::pending().await,
     };
-    let until = Instant::now() + DOORS_CLOSE_MAX;
-    while !(meter.resp.is_empty() && meter.http.is_empty()) && Instant::now() < until {
+    let began = Instant::now();
+    let has_some = || {
+        // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.
+        let tcp = meter.tcp.connections() > 0 && began.elapsed() < TCP_CLOSE_MAX;
+        tcp || !(meter.resp.is_empty() && meter.http.is_empty())
+    };
+    while has_some() && began.elapsed() < DOORS_CLOSE_MAX {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let (resp, http) = (meter.resp.connections(), meter.http.connections());

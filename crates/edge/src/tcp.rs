@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clones::spec::{ProxyVersion, TcpRoute};
@@ -36,10 +39,74 @@ const HELLO_BYTES_MAX: usize = (16 << 10) + 5;
 const HELLO_TIME: Duration = Duration::from_secs(10);
 const HELLO_LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// Sockets that the program before has handed over are closed after so long if no service has their port: its routes are
+/// here by then.
+const HANDED_KEPT: Duration = Duration::from_secs(10);
+
+/// The listening sockets of TCP services, as they go from one program to the next on the same machine.
+#[derive(Debug, Default)]
+pub struct Ports {
+    /// From the program before, and not taken up yet.
+    handed: Mutex<BTreeMap<SocketAddr, std::net::TcpListener>>,
+    /// Second handles of those that are open.
+    open: Mutex<BTreeMap<SocketAddr, std::net::TcpListener>>,
+    /// From now on they stay open when nobody listens any more.
+    keeps: AtomicBool,
+}
+
+/// While it lives, the port is open.
+struct Open {
+    ports: Arc<Ports>,
+    address: SocketAddr,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.ports.keeps.load(SeqCst) {
+            locked(&self.ports.open).remove(&self.address);
+        }
+    }
+}
+
+impl Ports {
+    pub fn handed_over(all: impl IntoIterator<Item = (SocketAddr, std::net::TcpListener)>) -> Self {
+        Self { handed: Mutex::new(all.into_iter().collect()), ..Self::default() }
+    }
+
+    /// The sockets of all that listens: they stay open when the door is closed.
+    pub fn keep(&self) -> Vec<std::net::TcpListener> {
+        std::mem::take(&mut *locked(&self.open)).into_values().collect()
+    }
+
+    async fn listen(self: &Arc<Self>, address: SocketAddr) -> io::Result<(TcpListener, Open)> {
+        let handed = locked(&self.handed).remove(&address);
+        let listener = match handed {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)?
+            }
+            None => TcpListener::bind(address).await?,
+        };
+        locked(&self.open).insert(address, listener.as_fd().try_clone_to_owned()?.into());
+        Ok((listener, Open { ports: Arc::clone(self), address }))
+    }
+
+    fn close_handed(&self) {
+        for address in std::mem::take(&mut *locked(&self.handed)).into_keys() {
+            tracing::warn!(%address, "a socket was handed over that is none of this node's doors; it is closed");
+        }
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Door {
     ip: IpAddr,
     pool: Arc<Pool>,
     meter: Arc<Meter>,
+    ports: Arc<Ports>,
 }
 
 /// One port's listening task; dropping it closes the listener.
@@ -51,20 +118,41 @@ impl Drop for Listening {
     }
 }
 
-/// Serves the TCP services of the view on `ip`, until the view's owner is gone.
-pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<dyn Dial>, meter: Arc<Meter>) {
+/// Serves the TCP services of the view on `ip`, until the view's owner is gone. When the view says that doors are to close, nobody
+/// more is let in: who connects waits for the next program, which gets the sockets that `ports` keeps.
+pub async fn serve(
+    ip: IpAddr,
+    mut view: watch::Receiver<Arc<View>>,
+    dial: Arc<dyn Dial>,
+    meter: Arc<Meter>,
+    ports: Arc<Ports>,
+) {
     let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::default());
-    let door = Arc::new(Door { ip, pool, meter });
+    let door = Arc::new(Door { ip, pool, meter, ports });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
+    let mut handed_end = pin!(tokio::time::sleep(HANDED_KEPT));
+    let mut has_handed = true;
     loop {
-        let routes = Arc::clone(&view.borrow_and_update().routes);
-        let ports: Vec<u16> = routes.services.iter().flat_map(|service| service.tcp_ports()).collect();
-        listening.retain(|port, _| ports.contains(port));
-        for port in ports {
+        let (routes, closes) = {
+            let view = view.borrow_and_update();
+            (Arc::clone(&view.routes), view.closing.is_some())
+        };
+        if closes {
+            door.ports.keeps.store(true, SeqCst);
+            drop(listening);
+            return std::future::pending().await;
+        }
+        let wanted: Vec<u16> = routes.services.iter().flat_map(|service| service.tcp_ports()).collect();
+        listening.retain(|port, _| wanted.contains(port));
+        for port in wanted {
             listening.entry(port).or_insert_with(|| Listening(tokio::spawn(listen(Arc::clone(&door), port))));
         }
-        if view.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = view.changed() => if changed.is_err() { return },
+            () = handed_end.as_mut(), if has_handed => {
+                has_handed = false;
+                door.ports.close_handed();
+            }
         }
     }
 }
@@ -72,9 +160,9 @@ pub async fn serve(ip: IpAddr, mut view: watch::Receiver<Arc<View>>, dial: Arc<d
 async fn listen(door: Arc<Door>, port: u16) {
     let address = SocketAddr::new(door.ip, port);
     let mut complained = false;
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => break listener,
+    let (listener, _open) = loop {
+        match door.ports.listen(address).await {
+            Ok(open) => break open,
             Err(error) => {
                 if !std::mem::replace(&mut complained, true) {
                     tracing::error!(%address, %error, "a TCP service's port cannot be had; trying on");

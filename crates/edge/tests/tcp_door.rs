@@ -88,7 +88,7 @@ async fn door(services: impl Fn(u16) -> Vec<(TcpRoute, SocketAddr)>) -> (SocketA
     };
     let services = services(addr.port()).into_iter().enumerate().map(service).collect();
     let (sender, receiver) = watch::channel(view(Arc::new(Routes::new(services))));
-    tokio::spawn(tcp::serve(addr.ip(), receiver, Arc::new(Plain), Arc::new(Meter::new())));
+    tokio::spawn(tcp::serve(addr.ip(), receiver, Arc::new(Plain), Arc::new(Meter::new()), Arc::default()));
     (addr, sender)
 }
 

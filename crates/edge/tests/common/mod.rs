@@ -226,7 +226,7 @@ pub async fn tcp_door(clones: Vec<RouteClone>) -> (SocketAddr, watch::Sender<Arc
     let addr = Toy::absent().await;
     let (sender, receiver) = watch::channel(view(routes(clones, Some(addr.port()))));
     let meter = Arc::new(Meter::new());
-    tokio::spawn(tcp::serve(addr.ip(), receiver, Arc::new(Plain), Arc::clone(&meter)));
+    tokio::spawn(tcp::serve(addr.ip(), receiver, Arc::new(Plain), Arc::clone(&meter), Arc::default()));
     (addr, sender, meter)
 }
 
