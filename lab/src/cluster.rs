@@ -135,7 +135,7 @@ impl Cluster {
     pub fn apply(&self, declaration: &str) -> Result<(), String> {
         let file = self.dir.join("lab.toml");
         std::fs::write(&file, declaration).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-        self.coppice(&["apply", "-f", &file.display().to_string()]).map(|_| ())
+        self.coppice(&["apply", "--remove-namespaces", "-f", &file.display().to_string()]).map(|_| ())
     }
 
     /// Token of a namespace, from the API.

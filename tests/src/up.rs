@@ -196,10 +196,10 @@ impl Up {
         tools::run(&mut command, Duration::from_secs(30))
     }
 
-    /// Writes a declaration into the cluster's folder and applies it.
+    /// Writes a declaration into the cluster's folder and applies it, whatever that removes.
     pub fn apply(&self, file: &str, text: &str) -> Said {
         let path = self.write(file, text);
-        self.coppice(&["apply", "-f", &path.display().to_string()])
+        self.coppice(&["apply", "--remove-namespaces", "-f", &path.display().to_string()])
     }
 
     pub fn write(&self, file: &str, text: &str) -> PathBuf {

@@ -197,7 +197,7 @@ impl Yard {
     pub fn apply(&self, node: u8, file: &str, text: &str) -> Said {
         let path = self.dir.join(file);
         std::fs::write(&path, text).expect("its folder is writable");
-        self.coppice(node, &["apply", "-f", &path.display().to_string()])
+        self.coppice(node, &["apply", "--remove-namespaces", "-f", &path.display().to_string()])
     }
 
     fn command(&self, args: &[&str], with_ports: bool) -> Said {

@@ -44,6 +44,23 @@ fn apply_twice_changes_nothing_diff_changes_nothing_and_what_is_dropped_is_remov
 }
 
 #[test]
+fn what_a_namespace_holds_is_removed_only_if_that_is_meant() {
+    let up = BARE.take();
+    up.apply("boxes.toml", FILE).good();
+    let before = up.coppice(&["export"]).good();
+    // Somebody else's file of the same name.
+    let other = up.write("boxes.toml", "[namespace.others]\nclass = \"session\"\n").display().to_string();
+    let refused = up.coppice(&["apply", "-f", &other]).wrong();
+    assert!(refused.contains("boxes; nothing was changed") && refused.contains("--remove-namespaces"), "{refused}");
+    assert_eq!(up.coppice(&["export"]).good(), before);
+    let shown = up.coppice(&["diff", "-f", &other]).good();
+    assert!(shown.contains("- namespace boxes") && shown.contains("+ namespace others"), "{shown}");
+    let meant = up.coppice(&["apply", "--remove-namespaces", "-f", &other]).good();
+    assert!(meant.contains("- namespace boxes"), "{meant}");
+    clear(&up);
+}
+
+#[test]
 fn an_export_is_a_file_that_apply_takes_and_gives_the_same_again() {
     let up = BARE.take();
     up.apply("boxes.toml", FILE).good();
@@ -133,7 +150,16 @@ fn the_group_grows_to_three_voters_by_itself_and_any_node_takes_changes() {
     for node in 1..=3 {
         let file = up.write("each.toml", &format!("[namespace.by{node}]\nclass = \"session\"\n")).display().to_string();
         let mut command = std::process::Command::new(e2e::program::coppice());
-        command.args(["apply", "-f", &file, "--dir", &dir, "--api", &up.at(node).api.to_string()]);
+        command.args([
+            "apply",
+            "--remove-namespaces",
+            "-f",
+            &file,
+            "--dir",
+            &dir,
+            "--api",
+            &up.at(node).api.to_string(),
+        ]);
         let said = e2e::tools::run(&mut command, Duration::from_secs(20)).good();
         assert!(said.contains(&format!("+ namespace by{node}")), "{said}");
     }

@@ -31,6 +31,9 @@ pub struct ApplyArgs {
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
+    /// Also remove namespaces that a file of this name declared and this one does not, with all that they hold
+    #[arg(long)]
+    pub remove_namespaces: bool,
     #[command(flatten)]
     pub node: NodeArgs,
 }
@@ -81,13 +84,17 @@ impl NodeArgs {
 
 pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
     let text = std::fs::read_to_string(&args.file).map_err(|e| format!("cannot read {}: {e}", args.file.display()))?;
-    let path = if dry_run { "/v1/apply?dry_run=true" } else { "/v1/apply" };
-    let reply = args.node.operator()?.post(path, &file_name(&args.file), text).await?.json()?;
+    let (api, file) = (args.node.operator()?, file_name(&args.file));
+    let mut reply = api.post("/v1/apply?dry_run=true", &file, text.clone()).await?.json()?;
+    if !dry_run {
+        may_remove(&changes(&reply), &file, args.remove_namespaces)?;
+        reply = api.post("/v1/apply", &file, text).await?.json()?;
+    }
     if args.json {
         println!("{reply}");
         return Ok(());
     }
-    let changes: Vec<&str> = reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()).collect();
+    let changes = changes(&reply);
     for change in &changes {
         println!("{change}");
     }
@@ -99,6 +106,24 @@ pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
     Ok(())
 }
 
+fn changes(reply: &serde_json::Value) -> Vec<&str> {
+    reply["changes"].as_array().into_iter().flatten().filter_map(|change| change.as_str()).collect()
+}
+
+/// What a namespace holds is gone with it, so that is not done in passing.
+fn may_remove(changes: &[&str], file: &str, is_meant: bool) -> Result<(), String> {
+    let removed: Vec<&str> = changes.iter().filter_map(|change| change.strip_prefix("- namespace ")).collect();
+    if removed.is_empty() || is_meant {
+        return Ok(());
+    }
+    let names = removed.join(", ");
+    Err(format!(
+        "this would remove what namespaces hold: {names}; nothing was changed\n  a declaration is known by its file's name, and the last \
+         {file} that was applied declared more than this one\n  if it is another one, give it another name; if the removal is meant, \
+         say --remove-namespaces"
+    ))
+}
+
 pub async fn switch(args: SwitchArgs, off: bool) -> Result<(), String> {
     let what = if off { "disable" } else { "enable" };
     let reply = args.node.operator()?.post(&format!("/v1/{what}/{}", args.part), "", "").await?.json()?;
@@ -106,8 +131,7 @@ pub async fn switch(args: SwitchArgs, off: bool) -> Result<(), String> {
         println!("{reply}");
         return Ok(());
     }
-    let changes: Vec<&str> = reply["changes"].as_array().into_iter().flatten().filter_map(|c| c.as_str()).collect();
-    match changes.as_slice() {
+    match changes(&reply).as_slice() {
         [] if off => println!("{} is out of use already", args.part),
         [] => println!("{} is in use already", args.part),
         changes => println!("{}", changes.join("\n")),

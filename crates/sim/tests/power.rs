@@ -219,6 +219,23 @@ fn who_lost_its_power_elects_nobody_who_lacks_what_it_had_acknowledged() {
 }
 
 #[test]
+fn a_leader_that_stayed_up_knows_enough_for_one_that_lost_its_power_while_the_third_stays_away() {
+    for seed in 1..5 {
+        let mut bank = Bank::open(seed);
+        let leader = bank.leader.unwrap();
+        let (other, third) = ((leader + 1) % 3, (leader + 2) % 3);
+        bank.world.kill(third);
+        bank.write(leader, Span::secs(1));
+        bank.world.power_off(other);
+        // Without a majority it leads no more.
+        bank.run(Span::secs(4));
+        bank.world.start(other);
+        assert!(bank.serves(leader, Span::secs(5)), "seed {seed}: two of three are there");
+        assert_eq!((bank.lost(other), &bank.distrusted[..]), (vec![], &[0; 0][..]), "seed {seed}");
+    }
+}
+
+#[test]
 fn one_that_stays_away_is_not_waited_for_for_ever_and_then_takes_what_the_others_have() {
     let mut anew = 0;
     for seed in 1..9 {

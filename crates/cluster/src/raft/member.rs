@@ -78,6 +78,8 @@ pub struct Member<S: State> {
     rebooted: bool,
     /// ... which has not been made up for yet.
     in_doubt: bool,
+    /// The last term that we have led in.
+    led: u64,
     /// We vote as if our log ended here at least (term, index).
     floor: (u64, u64),
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
@@ -174,6 +176,7 @@ impl<S: State> Member<S> {
             asking: None,
             rebooted: false,
             in_doubt: false,
+            led: 0,
             floor: (0, 0),
             #[cfg(test)]
             hasty: false,
@@ -409,7 +412,7 @@ impl<S: State> Member<S> {
         Recalled {
             promised: self.promises.of(asker),
             last: self.last().max(self.floor),
-            leads: if self.is_leader() { self.term() } else { 0 },
+            led: self.led,
             in_doubt: self.in_doubt,
         }
     }
@@ -680,7 +683,10 @@ impl<S: State> Member<S> {
         while self.node.has_ready() {
             self.one_ready(now, out, happened);
         }
-        let is_asked = self.asking.is_none() && !self.is_below_floor();
+        if self.is_leader() {
+            self.led = self.term();
+        }
+        let is_asked = self.asking.is_none() && !self.is_below_floor() && self.installing.is_none();
         // The group works, and this member holds what it has committed so far.
         if self.in_doubt && is_asked && self.leader().is_some() && self.node.raft.commit_to_current_term() {
             self.in_doubt = false;

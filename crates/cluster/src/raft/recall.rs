@@ -8,9 +8,8 @@
 //! **Of a memory group** a member whose machine was rebooted knows that entries may be missing at its end. An entry that it
 //! acknowledged and that was committed is also in the log of another voter, unless that one was rebooted as well. So
 //! it asks all where their logs end. The furthest end is its *floor*: it votes as if its own log ended there, and stands
-//! for nothing until it does. It has asked enough when a leader has answered (of its term or a later one: whoever led
-//! since holds all that was committed before, and what it acknowledged to this one the leader takes back), or when all
-//! have. If so many were rebooted (or given up by the cluster) that the others are no majority, those that are there go on
+//! for nothing until it does. It has asked enough when one has answered that leads or led in its term or a later one (which holds
+//! all that was committed before, and what was acknowledged to it by the asker and then committed), or when all have. If so many were rebooted (or given up by the cluster) that the others are no majority, those that are there go on
 //! after a while with the furthest end they know: then what was committed shortly before the power failed may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +67,8 @@ pub(crate) struct Recalled {
     pub promised: Promised,
     /// The last entry (its term, then its index) of the answering member, or its floor.
     pub last: (u64, u64),
-    /// The term that it leads in; 0: it does not.
-    pub leads: u64,
+    /// The last term that it has led in, in this life of its process; 0: none.
+    pub led: u64,
     /// It was rebooted itself, and has not made up for it yet.
     pub in_doubt: bool,
 }
@@ -95,15 +94,16 @@ impl Asking {
         if said.in_doubt {
             self.doubters.insert(from);
         }
-        others.is_subset(&self.answered) || (self.rebooted && said.leads >= term.max(1))
+        others.is_subset(&self.answered) || (self.rebooted && said.led >= term.max(1))
     }
 
-    /// Whom to ask now; nobody if it is over. What those that are `given_up` held counts as lost, like the doubters'.
+    /// Whom to ask now; nobody if it is over. Who is `given_up` may never answer; all others that are sound must.
     pub fn tick(&mut self, others: &BTreeSet<NodeId>, given_up: impl Fn(&NodeId) -> bool) -> Vec<NodeId> {
         self.ticks += 1;
-        let sound = others.difference(&self.doubters).filter(|id| !given_up(id)).count();
+        let sound = others.difference(&self.doubters).count();
+        let waits = others.difference(&self.answered).any(|id| !given_up(id));
         let ticks_max = match self.rebooted {
-            true if sound > others.len().div_ceil(2) => u32::MAX,
+            true if waits && sound > others.len().div_ceil(2) => u32::MAX,
             true => REBOOTED_TICKS,
             false => RECALL_TICKS,
         };
@@ -130,6 +130,19 @@ mod tests {
         for _ in 0..3 * REBOOTED_TICKS {
             assert!(!asking.tick(&others, |_| false).is_empty());
         }
+        assert!(!asking.tick(&others, |id| *id == NodeId(2)).is_empty(), "the other may know more");
         assert!(asking.tick(&others, |id| *id == NodeId(1)).is_empty());
+    }
+
+    #[test]
+    fn who_has_led_since_knows_all_that_counts() {
+        let others = BTreeSet::from([NodeId(1), NodeId(2)]);
+        let said = |led| Recalled { led, ..Recalled::default() };
+        assert!(!Asking::new(true).answered(NodeId(2), &said(4), 5, &others), "an older term");
+        assert!(Asking::new(true).answered(NodeId(2), &said(5), 5, &others));
+        assert!(
+            !Asking::new(false).answered(NodeId(2), &said(5), 5, &others),
+            "what is asked is what was promised to it"
+        );
     }
 }

@@ -289,10 +289,10 @@ pub(crate) fn encode(group: GroupId, from: NodeId, to: NodeId, said: &Said) -> B
         Said::Want { index, next } => WireMessage { msg_type: WANT, index: *index, part: *next, ..plain },
         Said::Sleep { term, commit } => WireMessage { msg_type: SLEEP, term: *term, commit: *commit, ..plain },
         Said::Recall { last, lost } => WireMessage { msg_type: RECALL, index: *last, reject: *lost, ..plain },
-        Said::Recalled(Recalled { promised, last, leads, in_doubt }) => {
+        Said::Recalled(Recalled { promised, last, led, in_doubt }) => {
             let Promised { term, entry: (log_term, index) } = *promised;
             let (commit_term, commit) = *last;
-            let known = WireMessage { commit_term, commit, reject_hint: *leads, reject: *in_doubt, ..plain };
+            let known = WireMessage { commit_term, commit, reject_hint: *led, reject: *in_doubt, ..plain };
             WireMessage { msg_type: RECALLED, term, log_term, index, ..known }
         }
     };
@@ -321,7 +321,7 @@ pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
         RECALLED => Said::Recalled(Recalled {
             promised: Promised { term: wire.term, entry: (wire.log_term, wire.index) },
             last: (wire.commit_term, wire.commit),
-            leads: wire.reject_hint,
+            led: wire.reject_hint,
             in_doubt: wire.reject,
         }),
         _ => {

@@ -2,6 +2,7 @@
 //! kernel draws at each boot, kept in the file `boot` beside the segments.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 const FILE: &str = "boot";
@@ -18,6 +19,14 @@ pub fn remember(log: &Path) {
     {
         // The next start asks the other members once more.
         tracing::warn!(%error, "it could not be noted that this node has recovered");
+    }
+}
+
+/// Whatever the kernel says: the end may be missing.
+pub fn forget(log: &Path) -> io::Result<()> {
+    match fs::remove_file(log.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::File::open(log)?.sync_all(),
     }
 }
 

@@ -68,6 +68,8 @@ pub fn open(dir: &Path) -> Result<(Log, Kept, Vec<String>), Error> {
         if let Some(last) = names.iter().rfind(|name| name.ends_with(".seg")) {
             write_anew(dir, last).map_err(failed())?;
         }
+        // What was not forced may not be what the kernel shows.
+        super::boot::forget(dir).map_err(failed())?;
         fs::remove_file(dir.join(FAILED)).map_err(failed())?;
         remarks
             .push(format!("the disk failed this node in its last life ({why}); the end of its log was written anew"));

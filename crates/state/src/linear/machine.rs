@@ -107,6 +107,9 @@ pub struct Linear {
     groups: BTreeMap<GroupId, Group>,
     /// What the disk has kept of groups that this node has not been told of yet.
     kept: BTreeMap<GroupId, Vec<Bytes>>,
+    /// Groups whose log cannot be read. It takes no part in them in this life: with an empty log it would promise what the other
+    /// denies.
+    unreadable: BTreeSet<GroupId>,
     /// What was not forced may be missing there, and not all has been made up for.
     rebooted: bool,
     /// Groups by the moment when they want to be woken.
@@ -186,6 +189,7 @@ impl Linear {
             spaces: BTreeMap::new(),
             groups: BTreeMap::new(),
             kept: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             rebooted: false,
             alarms: BTreeSet::new(),
             alarm_of: BTreeMap::new(),
@@ -250,7 +254,8 @@ impl Linear {
             Input::Wake => self.wake(now, out),
         }
         self.send_due(now, out);
-        if self.rebooted && self.kept.is_empty() && !self.groups.values().any(|group| group.member.in_doubt()) {
+        let is_whole = self.kept.is_empty() && self.unreadable.is_empty();
+        if self.rebooted && is_whole && !self.groups.values().any(|group| group.member.in_doubt()) {
             self.rebooted = false;
             out.push(Output::Recovered);
         }
@@ -404,7 +409,7 @@ impl Linear {
             return;
         }
         let log = self.kept.remove(&id).unwrap_or_default();
-        if !is_member && log.is_empty() {
+        if !is_member && log.is_empty() || self.unreadable.contains(&id) {
             return;
         }
         match Group::start(id, placed, self.me, log, self.rebooted, now.mono, self.rng.fork(), &mut self.wants) {
@@ -415,6 +420,7 @@ impl Linear {
             }
             // Without a believable log it takes no part in this group (rule 10); everything else runs.
             Err(why) => {
+                self.unreadable.insert(id);
                 let text = format!("{why}; this node takes no part in {id}");
                 out.push(Output::Note(Note::error(text)));
             }
