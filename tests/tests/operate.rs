@@ -85,6 +85,7 @@ fn who_connects_to_a_restarting_node_waits_a_moment_and_is_neither_refused_nor_c
     let up = Up::shop();
     up.apply("carts.toml", CARTS).good();
     let token = up.token("carts");
+    assert_eq!(up.coppice(&["ns", "token", "carts"]).good().trim(), token);
     let port = free_port(3);
     let echo = e2e::program::service_program("echo.py");
     let text = format!("[service.echo]\nrun = [\"python3\", {echo:?}]\nclones = 3\ntcp = {{ port = {port} }}\n");

@@ -14,6 +14,9 @@ pub enum NsCommand {
     /// Class, lease, promise, and the odds of losing a session, with what this cluster has seen
     #[command(after_help = "Examples:\n  coppice ns show carts\n  coppice ns show carts --json | jq .odds.p_loss")]
     Show(ShowArgs),
+    /// Print the namespace's token: with its name as the user, programs reach it by it
+    #[command(after_help = "Examples:\n  redis-cli --user carts --pass \"$(coppice ns token carts)\"")]
+    Token(NamedArgs),
     /// Seal the namespace's cookies with a new key; cookies of the old keys stay good
     #[command(after_help = "Examples:\n  coppice ns rotate carts\n  coppice ns rotate carts --end-sessions")]
     Rotate(RotateArgs),
@@ -35,6 +38,14 @@ pub struct ShowArgs {
     /// Print JSON (see docs/scripts.md)
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct NamedArgs {
+    /// Name of the namespace
+    pub name: String,
     #[command(flatten)]
     pub node: NodeArgs,
 }
@@ -75,7 +86,7 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             }
         }
         NsCommand::Show(args) => {
-            let reply = args.node.reader().get(&format!("/v1/ns/{}", args.name)).await?;
+            let reply = args.node.reader().get(&format!("/v1/ns/{}", name(&args.name)?)).await?;
             if args.json {
                 println!("{}", reply.text()?);
                 return Ok(());
@@ -83,17 +94,27 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
             print!("{}", page(&namespace));
         }
+        NsCommand::Token(args) => {
+            let path = format!("/v1/ns/{}/token", name(&args.name)?);
+            let reply = args.node.operator()?.get(&path).await?.json()?;
+            println!("{}", reply["token"].as_str().ok_or("the node's answer has no token")?);
+        }
         NsCommand::Rotate(args) => rotate(args).await?,
     }
     Ok(())
 }
 
-async fn rotate(args: RotateArgs) -> Result<(), String> {
+/// A namespace's name, to be part of a path.
+fn name(text: &str) -> Result<&str, String> {
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    if args.name.is_empty() || !args.name.bytes().all(is_name) {
-        return Err(format!("{:?} is no namespace's name; `coppice ns list` shows those there are", args.name));
+    if text.is_empty() || !text.bytes().all(is_name) {
+        return Err(format!("{text:?} is no namespace's name; `coppice ns list` shows those there are"));
     }
-    let path = format!("/v1/ns/{}/rotate?end_sessions={}", args.name, args.end_sessions);
+    Ok(text)
+}
+
+async fn rotate(args: RotateArgs) -> Result<(), String> {
+    let path = format!("/v1/ns/{}/rotate?end_sessions={}", name(&args.name)?, args.end_sessions);
     let reply = args.node.operator()?.post(&path, "", Bytes::new()).await?.json()?;
     if args.json {
         println!("{reply}");
