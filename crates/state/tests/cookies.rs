@@ -80,6 +80,29 @@ fn a_value_survives_any_one_brick_of_its_cookie_also_one_that_restarted_empty() 
     }
 }
 
+/// Nobody reads or writes it meanwhile: an idle session outlives an upgrade of the whole cluster.
+#[test]
+fn an_idle_value_survives_that_each_node_restarts_in_turn() {
+    for (count, touches) in [(3, false), (3, true), (5, false), (5, true)] {
+        let mut world = World::settled(11, count);
+        let first = put(&mut world, 1, "one", None);
+        let mut cookie = put(&mut world, 2, "two", Some(&first));
+        if touches {
+            cookie = touch(&mut world, 3, &cookie);
+        }
+        world.run(Span::secs(1));
+        for node in 1..=count {
+            world.kill(NodeId(node));
+            world.restart_in(NodeId(node), Span::secs(1));
+            world.run(Span::secs(2));
+            world.settle();
+        }
+        for node in 1..=count {
+            assert_eq!(value(&mut world, node, &cookie), "two");
+        }
+    }
+}
+
 #[test]
 fn writes_spread_over_all_live_bricks() {
     let mut world = World::settled(20, 5);
@@ -238,7 +261,7 @@ fn a_value_whose_bricks_are_all_gone_is_lost() {
     assert_eq!(world.done(1, by_cookie(Action::Get, Some(&cookie))), Reply::Lost);
 }
 
-/// Those of its bricks that can be asked have restarted, and one is only out of reach.
+/// Those of its bricks that can be asked have restarted, and one is only out of reach, for them as well.
 #[test]
 fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
     let mut world = World::settled(27, 4);
@@ -251,13 +274,13 @@ fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
         }
     };
     world.part(NodeId(asks), holds);
+    bricks.iter().filter(|node| **node != holds).for_each(|node| world.part(*node, holds));
     world.run(Span::secs(20));
-    for node in bricks.into_iter().filter(|node| *node != holds) {
-        world.kill(node);
-        world.run(Span::secs(2));
-        world.start(node);
-        world.run(Span::secs(2));
-    }
+    let others: Vec<NodeId> = bricks.into_iter().filter(|node| *node != holds).collect();
+    others.iter().for_each(|node| world.kill(*node));
+    world.run(Span::secs(2));
+    others.iter().for_each(|node| world.start(*node));
+    world.run(Span::secs(2));
     let get = || by_cookie(Action::Get, Some(&cookie));
     assert!(matches!(world.call(asks, get()), Outcome::Refused(_)));
     world.run(Span::secs(60));

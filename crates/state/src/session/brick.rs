@@ -11,6 +11,7 @@ use super::limits::{
     BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL, GROWTH_SHARE, SETTLED_KEPT,
     SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
+use super::map::Placement;
 use super::table::{Entry, Key, Table, Value};
 
 /// How much of a value a reader wants.
@@ -60,6 +61,8 @@ pub(super) struct Found {
     pub lease_left: Span,
     pub keep_left: Span,
     pub value: Option<Value>,
+    /// See [`Entry::bricks`].
+    pub bricks: Placement,
 }
 
 /// What should be known of a key from now on.
@@ -79,6 +82,8 @@ pub(super) struct Write {
     pub extend: bool,
     /// Of what is copied or extended.
     pub standing: Standing,
+    /// See [`Entry::bricks`]; empty where placement follows from the key.
+    pub bricks: Placement,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +209,7 @@ impl Brick {
             lease_left: if live { entry.lease_end.since(now) } else { Span::ZERO },
             keep_left: entry.keep_end.since(now),
             value: None,
+            bricks: entry.bricks.as_deref().copied().unwrap_or_default(),
         };
         if let (Want::Newer(known), true) = (want, live)
             && entry.version > known
@@ -248,7 +254,8 @@ impl Brick {
             if have.version == version {
                 if write.extend && have.is_live(now) {
                     let keep_end = have.keep_end.max(now + write.keep.max(write.lease));
-                    let entry = Entry { lease_end: now + write.lease, keep_end, ..have.clone() };
+                    let bricks = write.bricks.boxed().or_else(|| have.bricks.clone());
+                    let entry = Entry { lease_end: now + write.lease, keep_end, bricks, ..have.clone() };
                     self.table.put(key, entry);
                 }
                 return Wrote::Stored { had: false };
@@ -297,7 +304,8 @@ impl Brick {
         }
         let keep_end = kept_before.max(now + keep);
         let value = write.value.map(Value::kept);
-        self.table.put(key, Entry { version, value, lease_end, keep_end, before, standing });
+        self.table
+            .put(key, Entry { version, value, lease_end, keep_end, before, standing, bricks: write.bricks.boxed() });
         Wrote::Stored { had }
     }
 
@@ -340,7 +348,7 @@ impl Brick {
 
     /// Keys from shard `cursor` on, whole shards until there are `most` lines; and the shard to go on with, 0 at the
     /// end. `of` says which keys are wanted.
-    pub fn list(&self, now: Time, cursor: u64, most: usize, of: impl Fn(&Key) -> bool) -> (Vec<Line>, u64) {
+    pub fn list(&self, now: Time, cursor: u64, most: usize, of: impl Fn(&Key, &Entry) -> bool) -> (Vec<Line>, u64) {
         let mut lines = Vec::new();
         let mut visited = 0;
         let from = usize::try_from(cursor).unwrap_or(SHARDS).min(SHARDS);
@@ -351,7 +359,7 @@ impl Brick {
             let keys = self.table.shard(shard);
             visited += keys.len();
             let wanted =
-                keys.into_iter().filter(|(key, entry)| (entry.is_live(now) || entry.keep_end > now) && of(key));
+                keys.into_iter().filter(|(key, entry)| (entry.is_live(now) || entry.keep_end > now) && of(key, entry));
             lines.extend(wanted.map(|(key, entry)| Line {
                 key: key.clone(),
                 version: entry.version,

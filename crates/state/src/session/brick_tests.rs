@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::Version;
 use super::brick::{Brick, Line, Standing, Want, Write, Wrote, seal};
 use super::limits::{TOMBSTONE_KEPT, UNDO_KEPT};
+use super::map::Placement;
 use super::table::Key;
 
 fn key(name: &str) -> Key {
@@ -30,6 +31,7 @@ fn write(n: u64, value: Option<&str>, lease: Span) -> Write {
         repair: false,
         extend: false,
         standing: Standing::Plain,
+        bricks: Placement::default(),
     }
 }
 
@@ -203,7 +205,7 @@ fn a_walk_lists_every_key_once_in_pages_of_whole_shards() {
     }
     let (mut cursor, mut seen, mut pages) = (0, BTreeMap::new(), 0);
     loop {
-        let (lines, next) = brick.list(now, cursor, 100, |_| true);
+        let (lines, next) = brick.list(now, cursor, 100, |_, _| true);
         assert!(lines.len() < 130, "{} lines on a page", lines.len());
         for line in lines {
             *seen.entry(line.key.bytes).or_insert(0) += 1;
@@ -216,5 +218,5 @@ fn a_walk_lists_every_key_once_in_pages_of_whole_shards() {
     }
     assert_eq!(seen.len(), 5000);
     assert!(seen.values().all(|times| *times == 1) && pages >= 40);
-    assert_eq!(brick.list(now, u64::MAX, 100, |_| true), (Vec::new(), 0));
+    assert_eq!(brick.list(now, u64::MAX, 100, |_, _| true), (Vec::new(), 0));
 }

@@ -214,6 +214,7 @@ impl Session {
             repair: false,
             extend: true,
             standing: Standing::Plain,
+            bricks: Placement::default(),
         });
         self.next_round(op, Phase::Write);
         self.step_write(call, number, op)

@@ -98,6 +98,11 @@ impl Placement {
         &self.nodes[..usize::from(self.len)]
     }
 
+    /// None if it is empty.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self.len > 0).then(|| Box::new(self))
+    }
+
     pub fn contains(&self, node: NodeId) -> bool {
         self.nodes().contains(&node)
     }

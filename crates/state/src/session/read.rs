@@ -406,6 +406,7 @@ impl Found {
             repair: true,
             extend: false,
             standing: self.standing,
+            bricks: self.bricks,
         })
     }
 }

@@ -104,15 +104,17 @@ impl Session {
     fn list_for(&mut self, call: &Call, from: NodeId, list: ListMessage) -> (Vec<Line>, u64) {
         let most = (list.count as usize).clamp(1, PAGE_ENTRIES);
         if !list.fill {
-            return self.brick.list(call.now, list.cursor, most, |key| key.namespace == list.namespace);
+            return self.brick.list(call.now, list.cursor, most, |key, _| key.namespace == list.namespace);
         }
         // From here on a write that counts without the new placement is not accepted any more: it would be missed.
         self.fill.write_floor = self.fill.write_floor.max(self.map_seen());
         let Some(map) = &self.map else { return (Vec::new(), 0) };
-        self.brick.list(call.now, list.cursor, most, |key| {
-            !super::cookie_ops::is_cookie_key(key)
-                && (place(&map.members, key.hash).contains(from)
-                    || map.old.as_ref().is_some_and(|old| place(old, key.hash).contains(from)))
+        self.brick.list(call.now, list.cursor, most, |key, entry| {
+            if super::cookie_ops::is_cookie_key(key) {
+                return entry.bricks.as_ref().is_some_and(|bricks| bricks.contains(from));
+            }
+            place(&map.members, key.hash).contains(from)
+                || map.old.as_ref().is_some_and(|old| place(old, key.hash).contains(from))
         })
     }
 

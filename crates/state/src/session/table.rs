@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::Version;
 use super::brick::Standing;
 use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS, SHRINK_BELOW};
-use super::map::key_hash;
+use super::map::{Placement, key_hash};
 use crate::hash::FixedMap;
 
 /// A key of a namespace, with the hash that places it.
@@ -80,6 +80,8 @@ pub(super) struct Entry {
     /// What a conditional write replaced, should it be undone. The inner `None`: there was nothing.
     pub before: Option<Box<Option<Entry>>>,
     pub standing: Standing,
+    /// By cookie: who was to have it. One of these that restarted is told by the others.
+    pub bricks: Option<Box<Placement>>,
 }
 
 impl Entry {
@@ -92,7 +94,8 @@ impl Entry {
             Some(before) => before.as_ref().as_ref().map_or(0, Entry::bytes),
             None => 0,
         };
-        ENTRY_BYTES + self.value.as_ref().map_or(0, |v| v.bytes.len() as u64) + before
+        let bricks = self.bricks.as_ref().map_or(0, |_| size_of::<Placement>() as u64);
+        ENTRY_BYTES + self.value.as_ref().map_or(0, |v| v.bytes.len() as u64) + before + bricks
     }
 
     /// The generation in which it is filed: that of its next change by time alone.
@@ -269,6 +272,7 @@ mod tests {
             keep_end: Time(keep_end * 1_000_000),
             before: None,
             standing: Standing::Plain,
+            bricks: None,
         }
     }
 

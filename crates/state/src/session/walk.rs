@@ -108,7 +108,7 @@ impl Session {
             let list = ListMessage { cursor, count: most as u32, namespace, fill: false };
             return self.send(call, number, op, at, What::List(list), Bytes::new());
         }
-        let (lines, next) = self.brick.list(call.now, cursor, most, |key| key.namespace == namespace);
+        let (lines, next) = self.brick.list(call.now, cursor, most, |key, _| key.namespace == namespace);
         let walk = op.walk.as_mut().expect("it walks");
         walk.take_lines(lines.into_iter().map(|line| (line.key, line.version, line.live)), next);
         op.legs[at].state = LegState::Answered;

@@ -8,6 +8,7 @@ use prost::{Message, Oneof};
 
 use super::Version;
 use super::brick::{Found, Line, Standing, Want, Write, Wrote};
+use super::map::Placement;
 use super::table::{Key, Value};
 use base::checksum::Checksum;
 
@@ -127,6 +128,8 @@ pub(super) struct WriteMessage {
     open: Option<VersionMessage>,
     #[prost(bool, tag = "12")]
     confirmed: bool,
+    #[prost(fixed64, repeated, tag = "13")]
+    bricks: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -152,7 +155,7 @@ pub(super) struct ListMessage {
     pub fill: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct FoundMessage {
     #[prost(message, optional, tag = "1")]
     version: Option<VersionMessage>,
@@ -175,6 +178,8 @@ pub(super) struct FoundMessage {
     open: Option<VersionMessage>,
     #[prost(bool, tag = "10")]
     confirmed: bool,
+    #[prost(fixed64, repeated, tag = "11")]
+    bricks: Vec<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -257,6 +262,7 @@ pub(super) fn write(key: &Key, write: &Write) -> (What, Bytes) {
         extend: write.extend,
         open: write.standing.open(),
         confirmed: write.standing == Standing::Confirmed,
+        bricks: numbers(&write.bricks),
     });
     (what, write.value.as_ref().map(|v| v.bytes.clone()).unwrap_or_default())
 }
@@ -291,6 +297,7 @@ pub(super) fn found(found: Found) -> (What, Bytes) {
         sum: found.value.as_ref().map_or(0, |v| v.sum.0),
         open: found.standing.open(),
         confirmed: found.standing == Standing::Confirmed,
+        bricks: numbers(&found.bricks),
     });
     (what, found.value.map(|v| v.bytes).unwrap_or_default())
 }
@@ -356,6 +363,7 @@ impl WriteMessage {
             repair: self.repair,
             extend: self.extend,
             standing: Standing::of(self.open, self.confirmed),
+            bricks: placement(&self.bricks),
         };
         Some((Key::new(self.namespace, self.key), write))
     }
@@ -378,8 +386,17 @@ impl FoundMessage {
             lease_left: span(self.lease_ms),
             keep_left: span(self.keep_ms),
             value: self.value.then_some(Value { bytes: body, sum: Checksum(self.sum) }),
+            bricks: placement(&self.bricks),
         }
     }
+}
+
+fn numbers(placement: &Placement) -> Vec<u64> {
+    placement.nodes().iter().map(|node| node.0).collect()
+}
+
+fn placement(numbers: &[u64]) -> Placement {
+    Placement::of(&numbers.iter().copied().map(NodeId).collect::<Vec<_>>())
 }
 
 impl WroteMessage {
@@ -511,6 +528,7 @@ mod tests {
             repair: true,
             extend: false,
             standing: Standing::Plain,
+            bricks: Placement::default(),
         };
         let v = "08ac021502000000190500000000000000";
         let start = "090201000000000000100318e80720052803";

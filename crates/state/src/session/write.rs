@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::brick::{Standing, Write, Wrote};
 use super::limits::{CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::read::FETCH_TRIES;
@@ -59,6 +60,7 @@ impl Session {
                     repair: false,
                     extend: true,
                     standing,
+                    bricks: Placement::default(),
                 });
                 return;
             }
@@ -84,7 +86,8 @@ impl Session {
             None => op.base.as_ref().map_or(Span::ZERO, |base| base.keep_left),
         };
         let (version, standing) = (self.clock.tick(), Standing::Plain);
-        op.write = Some(Write { version, value, lease, keep, guard, repair: false, extend: false, standing });
+        let bricks = Placement::default();
+        op.write = Some(Write { version, value, lease, keep, guard, repair: false, extend: false, standing, bricks });
     }
 
     pub(super) fn step_write(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
@@ -248,6 +251,9 @@ impl Session {
             // Bricks may find it ahead of them: it can be undone where it is accepted.
             write.guard = Some(write.version);
         }
+        if op.by_cookie {
+            write.bricks = op.places[0].unwrap_or_default();
+        }
         let write = write.clone();
         for at in 0..op.legs.len() {
             if op.legs[at].state == LegState::Idle {
@@ -382,6 +388,7 @@ impl Session {
             repair: false,
             extend: false,
             standing: Standing::Plain,
+            bricks: Placement::default(),
         };
         let mut undo = Running::new(op.key.clone(), Action::Remove);
         (undo.phase, undo.legs, undo.epoch, undo.write) = (Phase::Undo, legs, op.epoch, Some(write));
