@@ -35,6 +35,17 @@ fn a_rolling_restart_fails_no_command_and_keeps_every_session() {
     for i in 0..200 {
         assert_eq!(kept.ask(&["SET", &format!("kept-{i}"), "here"]), Ok(Word::Simple("OK".into())));
     }
+    // One that only a cookie names, and that nobody asks for meanwhile.
+    let bearer = format!("Bearer {token}");
+    let mut cookie = String::new();
+    wait_for("all three have one", Duration::from_secs(60), || {
+        let headers = [("Authorization", bearer.as_str())];
+        let made = http::request(up.at(1).api, "POST", "/v1/ns/carts/session", &headers, b"idle").unwrap();
+        cookie = made.json().unwrap()["cookie"].as_str().unwrap().to_owned();
+        let status = up.status(1).unwrap();
+        let all = status["nodes"].as_array().unwrap().iter().all(|node| node["brick"]["entries"].as_u64() > Some(200));
+        if all { Ok(()) } else { Err(status["nodes"].to_string()) }
+    });
     let before: Vec<u32> = (1..=3).map(|n| up.node_pid(n)).collect();
     let load = Sessions::start(&doors, 2, "carts", &token);
 
@@ -55,6 +66,9 @@ fn a_rolling_restart_fails_no_command_and_keeps_every_session() {
     }
     load.go_on(200);
     load.end().no_failures("all nodes restarted in turn");
+    let headers = [("Authorization", bearer.as_str()), ("Coppice-Cookie", cookie.as_str())];
+    let found = http::request(up.at(2).api, "GET", "/v1/ns/carts/session", &headers, b"").unwrap();
+    assert_eq!((found.status, found.text().as_str()), (200, "idle"));
     // Its own connection was closed, in order, by the restart of n1.
     assert!(kept.ask(&["PING"]).is_err());
     let mut anew = Resp::open(doors[1], "carts", &token).unwrap();

@@ -289,8 +289,8 @@ impl Session {
             },
             (Action::Get | Action::GetTouch { .. } | Action::Take, None) => Some(nothing()),
             (Action::Touch { .. }, None) => Some(Reply::Touched(false)),
-            // Nothing to remove, and no version to overrule.
-            (Action::Remove, None) if sure => Some(Reply::Removed(false)),
+            // Nothing to remove, and no version to overrule; unless that is the doing of an earlier try.
+            (Action::Remove, None) if sure => Some(Reply::Removed(op.had)),
             (Action::RemoveIf { .. }, None) => Some(Reply::Removed(false)),
             (Action::RemoveIf { version }, Some(live)) => {
                 (live.version != Some(*version)).then_some(Reply::NotStored { version: live.version, old: None })

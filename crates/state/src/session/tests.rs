@@ -215,6 +215,28 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
     }
 }
 
+/// Its first version met a newer one elsewhere and stayed where it had arrived; the second was taken back, and then it looks anew.
+#[test]
+fn a_removal_that_finds_what_its_own_earlier_try_removed_has_removed_it() {
+    for had in [true, false] {
+        let mut world = World::settled(7, 3);
+        let (id, key) = (AskId(99), Key::new(1, Bytes::from_static(b"k")));
+        let mut op = Box::new(Running::new(key, Action::Remove));
+        (op.ask, op.had, op.deadline) = (Some(id), had, world.now + Span::secs(1));
+        let mut out = Vec::new();
+        let now = world.now;
+        let mut call = super::Call { now, wall_ms: world.wall_ms(), out: &mut out };
+        let session = world.session(1);
+        session.place_keyed(&call, &mut op).ok().unwrap();
+        session.launch(&mut call, op);
+        for output in out {
+            world.output(NodeId(1), output);
+        }
+        world.run(Span::millis(100));
+        assert_eq!(world.answers[&id].1, Outcome::Done(Reply::Removed(had)));
+    }
+}
+
 /// A brick that restarted does not know what it forgot: what it has and one other is decided only if the third has it, too.
 #[test]
 fn two_bricks_decide_only_if_both_are_filled_and_three_always() {

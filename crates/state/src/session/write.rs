@@ -146,8 +146,9 @@ impl Session {
                     }
                     return self.lost_to_another(call, number, op);
                 }
-                // Nobody takes back what has it in the version that lost.
+                // Nobody takes back what has it in the version that lost: what is removed there is removed.
                 op.earlier_may_have |= op.legs.iter().any(Leg::may_have_stored);
+                op.had |= op.legs.iter().any(Leg::has_replaced);
                 let version = self.clock.tick();
                 let write = op.write.as_mut().expect("it is writing");
                 (write.version, write.guard) = (version, None);
@@ -267,7 +268,7 @@ impl Session {
     fn written(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
         let write = op.write.clone().expect("it is writing");
         let version = write.version;
-        op.had |= op.legs.iter().any(|leg| leg.state == LegState::Wrote(Wrote::Stored { had: true }));
+        op.had |= op.legs.iter().any(Leg::has_replaced);
         let base = op.base.as_ref().filter(|base| base.live);
         let had = op.had || base.is_some();
         let old = base.and_then(|base| base.value.as_ref()).map(|value| value.bytes.clone());
@@ -471,6 +472,11 @@ impl Leg {
             LegState::Idle | LegState::NoRoom => self.tries > 0,
             LegState::Answered | LegState::Wrote(_) | LegState::Dead => false,
         }
+    }
+
+    /// There was a value before.
+    fn has_replaced(&self) -> bool {
+        self.state == LegState::Wrote(Wrote::Stored { had: true })
     }
 
     pub(super) fn has_stored(&self) -> bool {

@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    fn output(&mut self, from: NodeId, output: Output) {
+    pub fn output(&mut self, from: NodeId, output: Output) {
         match output {
             Output::Send { to, mut frame } => {
                 self.frames += 1;
