@@ -275,7 +275,7 @@ impl Node {
 
     /// A node that is to be somebody else takes its votes with it. So each group that it was in must have a majority
     /// without it, which then has all that was ever acknowledged: a read of each shows that. The root group shows it by
-    /// agreeing.
+    /// agreeing. (Groups in memory find out by themselves what they have without it, `cluster/raft/recall.rs`.)
     fn renew(&mut self, now: Now, pending: Pending, out: &mut Out) {
         let What::Renew { former, name, .. } = &pending.what else { unreachable!("only a renewal is renewed") };
         let former = *former;
@@ -283,7 +283,9 @@ impl Node {
             return finish(pending, Outcome::Refused(refused), 0, None, out);
         }
         let placed = self.placed().into_values();
-        let groups: Vec<GroupId> = placed.filter(|p| p.members.contains(&former)).map(|p| p.id).collect();
+        // A group in memory may be waiting for this very node: as long as it does it answers nobody.
+        let asked = placed.filter(|p| p.members.contains(&former) && !p.memory);
+        let groups: Vec<GroupId> = asked.map(|p| p.id).collect();
         self.proposals += 1;
         let id = self.proposals;
         if groups.is_empty() {
