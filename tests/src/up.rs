@@ -14,6 +14,7 @@ use crate::at::{At, Ports, new_folder};
 use crate::minder::Minder;
 use crate::procs::{self, Proc, Signal};
 use crate::program::coppice;
+use crate::resp::{Resp, Word};
 use crate::tools::{self, Said};
 use crate::wait::{poll, wait_for};
 use crate::{http, say};
@@ -206,6 +207,20 @@ impl Up {
         let path = self.dir.join(file);
         std::fs::write(&path, text).expect("its folder is writable");
         path
+    }
+
+    /// A Redis connection through node `n` to a `linear` namespace, once that has a leader.
+    #[track_caller]
+    pub fn linear(&self, n: u8, namespace: &str, token: &str) -> Resp {
+        let open = || {
+            let mut resp = Resp::open(self.at(n).resp, namespace, token)?;
+            match resp.ask(&["DBSIZE"])? {
+                Word::Int(_) => Ok(resp),
+                other => Err(format!("{other:?}")),
+            }
+        };
+        // With a debug binary beside a compiler.
+        wait_for(&format!("{namespace} is open"), Duration::from_secs(60), open).0
     }
 
     /// The token of a namespace, which is the password of its user.

@@ -18,18 +18,6 @@ const FILE: &str = "[namespace.bank]\nclass = \"linear\"\n";
 const SOON: Duration = Duration::from_secs(60);
 const KEYS: usize = 120;
 
-/// A connection through node `n` to a namespace that has a leader.
-fn bank(up: &Up, n: u8, token: &str) -> Resp {
-    let open = || {
-        let mut resp = Resp::open(up.at(n).resp, "bank", token)?;
-        match resp.ask(&["DBSIZE"])? {
-            Word::Int(_) => Ok(resp),
-            other => Err(format!("{other:?}")),
-        }
-    };
-    wait_for("the bank is open", SOON, open).0
-}
-
 fn put(resp: &mut Resp, round: usize) {
     for n in 0..KEYS {
         let (key, value) = (format!("key:{n}"), format!("{n} in round {round} {}", "x".repeat(n)));
@@ -89,7 +77,7 @@ fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
     let up = Up::bare(3);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
-    put(&mut bank(&up, 1, &token), 0);
+    put(&mut up.linear(1, "bank", &token), 0);
     let mut id = wait_for("the bank is whole", SOON, || whole(&up, &Value::Null)).0;
     let mut rounds = 0;
     // In each round: of each file in turn, the first byte, one in the middle, and the last that was written.
@@ -97,7 +85,7 @@ fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
         for file in 0..log_files(&up.dir).len() {
             let Some(path) = log_files(&up.dir).get(file).cloned() else { continue };
             rounds += 1;
-            put(&mut bank(&up, 1, &token), rounds);
+            put(&mut up.linear(1, "bank", &token), rounds);
             // Until it has forced what was promised last, a wrong byte there is a write that was cut short.
             wait_for("n2 has nothing to write", SOON, || match &up.status(2)?["figures"]["linear.groups_asleep"] {
                 Value::Number(n) if n.as_u64() == Some(1) => Ok(()),
@@ -119,7 +107,7 @@ fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
             ));
             id = new;
             for n in 1..=3 {
-                check(&mut bank(&up, n, &token), rounds);
+                check(&mut up.linear(n, "bank", &token), rounds);
             }
         }
     }
@@ -132,7 +120,7 @@ fn a_wrong_byte_in_any_file_of_one_node_loses_and_changes_nothing() {
     // A whole log that is gone is no empty one.
     behind_its_back(&up, || fs::remove_dir_all(up.dir.join("n2/log")).unwrap());
     wait_for("n2 has entered anew", SOON, || whole(&up, &id));
-    check(&mut bank(&up, 2, &token), rounds);
+    check(&mut up.linear(2, "bank", &token), rounds);
 }
 
 #[test]
@@ -141,7 +129,7 @@ fn an_older_disk_is_found_out_and_the_node_enters_anew() {
     let up = Up::bare(3);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
-    put(&mut bank(&up, 1, &token), 0);
+    put(&mut up.linear(1, "bank", &token), 0);
     let id = wait_for("the bank is whole", SOON, || whole(&up, &Value::Null)).0;
     let (log, copy) = (up.dir.join("n2/log"), up.dir.join("older"));
     let copied = |from: &Path, to: &Path| {
@@ -153,7 +141,7 @@ fn an_older_disk_is_found_out_and_the_node_enters_anew() {
     };
     behind_its_back(&up, || copied(&log, &copy));
     wait_for("n2 is back", SOON, || whole(&up, &Value::Null));
-    put(&mut bank(&up, 1, &token), 1);
+    put(&mut up.linear(1, "bank", &token), 1);
     // The boot count is not older: only what the others remember gives it away.
     behind_its_back(&up, || {
         fs::remove_dir_all(&log).unwrap();
@@ -162,7 +150,7 @@ fn an_older_disk_is_found_out_and_the_node_enters_anew() {
     let (new, took) = wait_for("n2 has entered anew", SOON, || whole(&up, &id));
     say(&format!("an older log: n2 is {new} instead of {id} after {took:?}"));
     for n in 1..=3 {
-        check(&mut bank(&up, n, &token), 1);
+        check(&mut up.linear(n, "bank", &token), 1);
     }
 }
 
@@ -208,14 +196,14 @@ fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
     up.ready = up.event("ready", SOON);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
-    put(&mut bank(&up, 1, &token), 0);
+    put(&mut up.linear(1, "bank", &token), 0);
     wait_for("the bank is whole", SOON, || whole(&up, &Value::Null));
     // All room goes, and what the log holds in reserve.
     let _ = fs::remove_file(place.join("log/spare"));
     let filler = place.join("filler");
     let full = fs::write(&filler, vec![1; 200 << 20]).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-    let mut resp = bank(&up, 1, &token);
+    let mut resp = up.linear(1, "bank", &token);
     let mut n = 0;
     let (shown, _) = wait_for("it is said that the disk takes nothing", SOON, || {
         n += 1;
@@ -229,14 +217,14 @@ fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
     assert!(up.coppice(&["status"]).good().contains("n3's disk takes nothing"));
     // All others go on, and so do the doors of n3.
     put(&mut resp, 1);
-    check(&mut bank(&up, 3, &token), 1);
+    check(&mut up.linear(3, "bank", &token), 1);
     fs::remove_file(&filler).unwrap();
     wait_for("n3 takes part again", SOON, || match &node(&up, 1, "n3")?["disk"] {
         Value::Null => whole(&up, &Value::Null),
         other => Err(other.to_string()),
     });
     kill(up.node_pid(1), Signal::KILL);
-    let mut resp = bank(&up, 3, &token);
+    let mut resp = up.linear(3, "bank", &token);
     check(&mut resp, 1);
     put(&mut resp, 2);
     check(&mut resp, 2);
@@ -260,7 +248,7 @@ fn a_failed_force_ends_the_node_and_the_next_start_writes_the_end_of_its_log_ane
     let mut up = Up::bare(3);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
-    let mut resp = bank(&up, 1, &token);
+    let mut resp = up.linear(1, "bank", &token);
     put(&mut resp, 0);
     wait_for("the bank is whole", SOON, || whole(&up, &Value::Null));
     let pid = up.node_pid(2);
@@ -297,5 +285,5 @@ fn a_failed_force_ends_the_node_and_the_next_start_writes_the_end_of_its_log_ane
         let says = log.contains("the node stops") && log.contains("was written anew");
         if says { Ok(()) } else { Err("not yet".to_owned()) }
     });
-    check(&mut bank(&up, 2, &token), 0);
+    check(&mut up.linear(2, "bank", &token), 0);
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
 use e2e::procs::{Signal, kill};
-use e2e::resp::{Resp, Word};
+use e2e::resp::Word;
 use e2e::{Up, say, wait_for};
 use serde_json::Value;
 
@@ -17,18 +19,6 @@ const WRITERS: u8 = 6;
 
 fn ok() -> Word {
     Word::Simple("OK".to_owned())
-}
-
-/// A connection through node `n` to a namespace that has a leader.
-fn bank(up: &Up, n: u8, token: &str) -> Resp {
-    let open = || {
-        let mut resp = Resp::open(up.at(n).resp, "bank", token)?;
-        match resp.ask(&["DBSIZE"])? {
-            Word::Int(_) => Ok(resp),
-            other => Err(format!("{other:?}")),
-        }
-    };
-    wait_for("the bank is open", SOON, open).0
 }
 
 fn members(up: &Up) -> Result<(), String> {
@@ -53,7 +43,7 @@ fn its_loss_window_is_shown_and_what_cannot_be_is_refused_with_the_line() {
     assert!(disk.contains("bank.toml:") && disk.contains("cannot become \"disk\""), "{disk}");
     let token = up.token("bank");
     wait_for("three have it", SOON, || members(&up));
-    assert_eq!(bank(&up, 1, &token).ask(&["SET", "k", "v"]).unwrap(), ok());
+    assert_eq!(up.linear(1, "bank", &token).ask(&["SET", "k", "v"]).unwrap(), ok());
     let shown = up.coppice(&["ns", "show", "bank"]).good();
     assert!(shown.contains("durability:        memory") && shown.contains("50 ms and the time of a force"), "{shown}");
     let (longest, _) = wait_for("the window is measured", SOON, || {
@@ -72,20 +62,24 @@ fn every_process_may_be_killed_at_once_under_writes_and_nothing_acknowledged_is_
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
     wait_for("three have it", SOON, || members(&up));
-    let mut writers = Vec::new();
+    let (mut writers, written) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
     for writer in 0..WRITERS {
-        let mut resp = bank(&up, writer % 3 + 1, &token);
+        let mut resp = up.linear(writer % 3 + 1, "bank", &token);
+        let written = Arc::clone(&written);
         writers.push(thread::spawn(move || {
+            let mut put = |n: &u64| resp.ask(&["SET", &format!("{writer}:{n}"), "x"]) == Ok(ok());
             // Until its node is killed.
-            (0..u64::MAX).take_while(|n| resp.ask(&["SET", &format!("{writer}:{n}"), "x"]) == Ok(ok())).count()
+            (0..u64::MAX).take_while(|n| put(n)).inspect(|_| _ = written.fetch_add(1, Relaxed)).count()
         }));
     }
-    thread::sleep(Duration::from_secs(1));
+    wait_for("enough was written", SOON, || match written.load(Relaxed) {
+        200.. => Ok(()),
+        few => Err(few.to_string()),
+    });
     (1..=3).map(|n| up.node_pid(n)).collect::<Vec<_>>().into_iter().for_each(|pid| kill(pid, Signal::KILL));
     let acked: Vec<usize> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     let all = acked.iter().sum::<usize>();
-    assert!(all > 20, "{all} writes are too few to say anything");
-    let mut resp = bank(&up, 2, &token);
+    let mut resp = up.linear(2, "bank", &token);
     for (writer, count) in acked.iter().enumerate() {
         for n in 0..*count {
             assert_eq!(resp.ask(&["GET", &format!("{writer}:{n}")]).unwrap(), Word::Bulk("x".into()), "acknowledged");
@@ -101,7 +95,7 @@ fn a_machine_that_lost_its_power_takes_part_again_as_who_it_was() {
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
     wait_for("three have it", SOON, || members(&up));
-    let mut resp = bank(&up, 1, &token);
+    let mut resp = up.linear(1, "bank", &token);
     assert_eq!(resp.ask(&["SET", "first", "x"]).unwrap(), ok());
     let asleep = || match up.status(2)?["figures"]["linear.groups_asleep"].as_u64() {
         Some(1) => Ok(()),
@@ -144,7 +138,7 @@ fn a_machine_that_lost_its_power_takes_part_again_as_who_it_was() {
     assert_eq!(wait_for("n2 has recovered", SOON, recovered).0, was, "it did not have to enter anew");
     // With one of the others dead its copy counts.
     kill(up.node_pid(1), Signal::KILL);
-    let mut resp = bank(&up, 2, &token);
+    let mut resp = up.linear(2, "bank", &token);
     for n in 0..50 {
         assert_eq!(resp.ask(&["GET", &format!("key:{n}")]).unwrap(), Word::Bulk("x".to_owned()));
     }
