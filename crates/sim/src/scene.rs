@@ -118,6 +118,8 @@ enum Asked {
 struct Seen {
     since: Time,
     live: Option<BTreeSet<NodeId>>,
+    /// When it last took another for live.
+    met: BTreeMap<NodeId, Time>,
     version: u64,
     mark: Option<u64>,
     voters: usize,
@@ -404,6 +406,9 @@ impl Scene {
                 self.sessions.filled(node);
             }
         }
+        for seen in &mut self.seen {
+            seen.met.extend(seen.live.iter().flatten().map(|node| (*node, now)));
+        }
         self.count_cut_off();
         self.answers.check(now, |node| self.world.is_hung(node))?;
         let Some(calm) = self.calm_for() else { return Ok(()) };
@@ -443,8 +448,12 @@ impl Scene {
         let unfilled: Vec<usize> = self.sessions.failed().keys().copied().collect();
         for empty in unfilled {
             for node in 0..self.seen.len() {
-                let waited = self.world.is_running(empty) && now.since(self.seen[empty].since) > CUT_OFF_COUNTS;
-                if waited && self.world.cut_for(empty, node) > CUT_OFF_COUNTS {
+                // By the links, or by membership: links that come and go, and clones' hangs, may keep two from meeting.
+                let seen = &self.seen[empty];
+                let met = seen.met.get(&self.world.id(node)).copied().unwrap_or_default().max(seen.since);
+                let waited = self.world.is_running(empty) && now.since(seen.since) > CUT_OFF_COUNTS;
+                let is_cut = self.world.cut_for(empty, node) > CUT_OFF_COUNTS || now.since(met) > CUT_OFF_COUNTS;
+                if waited && node != empty && is_cut {
                     self.sessions.died(node, now);
                 }
             }

@@ -137,7 +137,7 @@ impl Session {
         let pulling = everyone.iter().any(|node| self.fill.pulls.get(node).is_some_and(|pull| !pull.done));
         if self.fill.filled < self.map_seen() {
             let waits = self.missing_waited_for().is_some_and(|until| until > call.now);
-            if !waits && !pulling {
+            if !waits && !pulling && self.meets_most() {
                 self.fill.filled = self.map_seen();
             }
         }
@@ -152,6 +152,16 @@ impl Session {
         let everyone = map.everyone();
         let missing = everyone.iter().filter(|node| !self.is_live(**node));
         missing.map(|node| self.peers.get(node).map_or(born, |peer| peer.since.max(born)) + SETTLE_GRACE).max()
+    }
+
+    /// Who meets few others is cut off rather than left behind, and has copied from too few to count.
+    fn meets_most(&self) -> bool {
+        let Some(map) = &self.map else { return false };
+        let is_most_of = |members: &[NodeId]| {
+            let met = members.iter().filter(|node| **node == self.me || self.is_live(**node)).count();
+            2 * met > members.len()
+        };
+        is_most_of(&map.members) && map.old.as_deref().is_none_or(is_most_of)
     }
 
     /// Asks one brick for the next values, or the next page.

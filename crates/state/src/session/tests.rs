@@ -278,6 +278,33 @@ fn what_a_clock_that_is_ahead_wrote_is_confirmed_when_it_is_done() {
     }
 }
 
+/// It has copied from nobody, so its ignorance still means nothing (seed 203687509802: an acknowledged field was gone).
+#[test]
+fn a_restarted_brick_that_meets_nobody_is_not_filled_however_long_it_waits() {
+    let is_filled = |world: &mut World| {
+        let session = world.session(2);
+        session.fill.filled >= session.map_seen()
+    };
+    let mut world = World::settled(7, 3);
+    world.partition(&[NodeId(2)]);
+    world.run(Span::secs(2));
+    world.kill(NodeId(2));
+    world.start(NodeId(2));
+    world.put(1, "k", "v");
+    world.run(super::limits::SETTLE_GRACE.times(2));
+    assert!(!is_filled(&mut world));
+    world.heal();
+    world.run(Span::secs(2));
+    assert!(is_filled(&mut world));
+    // With one of the others it goes on when the third does not come.
+    world.kill(NodeId(3));
+    world.kill(NodeId(2));
+    world.start(NodeId(2));
+    world.run(super::limits::SETTLE_GRACE.times(2));
+    assert!(is_filled(&mut world));
+    assert_eq!(world.value(2, "k"), Some("v".into()));
+}
+
 #[test]
 fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     let mut world = World::settled(5, 3);
