@@ -31,6 +31,8 @@ pub enum UpBody {
 /// A body as the client sends it. Of HTTP/1.1 the guard has counted and timed it already; of HTTP/2 it is done here.
 pub struct Counted {
     incoming: Incoming,
+    /// A part that was taken out and came back.
+    ahead: Bytes,
     limits: Option<Limits>,
 }
 
@@ -43,7 +45,12 @@ struct Limits {
 impl Counted {
     pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>, bytes_max: u64) -> Self {
         let limits = || Limits { bytes_left: bytes_max, wait: Wait::default(), flags: Arc::clone(flags) };
-        Self { limits: (version == Version::HTTP_2).then(limits), incoming }
+        Self { limits: (version == Version::HTTP_2).then(limits), incoming, ahead: Bytes::new() }
+    }
+
+    /// The part that was taken last, and went nowhere, is the next one again.
+    pub fn put_back(&mut self, part: Bytes) {
+        self.ahead = part;
     }
 }
 
@@ -60,6 +67,9 @@ impl Body for Counted {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
+        }
         let polled = Pin::new(&mut this.incoming).poll_frame(cx);
         let Some(limits) = &mut this.limits else { return polled.map(|f| f.map(|f| f.map_err(io::Error::other))) };
         match polled {
@@ -81,12 +91,22 @@ impl Body for Counted {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.ahead.is_empty() && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        more(self.incoming.size_hint(), self.ahead.len())
     }
+}
+
+/// The size of `rest` with so many bytes before it.
+fn more(rest: SizeHint, bytes: usize) -> SizeHint {
+    let mut all = SizeHint::new();
+    all.set_lower(rest.lower() + bytes as u64);
+    if let Some(upper) = rest.upper() {
+        all.set_upper(upper + bytes as u64);
+    }
+    all
 }
 
 /// An answer's body.
@@ -105,8 +125,6 @@ pub struct FromClone {
     pub line: Option<Box<Line>>,
     /// A part that has come already.
     pub first: Option<Frame<Bytes>>,
-    pub incoming: Incoming,
-    pub ended: bool,
     pub upstream: Arc<Upstream>,
     pub _in_flight: InFlight,
 }
@@ -125,43 +143,6 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.busy.store(false, Relaxed);
-    }
-}
-
-impl Body for UpBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let this = self.get_mut();
-        match this {
-            UpBody::Empty => Poll::Ready(None),
-            UpBody::Whole(bytes) => {
-                let bytes = std::mem::take(bytes);
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
-            }
-            UpBody::Stream(incoming) => match Pin::new(incoming).poll_frame(cx) {
-                // Trailers end here: a program that takes them for header fields would believe the client.
-                Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => Poll::Ready(None),
-                polled => polled,
-            },
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            UpBody::Empty => true,
-            UpBody::Whole(bytes) => bytes.is_empty(),
-            UpBody::Stream(incoming) => incoming.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            UpBody::Empty => SizeHint::with_exact(0),
-            UpBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            UpBody::Stream(incoming) => incoming.size_hint(),
-        }
     }
 }
 
@@ -189,12 +170,7 @@ impl Body for DownBody {
                 if let Some(first) = from.first.take() {
                     return Poll::Ready(Some(Ok(first)));
                 }
-                let line = from.line.as_mut().expect("taken only when dropped");
-                let polled = line.poll_frame(&mut from.incoming, cx);
-                if let Poll::Ready(None) = polled {
-                    from.ended = true;
-                }
-                polled
+                from.line.as_mut().expect("taken only when dropped").poll_frame(cx)
             }
         }
     }
@@ -202,7 +178,7 @@ impl Body for DownBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Text(text) => text.is_empty(),
-            Kind::FromClone(from) => from.first.is_none() && from.incoming.is_end_stream(),
+            Kind::FromClone(from) => from.first.is_none() && from.line.as_ref().is_none_or(|line| line.is_over()),
         }
     }
 
@@ -210,14 +186,9 @@ impl Body for DownBody {
         match &self.kind {
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
             Kind::FromClone(from) => {
-                let first = from.first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len) as u64;
-                let rest = from.incoming.size_hint();
-                let mut all = SizeHint::new();
-                all.set_lower(rest.lower() + first);
-                if let Some(upper) = rest.upper() {
-                    all.set_upper(upper + first);
-                }
-                all
+                let first = from.first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
+                let rest = from.line.as_ref().and_then(|line| line.left());
+                more(rest.map_or_else(SizeHint::new, SizeHint::with_exact), first)
             }
         }
     }
@@ -225,9 +196,7 @@ impl Body for DownBody {
 
 impl Drop for FromClone {
     fn drop(&mut self) {
-        // Hyper drops a body as soon as its length is reached, without asking for its end.
-        if (self.ended || self.incoming.is_end_stream())
-            && let Some(mut line) = self.line.take()
+        if let Some(line) = self.line.take()
             && line.is_ready()
         {
             self.upstream.idle.put(line);

@@ -205,7 +205,8 @@ impl HeadScan {
 
 pub const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };
 
-fn length(value: &[u8]) -> Option<u64> {
+/// What a Content-Length says, if it is a number and nothing else.
+pub fn length(value: &[u8]) -> Option<u64> {
     // Not str::parse: it takes a plus sign.
     if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
         return None;

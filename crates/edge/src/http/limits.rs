@@ -26,6 +26,11 @@ pub const READ_BUFFER_BYTES: usize = 4 << 10;
 pub const READ_BUFFER_KEPT_BYTES: usize = 16 << 10;
 /// Hyper's buffer must take any head that passed the check, and a little body.
 pub const HYPER_BUFFER_BYTES: usize = 2 * HEAD_BYTES_MAX;
+/// Longest head of a clone's answer: twice what a client may send, as programs are trusted more.
+pub const ANSWER_HEAD_BYTES_MAX: usize = 128 << 10;
+/// One read from a clone: most answers fit in. While a long body fills it, twice as much each time, up to the second.
+pub const CLONE_READ_BYTES: usize = 8 << 10;
+pub const CLONE_READ_BYTES_MAX: usize = 64 << 10;
 
 /// Open client connections. Beyond it newcomers are told to come again: memory is bounded, the others go on.
 pub const CONNECTIONS_MAX: u64 = 20_000;

@@ -3,7 +3,7 @@
 //!
 //! A connection of HTTP/1.1 has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
 //! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, which picks a clone
-//! from the pool and sends the request down a `line`, an idle or new connection on which hyper is a client. Bodies
+//! from the pool and sends the request down a `line`, an idle or new connection on which we are the client. Bodies
 //! stream both ways. The line is driven by the same task, so a request crosses no thread.
 //!
 //! For services that say so, `session` opens the client's cookie before and stores the session after (`crate::cookie`).

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use clones::partition::Asked;
 use flow::stage::End;
 use futures_util::future::poll_fn;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
@@ -27,7 +29,7 @@ use super::drop_files::DropFiles;
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
-use super::line::{Failed, Line};
+use super::line::{self, Expects, Failed, Framing, Line};
 use super::refusal::Refusal;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};
@@ -54,25 +56,16 @@ pub struct Client {
     pub flags: Arc<Flags>,
 }
 
-/// A request without its body, as clones get it.
-struct Head {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-}
-
-/// A request that may be sent again, and its body. Its fields are in a plain list, as nearly none is.
-struct Again {
-    method: Method,
-    uri: Uri,
-    fields: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
-}
-
 /// A request on its way to some clone.
 struct Errand {
     host: HeaderValue,
-    path: Uri,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    /// As a clone gets it.
+    head: Bytes,
+    expects: Expects,
+    framing: Framing,
     /// What takes it, if that was known when it came.
     place: Option<Place>,
     /// Tells a browser to come back to the clone that was chosen, if that is new to it.
@@ -80,8 +73,9 @@ struct Errand {
     /// It counts as one request of its service, however often it is sent.
     visit: Option<Visit>,
     /// None only while a clone has it.
-    request: Option<Request<UpBody>>,
-    again: Option<Again>,
+    body: Option<UpBody>,
+    /// The body of a request that may be sent again.
+    again: Option<Bytes>,
     sends: u32,
     tried: Vec<Arc<Upstream>>,
     /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
@@ -91,7 +85,7 @@ struct Errand {
 
 /// A clone's answer, and the line it comes by.
 struct Answer {
-    response: Response<Incoming>,
+    response: Response<()>,
     /// The first part of its body, if that was waited for.
     first: Option<Frame<Bytes>>,
     line: Box<Line>,
@@ -144,13 +138,12 @@ async fn carry(
 
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
-    let path = parts.uri.clone();
     strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
     remove_ours(&mut parts.headers);
     let place = {
         let fields = Fields(&parts.headers);
-        let (host, path, method) = (host.to_str().unwrap_or(""), path.path(), parts.method.as_str());
+        let (host, path, method) = (host.to_str().unwrap_or(""), parts.uri.path(), parts.method.as_str());
         let (port, client) = (client.peer.port, client.peer.ip);
         edge.pool.table().place(&Asked { port, host, path, method, client, headers: &fields })
     };
@@ -186,10 +179,8 @@ async fn carry(
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
     }
-    let head = Head { method: parts.method, uri: origin_form(parts.uri), headers: parts.headers };
-
     let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
-    let mut errand = Errand::new(head, host, path, incoming).await.map_err(|_| body_broken(client))?;
+    let mut errand = Errand::new(parts, host, upgrade.is_some(), incoming).await.map_err(|_| body_broken(client))?;
     errand.place = let_in.as_ref().map(|(place, _)| place.clone());
     let answer = errand.run(edge, client).await;
     let mut answer = match answer {
@@ -221,16 +212,6 @@ async fn carry(
     Ok((response, from))
 }
 
-/// The part of a target that a clone gets.
-fn origin_form(uri: Uri) -> Uri {
-    if uri.scheme().is_none() {
-        return uri;
-    }
-    let mut parts = http::uri::Parts::default();
-    parts.path_and_query = uri.into_parts().path_and_query;
-    Uri::from_parts(parts).expect("a path alone is a target")
-}
-
 /// The client's body did not come whole, and the guard knows why unless the client just left.
 fn body_broken(client: &Client) -> Refusal {
     let left = Violation { status: 400, why: "the request's body ended early" };
@@ -238,44 +219,56 @@ fn body_broken(client: &Client) -> Refusal {
 }
 
 /// Requests that have the same effect once or twice.
-fn may_repeat(head: &Head) -> bool {
-    let is_idempotent = matches!(
-        head.method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
-    );
-    is_idempotent || head.headers.contains_key(IDEMPOTENCY_KEY)
+fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
+    let is_idempotent =
+        matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE);
+    is_idempotent || headers.contains_key(IDEMPOTENCY_KEY)
 }
 
 impl Errand {
-    async fn new(head: Head, host: HeaderValue, path: Uri, incoming: Counted) -> io::Result<Self> {
+    async fn new(parts: Parts, host: HeaderValue, upgrade: bool, incoming: Counted) -> io::Result<Self> {
+        let Parts { method, uri, headers, .. } = parts;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
-        let is_small = bytes.is_some_and(|bytes| bytes <= REPLAY_BYTES_MAX);
-        let again = if is_small && may_repeat(&head) {
-            let body = if bytes == Some(0) { Bytes::new() } else { incoming.collect().await?.to_bytes() };
-            Some((Again::new(&head, body.clone()), UpBody::Whole(body)))
-        } else {
-            return Ok(Self::with(head.request(stream(incoming)), host, path, None));
+        let framing = bytes.map_or(Framing::Chunked, Framing::Length);
+        let (body, again) = match bytes {
+            Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
+            Some(bytes) if bytes <= REPLAY_BYTES_MAX && may_repeat(&method, &headers) => {
+                let body = incoming.collect().await?.to_bytes();
+                (UpBody::Whole(body.clone()), Some(body))
+            }
+            _ => (UpBody::Stream(incoming), None),
         };
-        let (again, body) = again.expect("set just above");
-        Ok(Self::with(head.request(body), host, path, Some(again)))
-    }
-
-    fn with(request: Request<UpBody>, host: HeaderValue, path: Uri, again: Option<Again>) -> Self {
-        let tried = Vec::new();
-        let request = Some(request);
-        Self {
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        Ok(Self {
+            head: line::request(&method, path, &headers, framing),
+            expects: Expects { no_body: method == Method::HEAD, upgrade },
+            framing,
             host,
-            path,
+            method,
+            uri,
+            headers,
             place: None,
             stay: None,
             visit: None,
-            request,
+            body: Some(body),
             again,
             sends: 0,
-            tried,
+            tried: Vec::new(),
             want_fresh: false,
             give_up_at: None,
+        })
+    }
+
+    /// The request for this clone.
+    fn request(&mut self, upstream: &Upstream) -> line::Request {
+        if let Entry::Vacant(host) = self.headers.entry(header::HOST) {
+            // HTTP/1.0 needs none, what we send does.
+            host.insert(HeaderValue::from_str(&upstream.addr.to_string()).expect("an address is plain ASCII"));
+            let path = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+            self.head = line::request(&self.method, path, &self.headers, self.framing);
         }
+        let body = self.body.take().expect("put back after each failure that goes on");
+        line::Request { head: self.head.clone(), expects: self.expects, framing: self.framing, body }
     }
 
     async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
@@ -283,13 +276,10 @@ impl Errand {
             let upstream = self.choose(&edge.pool, &client.peer).await?;
             let in_flight = upstream.begin();
             let Some((mut line, is_fresh)) = self.line_to(&edge.pool, &upstream).await else { continue };
-            let mut request = self.request.take().expect("put back after each failure that goes on");
-            request.headers_mut().entry(header::HOST).or_insert_with(|| {
-                HeaderValue::from_str(&upstream.addr.to_string()).expect("an address is plain ASCII")
-            });
+            let request = self.request(&upstream);
             let attempt = upstream.count.begin();
             match line.send(request).await {
-                Ok(mut response) => match self.first_part(&mut response, &mut line).await {
+                Ok(response) => match self.first_part(&mut line).await {
                     Ok(first) => {
                         let failed = response.status().is_server_error();
                         let at = Instant::now();
@@ -304,18 +294,25 @@ impl Errand {
                         self.ready_again(Refusal::CloneEnded)?;
                     }
                 },
-                Err(Failed::Unsent(request)) => self.request = Some(*request),
+                Err(Failed::Unsent(body)) => self.body = Some(body),
                 Err(Failed::TimedOut) => {
                     attempt.ended(true);
                     edge.pool.answered(&upstream, true);
                     return Err(Refusal::CloneSilent);
                 }
-                // That the client broke its own body off is not the clone's fault.
-                Err(Failed::Sent(error)) if error.is_user() => return Err(body_broken(client)),
-                Err(Failed::Sent(error)) => {
+                // That is not the clone's fault.
+                Err(Failed::Upload) => return Err(body_broken(client)),
+                Err(Failed::NoAnswer(why)) => {
                     attempt.ended(true);
                     edge.pool.answered(&upstream, true);
-                    self.sent_in_vain(&upstream, &error)?;
+                    tracing::debug!(clone = %upstream.name, why, "clone's answer is none");
+                    self.ready_again(Refusal::BadAnswer)?;
+                }
+                Err(Failed::Ended(error)) => {
+                    attempt.ended(true);
+                    edge.pool.answered(&upstream, true);
+                    tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
+                    self.ready_again(Refusal::CloneEnded)?;
                 }
             }
             if is_fresh {
@@ -333,13 +330,12 @@ impl Errand {
             let refusal;
             {
                 let table = pool.table();
-                let request = self.request.as_ref().expect("it is here until a clone is chosen");
-                let fields = Fields(request.headers());
+                let fields = Fields(&self.headers);
                 let asked = Asked {
                     port: peer.port,
                     host: self.host.to_str().unwrap_or(""),
-                    path: self.path.path(),
-                    method: request.method().as_str(),
+                    path: self.uri.path(),
+                    method: self.method.as_str(),
                     client: peer.ip,
                     headers: &fields,
                 };
@@ -376,9 +372,8 @@ impl Errand {
         {
             return Some((line, false));
         }
-        let opened = async { Line::open(pool.connect(upstream).await?).await };
-        match opened.await {
-            Ok(line) => Some((Box::new(line), true)),
+        match pool.connect(upstream).await {
+            Ok(stream) => Some((Box::new(Line::new(stream)), true)),
             Err(error) => {
                 tracing::debug!(clone = %upstream.name, %error, "clone not reached");
                 pool.failed(upstream);
@@ -388,18 +383,12 @@ impl Errand {
         }
     }
 
-    /// A clone may have seen the request. Readies it for another one, if that is right.
-    fn sent_in_vain(&mut self, upstream: &Upstream, error: &hyper::Error) -> Result<(), Refusal> {
-        tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
-        self.ready_again(if error.is_parse() { Refusal::BadAnswer } else { Refusal::CloneEnded })
-    }
-
     /// Makes the request ready to be sent once more if it may be; else that is its end.
     fn ready_again(&mut self, end: Refusal) -> Result<(), Refusal> {
         self.sends += 1;
         match &self.again {
-            Some(again) if self.sends < SENDS_MAX => {
-                self.request = Some(again.request());
+            Some(body) if self.sends < SENDS_MAX => {
+                self.body = Some(UpBody::Whole(body.clone()));
                 Ok(())
             }
             _ => Err(end),
@@ -408,40 +397,12 @@ impl Errand {
 
     /// Many programs send the head of an answer and then its body, and may die in between. As long as the client has
     /// seen nothing, a request that may be repeated can be; so with a short body the head waits for its first part.
-    async fn first_part(&self, response: &mut Response<Incoming>, line: &mut Line) -> io::Result<Option<Frame<Bytes>>> {
-        let is_short = response.body().size_hint().exact().is_some_and(|n| n > 0 && n <= REPLAY_BYTES_MAX);
+    async fn first_part(&self, line: &mut Line) -> io::Result<Option<Frame<Bytes>>> {
+        let is_short = line.left().is_some_and(|n| n > 0 && n <= REPLAY_BYTES_MAX);
         if !is_short || self.again.is_none() {
             return Ok(None);
         }
-        poll_fn(|cx| line.poll_frame(response.body_mut(), cx)).await.transpose()
-    }
-}
-
-fn stream(incoming: Counted) -> UpBody {
-    if incoming.is_end_stream() { UpBody::Empty } else { UpBody::Stream(incoming) }
-}
-
-impl Again {
-    fn new(head: &Head, body: Bytes) -> Self {
-        let fields = head.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { method: head.method.clone(), uri: head.uri.clone(), fields, body }
-    }
-
-    fn request(&self) -> Request<UpBody> {
-        let mut headers = HeaderMap::with_capacity(self.fields.len());
-        for (name, value) in &self.fields {
-            headers.append(name, value.clone());
-        }
-        let head = Head { method: self.method.clone(), uri: self.uri.clone(), headers };
-        head.request(UpBody::Whole(self.body.clone()))
-    }
-}
-
-impl Head {
-    fn request(self, body: UpBody) -> Request<UpBody> {
-        let mut request = Request::new(body);
-        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, self.uri, self.headers);
-        request
+        poll_fn(|cx| line.poll_frame(cx)).await.transpose()
     }
 }
 
@@ -462,16 +423,13 @@ fn pass_on(
         if let Some(protocol) = protocol {
             response.headers_mut().insert(header::UPGRADE, protocol);
         }
-        return Ok((response.map(|_| ()), None));
+        return Ok((response, None));
     }
     let headers = response.headers_mut();
     strip_one_hop(headers);
     if headers.remove(header::TRANSFER_ENCODING).is_some() {
         headers.remove(header::CONTENT_LENGTH);
     }
-    let (mut parts, incoming) = response.into_parts();
-    // What the clone spoke does not matter to the client; hyper answers in the client's version.
-    parts.version = Version::HTTP_11;
-    let from = FromClone { line: Some(line), first, incoming, ended: false, upstream, _in_flight: in_flight };
-    Ok((Response::from_parts(parts, ()), Some(from)))
+    let from = FromClone { line: Some(line), first, upstream, _in_flight: in_flight };
+    Ok((response, Some(from)))
 }

@@ -23,7 +23,7 @@ const COPY_BYTES: usize = 16 << 10;
 pub async fn splice(line: Line, of_client: OnUpgrade, _in_flight: InFlight) {
     // Both ends have said that they change; what is left is to hand over the sockets.
     let both = async {
-        let (clone, early) = line.into_upgraded().await?;
+        let (clone, early) = line.into_upgraded();
         let mut client = TokioIo::new(of_client.await.map_err(io::Error::other)?);
         client.write_all(&early).await?;
         io::Result::Ok((client, clone))

@@ -1,288 +1,390 @@
-//! One connection to a clone, with hyper on it. It has no task of its own: whoever uses it drives it, so a request
-//! stays on one thread and wakes nobody else. Idle ones wait in a stack, the last used on top; before one is used again
-//! it is looked at, since a clone may have closed it.
+//! One connection to a clone, on which we are the client of HTTP/1.1. It has no task of its own: whoever uses it drives
+//! it, so a request stays on one thread and wakes nobody else. Under load a request costs one write and one read.
+//!
+//! Heads are written and read in `head`, bodies of answers taken apart in `framing`; both are pure.
 
-use std::collections::VecDeque;
+mod framing;
+mod head;
+mod idle;
+mod stream;
+
 use std::future::Future;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::poll_fn;
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use http::Response;
+use http_body::{Body as _, Frame};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 
-use super::body::UpBody;
-use super::limits::{ANSWER_IDLE, ANSWER_TIME, HYPER_BUFFER_BYTES, IDLE_MAX, IDLE_TIME};
+pub use head::{Expects, Framing, request};
+pub use idle::Idle;
+
+use super::body::{Counted, UpBody};
+use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX};
 use super::wait::Wait;
 use crate::pool::Stream;
+use framing::Body;
+
+const LAST_CHUNK: Bytes = Bytes::from_static(b"0\r\n\r\n");
 
 pub struct Line {
-    sender: SendRequest<UpBody>,
-    /// Hyper's side of the connection. None once it has ended and was asked for what it still held.
-    driver: Option<Connection<TokioIo<Stream>, UpBody>>,
-    ended: bool,
-    /// A second handle of a local socket, to look whether the clone has closed it.
-    look: Option<OwnedFd>,
+    stream: Stream,
+    out: Out,
+    upload: Upload,
+    /// What has come and was not taken yet.
+    input: BytesMut,
+    /// How much one read may bring: more while a long body comes.
+    read_bytes: usize,
+    body: Body,
+    /// The clone takes another request after this one.
+    keeps: bool,
     wait: Wait,
     /// This answer's first bytes were acknowledged at once.
     acknowledged: bool,
 }
 
+/// A request for a clone. Its head may be sent again as it is.
+pub struct Request {
+    pub head: Bytes,
+    pub expects: Expects,
+    pub framing: Framing,
+    pub body: UpBody,
+}
+
 /// How a request came to nothing on one line.
 pub enum Failed {
-    /// The clone has not seen it; here it is again.
-    Unsent(Box<Request<UpBody>>),
-    /// The clone may have seen it.
-    Sent(hyper::Error),
+    /// The clone has not seen it; here is its body again.
+    Unsent(UpBody),
+    /// The client broke its body off.
+    Upload,
+    /// The clone has it, and what it said is no answer: why.
+    NoAnswer(&'static str),
+    /// The connection ended; the clone may have seen the request.
+    Ended(io::Error),
     /// The clone has it and says nothing.
     TimedOut,
 }
 
+/// What is to be written now: parts that follow each other, those that are over empty.
+#[derive(Default)]
+struct Out {
+    head: Bytes,
+    /// Of a chunk.
+    size: Bytes,
+    data: Bytes,
+    /// Behind a chunk, or the end of all.
+    end: Bytes,
+    /// Some of this request was written.
+    began: bool,
+    /// What was written may still be kept back by the stream.
+    unflushed: bool,
+}
+
+/// What is to be written later.
+enum Upload {
+    Done,
+    /// So many bytes more.
+    Length(u64, Counted),
+    Chunked(Counted),
+    /// It came to a bad end, so the clone waits for more.
+    Broken,
+}
+
+/// Who broke an upload off.
+enum Broken {
+    Client,
+    Clone,
+}
+
 impl Line {
-    /// # Errors
-    /// Nothing was sent.
-    pub async fn open(stream: Stream) -> io::Result<Self> {
-        let look = match &stream {
-            Stream::Local(stream) => Some(stream.as_fd().try_clone_to_owned()?),
-            Stream::Tunnel(_) => None,
-        };
-        let (sender, driver) = Builder::new()
-            .max_buf_size(HYPER_BUFFER_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
-        Ok(Self { sender, driver: Some(driver), ended: false, look, wait: Wait::default(), acknowledged: false })
-    }
-
-    /// Lets hyper read and write. True once the connection has ended.
-    fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        // Errors come out of the request or the body that they hit.
-        if let Some(driver) = &mut self.driver
-            && !self.ended
-        {
-            self.ended = Pin::new(driver).poll(cx).is_ready();
+    pub fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            out: Out::default(),
+            upload: Upload::Done,
+            input: BytesMut::new(),
+            read_bytes: CLONE_READ_BYTES,
+            body: Body::Over,
+            keeps: true,
+            wait: Wait::default(),
+            acknowledged: false,
         }
-        self.ended
     }
 
-    /// Whether another request may go here now.
-    pub fn is_ready(&mut self) -> bool {
-        !self.drive(&mut Context::from_waker(Waker::noop())) && self.sender.is_ready()
+    /// Whether another request may go here, after an answer was taken.
+    pub fn is_ready(&self) -> bool {
+        self.keeps
+            && self.is_over()
+            && self.input.is_empty()
+            && matches!(self.upload, Upload::Done)
+            && self.out.is_empty()
+            && !self.out.unflushed
+    }
+
+    /// Whether all of the answer's body was taken.
+    pub fn is_over(&self) -> bool {
+        self.body == Body::Over
+    }
+
+    /// How many bytes of the answer's body are to come, if that is known.
+    pub fn left(&self) -> Option<u64> {
+        self.body.left()
     }
 
     /// Asks the system whether the clone has closed its side, which the runtime may not have noticed yet. A tunnel
     /// cannot be asked.
-    fn is_surely_open(&self) -> bool {
+    pub fn is_surely_open(&self) -> bool {
         use rustix::net::{RecvFlags, recv};
         let mut byte = [0; 1];
-        match &self.look {
-            Some(fd) => {
-                matches!(recv(fd, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
+        match &self.stream {
+            Stream::Local(stream) => {
+                let seen = recv(stream, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+                matches!(seen, Err(rustix::io::Errno::AGAIN))
             }
-            None => true,
+            Stream::Tunnel(_) => true,
         }
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub async fn send(&mut self, request: Request<UpBody>) -> Result<Response<Incoming>, Failed> {
+    pub async fn send(&mut self, request: Request) -> Result<Response<()>, Failed> {
+        let Request { head, expects, framing, body } = request;
         self.wait.over();
-        self.acknowledged = false;
-        let mut answer = pin!(self.sender.try_send_request(request));
-        let answered = poll_fn(|cx| {
-            // Only driving brings the answer, so nobody else needs to wake us for it.
-            let mut idly = Context::from_waker(Waker::noop());
-            let ended = self.drive(cx);
-            let mut polled = answer.as_mut().poll(&mut idly);
-            if ended && polled.is_pending() {
-                // It ended without having taken the request up, and gives it back when it is dropped.
-                self.driver = None;
-                polled = answer.as_mut().poll(&mut idly);
-                assert!(polled.is_ready(), "a request does not outlive its connection");
+        (self.acknowledged, self.read_bytes) = (false, CLONE_READ_BYTES);
+        self.out = Out { head, ..Out::default() };
+        self.upload = match (body, framing) {
+            (UpBody::Stream(body), Framing::Length(bytes)) => Upload::Length(bytes, body),
+            (UpBody::Stream(body), Framing::Chunked) => Upload::Chunked(body),
+            (UpBody::Whole(bytes), _) => {
+                self.out.data = bytes;
+                Upload::Done
             }
-            if let Poll::Ready(answered) = polled {
-                return Poll::Ready(Some(answered));
+            (UpBody::Empty, Framing::Length(_)) => Upload::Done,
+            // It came back from another line when its end was known already.
+            (UpBody::Empty, Framing::Chunked) => {
+                self.out.end = LAST_CHUNK;
+                Upload::Done
             }
-            if self.wait.is_overdue(cx, ANSWER_TIME) { Poll::Ready(None) } else { Poll::Pending }
-        })
-        .await;
-        match answered {
-            Some(Ok(response)) => Ok(response),
-            Some(Err(mut error)) => match error.take_message() {
-                Some(request) => Err(Failed::Unsent(Box::new(request))),
-                None => Err(Failed::Sent(error.into_error())),
-            },
-            None => Err(Failed::TimedOut),
+        };
+        let answer = poll_fn(|cx| self.poll_answer(cx, expects)).await;
+        match answer {
+            Ok(head) => {
+                (self.body, self.keeps) = (head.body, head.keeps);
+                Ok(head.response)
+            }
+            Err(failed) => {
+                self.keeps = false;
+                Err(failed)
+            }
         }
     }
 
-    /// The next part of an answer's body.
-    pub fn poll_frame(
-        &mut self,
-        incoming: &mut Incoming,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let mut incoming = Pin::new(incoming);
-        // Asking tells hyper that we want some, driving brings it, so ask again.
-        let mut polled = incoming.as_mut().poll_frame(cx);
-        if polled.is_pending() {
-            self.drive(cx);
-            polled = incoming.poll_frame(cx);
+    fn poll_answer(&mut self, cx: &mut Context<'_>, expects: Expects) -> Poll<Result<head::Head, Failed>> {
+        // A clone that closed while we were idle, or spoke unasked, gets nothing.
+        if !self.out.began && (!self.input.is_empty() || self.poll_fill(cx).is_ready()) {
+            return Poll::Ready(Err(self.unsent()));
         }
-        if polled.is_pending() && !std::mem::replace(&mut self.acknowledged, true) {
+        match self.poll_upload(cx) {
+            Poll::Ready(Err(Broken::Client)) => return Poll::Ready(Err(Failed::Upload)),
+            Poll::Ready(Err(Broken::Clone)) if !self.out.began => return Poll::Ready(Err(self.unsent())),
+            // It may have answered before it closed.
+            Poll::Ready(_) | Poll::Pending => (),
+        }
+        // Before anything is written there is nothing to be read, and it was looked just now.
+        while self.out.began {
+            if !self.input.is_empty() {
+                match head::answer(&mut self.input, expects) {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => (),
+                    Err(why) => return Poll::Ready(Err(Failed::NoAnswer(why))),
+                }
+            }
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Failed::Ended(io::ErrorKind::UnexpectedEof.into()))),
+                Poll::Ready(Ok(_)) => (),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Failed::Ended(error))),
+                Poll::Pending => break,
+            }
+        }
+        if self.wait.is_overdue(cx, ANSWER_TIME) { Poll::Ready(Err(Failed::TimedOut)) } else { Poll::Pending }
+    }
+
+    /// Reads once. Zero: the clone has closed its side.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.reserve(self.read_bytes);
+        let room = self.input.capacity() - self.input.len();
+        let count = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
+        if count == room {
+            self.read_bytes = (2 * self.read_bytes).min(CLONE_READ_BYTES_MAX);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// The request comes back as it was; nothing of it was written.
+    fn unsent(&mut self) -> Failed {
+        let out = std::mem::take(&mut self.out);
+        Failed::Unsent(match std::mem::replace(&mut self.upload, Upload::Done) {
+            Upload::Length(_, mut body) | Upload::Chunked(mut body) => {
+                body.put_back(out.data);
+                UpBody::Stream(body)
+            }
+            Upload::Done | Upload::Broken if out.data.is_empty() => UpBody::Empty,
+            Upload::Done | Upload::Broken => UpBody::Whole(out.data),
+        })
+    }
+
+    /// Writes what there is of the request. Ready when that is all of it.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            let waits = self.next_part(cx).map_err(|()| Broken::Client)?;
+            if self.out.is_empty() {
+                if self.out.unflushed {
+                    ready!(Pin::new(&mut self.stream).poll_flush(cx)).map_err(|_| self.broken())?;
+                    self.out.unflushed = false;
+                }
+                return if waits { Poll::Pending } else { Poll::Ready(Ok(())) };
+            }
+            let parts = [&self.out.head, &self.out.size, &self.out.data, &self.out.end].map(|part| IoSlice::new(part));
+            let from = parts.iter().position(|part| !part.is_empty()).unwrap_or(0);
+            let to = parts.iter().rposition(|part| !part.is_empty()).unwrap_or(from);
+            let stream = Pin::new(&mut self.stream);
+            let written = if from == to {
+                stream.poll_write(cx, &parts[from])
+            } else {
+                stream.poll_write_vectored(cx, &parts[from..=to])
+            };
+            match ready!(written) {
+                Ok(0) | Err(_) => return Poll::Ready(Err(self.broken())),
+                Ok(count) => {
+                    self.out.took(count);
+                    self.out.unflushed = matches!(self.stream, Stream::Tunnel(_));
+                    // As long as the client sends, the clone's time has not begun.
+                    self.wait.over();
+                }
+            }
+        }
+    }
+
+    /// The clone takes no more. What kind of error that was will be seen when its answer is read.
+    fn broken(&mut self) -> Broken {
+        if self.out.began {
+            self.out = Out { began: true, ..Out::default() };
+            self.upload = Upload::Broken;
+        }
+        Broken::Clone
+    }
+
+    /// Fetches more of the body when the last part is written. True: the client has to send more first.
+    fn next_part(&mut self, cx: &mut Context<'_>) -> Result<bool, ()> {
+        while self.out.data.is_empty() && self.out.end.is_empty() {
+            let (Upload::Length(_, body) | Upload::Chunked(body)) = &mut self.upload else { return Ok(false) };
+            let data = match Pin::new(body).poll_frame(cx) {
+                Poll::Pending => return Ok(true),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if !data.is_empty() => Some(data),
+                    // Trailers are checked and dropped.
+                    _ => continue,
+                },
+                Poll::Ready(None) => None,
+                Poll::Ready(Some(Err(_))) => {
+                    self.upload = Upload::Broken;
+                    return Err(());
+                }
+            };
+            match (&mut self.upload, data) {
+                (Upload::Length(left, _), Some(data)) if *left >= data.len() as u64 => {
+                    *left -= data.len() as u64;
+                    let is_all = *left == 0;
+                    self.out.data = data;
+                    if is_all {
+                        self.upload = Upload::Done;
+                    }
+                }
+                (Upload::Chunked(_), Some(data)) => {
+                    self.out.size = format!("{:x}\r\n", data.len()).into();
+                    (self.out.data, self.out.end) = (data, Bytes::from_static(b"\r\n"));
+                }
+                (Upload::Chunked(_), None) => {
+                    self.out.end = LAST_CHUNK;
+                    self.upload = Upload::Done;
+                }
+                // More or less than it said.
+                _ => {
+                    self.upload = Upload::Broken;
+                    return Err(());
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next part of an answer's body.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            match self.body.next(&mut self.input) {
+                Ok(Some(frame)) => {
+                    self.wait.over();
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                Ok(None) if self.is_over() => return Poll::Ready(None),
+                Ok(None) => (),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+            // A clone may answer before it has the whole request; whether it takes the rest does not matter to its answer.
+            let _ = self.poll_upload(cx);
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(0)) => {
+                    self.keeps = false;
+                    if let Err(error) = self.body.end() {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+                Poll::Ready(Ok(_)) => (),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => break,
+            }
+        }
+        if !std::mem::replace(&mut self.acknowledged, true) {
             self.acknowledge();
         }
-        if polled.is_ready() {
-            self.wait.over();
-        } else if self.wait.is_overdue(cx, ANSWER_IDLE) {
-            return Poll::Ready(Some(Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the clone's answer stopped coming",
-            ))));
+        if self.wait.is_overdue(cx, ANSWER_IDLE) {
+            let late = io::Error::new(io::ErrorKind::TimedOut, "the clone's answer stopped coming");
+            return Poll::Ready(Some(Err(late)));
         }
-        polled.map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
+        Poll::Pending
     }
 
     /// Many small servers (Python's, for one) write head and body apart, and their system holds the body back until the
     /// head is acknowledged, which ours would put off for 40 ms. Costs a call only when a body did not come at once.
     fn acknowledge(&self) {
-        if let Some(fd) = &self.look {
+        if let Stream::Local(stream) = &self.stream {
             // It is a wish; without it all is right, only later.
-            let _ = rustix::net::sockopt::set_tcp_quickack(fd, true);
+            let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
         }
     }
 
     /// After 101: the stream, and what the clone has sent on it already.
-    ///
-    /// # Errors
-    /// The connection ended before the change.
-    pub async fn into_upgraded(mut self) -> io::Result<(Stream, Bytes)> {
-        let mut driver = self.driver.take().ok_or(io::ErrorKind::NotConnected)?;
-        if !self.ended {
-            Pin::new(&mut driver).await.map_err(io::Error::other)?;
-        }
-        let parts = driver.into_parts();
-        Ok((parts.io.into_inner(), parts.read_buf))
+    pub fn into_upgraded(self) -> (Stream, Bytes) {
+        (self.stream, self.input.freeze())
     }
 }
 
-/// Idle lines to one clone.
-#[derive(Default)]
-pub struct Idle(Mutex<VecDeque<(Instant, Box<Line>)>>);
-
-impl Idle {
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(Instant, Box<Line>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Out {
+    fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.size.is_empty() && self.data.is_empty() && self.end.is_empty()
     }
 
-    /// The line used last that is still good. With `surely`, the system is asked as well.
-    pub fn take(&self, surely: bool) -> Option<Box<Line>> {
-        loop {
-            let (_, mut line) = self.lock().pop_back()?;
-            // Without it, one that has closed gives the request back unsent.
-            if !surely || line.is_surely_open() && line.is_ready() {
-                return Some(line);
-            }
-        }
-    }
-
-    pub fn put(&self, line: Box<Line>) {
-        let mut lines = self.lock();
-        lines.push_back((Instant::now(), line));
-        let excess = if lines.len() > IDLE_MAX { lines.pop_front() } else { None };
-        drop(lines);
-        drop(excess);
-    }
-
-    /// Closes those that have been idle for long, or that the clone has closed.
-    pub fn sweep(&self) {
-        let now = Instant::now();
-        let is_good = |at: Instant, line: &Line| now.saturating_duration_since(at) < IDLE_TIME && line.is_surely_open();
-        self.lock().retain(|(at, line)| is_good(*at, line));
-    }
-
-    pub fn clear(&self) {
-        self.lock().clear();
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Local(stream) => Pin::new(stream).poll_read(cx, to),
-            Stream::Tunnel(stream) => Pin::new(stream).poll_read(cx, to),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Local(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Tunnel(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Local(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Stream::Tunnel(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Local(_) => true,
-            Stream::Tunnel(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Local(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tunnel(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Local(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tunnel(stream) => Pin::new(stream).poll_shutdown(cx),
+    fn took(&mut self, mut count: usize) {
+        self.began = true;
+        for part in [&mut self.head, &mut self.size, &mut self.data, &mut self.end] {
+            let of_this = count.min(part.len());
+            part.advance(of_this);
+            count -= of_this;
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_for_a_connection_that_just_closed_comes_back_unsent() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        drop(listener.accept().await.unwrap());
-        // The end is there to be read, but hyper has not looked yet: the race between a look and a request.
-        stream.readable().await.unwrap();
-        let mut line = Line::open(Stream::Local(stream)).await.unwrap();
-        let mut request = Request::new(UpBody::Whole(Bytes::from_static(b"hello")));
-        *request.uri_mut() = "/once".parse().unwrap();
-        let Err(Failed::Unsent(request)) = line.send(request).await else { panic!("it was not sent") };
-        assert_eq!(request.uri(), "/once");
-        assert!(matches!(request.body(), UpBody::Whole(body) if body == "hello"));
-        assert!(!line.is_ready());
-    }
-}
+mod tests;
