@@ -58,6 +58,11 @@ impl Resp {
         self.stream.get_mut().write_all(frame.as_bytes()).map_err(|e| format!("{words:?}: {e}"))
     }
 
+    /// The next answer.
+    pub fn hear(&mut self) -> Result<Word, String> {
+        self.read()
+    }
+
     /// Waits until the server ends the connection: in order, or how else.
     pub fn ended(mut self) -> Result<(), String> {
         self.stream.get_mut().set_read_timeout(Some(ENDS_WITHIN)).map_err(|e| e.to_string())?;

@@ -66,6 +66,38 @@ fn what_one_node_acknowledged_every_node_shows_and_a_transaction_happens_whole_o
 }
 
 #[test]
+fn a_hot_key_is_shown_on_every_node_with_who_waits_for_it() {
+    let up = UP.take();
+    let (mut one, mut waits) = (bank(&up, 1), bank(&up, 2));
+    one.ask(&["DEL", "queue"]).unwrap();
+    // Waits for as long as the test takes, at a key that gets commands all the time.
+    waits.tell(&["BLPOP", "queue", "60"]).unwrap();
+    let shows = |n: u8| up.status(n).unwrap()["namespaces"][0]["hot"].clone();
+    let look = |one: &mut Resp| {
+        // Ten at a time: well over a hundred a second, also in a debug build.
+        for _ in 0..10 {
+            for key in ["queue", "queue", "cold"] {
+                one.tell(&["LLEN", key])?;
+            }
+        }
+        for _ in 0..30 {
+            one.hear()?;
+        }
+        (1..=3).map(shows).collect::<Vec<_>>().into_iter().try_for_each(|hot| match &hot[0] {
+            hot if hot["key"] == "queue" && hot["waiters"].as_u64() > Some(0) && hot["rate"].as_u64() >= Some(100) => {
+                Ok(())
+            }
+            other => Err(format!("{other}")),
+        })
+    };
+    wait_for("each node shows the hot key", Duration::from_secs(30), || look(&mut one));
+    let shown = up.coppice(&["ns", "show", "bank"]).good();
+    assert!(shown.contains("hot key:           queue: "), "{shown}");
+    one.ask(&["RPUSH", "queue", "x"]).unwrap();
+    assert_eq!(waits.hear().unwrap(), Word::List(vec![Word::Bulk("queue".into()), Word::Bulk("x".into())]));
+}
+
+#[test]
 fn over_http_a_read_may_be_stale_and_says_so_and_a_transaction_holds_or_does_nothing() {
     let up = UP.take();
     drop(bank(&up, 1));

@@ -1,7 +1,7 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use bytes::Bytes;
-use node::view::{LossWindow, NamespaceView, ShardView};
+use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView};
 use state::namespace::span_text;
 
 use crate::operate::NodeArgs;
@@ -137,6 +137,13 @@ fn window(LossWindow { force_after_ms, longest_ms }: LossWindow) -> String {
     )
 }
 
+fn hot_keys(hot: &[HotKeyView]) -> String {
+    let line = |hot: &HotKeyView| {
+        format!("hot key:           {}: {} commands a second, {} wait\n", hot.key, hot.rate, hot.waiters)
+    };
+    hot.iter().map(line).collect()
+}
+
 fn page(n: &NamespaceView) -> String {
     let Some(odds) = &n.odds else {
         let shard = |s: &ShardView| {
@@ -148,8 +155,9 @@ fn page(n: &NamespaceView) -> String {
         let durability = n.durability.as_deref().unwrap_or("disk");
         return format!(
             "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-             durability:        {durability}\n{}{shards}",
-            n.loss_window.map(window).unwrap_or_default()
+             durability:        {durability}\n{}{shards}{}",
+            n.loss_window.map(window).unwrap_or_default(),
+            hot_keys(&n.hot)
         );
     };
     format!(

@@ -218,6 +218,31 @@ fn namespaces(picture: &Picture) -> Markup {
                     }
                 }
             }
+            (hot_keys(picture))
+        }
+    }
+}
+
+fn hot_keys(picture: &Picture) -> Markup {
+    let hot = || picture.namespaces.iter().flat_map(|namespace| namespace.hot.iter().map(move |key| (namespace, key)));
+    html! {
+        @if hot().next().is_some() {
+            h3 { "Hot keys" }
+            div.wide tabindex="0" role="group" aria-label="Table of hot keys" {
+                table {
+                    thead { tr { @for head in ["Namespace", "Key", "Commands a second", "Waiting"] { th scope="col" { (head) } } } }
+                    tbody {
+                        @for (namespace, hot) in hot() {
+                            tr {
+                                th scope="row" { (namespace.name) }
+                                td { code { (hot.key) } }
+                                td.n { (hot.rate) }
+                                td.n { (hot.waiters) }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -331,7 +356,8 @@ mod tests {
                 {"name": "shop/1", "node": "n1", "state": "backoff", "last_exit": "exit status 1",
                  "last_output": ["<script>alert(1)</script>"]},
             ]}],
-            "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept"}],
+            "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept",
+                            "hot": [{"key": "tickets<1>", "rate": 4321, "waiters": 63}]}],
             "stubs": [{"brick": "n3", "window": 64, "in_flight": 9, "slow": true, "timeouts": 12, "no_room": 3}],
             "root": {"leader": null, "voters": ["n1"], "version": 4},
             "events": [{"at_ms": 0, "kind": "birth", "who": "n1", "text": "came"},
@@ -346,6 +372,17 @@ mod tests {
 
     fn count(text: &str, what: &str) -> usize {
         text.matches(what).count()
+    }
+
+    #[test]
+    fn hot_keys_are_shown_where_there_are_any() {
+        let shown = namespaces(&picture()).into_string();
+        for part in ["Hot keys", "tickets&lt;1&gt;", "4321", "63"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let mut cool = picture();
+        cool.namespaces[0].hot.clear();
+        assert!(!namespaces(&cool).into_string().contains("Hot keys"));
     }
 
     #[test]

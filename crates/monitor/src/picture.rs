@@ -101,6 +101,17 @@ pub struct Namespace {
     pub class: String,
     pub lease_ms: u64,
     pub promise: String,
+    /// Keys that get many commands, the hottest first.
+    pub hot: Vec<HotKey>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct HotKey {
+    pub key: String,
+    /// Commands a second.
+    pub rate: u64,
+    pub waiters: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::view::HotKeyView;
+
 /// [`NodeReport`]: each node, each second.
 pub const REPORT: &str = "report";
 /// [`clones::NodeClones`]: each node, at each change.
@@ -45,6 +47,8 @@ pub struct NodeReport {
     pub room: u32,
     /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
     pub intervals: BTreeMap<String, (u64, u64)>,
+    /// By linear namespace: keys that get many commands at this node.
+    pub hot: BTreeMap<String, Vec<HotKeyView>>,
 }
 
 /// What a node's brick holds and does.

@@ -9,7 +9,7 @@ use clones::deploy::Deployed;
 use clones::{Demand, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
-use state::linear::{self, Linear};
+use state::linear::{self, HotKey, Linear};
 use state::session::{self, Session};
 
 use crate::asks::Pending;
@@ -17,7 +17,7 @@ use crate::facts::{self, BrickLoad, NodeReport};
 use crate::leave::{Departure, Wish};
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
 use crate::lives::Lives;
-use crate::view::{EventView, NodeState};
+use crate::view::{EventView, HotKeyView, NodeState};
 use crate::{Answer, Ask, View};
 
 /// What a node is born with.
@@ -277,7 +277,7 @@ impl Node {
         }
         if self.report_at <= now.mono {
             self.report_at = now.mono + REPORT_EVERY;
-            self.take_stock();
+            self.take_stock(now);
             self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
             self.put_fact(now, facts::LIVES, facts::encode(&self.lives.record), out);
             if self.root.is_leader() {
@@ -302,7 +302,7 @@ impl Node {
     }
 
     /// Into the report: what the own brick holds and does.
-    fn take_stock(&mut self) {
+    fn take_stock(&mut self, now: Now) {
         let figures: BTreeMap<&str, u64> = self.session.figures().into_iter().collect();
         let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
         self.report.brick = BrickLoad {
@@ -314,6 +314,11 @@ impl Node {
         };
         let intervals = self.session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
+        self.report.hot.clear();
+        for (namespace, HotKey { key, rate, waiters }) in self.linear.hot(now.mono) {
+            let key = key.escape_ascii().to_string();
+            self.report.hot.entry(namespace.into()).or_default().push(HotKeyView { key, rate, waiters });
+        }
         self.lives.told_anew(self.card.id, self.report.brick.anew);
     }
 
@@ -323,10 +328,8 @@ impl Node {
 
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
-        let (brick, intervals) = (self.report.brick, std::mem::take(&mut self.report.intervals));
-        let disk = self.trouble.clone();
-        let (overflow, room) = (self.report.overflow, self.report.room);
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, brick, disk, overflow, room, intervals };
+        let (disk, report) = (self.trouble.clone(), std::mem::take(&mut self.report));
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, disk, ..report };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
     }

@@ -16,8 +16,8 @@ use crate::declared::{self, kind};
 use crate::limits::DEAD_SHOWN;
 use crate::node::Node;
 use crate::view::{
-    self, BrickView, CloneView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView, ShardView,
-    StubView, VersionView,
+    self, BrickView, CloneView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView,
+    ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.
@@ -160,6 +160,15 @@ impl Node {
                 leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
                 members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
             });
+        let mut hot: Vec<HotKeyView> = Vec::new();
+        // Several nodes may read one key: their members answer reads that may be stale.
+        for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.remove(name)).flatten() {
+            match hot.iter_mut().find(|have| have.key == told.key) {
+                Some(have) => (have.rate, have.waiters) = (have.rate + told.rate, have.waiters + told.waiters),
+                None => hot.push(told),
+            }
+        }
+        hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
         let longest = |id| self.report_of(id).gauges.get(UNFORCED_FIGURE).copied();
         NamespaceView {
             name: name.into(),
@@ -174,6 +183,7 @@ impl Node {
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),
             }),
             shards: shards.collect(),
+            hot,
             odds: (spec.class == Class::Session)
                 .then(|| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),
         }

@@ -227,6 +227,9 @@ pub struct NamespaceView {
     /// Its consensus groups, if its class has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardView>,
+    /// Keys of a linear namespace that get many commands, the hottest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotKeyView>,
     /// The odds that a session is lost to brick deaths, with what the cluster has seen (SSM 3.7). Of class `session` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub odds: Option<Odds>,
@@ -241,6 +244,18 @@ pub struct LossWindow {
     /// The longest time from a write to the end of its force that the live nodes have seen since they started,
     /// milliseconds; 0: none has written such a one yet.
     pub longest_ms: u64,
+}
+
+/// A key that gets many commands.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotKeyView {
+    /// Its first 64 bytes; those that are no plain text as `\\x00`.
+    pub key: String,
+    /// Commands a second, at least.
+    pub rate: u64,
+    /// Commands that wait for their turn, or for a change of it.
+    pub waiters: u64,
 }
 
 /// One consensus group of a namespace.

@@ -8,13 +8,16 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use base::checksum::place_hash;
 use base::{GroupId, NodeId, Note, Now, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, Member, Step};
 
 use super::freshness::Freshness;
+use super::functions;
 use super::functions::changes::{is_quiet, may_wait};
+use super::heat::{Heat, Hot, HotKey};
 use super::limits::*;
 use super::op::Ran;
 use super::place::Placed;
@@ -66,6 +69,7 @@ pub struct Group {
     /// Reads that may look once the state has applied this index.
     ready: Vec<(u64, Vec<Read>)>,
     watchers: Watchers,
+    heat: Heat,
     freshness: Freshness,
     /// The group's clock as of the last entry, and when we applied it.
     clock: (u64, Time),
@@ -131,6 +135,7 @@ impl Group {
             rounds: 0,
             ready: Vec::new(),
             watchers: Watchers::default(),
+            heat: Heat::default(),
             freshness: Freshness::default(),
             clock,
             unwanted_since: None,
@@ -245,6 +250,7 @@ impl Group {
         let Asked { reads, stale, until, command } = asked;
         let id = command.id;
         if let Some(age) = stale.filter(|_| reads).and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
+            keys(&command).for_each(|key| self.heat.count(now, key));
             let ran = self.read(now, age, &command);
             return done.push(Answered { id, answer: Answer::Ran(ran, 0) });
         }
@@ -253,6 +259,7 @@ impl Group {
             return done.push(Answered { id, answer: Answer::Elsewhere { leader } });
         }
         self.rouse(now);
+        keys(&command).for_each(|key| self.heat.count(now, key));
         if reads {
             if self.reads.len() >= QUEUE_MAX {
                 return done.push(Answered { id, answer: Answer::Busy });
@@ -479,6 +486,25 @@ impl Group {
     pub fn leads(&self) -> bool {
         self.leads.is_some()
     }
+
+    /// Keys that get many commands here, and how many commands for each wait for their turn or for a change of it.
+    pub fn hot(&self, now: Time) -> impl Iterator<Item = HotKey> {
+        let seen = |hot: &Hot| HotKey { key: hot.key.clone(), rate: hot.rate, waiters: self.waiters(hot.hash) };
+        self.heat.hot(now).iter().map(seen)
+    }
+
+    fn waiters(&self, hash: u64) -> u64 {
+        let round = self.round.iter().flat_map(|(_, reads)| reads);
+        let ready = self.ready.iter().flat_map(|(_, reads)| reads);
+        let reads = self.reads.iter().chain(round).chain(ready).map(|read| &read.command);
+        let all = self.queue.iter().chain(reads).chain(self.watchers.commands());
+        all.filter(|command| keys(command).any(|key| place_hash(key) == hash)).count() as u64
+    }
+}
+
+/// The keys that a command is for.
+fn keys(command: &Command) -> impl Iterator<Item = &Bytes> {
+    command.steps.iter().flat_map(|step| functions::find(step.function).into_iter().flat_map(|f| f.keys(step)))
 }
 
 fn answer(verdict: Verdict, index: u64) -> Answer {

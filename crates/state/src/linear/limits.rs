@@ -74,3 +74,10 @@ const _: () =
 const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
 const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
 const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");
+
+/// Hot keys are counted anew after so long: what is shown is what was hot in the last two of these.
+pub const HEAT_SPAN: Span = Span::secs(2);
+/// Commands a second from which on a key is called hot: one that is written so often is worth a look.
+pub const HOT_MIN: u64 = 100;
+/// Hot keys that are shown of a member of a group.
+pub const HOT_SHOWN: usize = 8;

@@ -16,6 +16,7 @@ use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 use super::functions::changes::may_wait;
 use super::functions::{self, Run};
 use super::group::{Answered, Asked, Group};
+use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
@@ -721,6 +722,11 @@ impl Linear {
     /// Who leads each group, as far as this node knows.
     pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
         self.leaders.get(&group).copied().filter(|id| self.live.contains(id))
+    }
+
+    /// Keys that get many commands at this node's members of groups, with their namespaces.
+    pub fn hot(&self, now: Time) -> impl Iterator<Item = (&str, HotKey)> {
+        self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
     }
 
     pub fn figures(&self) -> [(&'static str, u64); 14] {

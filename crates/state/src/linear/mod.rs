@@ -16,6 +16,7 @@
 mod freshness;
 pub mod functions;
 mod group;
+mod heat;
 mod history;
 pub mod limits;
 mod machine;
@@ -28,6 +29,7 @@ mod value;
 mod watchers;
 mod wire;
 
+pub use heat::HotKey;
 pub use machine::{Input, Linear, Output};
 pub use op::{Condition, Op, Ran, Reply, Step, Wrong};
 pub use place::Placed;

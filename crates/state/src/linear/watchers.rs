@@ -34,6 +34,11 @@ impl Watchers {
         self.waiting.len() >= WAITS_MAX
     }
 
+    /// What those who wait have asked.
+    pub fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.waiting.values().map(|(_, read)| &read.command)
+    }
+
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -57,12 +57,14 @@ impl Peer {
         }
     }
 
-    /// Another life of a peer.
+    /// Another life of a peer; or the same, if it was taken for dead by mistake. Then its clock is the same, too, and what it
+    /// sent before may still arrive: it must be known for late (seed 727003422327: a write came after it had been taken back).
     pub fn reborn(&self, boot: Boot, now: Time) -> Self {
-        Self { counts: self.counts, ..Self::new(boot, now) }
+        let delay = if boot == self.boot { self.delay } else { Delay::default() };
+        Self { counts: self.counts, delay, ..Self::new(boot, now) }
     }
 
-    /// Nothing that was known of its life counts for the next one.
+    /// Nothing else that was known of its life counts for the next one.
     pub fn died(&mut self, now: Time) {
         *self = Self { live: false, ..self.reborn(self.boot, now) };
     }
@@ -91,7 +93,7 @@ impl Peer {
 
 /// How much longer than the quickest a request was on its way: clocks of two nodes differ, but they differ by about
 /// the same from one minute to the next (as LEDBAT, RFC 6817, measures queues).
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Delay {
     /// Smallest difference of clocks seen in this minute and in the one before.
     least: [Option<i64>; 2],
@@ -125,6 +127,19 @@ const WAITED_MS_MAX: u64 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_before_a_mistaken_death_is_late_after_it() {
+        let (before, after) = (Time(1_000_000_000), Time(1_005_000_000));
+        let mut peer = Peer::new(Boot(1), before);
+        assert_eq!(peer.delay.waited_ms(before, 70), 0);
+        peer.died(before);
+        let mut again = peer.reborn(Boot(1), after);
+        assert_eq!(again.delay.waited_ms(after, 80), 4_990);
+        // Another life has another clock.
+        let mut other = peer.reborn(Boot(2), after);
+        assert_eq!(other.delay.waited_ms(after, 80), 0);
+    }
 
     #[test]
     fn waiting_is_told_from_clocks_that_differ_and_drift() {
