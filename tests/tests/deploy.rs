@@ -120,6 +120,13 @@ fn several_versions_follow_each_other_under_load_a_bad_one_goes_back_and_no_requ
         let bodies: Vec<String> = (1..=3).map(|node| body(&up, node)).collect();
         if bodies == ["three"; 3] { Ok(()) } else { Err(format!("{bodies:?}")) }
     });
+    // One that does not come up tells where its words are.
+    fs::write(dir.join("app.py"), "raise SystemExit('no honey')\n").unwrap();
+    let said = up.coppice(&["deploy", &dir.display().to_string()]).wrong();
+    assert!(said.contains("app/0 died") && said.contains("logs/app-0.log in the folder of n"), "{said}");
+    let log = |n| fs::read_to_string(up.dir.join(format!("n{n}/logs/app-0.log"))).unwrap_or_default();
+    assert!((1..=3).any(|n| said.contains(&format!("of n{n}")) && log(n).contains("no honey")), "{said}");
+
     // Whoever decides may die in the middle of it: the next one goes on.
     let users = Users::start(&doors[1..]);
     up.coppice(&["deploy", &app(&up, "five", false).display().to_string(), "--no-wait"]).good();

@@ -134,7 +134,10 @@ fn the_exit_status_says_how_it_went() {
     assert!(loaded.code == 1 && loaded.err.contains("cannot reach"), "{} {}", loaded.code, loaded.err);
     let loaded = load(&["http://192.0.2.1/"], &[]);
     assert!(loaded.code == 1 && loaded.err.contains("--remote"), "{} {}", loaded.code, loaded.err);
-    assert_eq!(load(&["http://127.0.0.1/", "--rate", "fast"], &[]).code, 2);
+    for wrong in [["http://127.0.0.1/", "--rate", "fast"], ["https://127.0.0.1/", "--rate", "10"]] {
+        assert_eq!(load(&wrong, &[]).code, 2, "{wrong:?}");
+    }
+    assert_eq!(load(&["http://127.0.0.1/", "--trace", "day.csv", "--poisson"], &[]).code, 2);
 }
 
 #[test]

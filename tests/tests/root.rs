@@ -178,6 +178,7 @@ fn all_killed_at_one_moment_comes_back_with_its_declarations_and_tokens() {
     assert_eq!(up.token("boxes"), token);
     assert!(version(&up) >= before);
     assert!(up.apply("boxes.toml", FILE).good().contains("nothing to change"));
+    assert_eq!(up.ready["demo"], true, "{}", up.ready);
     let mut me = Shopper::new("after the cut");
     for node in 1..=3 {
         me.add(up.at(node).http, "honey").unwrap();

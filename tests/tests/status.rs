@@ -40,12 +40,12 @@ fn status_as_json_has_every_documented_key_and_no_secret() {
                 "gauges",
             ],
         ),
-        ("/services/0", &["name", "wanted", "at", "clones"]),
+        ("/services/0", &["name", "wanted", "at", "leader", "version", "next", "clones"]),
         (
             "/services/0/clones/0",
-            &["name", "node", "state", "pid", "port", "restarts", "since_ms", "last_exit", "last_output"],
+            &["name", "life", "node", "state", "pid", "port", "restarts", "since_ms", "last_exit", "last_output"],
         ),
-        ("/namespaces/0", &["name", "class", "lease_ms", "promise"]),
+        ("/namespaces/0", &["name", "class", "lease_ms", "merge", "timeout_ms", "promise", "odds"]),
         ("/root", &["leader", "voters", "version"]),
     ];
     for (path, keys) in shapes {

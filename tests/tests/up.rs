@@ -168,6 +168,7 @@ fn a_wrong_command_line_ends_with_status_2_and_names_the_option() {
         vec!["up", "--nodes", "99"],
         vec!["up", "--http-port", "x"],
         vec!["up", "--nonsense"],
+        vec!["token", "--ttl", "5"],
     ] {
         let said =
             e2e::tools::run(std::process::Command::new(e2e::program::coppice()).args(&args), Duration::from_secs(10));

@@ -41,7 +41,7 @@ pub struct CloneStatus {
     pub since_ms: u64,
     /// How it last ended, or why it is not started.
     pub last_exit: Option<String>,
-    /// Newest last. Of the life that runs, or of the last one if none does.
+    /// Newest last. Of the life that runs, or of the last one while that has printed nothing and does not serve.
     pub last_output: Vec<String>,
     /// Which life of it on this node, in this life of the node; 0 when no process runs.
     pub life: u64,
@@ -77,6 +77,11 @@ pub fn life_name(node: &str, boot: Boot, life: u64) -> String {
 impl CloneId {
     pub fn new(service: impl Into<String>, number: u32) -> Self {
         Self { service: service.into(), number }
+    }
+
+    /// Where the host keeps what it prints, below its node's folder.
+    pub fn log(&self) -> String {
+        format!("logs/{}-{}.log", self.service, self.number)
     }
 }
 

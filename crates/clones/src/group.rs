@@ -282,6 +282,11 @@ impl Group {
                 slot.retry_at = now.mono;
                 self.changed = true;
             }
+            // What another program printed says nothing of this one.
+            if before.is_some_and(|before| before.hash != want.hash) {
+                let slot = self.slots.get_mut(id).expect("was just made");
+                (slot.last_output, slot.last_proc) = (Vec::new(), None);
+            }
         }
         self.changed |= self.wanted.len() != wanted.len();
         self.wanted = wanted;
@@ -467,6 +472,11 @@ impl Group {
 
     fn status_of_life(&self, proc: ProcId, life: &Life) -> CloneStatus {
         let slot = self.slots.get(&life.id);
+        let is_mute = life.state() == CloneState::Starting && life.output.is_empty();
+        let last_output = match slot.filter(|_| is_mute) {
+            Some(slot) => slot.last_output.clone(),
+            None => life.output.iter().cloned().collect(),
+        };
         CloneStatus {
             id: life.id.clone(),
             state: life.state(),
@@ -475,7 +485,7 @@ impl Group {
             restarts: slot.map_or(0, |slot| slot.restarts),
             since_ms: life.since_ms,
             last_exit: slot.and_then(|slot| slot.last_exit.clone()),
-            last_output: life.output.iter().cloned().collect(),
+            last_output,
             spec_hash: life.hash,
             life: proc.0,
             version: life.version,

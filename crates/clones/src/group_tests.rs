@@ -438,6 +438,8 @@ fn the_last_lines_are_kept_cut_and_may_come_after_the_death_they_explain() {
     assert_eq!((output.len(), output[19].as_str()), (OUTPUT_LINES, "19"));
     assert!(output[0].starts_with("0 éé") && output[0].len() <= OUTPUT_LINE_BYTES);
     fake.pass(BACKOFF_FIRST);
+    let status = &fake.group.clones()[0];
+    assert_eq!((status.state, status.last_output.len()), (CloneState::Starting, OUTPUT_LINES), "of the one before");
     for i in 0..25 {
         fake.put(Input::Output { proc: ProcId(2), line: i.to_string() });
     }

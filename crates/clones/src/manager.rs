@@ -12,7 +12,7 @@ use base::{NodeId, Now, Time};
 use crate::clone::Happened;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
-use crate::rollout::{Rollout, Scene, Step};
+use crate::rollout::{LastWords, Rollout, Scene, Step};
 use crate::sizing::{Seen, Sizer};
 use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec};
 
@@ -42,6 +42,8 @@ pub struct NodeLoad {
     pub versions: BTreeSet<(CloneId, u32)>,
     /// How often each was started again.
     pub restarts: BTreeMap<CloneId, u32>,
+    /// What those that do not serve printed last.
+    pub last_lines: BTreeMap<CloneId, String>,
 }
 
 #[derive(Debug)]
@@ -137,16 +139,34 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or((0, 0, NodeId(0)), |says| says.obeys);
-        let (mut versions, mut restarts) = (BTreeSet::new(), BTreeMap::new());
+        let (mut versions, mut restarts, mut last_lines) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for clone in says.iter().flat_map(|says| &says.clones) {
             if clone.state == CloneState::Serving {
                 versions.insert((clone.id.clone(), clone.version));
             }
             let most = restarts.entry(clone.id.clone()).or_insert(0);
             *most = clone.restarts.max(*most);
+            let is_down = matches!(clone.state, CloneState::Starting | CloneState::Backoff);
+            if let Some(line) = clone.last_output.last().filter(|_| is_down) {
+                last_lines.insert(clone.id.clone(), line.clone());
+            }
         }
         let (reported, drains, overflow, room, busy) = (says.is_some(), false, false, u32::MAX, 0);
-        Self { id, name: name.into(), load, reported, drains, overflow, room, busy, obeys, clones, versions, restarts }
+        Self {
+            id,
+            name: name.into(),
+            load,
+            reported,
+            drains,
+            overflow,
+            room,
+            busy,
+            obeys,
+            clones,
+            versions,
+            restarts,
+            last_lines,
+        }
     }
 }
 
@@ -404,8 +424,14 @@ impl Leading {
                     .any(|node| next.has(id, node.id) && node.versions.contains(&((*id).clone(), number)))
             };
             let serving = fresh.iter().filter(serves).cloned().collect();
+            let last_words = |id: &CloneId| {
+                let node = cluster.live.iter().find(|node| next.has(id, node.id))?;
+                let (node, line) = (node.name.clone(), node.last_lines.get(id).cloned());
+                Some((id.clone(), LastWords { node, line }))
+            };
+            let last_words = fresh.iter().filter_map(last_words).collect();
             let start_timeout = spec.start_timeout;
-            let scene = Scene { clones, fresh, serving, restarts: &restarts, start_timeout, judged };
+            let scene = Scene { clones, fresh, serving, restarts: &restarts, last_words, start_timeout, judged };
             let begin = || Rollout::new(number, now, restarts.clone());
             let take_back = match self.rollouts.entry(service.clone()).or_insert_with(begin).look(now, &scene) {
                 Step::Wait => continue,

@@ -225,7 +225,7 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         restarts: 0,
         since_ms: 0,
         last_exit: None,
-        last_output: vec![],
+        last_output: vec!["one".into(), "two".into()],
         spec_hash: 0,
         life: 3,
         version: 0,
@@ -236,7 +236,9 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
     {
         let says = NodeClones { obeys: (1, 2, NodeId(3)), clones: states.map(status).into() };
         let load = NodeLoad::new(NodeId(1), "n1", 5, Some(&says));
-        assert_eq!((load.clones[&CloneId::new("shop", 0)], load.reported, load.obeys), (best, true, (1, 2, NodeId(3))));
+        let id = CloneId::new("shop", 0);
+        assert_eq!((load.clones[&id], load.reported, load.obeys), (best, true, (1, 2, NodeId(3))));
+        assert_eq!(load.last_lines.get(&id).map(String::as_str), states.contains(&Backoff).then_some("two"));
     }
     assert!(!NodeLoad::new(NodeId(1), "n1", 5, None).reported);
 }

@@ -177,13 +177,13 @@ pub fn port_quarrel(port: u16, spec: &ServiceSpec, other: &str, at: &ServiceSpec
     let lower = |sni: &str| bare_host(sni).to_ascii_lowercase();
     match (mine.sni.as_deref().map(lower), theirs.sni.as_deref().map(lower)) {
         (Some(mine), Some(theirs)) if mine == theirs => {
-            Some(format!("{port} for host {mine:?} already belongs to service {other:?}"))
+            Some(format!("{port} for host {mine:?} already belongs to service {other:?}; choose another host or port"))
         }
         (Some(_), Some(_)) if mine.accept_proxy != theirs.accept_proxy => {
             Some(format!("{port} also belongs to service {other:?}; tcp.accept_proxy must be the same for both"))
         }
         (Some(_), Some(_)) => None,
-        _ => Some(format!("{port} already belongs to service {other:?}")),
+        _ => Some(format!("{port} already belongs to service {other:?}; choose another port")),
     }
 }
 

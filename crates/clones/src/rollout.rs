@@ -40,10 +40,34 @@ pub struct Scene<'a> {
     pub serving: BTreeSet<CloneId>,
     /// How often each was started again after a death.
     pub restarts: &'a BTreeMap<CloneId, u32>,
+    /// Of those that are to run the new version.
+    pub last_words: BTreeMap<CloneId, LastWords>,
     /// Within which a clone has to serve.
     pub start_timeout: Span,
     /// It is compared with the old version.
     pub judged: bool,
+}
+
+/// What a clone that does not serve left behind.
+pub struct LastWords {
+    /// Name of its node.
+    pub node: String,
+    /// Its last line of output.
+    pub line: Option<String>,
+}
+
+impl Scene<'_> {
+    /// For people: by the time they read it the clone runs the old version again, and only its log has more.
+    fn last_words(&self, id: &CloneId) -> String {
+        let log = id.log();
+        match self.last_words.get(id) {
+            Some(LastWords { node, line: Some(line) }) => {
+                format!("; its last line was: {line} (all of them: {log} in the folder of {node})")
+            }
+            Some(LastWords { node, line: None }) => format!("; its output: {log} in the folder of {node}"),
+            None => String::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -118,11 +142,12 @@ impl Rollout {
             let before = self.restarts.get(id).copied().unwrap_or(0);
             let deaths = scene.restarts.get(id).copied().unwrap_or(0).saturating_sub(before);
             if deaths >= DEATHS_MAX {
-                return Some(format!("{id} died {deaths} times; `coppice status` shows its last output"));
+                return Some(format!("{id} died {deaths} times{}", scene.last_words(id)));
             }
             let patience = scene.start_timeout + CODE_PATIENCE;
             if !scene.serving.contains(id) && now.since(self.step_at) > patience {
-                return Some(format!("{id} does not serve after {} s", patience.as_millis() / 1000));
+                let patience = patience.as_millis() / 1000;
+                return Some(format!("{id} does not serve after {patience} s{}", scene.last_words(id)));
             }
         }
         None
@@ -186,7 +211,12 @@ mod tests {
         fn run(&mut self) -> (usize, Step) {
             let ids: Vec<CloneId> = (0..4).map(|n| CloneId::new("s", n)).collect();
             for _ in 0..400 {
+                let last_words = |id: &CloneId| {
+                    let line = Some("no module named honey".into()).filter(|_| id.number == 2);
+                    (id.clone(), LastWords { node: "n1".into(), line })
+                };
                 let scene = Scene {
+                    last_words: self.fresh.iter().map(last_words).collect(),
                     clones: ids.clone(),
                     fresh: self.fresh.clone(),
                     serving: self.fresh.difference(&self.stuck).cloned().collect(),
@@ -236,10 +266,13 @@ mod tests {
     fn one_that_dies_or_does_not_come_up_goes_back_even_if_an_operator_wanted_it() {
         let mut fake = Fake { judged: false, ..Fake::new() };
         fake.restarts.insert(CloneId::new("s", 2), DEATHS_MAX);
-        assert!(matches!(fake.run(), (3, Step::TakeBack(text)) if text.contains("s/2 died")));
+        let why = "s/2 died 2 times; its last line was: no module named honey (all of them: logs/s-2.log in the folder of n1)";
+        assert_eq!(fake.run(), (3, Step::TakeBack(why.into())));
         let mut fake = Fake::new();
         fake.stuck.insert(CloneId::new("s", 0));
-        assert!(matches!(fake.run(), (1, Step::TakeBack(text)) if text.contains("does not serve")));
+        assert!(
+            matches!(fake.run(), (1, Step::TakeBack(text)) if text.ends_with("its output: logs/s-0.log in the folder of n1"))
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::text;
 #[serde(deny_unknown_fields)]
 pub struct ServiceSpec {
     /// Program and arguments.
+    #[serde(deserialize_with = "text::run")]
     pub run: Vec<String>,
     /// The folder that was deployed, as the SHA-256 of its archive; its clones run in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,14 +286,17 @@ impl ServiceSpec {
 }
 
 /// All mistakes in a whole declaration: each service by itself, and what two of them cannot both have. `namespaces` are
-/// the declared ones. Keys begin with `service.NAME`.
+/// the declared ones. `ours` are those that somebody declares now, in his order: what one of them has in common with a
+/// service that stands is his mistake. Keys begin with `service.NAME`.
 pub fn validate_all(
     services: &BTreeMap<String, ServiceSpec>,
     namespaces: &BTreeSet<String>,
+    ours: &[&str],
 ) -> Result<(), Vec<SpecError>> {
     let mut errors = Vec::new();
     let (mut routes, mut ports) = (BTreeMap::new(), BTreeMap::<u16, Vec<_>>::new());
-    for (name, spec) in services {
+    let others = services.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
+    for (name, spec) in others.chain(ours.iter().filter_map(|name| services.get_key_value(*name))) {
         let mut wrong = |key: &str, why: String| {
             let dot = if key.is_empty() { "" } else { "." };
             errors.push(SpecError { key: format!("service.{name}{dot}{key}"), why });
@@ -306,7 +310,9 @@ pub fn validate_all(
         if let Some(http) = &spec.http {
             let at = (bare_host(&http.host).to_ascii_lowercase(), http.path.trim_end_matches('/').to_owned());
             if let Some(other) = routes.insert(at, name) {
-                wrong("http", format!("{}{} is already where service {other:?} is reached", http.host, http.path));
+                let (host, path) = (&http.host, &http.path);
+                let why = "is already where service";
+                wrong("http", format!("{host}{path} {why} {other:?} is reached; choose another host or path"));
             }
         }
         for (key, port) in partition::tcp_ports(spec) {

@@ -117,7 +117,11 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         assert_eq!(errors[0].key, *key);
         assert!(errors[0].why.contains(hint), "{}", errors[0]);
     }
-    for (toml, hint) in [("stop = { signal = \"STOP\" }", "known are TERM"), ("start_timeout = \"ten\"", "10s")] {
+    for (toml, hint) in [
+        ("stop = { signal = \"STOP\" }", "known are TERM"),
+        ("start_timeout = \"ten\"", "10s"),
+        ("start_timeout = 10", "like \"10s\""),
+    ] {
         let error = read(&format!("run = [\"a\"]\n{toml}")).unwrap_err();
         assert!(error.contains(hint), "{error}");
     }
@@ -127,21 +131,30 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
 fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
     let carts = BTreeSet::from(["carts".to_string()]);
     let alone = BTreeMap::from([("shop".to_string(), full())]);
-    assert_eq!(validate_all(&alone, &carts), Ok(()));
+    assert_eq!(validate_all(&alone, &carts, &[]), Ok(()));
 
     let mut other = full();
     other.http = Some(HttpRoute { host: "*".into(), path: "/shop/".into() });
     other.namespaces = vec!["cats".into()];
     let both = BTreeMap::from([("Shop 2".to_string(), full()), ("shop".to_string(), other)]);
-    let errors: Vec<String> = validate_all(&both, &carts).unwrap_err().iter().map(SpecError::to_string).collect();
+    let errors: Vec<String> = validate_all(&both, &carts, &[]).unwrap_err().iter().map(SpecError::to_string).collect();
     assert_eq!(errors.len(), 4, "{errors:#?}");
     assert!(errors[0].starts_with("service.Shop 2: a service's name"), "{}", errors[0]);
-    assert_eq!(errors[1], "service.shop.http: */shop/ is already where service \"Shop 2\" is reached");
+    assert_eq!(
+        errors[1],
+        "service.shop.http: */shop/ is already where service \"Shop 2\" is reached; choose another host or path"
+    );
     assert_eq!(
         errors[2],
-        "service.shop.tcp.port: 2525 for host \"*.shop.example\" already belongs to service \"Shop 2\""
+        "service.shop.tcp.port: 2525 for host \"*.shop.example\" already belongs to service \"Shop 2\"; choose another \
+         host or port"
     );
     assert_eq!(errors[3], "service.shop.namespaces: \"cats\" is not declared; declared are: carts");
+    // Whoever declares now is told, not who was there.
+    let errors = validate_all(&both, &carts, &["Shop 2"]).unwrap_err();
+    let keys: Vec<&str> = errors.iter().map(|e| e.key.as_str()).collect();
+    let of_both = ["service.shop.namespaces", "service.Shop 2", "service.Shop 2.http", "service.Shop 2.tcp.port"];
+    assert_eq!(keys, of_both);
 
     let dropped_to = |other: &str| {
         let drop = Some(DropHandler { service: Some(other.into()), ..DropHandler::default() });
@@ -150,7 +163,7 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
         let plain = ServiceSpec { http: None, ..ServiceSpec::new(["a"]) };
         let page = ServiceSpec { http: Some(HttpRoute { host: "page".into(), path: "/".into() }), ..plain.clone() };
         let all = [("shop", spec), ("page", page), ("mute", plain)].map(|(name, spec)| (name.to_string(), spec));
-        validate_all(&all.into(), &carts).err().map(|errors| errors[0].to_string())
+        validate_all(&all.into(), &carts, &[]).err().map(|errors| errors[0].to_string())
     };
     assert_eq!(dropped_to("page"), None);
     for (other, hint) in [("shop", "is the service itself"), ("mute", "has no http"), ("nobody", "is not declared")] {
@@ -160,8 +173,8 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
 
     let many =
         |n: u32| (0..n).map(|i| (format!("s{i}"), ServiceSpec { clones: 256.into(), ..ServiceSpec::new(["a"]) }));
-    assert_eq!(validate_all(&many(4).collect(), &carts), Ok(()));
-    assert!(validate_all(&many(5).collect(), &carts).unwrap_err()[0].why.contains("limit of 1024"));
+    assert_eq!(validate_all(&many(4).collect(), &carts, &[]), Ok(()));
+    assert!(validate_all(&many(5).collect(), &carts, &[]).unwrap_err()[0].why.contains("limit of 1024"));
 }
 
 #[test]
@@ -172,7 +185,7 @@ fn services_share_a_tcp_port_only_if_the_host_tells_them_apart() {
     };
     let why = |a, b| {
         let both = BTreeMap::from([("a".to_string(), a), ("b".to_string(), b)]);
-        validate_all(&both, &BTreeSet::new()).err().map(|errors| errors[0].to_string())
+        validate_all(&both, &BTreeSet::new(), &[]).err().map(|errors| errors[0].to_string())
     };
     assert_eq!(why(service(Some("a.x"), true), service(Some("*.x"), true)), None);
     for (a, b, hint) in [

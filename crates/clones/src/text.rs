@@ -1,8 +1,11 @@
 //! Forms that people write in declarations: lengths of time (`500ms`, `10s`, `5m`, `1h`) and signals (`TERM`), for serde's
 //! `with`. Errors say what would be right.
 
+use std::fmt;
+
 use base::{Signal, Span};
-use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serializer};
 
 /// Units, longest first, with their length in microseconds.
 const UNITS: [(&str, u64); 5] =
@@ -45,7 +48,21 @@ pub mod span {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-        parse_span(&String::deserialize(from)?).map_err(D::Error::custom)
+        from.deserialize_str(Reader)
+    }
+
+    struct Reader;
+
+    impl Visitor<'_> for Reader {
+        type Value = Span;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a length of time, with its unit and in quotes, like \"10s\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+            parse_span(text).map_err(E::custom)
+        }
     }
 }
 
@@ -62,6 +79,34 @@ pub mod some_span {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
         super::span::deserialize(from).map(Some)
+    }
+}
+
+/// For `#[serde(deserialize_with = "text::run")]`: a program and its arguments.
+pub fn run<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_seq(Run)
+}
+
+struct Run;
+
+impl<'de> Visitor<'de> for Run {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of words, like run = [\"python3\", \"app.py\"]")
+    }
+
+    fn visit_str<E: Error>(self, line: &str) -> Result<Vec<String>, E> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Err(E::custom(format!("a program is started without a shell: write its words, run = {words:?}")))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<String>, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = seq.next_element()? {
+            words.push(word);
+        }
+        Ok(words)
     }
 }
 

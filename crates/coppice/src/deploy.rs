@@ -122,8 +122,9 @@ async fn view(api: &Api) -> Result<View, String> {
 async fn service(api: &Api, name: &str) -> Result<ServiceView, String> {
     let view = view(api).await?;
     let names: Vec<String> = view.services.iter().map(|s| s.name.clone()).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let found = view.services.into_iter().find(|s| s.name == name);
-    found.ok_or_else(|| format!("there is no service {name:?}; declared are: {}", names.join(", ")))
+    found.ok_or_else(|| format!("there is no service {name:?}; declared are: {known}"))
 }
 
 struct Told {

@@ -29,6 +29,14 @@ pub struct EventsArgs {
     pub node: NodeArgs,
 }
 
+pub const MORE: &str = "\
+Examples:
+  coppice events
+  coppice events --follow
+  coppice events --json | jq 'select(.kind == \"scaled\")'
+
+Each node keeps the last 200 in memory: one that restarted begins anew, and what only it saw is gone.";
+
 pub async fn events(args: EventsArgs) -> Result<(), String> {
     let mut shown = Shown::default();
     loop {

@@ -92,9 +92,7 @@ enum Command {
     #[command(after_help = load::EXAMPLES)]
     Load(load::LoadArgs),
     /// Show what happened, and what the manager decided and why
-    #[command(
-        after_help = "Examples:\n  coppice events\n  coppice events --follow\n  coppice events --json | jq 'select(.kind == \"scaled\")'"
-    )]
+    #[command(after_help = happened::MORE)]
     Events(happened::EventsArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
@@ -159,5 +157,21 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_told_what_would_be_right() {
+        let wrong = |words: &[&str]| Cli::try_parse_from([&["coppice"], words].concat()).err().unwrap().to_string();
+        for (words, told) in [
+            (&["token", "--ttl", "5"][..], "like \"30m\""),
+            (&["load", "https://127.0.0.1/"], "load the plain port"),
+            (&["node", "restart"], "--rolling>"),
+            (&["node", "restart", "n1", "--rolling"], "cannot be used with"),
+        ] {
+            assert!(wrong(words).contains(told), "{}", wrong(words));
+        }
+        for right in [&["node", "restart", "n1"][..], &["node", "restart", "--rolling"], &["token", "--ttl", "5m"]] {
+            assert!(Cli::try_parse_from([&["coppice"], right].concat()).is_ok(), "{right:?}");
+        }
     }
 }

@@ -42,12 +42,13 @@ pub enum NodeCommand {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true)))]
 pub struct RestartArgs {
     /// Name of the node
-    #[arg(required_unless_present = "rolling", conflicts_with = "rolling")]
+    #[arg(group = "which")]
     pub name: Option<String>,
     /// All nodes, one after the other, each after the last is back and its brick settled
-    #[arg(long)]
+    #[arg(long, group = "which")]
     pub rolling: bool,
     /// Even if sessions may be lost or refused by it
     #[arg(long)]

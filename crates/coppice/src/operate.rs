@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use node::view::View;
+use state::namespace::{span_from_text, span_text};
 
 use crate::client::Api;
 use crate::{found, status as text};
@@ -15,7 +16,7 @@ pub struct NodeArgs {
     /// API of any node of the cluster
     #[arg(long, env = "COPPICE_API", default_value = "127.0.0.1:7070")]
     pub api: SocketAddr,
-    /// Folder of a node or of `up`, where the operator's token is
+    /// Where the operator's token is: the folder of the node that founded the cluster (`init`), or of `up`
     #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
     pub dir: PathBuf,
     /// The operator's token, instead of the one in the folder
@@ -62,8 +63,8 @@ pub struct StatusArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct TokenArgs {
     /// How long it is good for: 30s, 10m, 2h
-    #[arg(long, default_value = "1h")]
-    pub ttl: String,
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span_from_text)]
+    pub ttl: u64,
     #[command(flatten)]
     pub node: NodeArgs,
 }
@@ -158,12 +159,12 @@ pub async fn status(args: StatusArgs) -> Result<(), String> {
 }
 
 pub async fn token(args: TokenArgs) -> Result<(), String> {
-    let ms = state::namespace::span_from_text(&args.ttl).map_err(|e| format!("--ttl: {e}"))?;
-    let wish = serde_json::json!({"lifetime_ms": ms}).to_string();
+    let wish = serde_json::json!({"lifetime_ms": args.ttl}).to_string();
     let reply = args.node.operator()?.post("/v1/tokens", "", wish).await?.json()?;
     let token = reply["token"].as_str().ok_or("the node's answer has no token")?;
     println!("{token}");
-    eprintln!("good for {}; on the other machine:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN", args.ttl);
+    let ttl = span_text(args.ttl);
+    eprintln!("good for {ttl}; on the other machine:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN");
     Ok(())
 }
 

@@ -111,7 +111,9 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(&mut out, format_args!("\n{:<16} {:<8} {:>8}  {}", "NAMESPACE", "CLASS", "LEASE", "PROMISE"));
     }
     for n in &view.namespaces {
-        line(&mut out, format_args!("{:<16} {:<8} {:>8}  {}", n.name, n.class, span(n.lease_ms), n.promise));
+        // Values of class `linear` have none.
+        let lease = if n.lease_ms == 0 { "-".to_owned() } else { span(n.lease_ms) };
+        line(&mut out, format_args!("{:<16} {:<8} {lease:>8}  {}", n.name, n.class, n.promise));
     }
     out
 }
@@ -151,6 +153,14 @@ fn span(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_for_ever_has_no_lease() {
+        let namespace = |name: &str, lease_ms: u64| serde_json::json!({"name": name, "class": "c", "lease_ms": lease_ms, "promise": "p"});
+        let all = serde_json::json!({"namespaces": [namespace("bank", 0), namespace("carts", 3_600_000)]});
+        let page = page(&serde_json::from_value(all).unwrap(), 0);
+        assert!(page.contains(" -  p\n") && page.contains(" 60m  p\n"), "{page}");
+    }
 
     #[test]
     fn spans_are_told_in_the_unit_that_fits() {

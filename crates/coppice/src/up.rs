@@ -39,7 +39,7 @@ pub struct UpArgs {
     /// Where the nodes keep their identities, logs and state
     #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
     pub dir: PathBuf,
-    /// Do not deploy the example shop
+    /// Do not deploy the example shop, which a cluster without services gets when it first starts
     #[arg(long)]
     pub no_demo: bool,
     /// Print one JSON object a line (see docs/scripts.md)
@@ -245,13 +245,22 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     }
     // The demo comes when all nodes are there, so that its clones are spread from the start.
     let mut view = settled(args, wards, &[]).await?;
-    if !args.no_demo {
+    let is_new = !args.no_demo && demo::is_wanted(&args.dir, &view);
+    if is_new {
         demo::deploy(&args.dir, &api).await?;
-        view = settled(args, wards, &[demo::SERVICE]).await?;
+    }
+    let demo = is_new || (!args.no_demo && demo::is_there(&view));
+    if demo {
+        match settled(args, wards, &[demo::SERVICE]).await {
+            Ok(now) => view = now,
+            Err(why) if is_new => return Err(why),
+            // What an operator has made of it since may not come up: that is no reason to end.
+            Err(_) => (),
+        }
     }
     let namespaces = namespace_urls(args, &api, &view).await?;
     let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.ports.on(w.host))).collect();
-    Ok(UpEvent::Ready { nodes, namespaces, demo: !args.no_demo, millis: begun.elapsed().as_millis() as u64 })
+    Ok(UpEvent::Ready { nodes, namespaces, demo, millis: begun.elapsed().as_millis() as u64 })
 }
 
 /// Starts one node as a child that ends with us.
@@ -360,7 +369,9 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
                         && s.clones.iter().filter(|c| c.state == CloneState::Serving).count() >= s.wanted as usize
                 })
             };
-            live >= wards.len() && view.root.leader.is_some() && services.iter().all(serving)
+            // A leader is known a moment before what its group has agreed on.
+            let declared = view.root.leader.is_some() && view.root.version > 0;
+            live >= wards.len() && declared && services.iter().all(serving)
         };
         if let Some(view) = views.first().cloned().flatten()
             && views.iter().all(|v| v.as_ref().is_some_and(whole))

@@ -123,11 +123,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         spec.get_ref().validate().map_err(wrong)?;
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
-            let error = |e: String| {
-                let key = if e.starts_with("durability") { "durability" } else { "class" };
-                at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &e)
-            };
-            spec.get_ref().may_follow(&before).map_err(error)?;
+            spec.get_ref().may_follow(&before).map_err(wrong)?;
         }
         note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
@@ -168,7 +164,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(rolling);
-    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect()).err().unwrap_or_default());
+    let mut ours: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
+    ours.sort_by_key(|(_, spec)| spec.span().start);
+    let ours: Vec<&str> = ours.into_iter().map(|(name, _)| name.as_str()).collect();
+    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), &ours).err().unwrap_or_default());
     if errors.is_empty() {
         return Ok(diff);
     }
@@ -206,6 +205,12 @@ pub fn rotate(
     let (Some(spec), Some(mut secret)) = (spec, secrets(now).remove(namespace)) else {
         return Err(format!("there is no namespace {namespace:?}"));
     };
+    if spec.class != Class::Session {
+        return Err(format!(
+            "namespace {namespace:?} is of class {}, which gives no cookies: there is no key to rotate",
+            spec.class
+        ));
+    }
     let before = newest(&secret.cookie);
     secret.cookie = secret.cookie.rotated(*entropy, wall_ms, spec.lease_ms, end_sessions)?;
     let old = match secret.cookie.keys.len() - 1 {
@@ -253,8 +258,8 @@ fn find(now: &Declared, target: &Target) -> Result<(), String> {
     if let Target::Node(name) = target {
         let mut known = now.of_kind(kind::NODE).map(|(name, _)| name);
         let none = || {
-            let known: Vec<&str> = now.of_kind(kind::NODE).map(|(name, _)| name).collect();
-            format!("no node is named {name:?}; there are: {}", known.join(", "))
+            let known = now.of_kind(kind::NODE).map(|(name, _)| name);
+            format!("no node is named {name:?}; there are: {}", listed(known))
         };
         return if known.any(|known| known == name) { Ok(()) } else { Err(none()) };
     }
@@ -264,19 +269,29 @@ fn find(now: &Declared, target: &Target) -> Result<(), String> {
     | Target::Clone(CloneId { service, .. })
     | Target::Partition { service, .. }) = target;
     let Some(spec) = services.get(service) else {
-        let known: Vec<&str> = services.keys().map(String::as_str).collect();
-        return Err(format!("there is no service {service:?}; declared are: {}", known.join(", ")));
+        let known = listed(services.keys().map(String::as_str));
+        return Err(format!("there is no service {service:?}; declared are: {known}"));
     };
     match target {
+        Target::Clone(_) if spec.clones.max == 0 => Err(format!("service {service:?} has no clones")),
         Target::Clone(id) if id.number >= spec.clones.max => {
-            Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.max.saturating_sub(1), id.number))
+            Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.max - 1, id.number))
+        }
+        Target::Partition { name, .. } if spec.partitions.is_empty() => {
+            Err(format!("service {service:?} has no partition {name:?}, nor any other; a clone is \"{service}/0\""))
         }
         Target::Partition { name, .. } if !spec.partitions.iter().any(|p| p.name == *name) => {
-            let known: Vec<&str> = spec.partitions.iter().map(|p| p.name.as_str()).collect();
-            Err(format!("service {service:?} has no partition {name:?}; it has: {}", known.join(", ")))
+            let known = listed(spec.partitions.iter().map(|p| p.name.as_str()));
+            Err(format!("service {service:?} has no partition {name:?}; it has: {known}"))
         }
         Target::Node(_) | Target::Service(_) | Target::Clone(_) | Target::Partition { .. } => Ok(()),
     }
+}
+
+/// What there is of something, for messages.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Everything declared, as TOML that `diff` reads. Secrets are left out.
@@ -434,14 +449,25 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
         *i == first || !line.starts_with('[') || line.trim_start_matches('[').starts_with(&own)
     });
     let lines: Vec<(usize, &str)> = within.collect();
-    let has = |line: &str, word: &str| line.trim_start().trim_start_matches('[').contains(word);
     let found = match words.as_slice() {
         [] => None,
         ["partition", name, rest @ ..] => partition_line(&lines, name, rest.first().copied()),
-        [word, ..] => lines.iter().position(|(_, line)| has(line, word)),
+        [word, ..] => lines.iter().position(|(_, line)| first_key(line, &own) == *word),
     };
     let found = found.map_or(first, |index| lines[index].0);
     format!("{file}:{}: {key}: {why}", found + 1)
+}
+
+/// The first key below the table `own` that a line sets or begins: `http` of `http = {...}`, `http.host = ...` and
+/// `[service.shop.http]`.
+fn first_key<'a>(line: &'a str, own: &str) -> &'a str {
+    let line = line.trim_start();
+    let key = match line.strip_prefix('[') {
+        Some(table) => table.trim_start_matches('[').strip_prefix(own).unwrap_or_default(),
+        None => line,
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    &key[..key.find(|c| !is_plain(c)).unwrap_or(key.len())]
 }
 
 /// The line of a partition's key, else that of its name. A partition is a table of its own or a line of a list.

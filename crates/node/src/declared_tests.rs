@@ -130,10 +130,21 @@ fn errors_name_file_line_key_and_what_would_be_right() {
         ),
         ("[namespace.carts]\nclass = \"sesion\"\n", &["line 2", "sesion", "\"session\""]),
         ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["line 3", "\"30m\""]),
+        ("[namespace.carts]\nclass = \"session\"\nlease = 3600\n", &["line 3", "lease = \"1h\""]),
+        ("[service.shop]\nrun = \"python3 app.py\"\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
+        ("[service.shop]\nrun = 7\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
+        (
+            "[namespace.carts]\n# durability: none\nclass = \"session\"\ndurability = \"disk\"\n",
+            &["shop.toml:4: namespace.carts.durability: is of class linear"],
+        ),
         ("[namespace.Carts]\nclass = \"session\"\n", &["shop.toml:1", "lower-case"]),
         (
             "[service.a]\nrun = [\"x\"]\nhttp = {}\n[service.b]\nrun = [\"x\"]\nhttp = {}\n",
             &["shop.toml:6", "service \"a\""],
+        ),
+        (
+            "[service.b]\nrun = [\"x\"]\nhttp = {}\n[service.a]\nrun = [\"x\"]\nhttp = {}\n",
+            &["shop.toml:6: service.a.http", "service \"b\""],
         ),
         ("[servise.a]\n", &["line 1", "servise", "service"]),
         ("x = ", &["shop.toml", "line 1"]),
@@ -143,6 +154,43 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             assert!(why.contains(word), "{word:?} is not in {why:?}, for {text:?}");
         }
     }
+}
+
+#[test]
+fn who_declares_what_another_file_has_is_told_at_his_own_line() {
+    let now = applied(&empty(), "shop.toml", SHOP);
+    let why = diff(&now, "app.toml", "[service.app]\nrun = [\"x\"]\nhttp = {}\n", &[7; 32]).unwrap_err();
+    assert!(why.starts_with("app.toml:3: service.app.http: */ is already where service \"shop\" is reached"), "{why}");
+}
+
+#[test]
+fn what_a_namespace_cannot_become_is_told_once_and_at_its_line() {
+    let linear = "[namespace.bank]\nclass = \"linear\"\n";
+    let now = applied(&empty(), "bank.toml", linear);
+    for (more, told) in [
+        ("durability = \"memory\"\n", "bank.toml:3: namespace.bank.durability: it is \"disk\""),
+        ("shards = 2\n", "bank.toml:3: namespace.bank.shards: cannot be changed"),
+    ] {
+        let why = diff(&now, "bank.toml", &format!("{linear}{more}"), &[7; 32]).unwrap_err();
+        assert!(why.starts_with(told), "{why}");
+    }
+    let why = rotate(&now, "bank", &[3; 32], 1_000, false).unwrap_err();
+    assert!(why.contains("class linear") && why.contains("no key to rotate"), "{why}");
+}
+
+#[test]
+fn what_is_not_there_to_be_switched_is_told_with_what_is() {
+    let now = applied(&empty(), "shop.toml", SHOP);
+    for (part, told) in [
+        ("shop:x", "has no partition \"x\", nor any other; a clone is \"shop/0\""),
+        ("shop/7", "has clones 0 to 2, no 7"),
+        ("web", "declared are: shop"),
+    ] {
+        let why = switch(&now, &Target::parse(part).unwrap(), true).unwrap_err();
+        assert!(why.contains(told), "{why}");
+    }
+    let why = switch(&empty(), &Target::Service("shop".into()), true).unwrap_err();
+    assert!(why.ends_with("declared are: none"), "{why}");
 }
 
 #[test]

@@ -39,11 +39,8 @@ pub fn codes(now: &Declared) -> std::collections::BTreeSet<String> {
 
 fn record(now: &Declared, service: &str) -> Result<Kept<ServiceSpec>, String> {
     let missing = || {
-        let known: Vec<&str> = now.of_kind(kind::SERVICE).map(|(name, _)| name).collect();
-        format!(
-            "there is no service {service:?}; declared are: {}. A folder with a coppice.toml declares its own",
-            known.join(", ")
-        )
+        let known = declared::listed(now.of_kind(kind::SERVICE).map(|(name, _)| name));
+        format!("there is no service {service:?}; declared are: {known}. A folder with a coppice.toml declares its own")
     };
     let bytes = now.get(kind::SERVICE, service).ok_or_else(missing)?;
     let spec = kept::<ServiceSpec>(bytes).ok_or_else(missing)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use base::Span;
-use serde::de::Error as _;
+use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`; or `class = "linear"`, `shards = 1`,
@@ -40,11 +40,11 @@ pub struct NamespaceSpec {
 #[serde(deny_unknown_fields)]
 struct Written {
     class: Class,
-    #[serde(default, deserialize_with = "get_span")]
+    #[serde(default, deserialize_with = "get_lease")]
     lease: Option<u64>,
     #[serde(default)]
     merge: Merges,
-    #[serde(default, deserialize_with = "get_span")]
+    #[serde(default, deserialize_with = "get_timeout")]
     timeout: Option<u64>,
     shards: Option<u32>,
     replicas: Option<u32>,
@@ -135,8 +135,13 @@ impl NamespaceSpec {
         if self.class == Class::Linear {
             return self.validate_linear();
         }
-        if self.shards.is_some() || self.replicas.is_some() || self.durability.is_some() {
-            return Err(("class", "shards, replicas and durability are of class linear".into()));
+        let of_linear = [
+            ("shards", self.shards.is_some()),
+            ("replicas", self.replicas.is_some()),
+            ("durability", self.durability.is_some()),
+        ];
+        if let Some((key, _)) = of_linear.into_iter().find(|(_, is_there)| *is_there) {
+            return Err((key, "is of class linear, and this is of class session; leave it out".into()));
         }
         let within = |key, ms: u64, bounds: RangeInclusive<u64>| {
             let (low, high) = (span_text(*bounds.start()), span_text(*bounds.end()));
@@ -157,8 +162,9 @@ impl NamespaceSpec {
                 "class linear keeps values until they are removed; give a key an end with EX".into(),
             );
         }
-        if !self.merge.is_none() || !is_default_timeout(&self.timeout_ms) {
-            return wrong("class", "merge and timeout are of class session".into());
+        let of_session = [("merge", !self.merge.is_none()), ("timeout", !is_default_timeout(&self.timeout_ms))];
+        if let Some((key, _)) = of_session.into_iter().find(|(_, is_there)| *is_there) {
+            return wrong(key, "is of class session, and this is of class linear; leave it out".into());
         }
         if !(1..=SHARDS_MAX).contains(&self.shards.unwrap_or(1)) {
             return wrong("shards", format!("write a number from 1 to {SHARDS_MAX}"));
@@ -174,24 +180,21 @@ impl NamespaceSpec {
         Ok(())
     }
 
-    /// Whether a namespace that was declared as `before` may be declared as this.
-    pub fn may_follow(&self, before: &Self) -> Result<(), String> {
+    /// Whether a namespace that was declared as `before` may be declared as this; else the key that is wrong, and why.
+    pub fn may_follow(&self, before: &Self) -> Result<(), (&'static str, String)> {
         if self.class != before.class {
-            return Err(format!(
-                "class: it is {}, and cannot become {}; choose another name",
-                before.class, self.class
-            ));
+            let why = format!("it is {}, and cannot become {}; choose another name", before.class, self.class);
+            return Err(("class", why));
         }
         if self.shards.unwrap_or(1) != before.shards.unwrap_or(1) {
-            return Err("shards: cannot be changed yet; choose another name and copy the keys".into());
+            return Err(("shards", "cannot be changed yet; choose another name and copy the keys".into()));
         }
         if let (Some(was), Some(is)) = (before.durability(), self.durability())
             && was != is
         {
             let (was, is) = (was.name(), is.name());
-            return Err(format!(
-                "durability: it is \"{was}\", and cannot become \"{is}\" yet; choose another name and copy the keys"
-            ));
+            let why = format!("it is \"{was}\", and cannot become \"{is}\" yet; choose another name and copy the keys");
+            return Err(("durability", why));
         }
         Ok(())
     }
@@ -372,8 +375,27 @@ fn put_span<S: Serializer>(ms: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&span_text(*ms))
 }
 
-fn get_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    span_from_text(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+fn get_lease<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    from.deserialize_str(SpanReader("lease = \"1h\"")).map(Some)
+}
+
+fn get_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    from.deserialize_str(SpanReader("timeout = \"100ms\"")).map(Some)
+}
+
+/// Reads a length of time. Whoever wrote something else is shown this line.
+struct SpanReader(&'static str);
+
+impl Visitor<'_> for SpanReader {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a length of time, with its unit and in quotes, like {}", self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
+        span_from_text(text).map_err(E::custom)
+    }
 }
 
 #[cfg(test)]
@@ -419,6 +441,7 @@ mod tests {
         let tape = read(r#"{"class":"linear","durability":"tape"}"#).unwrap_err();
         assert!(tape.contains("\"tape\" is not known") && tape.contains("\"memory\""), "{tape}");
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
+        assert!(read(r#"{"class":"session","lease":3600}"#).unwrap_err().contains("lease = \"1h\""));
         assert!(read(r#"{"class":"session","leese":"2h"}"#).unwrap_err().contains("lease"));
     }
 
@@ -437,15 +460,16 @@ mod tests {
         assert_eq!(memory.validate(), Ok(()));
         let disk = NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::linear() };
         assert_eq!(disk.may_follow(&NamespaceSpec::linear()), Ok(()), "it only says so");
-        assert!(memory.may_follow(&disk).unwrap_err().starts_with("durability"));
+        assert_eq!(memory.may_follow(&disk).unwrap_err().0, "durability");
         assert!(disk.may_follow(&memory).is_err());
         for (wrong, says) in [
             (NamespaceSpec { replicas: Some(2), ..NamespaceSpec::linear() }, "replicas"),
             (NamespaceSpec { shards: Some(0), ..NamespaceSpec::linear() }, "shards"),
             (NamespaceSpec { lease_ms: 1000, ..NamespaceSpec::linear() }, "lease"),
             (NamespaceSpec { replicas: Some(1), ..memory.clone() }, "second node's memory"),
-            (NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::session() }, "class linear"),
-            (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "class linear"),
+            (NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::session() }, "\"durability\""),
+            (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "\"replicas\""),
+            (NamespaceSpec { timeout_ms: 100, ..NamespaceSpec::linear() }, "\"timeout\""),
         ] {
             assert!(format!("{:?}", wrong.validate()).contains(says), "{wrong:?}");
         }

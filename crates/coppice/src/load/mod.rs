@@ -27,13 +27,15 @@ const FAILED: i32 = 3;
 /// Words from standard input that are not obeyed yet. People and scripts do not say more.
 const WORDS_MAX: usize = 16;
 const RATE_MAX: f64 = 1_000_000.0;
+/// Enough to see something, and too little to hurt anybody.
+const RATE_DEFAULT: f64 = 100.0;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadArgs {
     /// Where to: http://HOST[:PORT][/PATH]. A trace's paths are put in place of this path
-    #[arg(value_name = "URL")]
-    pub url: String,
-    /// Requests a second. With --trace: its requests, in their order, at this rate
+    #[arg(value_name = "URL", value_parser = address)]
+    pub url: Uri,
+    /// Requests a second (default: 100). With --trace: its requests, in their order, at this rate (default: by its times)
     #[arg(long, value_name = "N", value_parser = rate)]
     pub rate: Option<f64>,
     /// Requests by their timestamps: JSON lines {"time": SECONDS, "method": "GET", "path": "/", "body": "..."} or CSV
@@ -95,6 +97,10 @@ A line each second goes to standard error. `latency` counts from when a request 
 Exit status: 0 all were answered with a status below 400, 1 it could not run, 2 wrong arguments, 3 some failed or were not sent.";
 
 pub fn load(args: LoadArgs) -> Result<(), String> {
+    if args.trace.is_some() && args.rate.is_none() && (args.control || args.poisson) {
+        let why = "--control and --poisson need --rate: without it a trace's own times hold\n";
+        clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, why).exit();
+    }
     let plan = plan(&args)?;
     let schedule = schedule(&args)?;
     let words = args.control.then(words);
@@ -127,14 +133,8 @@ fn plan(args: &LoadArgs) -> Result<Plan, String> {
 }
 
 fn target(args: &LoadArgs) -> Result<(SocketAddr, Want, HeaderValue), String> {
-    let wrong = |why: &str| format!("{:?} is no address to load: {why}; http://127.0.0.1:8080/ is one", args.url);
-    let url: Uri = args.url.parse().map_err(|e| wrong(&format!("{e}")))?;
-    match url.scheme_str() {
-        Some("http") => (),
-        Some("https") => return Err(wrong("TLS is not spoken here, load the plain port")),
-        _ => return Err(wrong("it does not begin with http://")),
-    }
-    let authority = url.authority().ok_or_else(|| wrong("it names no host"))?;
+    let wrong = |why: &str| format!("{} cannot be loaded: {why}", args.url);
+    let authority = args.url.authority().ok_or_else(|| wrong("it names no host"))?;
     let (name, port) = (authority.host(), authority.port_u16().unwrap_or(80));
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     let found = (bare, port).to_socket_addrs().map_err(|e| wrong(&e.to_string()))?;
@@ -144,20 +144,28 @@ fn target(args: &LoadArgs) -> Result<(SocketAddr, Want, HeaderValue), String> {
         return Err(format!("{addr} is not this machine; say --remote if you may load it"));
     }
     let host = HeaderValue::from_str(authority.as_str()).map_err(|e| wrong(&e.to_string()))?;
-    let path = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let path = args.url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let want = Want { method: args.method.clone(), path, body: Bytes::from(args.body.clone()) };
     Ok((addr, want, host))
+}
+
+/// What can be an address to load.
+fn address(text: &str) -> Result<Uri, String> {
+    let wrong = |why: &str| format!("{why}; http://127.0.0.1:8080/ is an address to load");
+    let url: Uri = text.parse().map_err(|e| wrong(&format!("{e}")))?;
+    match url.scheme_str() {
+        Some("http") => Ok(url),
+        Some("https") => Err(wrong("TLS is not spoken here, load the plain port")),
+        _ => Err(wrong("it does not begin with http://")),
+    }
 }
 
 fn schedule(args: &LoadArgs) -> Result<Schedule, String> {
     let trace = args.trace.as_deref().map(trace::Trace::open).transpose()?;
     if trace.is_some() && args.rate.is_none() {
-        if args.control || args.poisson {
-            return Err("--control and --poisson need --rate: without it a trace's own times hold".into());
-        }
         return Ok(Schedule::new(Pace::Trace { speed: args.speed }, trace, args.duration));
     }
-    let pace = Pace::Rate { per_second: args.rate.unwrap_or(100.0), poisson: args.poisson.then_some(args.seed) };
+    let pace = Pace::Rate { per_second: args.rate.unwrap_or(RATE_DEFAULT), poisson: args.poisson.then_some(args.seed) };
     let duration = args.duration.or_else(|| trace.is_none().then_some(Duration::from_secs(10)));
     Ok(Schedule::new(pace, trace, duration))
 }
@@ -240,8 +248,8 @@ mod tests {
         assert_eq!(told("http://[::1]:81"), Ok(("[::1]:81".into(), "/".into())));
         assert!(told("http://192.0.2.1/").unwrap_err().contains("--remote"));
         assert!(target(&args(&["http://192.0.2.1/", "--remote"])).is_ok());
-        for (url, why) in [("https://127.0.0.1/", "TLS"), ("127.0.0.1:80", "http://"), ("http://", "no address")] {
-            assert!(told(url).unwrap_err().contains(why), "{url}: {:?}", told(url));
+        for (url, why) in [("https://127.0.0.1/", "TLS"), ("127.0.0.1:80", "http://"), ("http://", "an address")] {
+            assert!(address(url).unwrap_err().contains(why), "{url}: {:?}", address(url));
         }
     }
 

@@ -47,8 +47,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
         );
         out.single("coppice_resident_bytes", "gauge", "Resident memory of this node's process.", me.resident_bytes);
         for (name, value) in me.gauges.iter().filter(|(name, _)| stage_figure(name).is_none()) {
-            let name = format!("coppice_{}", plain(name));
-            out.single(&name, "gauge", "Of this node's front doors, over the last second.", *value);
+            out.single(&format!("coppice_{}", plain(name)), "gauge", gauge_help(name), *value);
         }
     }
     stages(me.map(|me| &me.gauges), totals, &mut out);
@@ -103,6 +102,19 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
     out.0
+}
+
+/// Most gauges are of doors; a few are of the machine below them.
+fn gauge_help(name: &str) -> &'static str {
+    match name {
+        "disk.unforced_ms_max" => {
+            "Longest time from a write of durability \"memory\" to the end of its force since the node started, milliseconds."
+        }
+        "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
+        "net.links" => "Connections between this node and others, at this moment.",
+        _ if name.starts_with("net.") => "Of the connections between this node and others, over the last second.",
+        _ => "Of this node's front doors, over the last second.",
+    }
 }
 
 /// `stage.resp-session.waiting` is the figure `waiting` of the stage `resp-session`.

@@ -61,7 +61,7 @@ fn node(name: &str) -> NodeView {
         cpu_millis: 0,
         resident_bytes: 0,
         since_ms: 0,
-        gauges: [("http.requests".to_string(), 42)].into(),
+        gauges: [("http.requests".to_string(), 42), ("net.links".to_string(), 2)].into(),
         brick: Default::default(),
         disk: None,
         overflow: false,
@@ -416,6 +416,8 @@ fn figures_are_there_for_prometheus() {
     for line in [
         "coppice_info{cluster=\"demo\",node=\"n1\",version=\"0.1.0\"} 1",
         "coppice_http_requests 42",
+        "# HELP coppice_http_requests Of this node's front doors, over the last second.",
+        "# HELP coppice_net_links Connections between this node and others, at this moment.",
         "coppice_session_writes_total 5",
         "coppice_session_bytes 6",
         "coppice_resp_commands_total 0",
