@@ -314,7 +314,8 @@ impl<S: State> Member<S> {
         if sender != from || to != self.me {
             return Err(format!("claims to go from {sender} to {to}"));
         }
-        if self.installing.is_some() {
+        // What is not on the disk yet does not matter to who asks: the answer promises nothing.
+        if self.installing.is_some() && !matches!(said, Said::Recall { .. }) {
             return Ok(());
         }
         let last = self.node.raft.raft_log.last_index();
@@ -443,6 +444,12 @@ impl<S: State> Member<S> {
     pub fn is_leaders_word(head: &Bytes) -> bool {
         let Some((_, _, Said::Raft(message))) = wire::decode(head.clone()) else { return false };
         matches!(message.get_msg_type(), pb::MessageType::MsgHeartbeat | pb::MessageType::MsgAppend)
+    }
+
+    /// Whether somebody who has come back asks what it has promised. Also who cannot write may answer that: it is told from
+    /// memory, and is no promise.
+    pub fn is_recall(head: &Bytes) -> bool {
+        matches!(wire::decode(head.clone()), Some((_, _, Said::Recall { .. })))
     }
 
     /// As leader: gives the lead up at once, if possible to whoever of these has most of the log.
