@@ -272,3 +272,18 @@ fn a_floor_goes_with_what_only_the_memory_of_a_process_had() {
     let leader = bench.leader().expect("nobody has what 3 told of");
     assert_eq!(bench.up[&leader].state().0, ["first"]);
 }
+
+#[test]
+fn who_is_below_its_floor_does_not_stick_to_a_leader_that_stopped() {
+    let mut bench = Bench::with_lost_word(3, &[1, 2, 3]);
+    bench.tick_only(1);
+    // 1 hears its leader, and is not heard: nothing is sent to it again.
+    bench.cuts.insert((1, 2));
+    (0..HEARTBEAT_TICKS).for_each(|_| bench.tick_only(2));
+    assert_eq!((bench.up[&1].leader(), bench.up[&1].in_doubt()), (Some(NodeId(2)), true));
+    // Nobody says that it died.
+    bench.kill(2);
+    bench.tick(SOON);
+    assert_eq!(bench.leader(), Some(3), "with the vote of 1");
+    assert_eq!(bench.up[&1].state().0, ["first", "lost"]);
+}

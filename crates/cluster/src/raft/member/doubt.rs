@@ -32,7 +32,20 @@ impl<S: State> Member<S> {
             self.ends.extend(asking.into_ends());
         }
         left.into_iter().for_each(|to| self.recall(to, out));
+        if is_below {
+            self.let_time_pass();
+        }
         doubts
+    }
+
+    /// What a follower's tick does, but to stand for election: whoever does not hear its leader any more listens to others.
+    fn let_time_pass(&mut self) {
+        let raft = &mut self.node.raft;
+        raft.election_elapsed += 1;
+        if raft.leader_id != raft::INVALID_ID && raft.pass_election_timeout() {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+            self.draw_jitter(true);
+        }
     }
 
     pub(super) fn recall(&self, to: NodeId, out: &mut Vec<Output>) {
