@@ -82,8 +82,8 @@ pub struct Member<S: State> {
     in_doubt: bool,
     /// The last term that we have led in.
     led: u64,
-    /// We vote as if our log ended here at least (term, index).
-    floor: (u64, u64),
+    /// Where the logs of the others end, as they told us (term, index). We vote as if ours ended at the furthest.
+    ends: BTreeMap<NodeId, (u64, u64)>,
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
     #[cfg(test)]
     pub hasty: bool,
@@ -179,7 +179,7 @@ impl<S: State> Member<S> {
             rebooted: false,
             in_doubt: false,
             led: 0,
-            floor: (0, 0),
+            ends: BTreeMap::new(),
             #[cfg(test)]
             hasty: false,
         };
@@ -247,16 +247,7 @@ impl<S: State> Member<S> {
             // look for entries that the snapshot has replaced, and stop the process.
             return;
         }
-        let others = if self.asking.is_some() { self.others() } else { BTreeSet::new() };
-        if let Some(asking) = &mut self.asking {
-            let left = asking.tick(&others, given_up);
-            if left.is_empty() {
-                self.asking = None;
-            }
-            return left.into_iter().for_each(|to| self.recall(to, out));
-        }
-        if self.is_below_floor() {
-            // Nothing that a follower's ticks do but to stand for election.
+        if self.tick_doubt(given_up, out) {
             return;
         }
         let campaigns = self.node.tick() && !self.is_leader();
@@ -284,7 +275,7 @@ impl<S: State> Member<S> {
 
     /// Stands for election at once.
     pub fn campaign(&mut self) {
-        if self.installing.is_none() && self.asking.is_none() && !self.is_below_floor() {
+        if self.installing.is_none() && !self.has_no_floor() && !self.is_below_floor() {
             // Raft answers an error only for groups that changed under it; the next tick tries again.
             let _ = self.node.campaign();
             self.draw_jitter(true);
@@ -314,7 +305,8 @@ impl<S: State> Member<S> {
         if sender != from || to != self.me {
             return Err(format!("claims to go from {sender} to {to}"));
         }
-        if self.installing.is_some() {
+        // What is not on the disk yet does not matter to who asks: the answer promises nothing.
+        if self.installing.is_some() && !matches!(said, Said::Recall { .. }) {
             return Ok(());
         }
         let last = self.node.raft.raft_log.last_index();
@@ -334,9 +326,7 @@ impl<S: State> Member<S> {
                 return Ok(());
             }
             Said::Recall { last, lost } => {
-                if lost && self.config.memory {
-                    self.take_back(from, last);
-                }
+                self.hear_recall(from, last, lost);
                 let said = Said::Recalled(self.recalled(from));
                 self.say(from, self.config.control, &said, Bytes::new(), out);
                 return Ok(());
@@ -377,8 +367,8 @@ impl<S: State> Member<S> {
             [pb::MessageType::MsgRequestVote, pb::MessageType::MsgRequestPreVote, pb::MessageType::MsgTimeoutNow];
         // Told to stand at once, we would stand with our own log; a candidate says what it has.
         let is_candidate = message.get_msg_type() != pb::MessageType::MsgTimeoutNow;
-        let is_below = self.is_below_floor() && !(is_candidate && (message.log_term, message.index) >= self.floor);
-        if (self.asking.is_some() || is_below) && votes.contains(&message.get_msg_type()) {
+        let is_below = self.is_below_floor() && !(is_candidate && (message.log_term, message.index) >= self.floor());
+        if (self.has_no_floor() || is_below) && votes.contains(&message.get_msg_type()) {
             return Ok(());
         }
         let log = &self.node.raft.raft_log;
@@ -443,6 +433,12 @@ impl<S: State> Member<S> {
     pub fn is_leaders_word(head: &Bytes) -> bool {
         let Some((_, _, Said::Raft(message))) = wire::decode(head.clone()) else { return false };
         matches!(message.get_msg_type(), pb::MessageType::MsgHeartbeat | pb::MessageType::MsgAppend)
+    }
+
+    /// Whether somebody who has come back asks what it has promised. Also who cannot write may answer that: it is told from
+    /// memory, and is no promise.
+    pub fn is_recall(head: &Bytes) -> bool {
+        matches!(wire::decode(head.clone()), Some((_, _, Said::Recall { .. })))
     }
 
     /// As leader: gives the lead up at once, if possible to whoever of these has most of the log.

@@ -24,6 +24,8 @@ mod member;
 pub(crate) mod recall;
 pub(crate) mod record;
 mod store;
+#[cfg(test)]
+mod tests;
 mod transfer;
 pub(crate) mod wire;
 

@@ -11,6 +11,12 @@
 //! for nothing until it does. It has asked enough when one has answered that leads or led in its term or a later one (which holds
 //! all that was committed before, and what was acknowledged to it by the asker and then committed), or when all have. If so many were rebooted (or given up by the cluster) that the others are no majority, those that are there go on
 //! after a while with the furthest end they know: then what was committed shortly before the power failed may be lost.
+//!
+//! **The floor is lowered** when the cluster gives up who told it, or that one was killed and comes back with less (it had not
+//! yet written all that it told of): else a group would wait for ever for a log that is gone.
+//! Its end is not just dropped, as it may have led, so that nobody else was asked, or have committed more after the others
+//! had answered. The member asks anew, and only what it hears then, or has heard of those not given up, takes the place of
+//! the old floor. Each tells where its own log ends, never its floor: that would bring the lost end back by way of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +71,8 @@ impl Promises {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Recalled {
     pub promised: Promised,
-    /// The last entry (its term, then its index) of the answering member, or its floor.
+    /// The last entry (its term, then its index) of the answering member, be it on the disk or not yet: who led may have
+    /// committed by others' disks what its own does not have.
     pub last: (u64, u64),
     /// The last term that it has led in, in this life of its process; 0: none.
     pub led: u64,
@@ -75,46 +82,62 @@ pub(crate) struct Recalled {
 
 /// Who has answered. Who is to be asked may change meanwhile: a member learns of changes of its group from the leader.
 pub(super) struct Asking {
-    answered: BTreeSet<NodeId>,
+    /// Where their logs end at least (term, then index).
+    answered: BTreeMap<NodeId, (u64, u64)>,
     ticks: u32,
     /// The machine was rebooted: time alone is no answer.
     rebooted: bool,
+    /// It has a floor, but who told it is given up since, or has less.
+    again: bool,
     /// Others that were rebooted too.
     doubters: BTreeSet<NodeId>,
 }
 
 impl Asking {
     pub fn new(rebooted: bool) -> Self {
-        Self { answered: BTreeSet::new(), ticks: 0, rebooted, doubters: BTreeSet::new() }
+        Self { answered: BTreeMap::new(), ticks: 0, rebooted, again: false, doubters: BTreeSet::new() }
+    }
+
+    pub fn again() -> Self {
+        Self { again: true, ..Self::new(true) }
+    }
+
+    pub fn is_first(&self) -> bool {
+        !self.again
     }
 
     /// True: nothing more needs to be asked of these others. `term`: of the member that asks.
     pub fn answered(&mut self, from: NodeId, said: &Recalled, term: u64, others: &BTreeSet<NodeId>) -> bool {
-        self.answered.insert(from);
+        let end = self.answered.entry(from).or_default();
+        *end = said.last.max(*end);
         if said.in_doubt {
             self.doubters.insert(from);
         }
-        others.is_subset(&self.answered) || (self.rebooted && said.led >= term.max(1))
+        self.silent(others).is_empty() || (self.rebooted && said.led >= term.max(1))
     }
 
     /// Whom to ask now; nobody if it is over. Who is `given_up` may never answer; all others that are sound must.
     pub fn tick(&mut self, others: &BTreeSet<NodeId>, given_up: impl Fn(&NodeId) -> bool) -> Vec<NodeId> {
         self.ticks += 1;
         let sound = others.difference(&self.doubters).count();
-        let waits = others.difference(&self.answered).any(|id| !given_up(id));
+        let silent = self.silent(others);
+        let waits = silent.iter().any(|id| !given_up(id));
         let ticks_max = match self.rebooted {
             true if waits && sound > others.len().div_ceil(2) => u32::MAX,
             true => REBOOTED_TICKS,
             false => RECALL_TICKS,
         };
-        let left = others.difference(&self.answered).copied();
         // One that did not lead may lead now.
-        let left: Vec<NodeId> = if self.rebooted && left.clone().next().is_some() {
-            others.iter().copied().collect()
-        } else {
-            left.collect()
-        };
+        let left = if self.rebooted && !silent.is_empty() { others.iter().copied().collect() } else { silent };
         if self.ticks <= ticks_max { left } else { Vec::new() }
+    }
+
+    pub fn into_ends(self) -> BTreeMap<NodeId, (u64, u64)> {
+        self.answered
+    }
+
+    fn silent(&self, others: &BTreeSet<NodeId>) -> Vec<NodeId> {
+        others.iter().filter(|id| !self.answered.contains_key(id)).copied().collect()
     }
 }
 

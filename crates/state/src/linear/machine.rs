@@ -227,7 +227,8 @@ impl Linear {
             }
             Input::Frame { from, frame } if frame.kind == kind::LINEAR_CALL => self.called(now, from, frame, out),
             Input::Frame { from, frame } => match raft::group_of(&frame.head) {
-                Some(id) if self.mute => {
+                // Who was rebooted waits for all, also for who cannot write.
+                Some(id) if self.mute && !raft::Member::<Space>::is_recall(&frame.head) => {
                     if raft::Member::<Space>::is_leaders_word(&frame.head) {
                         self.leaders.insert(id, from);
                     }

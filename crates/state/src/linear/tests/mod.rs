@@ -1,14 +1,14 @@
 //! What a group agrees on, as entries change it. Groups as a whole are the simulator's (`crates/sim`).
 
-use base::{Boot, NodeId, Span};
+use base::{Boot, Frame, NodeId, Now, Span, Ticket};
 use bytes::Bytes;
-use cluster::raft::State;
+use cluster::raft::{self, State};
 use proptest::prelude::*;
 
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::space::{CommandId, Space, Verdict};
 use super::wire::{self, Answer, Batch, Call, Command};
-use super::{Input, Linear, Output};
+use super::{Input, Linear, Output, Placed};
 use base::GroupId;
 
 fn id(seq: u64) -> CommandId {
@@ -242,6 +242,72 @@ fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
     // A node that restarts shows an older declaration until it knows what of its log is committed.
     assert!(!forgets(0) && !forgets(6));
     assert!(forgets(7) && forgets(8));
+}
+
+/// A node with a group of nodes 1 to 3, in memory, founded or out of what its disk has kept.
+fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
+    let (id, members) = (GroupId(7 << 16), vec![NodeId(1), NodeId(2), NodeId(3)]);
+    let (namespace, founders) = ("bank".to_owned(), members.clone());
+    let placed = Placed { id, namespace, from: 0, to: u64::MAX, members, founders, epoch: 1, memory: true };
+    let mut linear = Linear::new(NodeId(node), Boot(1), base::Rng::new(node));
+    if !kept.is_empty() {
+        linear.start([(id, kept.to_vec())].into(), true);
+    }
+    linear.handle(Now::default(), Input::Placed { version: 7, groups: [(id, placed)].into() }, out);
+    linear
+}
+
+/// Wakes it until it sends something; that to node 1.
+fn next_said(linear: &mut Linear) -> Frame {
+    let mut out = Vec::new();
+    while sent(&out).is_empty() {
+        let mono = linear.wake_at().expect("its group ticks");
+        linear.handle(Now { mono, wall_ms: 0 }, Input::Wake, &mut out);
+    }
+    sent(&out).into_iter().find(|(to, _)| *to == NodeId(1)).expect("it speaks to all").1
+}
+
+fn sent(out: &[Output]) -> Vec<(NodeId, Frame)> {
+    let sent = |output: &Output| match output {
+        Output::Raft { output: raft::Output::Send { to, frame }, .. } => Some((*to, frame.clone())),
+        _ => None,
+    };
+    out.iter().filter_map(sent).collect()
+}
+
+#[test]
+fn who_cannot_write_answers_who_was_rebooted_and_nothing_else() {
+    let mut out = Vec::new();
+    let mut stands = with_group(3, &[], &mut out);
+    let (mut kept, mut saved) = (Vec::new(), Ticket(0));
+    for output in out {
+        if let Output::Raft { output: raft::Output::Save { parts, ticket }, .. } = output {
+            (kept, saved) = (parts.0.collect(), ticket);
+        }
+    }
+    let saved = |linear: &mut Linear, out: &mut Vec<Output>| {
+        linear.handle(Now::default(), Input::Saved { group: GroupId(7 << 16), ticket: saved }, out);
+    };
+    saved(&mut stands, &mut Vec::new());
+    let vote_wanted = next_said(&mut stands);
+    let recall = next_said(&mut with_group(2, &kept, &mut Vec::new()));
+    // The disk was full before or after it had the group's first snapshot.
+    for is_saved in [false, true] {
+        let mut out = Vec::new();
+        let mut mute = with_group(1, &[], &mut out);
+        if is_saved {
+            saved(&mut mute, &mut out);
+        }
+        mute.handle(Now::default(), Input::DiskFull(true), &mut out);
+        out.clear();
+        let from = NodeId(3);
+        mute.handle(Now::default(), Input::Frame { from, frame: vote_wanted.clone() }, &mut out);
+        assert!(out.is_empty(), "{out:?}");
+        let from = NodeId(2);
+        mute.handle(Now::default(), Input::Frame { from, frame: recall.clone() }, &mut out);
+        let answered: Vec<NodeId> = sent(&out).into_iter().map(|(to, _)| to).collect();
+        assert_eq!((&answered[..], out.len()), (&[from][..], 1), "{out:?}");
+    }
 }
 
 proptest! {

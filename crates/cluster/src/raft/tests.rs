@@ -1,0 +1,289 @@
+//! Members of a group in memory, moved by hand: who lost its power, who is away, whom the cluster has given up. What chance
+//! does to whole nodes is the simulator's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{Frame, GroupId, NodeId, Parts, Rng, Time, kind};
+use bytes::Bytes;
+
+use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, REBOOTED_TICKS, TICK};
+use super::{Config, Member, Output, State};
+
+const CONFIG: Config = Config {
+    group: GroupId(7),
+    control: kind::LINEAR_CONTROL,
+    data: kind::LINEAR_DATA,
+    log_records_max: 1_000,
+    log_bytes_max: 1 << 20,
+    entries_kept: 100,
+    memory: true,
+    uncommitted_bytes_max: 1 << 20,
+};
+/// Enough for some elections.
+const SOON: u32 = 10 * ELECTION_TICKS_MAX as u32;
+const LONG: u32 = 3 * REBOOTED_TICKS;
+
+/// All words that were written.
+#[derive(Default)]
+struct Words(Vec<Bytes>);
+
+impl State for Words {
+    type Done = ();
+
+    fn apply(&mut self, _index: u64, data: Bytes, _done: &mut Vec<()>) -> bool {
+        self.0.push(data);
+        true
+    }
+
+    fn parts(&self) -> Parts {
+        Parts::of([Bytes::from_static(b"words")].into_iter().chain(self.0.clone()).collect())
+    }
+
+    fn from_parts(parts: Vec<Bytes>) -> Option<Self> {
+        Some(Self(parts.into_iter().skip(1).collect()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+}
+
+/// Disks are at once, the network too, but for what is cut.
+struct Bench {
+    now: Time,
+    up: BTreeMap<u64, Member<Words>>,
+    disks: BTreeMap<u64, Vec<Bytes>>,
+    /// From, to.
+    cuts: BTreeSet<(u64, u64)>,
+    given_up: BTreeSet<u64>,
+    /// How many records each disk had before the word `lost`.
+    before: BTreeMap<u64, usize>,
+    frames: VecDeque<(u64, u64, Frame)>,
+}
+
+impl Bench {
+    /// Members 1 to `count`, of which 2 leads, with one word that all have.
+    fn new(count: u64) -> Self {
+        let voters: Vec<NodeId> = (1..=count).map(NodeId).collect();
+        let mut bench = Self {
+            now: Time(1),
+            up: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            before: BTreeMap::new(),
+            frames: VecDeque::new(),
+        };
+        for id in 1..=count {
+            let mut out = Vec::new();
+            let rng = Rng::new(id);
+            let member = Member::found(CONFIG, NodeId(id), &voters, Words::default(), rng, &mut out).unwrap();
+            bench.up.insert(id, member);
+            bench.carry_out(id, out);
+        }
+        bench.act(2, |member, _, _| member.campaign());
+        bench.deliver();
+        bench.write(2, "first");
+        bench.tick(HEARTBEAT_TICKS as u32 + 1);
+        assert!(bench.up.values().all(|member| member.state().0 == ["first"]));
+        bench
+    }
+
+    /// With a word that the members `having` have acknowledged, 1 among them, before 1 lost its power and the word with it.
+    /// It has heard nobody yet.
+    fn with_lost_word(count: u64, having: &[u64]) -> Self {
+        let mut bench = Self::new(count);
+        bench.isolate(|id| !having.contains(&id));
+        bench.before = bench.disks.iter().map(|(id, disk)| (*id, disk.len())).collect();
+        bench.write(2, "lost");
+        assert_eq!(bench.up[&2].state().0, ["first", "lost"], "it is committed");
+        bench.lose(1, true);
+        bench
+    }
+
+    /// It is killed and started, and its disk does not have the word `lost`: because its machine was rebooted, or because the
+    /// word was not written yet.
+    fn lose(&mut self, id: u64, rebooted: bool) {
+        self.kill(id);
+        self.disks.get_mut(&id).unwrap().truncate(self.before[&id]);
+        self.start(id, rebooted);
+        assert_eq!(self.up[&id].state().0, ["first"]);
+    }
+
+    fn kill(&mut self, id: u64) {
+        self.up.remove(&id);
+    }
+
+    fn start(&mut self, id: u64, rebooted: bool) {
+        let log = self.disks[&id].clone();
+        let member = Member::load(CONFIG, NodeId(id), log, rebooted, Rng::new(id)).unwrap().unwrap();
+        self.up.insert(id, member);
+        self.carry_out(id, Vec::new());
+    }
+
+    /// These hear nobody, and nobody hears them.
+    fn isolate(&mut self, which: impl Fn(u64) -> bool) {
+        let ids: Vec<u64> = self.disks.keys().copied().collect();
+        for a in ids.iter().copied().filter(|id| which(*id)) {
+            self.cuts.extend(ids.iter().flat_map(|b| [(a, *b), (*b, a)]));
+        }
+    }
+
+    fn write(&mut self, id: u64, word: &str) {
+        self.act(id, |member, _, _| assert!(member.propose(word.into())));
+        self.deliver();
+    }
+
+    fn tick(&mut self, ticks: u32) {
+        for _ in 0..ticks {
+            let ids: Vec<u64> = self.up.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.tick_only(id));
+        }
+    }
+
+    fn tick_only(&mut self, id: u64) {
+        self.now = self.now + TICK;
+        let given_up = self.given_up.clone();
+        self.act(id, |member, now, out| member.tick(now, |id| given_up.contains(&id.0), out));
+        self.deliver();
+    }
+
+    fn leader(&self) -> Option<u64> {
+        self.up.iter().find(|(_, member)| member.is_leader()).map(|(id, _)| *id)
+    }
+
+    fn deliver(&mut self) {
+        while let Some((from, to, frame)) = self.frames.pop_front() {
+            if !self.cuts.contains(&(from, to)) {
+                let from = NodeId(from);
+                self.act(to, |member, now, out| member.step(now, from, frame.head, frame.body, out).unwrap());
+            }
+        }
+    }
+
+    fn act(&mut self, id: u64, act: impl FnOnce(&mut Member<Words>, Time, &mut Vec<Output>)) {
+        let Some(member) = self.up.get_mut(&id) else { return };
+        let mut out = Vec::new();
+        act(member, self.now, &mut out);
+        self.carry_out(id, out);
+    }
+
+    fn carry_out(&mut self, id: u64, mut out: Vec<Output>) {
+        let (now, member) = (self.now, self.up.get_mut(&id).unwrap());
+        let disk = self.disks.entry(id).or_default();
+        loop {
+            member.pump(now, &mut out, &mut Vec::new());
+            if out.is_empty() {
+                break;
+            }
+            for output in std::mem::take(&mut out) {
+                match output {
+                    Output::Send { to, frame } => self.frames.push_back((id, to.0, frame)),
+                    Output::Append { records, ticket, .. } => {
+                        disk.extend(records);
+                        member.persisted(ticket, now, &mut out);
+                    }
+                    Output::Save { parts, ticket } => {
+                        *disk = parts.0.collect();
+                        member.saved(ticket, now, &mut out);
+                    }
+                    Output::Distrust(why) => panic!("{id} does not trust a sound disk: {why}"),
+                    Output::Note(note) => panic!("{id}: {note:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_floor_goes_when_the_cluster_gives_up_who_told_it() {
+    let mut bench = Bench::with_lost_word(3, &[1, 2]);
+    bench.tick_only(1);
+    bench.kill(2);
+    bench.cuts.clear();
+    bench.tick(LONG);
+    assert_eq!(bench.leader(), None, "only 2 has the word, and may come back");
+    bench.given_up.insert(2);
+    bench.tick(REBOOTED_TICKS + SOON);
+    let leader = bench.leader().expect("nobody waits for who is gone for good");
+    assert_eq!(bench.up[&leader].state().0, ["first"], "what only it had is lost");
+    bench.write(leader, "second");
+    assert!(bench.up.values().all(|member| !member.in_doubt()));
+}
+
+#[test]
+fn two_do_not_keep_an_end_alive_between_them_that_is_gone() {
+    let mut bench = Bench::with_lost_word(3, &[1, 2, 3]);
+    bench.lose(3, true);
+    [1, 3].into_iter().for_each(|id| bench.tick_only(id));
+    bench.kill(2);
+    bench.tick(LONG);
+    assert_eq!(bench.leader(), None, "only 2 has the word, and may come back");
+    bench.given_up.insert(2);
+    bench.tick(REBOOTED_TICKS + SOON);
+    assert!(bench.leader().is_some(), "each has told the other where its own log ends");
+}
+
+#[test]
+fn a_floor_does_not_go_before_all_others_were_asked_anew() {
+    let mut bench = Bench::with_lost_word(5, &[1, 2, 3]);
+    // It leads, so its answer is enough, and 3 is not asked.
+    bench.isolate(|id| id == 3);
+    bench.tick_only(1);
+    bench.kill(2);
+    bench.kill(3);
+    bench.cuts.clear();
+    bench.given_up.insert(2);
+    bench.tick(LONG);
+    assert_eq!(bench.leader(), None, "3 has the word, and may come back");
+    bench.start(3, false);
+    bench.tick(SOON);
+    let leader = bench.leader().expect("four of five are there");
+    assert_eq!(bench.up[&leader].state().0, ["first", "lost"]);
+}
+
+#[test]
+fn who_asks_anew_still_votes_for_who_has_all_that_it_may_have_lost() {
+    let mut bench = Bench::with_lost_word(5, &[1, 2, 3, 4]);
+    bench.isolate(|id| id > 2);
+    bench.tick_only(1);
+    bench.kill(2);
+    bench.kill(3);
+    bench.kill(4);
+    bench.cuts.clear();
+    bench.given_up.insert(2);
+    bench.tick(LONG);
+    assert_eq!(bench.leader(), None, "3 and 4 have the word, and may come back");
+    bench.start(4, false);
+    bench.tick(SOON);
+    assert_eq!(bench.leader(), Some(4), "3 stays away, and nobody needs it");
+    assert_eq!(bench.up[&1].state().0, ["first", "lost"]);
+}
+
+#[test]
+fn a_floor_goes_with_what_only_the_memory_of_a_process_had() {
+    let mut bench = Bench::with_lost_word(3, &[1, 2, 3]);
+    bench.kill(2);
+    bench.given_up.insert(2);
+    // The disk of 3 is full: it answers, does nothing else, and is killed.
+    (0..REBOOTED_TICKS + 2).for_each(|_| bench.tick_only(1));
+    bench.lose(3, false);
+    bench.tick(LONG);
+    let leader = bench.leader().expect("nobody has what 3 told of");
+    assert_eq!(bench.up[&leader].state().0, ["first"]);
+}
+
+#[test]
+fn who_is_below_its_floor_does_not_stick_to_a_leader_that_stopped() {
+    let mut bench = Bench::with_lost_word(3, &[1, 2, 3]);
+    bench.tick_only(1);
+    // 1 hears its leader, and is not heard: nothing is sent to it again.
+    bench.cuts.insert((1, 2));
+    (0..HEARTBEAT_TICKS).for_each(|_| bench.tick_only(2));
+    assert_eq!((bench.up[&1].leader(), bench.up[&1].in_doubt()), (Some(NodeId(2)), true));
+    // Nobody says that it died.
+    bench.kill(2);
+    bench.tick(SOON);
+    assert_eq!(bench.leader(), Some(3), "with the vote of 1");
+    assert_eq!(bench.up[&1].state().0, ["first", "lost"]);
+}
