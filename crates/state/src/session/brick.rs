@@ -21,6 +21,8 @@ pub(super) enum Want {
     Version,
     /// The value as well, if its version is newer than this.
     Newer(Version),
+    /// What would come back if this version were taken back, with its value. If that cannot be, all that there is.
+    Under(Version),
 }
 
 /// How certain it is that a version stays. Writes that carry no condition are [`Standing::Plain`]: the newest of them wins.
@@ -181,7 +183,6 @@ impl Brick {
         self.damaged_at.clear();
     }
 
-    #[cfg(test)]
     pub fn version(&self, key: &Key) -> Option<Version> {
         self.table.get(key).map(|entry| entry.version)
     }
@@ -196,6 +197,12 @@ impl Brick {
     pub fn read(&mut self, now: Time, key: &Key, want: Want) -> Found {
         self.operations += 1;
         let Some(entry) = self.table.get(key) else { return Found::default() };
+        let is_under = |entry: &Entry| matches!(want, Want::Under(version) if entry.version == version);
+        let entry = match entry.before.as_deref().filter(|_| is_under(entry)) {
+            Some(Some(before)) => before,
+            Some(None) => return Found::default(),
+            None => entry,
+        };
         let live = entry.is_live(now);
         if !live && entry.keep_end <= now {
             return Found::default();
@@ -211,9 +218,12 @@ impl Brick {
             value: None,
             bricks: entry.bricks.as_deref().copied().unwrap_or_default(),
         };
-        if let (Want::Newer(known), true) = (want, live)
-            && entry.version > known
-        {
+        let wants_value = match want {
+            Want::Version => false,
+            Want::Newer(known) => entry.version > known,
+            Want::Under(_) => true,
+        };
+        if wants_value && live {
             found.value = entry.value.clone();
         }
         if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
@@ -307,6 +317,29 @@ impl Brick {
         self.table
             .put(key, Entry { version, value, lease_end, keep_end, before, standing, bricks: write.bricks.boxed() });
         Wrote::Stored { had }
+    }
+
+    /// `found` is what another brick has below this version, which may be taken back in both: then it is to come back here, too.
+    /// False: this version is not what this brick has.
+    pub fn put_under(&mut self, now: Time, key: &Key, version: Version, found: &Found) -> bool {
+        let Some(entry) = self.table.get(key).filter(|entry| entry.version == version) else { return false };
+        let (Some(before), Some(under)) = (&entry.before, found.version) else { return true };
+        if before.as_ref().as_ref().is_none_or(|before| before.version < under) {
+            let lease_end = now + found.lease_left;
+            let under = Entry {
+                version: under,
+                value: found.value.clone().map(Value::kept),
+                lease_end,
+                keep_end: lease_end.max(now + found.keep_left),
+                before: None,
+                standing: found.standing,
+                bricks: found.bricks.boxed(),
+            };
+            let keep_end = entry.keep_end.max(under.keep_end);
+            let before = Some(Box::new(Some(under)));
+            self.table.put(key, Entry { before, keep_end, ..entry.clone() });
+        }
+        true
     }
 
     /// Takes a conditional write back, or sees to it that it is refused should it arrive later.

@@ -128,6 +128,29 @@ fn a_conditional_write_is_taken_back_whole_also_before_it_arrives() {
 }
 
 #[test]
+fn what_is_below_a_version_that_may_be_taken_back_is_told_and_taken_over() {
+    let (mut old, mut new, now) = (Brick::new(), Brick::new(), Time(1_000_000));
+    let guarded = || Write { guard: Some(version(5)), ..write(5, Some("new"), Span::secs(60)) };
+    old.write(now, 100, &key("k"), write(1, Some("old"), Span::secs(60)));
+    // The other has restarted, and knows what was written since.
+    for brick in [&mut old, &mut new] {
+        assert!(matches!(brick.write(now, 100, &key("k"), guarded()), Wrote::Stored { .. }));
+    }
+    let below = old.read(now, &key("k"), Want::Under(version(5)));
+    assert_eq!((below.version, below.live, below.tentative), (Some(version(1)), true, false));
+    assert!(!new.put_under(now, &key("k"), version(4), &below), "that is not what it has");
+    assert!(new.put_under(now, &key("k"), version(5), &below));
+    assert_eq!(text(&mut new, now, "k"), Some("new".into()));
+    new.undo(now, &key("k"), version(5));
+    assert_eq!(text(&mut new, now, "k"), Some("old".into()));
+    // Where nothing was, nothing is; what is confirmed has nothing below.
+    old.write(now, 100, &key("first"), guarded());
+    assert_eq!(old.read(now, &key("first"), Want::Under(version(5))).version, None);
+    old.confirm(&key("k"), version(5));
+    assert_eq!(old.read(now, &key("k"), Want::Under(version(5))).version, Some(version(5)));
+}
+
+#[test]
 fn what_was_confirmed_replaces_the_newer_that_lost_to_it_and_nothing_else() {
     let now = Time(1_000_000);
     let guarded = |n, guard| Write { guard: Some(version(guard)), ..write(n, Some("open"), Span::secs(60)) };

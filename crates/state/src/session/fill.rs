@@ -38,13 +38,18 @@ struct Pull {
     cursor: u64,
     /// The page under way.
     page: Option<u64>,
-    want: VecDeque<Key>,
-    under_way: Vec<(u64, Key)>,
+    want: VecDeque<Wanted>,
+    under_way: Vec<(u64, Wanted)>,
     /// May be taken back: asked for again when all else has come.
     tentative: Vec<Key>,
     /// Last time something moved.
     moved: Time,
 }
+
+/// A key; and, if this brick has the same version as the other and it may be taken back in both, that version: then what is
+/// below it is asked for. (Under load a key may be written again and again, so that there is always something that may be
+/// taken back: seed 564712690306.)
+type Wanted = (Key, Option<Version>);
 
 impl Pull {
     fn new() -> Self {
@@ -130,7 +135,8 @@ impl Session {
             if quiet {
                 // Whatever was under way is lost; asking twice does no harm.
                 pull.page = None;
-                pull.want.extend(pull.under_way.drain(..).map(|(_, key)| key).chain(pull.tentative.drain(..)));
+                let again = pull.under_way.drain(..).map(|(_, (key, _))| key).chain(pull.tentative.drain(..));
+                pull.want.extend(again.map(|key| (key, None)));
                 self.pull_on(call, *node);
             }
         }
@@ -170,11 +176,11 @@ impl Session {
         let mut asks = Vec::new();
         let Some(mut pull) = self.fill.pulls.remove(&node) else { return };
         while pull.under_way.len() < FILL_UNDER_WAY
-            && let Some(key) = pull.want.pop_front()
+            && let Some((key, under)) = pull.want.pop_front()
         {
             let id = self.fill.id();
-            asks.push((id, 0, wire::read(&key, Want::Newer(Version::default()))));
-            pull.under_way.push((id, key));
+            asks.push((id, 0, wire::read(&key, under.map_or(Want::Newer(Version::default()), Want::Under))));
+            pull.under_way.push((id, (key, under)));
         }
         if pull.under_way.is_empty() && pull.tentative.is_empty() && pull.page.is_none() && !pull.done {
             let id = self.fill.id();
@@ -206,7 +212,7 @@ impl Session {
                         continue;
                     }
                     if line.live {
-                        want.push_back(line.key);
+                        want.push_back((line.key, None));
                     } else {
                         let Line { version, standing, keep_left, .. } = line;
                         let found = Found { version: Some(version), standing, keep_left, ..Found::default() };
@@ -221,18 +227,31 @@ impl Session {
             }
             Some(What::Found(found)) => {
                 let Some(at) = pull.under_way.iter().position(|(id, _)| *id == head.id) else { return };
-                let (_, key) = pull.under_way.swap_remove(at);
+                let (_, (key, under)) = pull.under_way.swap_remove(at);
                 let found = found.take(body);
+                // A value that was damaged on its way stays with who sent it; another brick may have it whole.
+                let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
+                let sound = sound && found.value.is_some() == found.live;
                 if found.tentative {
-                    // It may be taken back in a moment; then a copy here would outlive it.
+                    // It may be taken back in a moment; then a copy here would outlive it. Unless this brick was written
+                    // to as well, and will hear of it.
+                    match found.version.filter(|version| under.is_none() && self.brick.version(&key) == Some(*version))
+                    {
+                        Some(version) => pull.want.push_back((key, Some(version))),
+                        None => pull.tentative.push(key),
+                    }
+                    return self.pull_on(call, from);
+                }
+                if let Some(version) = under.filter(|version| found.version < Some(*version) && sound)
+                    && !self.brick.put_under(call.now, &key, version, &found)
+                {
+                    // Something else was written here meanwhile.
                     pull.tentative.push(key);
                     return self.pull_on(call, from);
                 }
                 pull.done =
                     pull.cursor == 0 && pull.want.is_empty() && pull.under_way.is_empty() && pull.tentative.is_empty();
-                // A value that was damaged on its way stays with who sent it; another brick may have it whole.
-                let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
-                if sound && found.value.is_some() == found.live {
+                if sound {
                     self.take_over(call, from, &key, found);
                 }
             }

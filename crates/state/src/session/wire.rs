@@ -100,6 +100,9 @@ pub(super) struct ReadMessage {
     /// Only if it is newer than this.
     #[prost(message, optional, tag = "4")]
     known: Option<VersionMessage>,
+    /// Not that, but what is below this version.
+    #[prost(bool, tag = "5")]
+    under: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -235,9 +238,10 @@ pub(super) fn read(key: &Key, want: Want) -> What {
     let (value, known) = match want {
         Want::Version => (false, None),
         Want::Newer(known) if known == Version::default() => (true, None),
-        Want::Newer(known) => (true, Some(known.into())),
+        Want::Newer(known) | Want::Under(known) => (true, Some(known.into())),
     };
-    What::Read(ReadMessage { namespace: key.namespace, key: key.bytes.clone(), value, known })
+    let under = matches!(want, Want::Under(_));
+    What::Read(ReadMessage { namespace: key.namespace, key: key.bytes.clone(), value, known, under })
 }
 
 pub(super) fn resolve(key: &Key) -> What {
@@ -346,7 +350,11 @@ impl Standing {
 impl ReadMessage {
     pub fn take(self) -> (Key, Want) {
         let known = self.known.map(Version::from).unwrap_or_default();
-        let want = if self.value { Want::Newer(known) } else { Want::Version };
+        let want = match (self.under, self.value) {
+            (true, _) => Want::Under(known),
+            (false, true) => Want::Newer(known),
+            (false, false) => Want::Version,
+        };
         (Key::new(self.namespace, self.key), want)
     }
 }
@@ -534,6 +542,7 @@ mod tests {
         let start = "090201000000000000100318e80720052803";
         for (what, tail) in [
             (read(&key, Want::Newer(version)), format!("421a080912016b18012211{v}")),
+            (read(&key, Want::Under(version)), format!("421c080912016b18012211{v}2801")),
             (write(&key, &sample).0, format!("4a38080912016b1a11{v}28e80730d00f3d070000004211{v}4801")),
             (undo(&key, version), format!("5218080912016b1a11{v}")),
             (settle(&key, version), format!("6218080912016b1a11{v}")),
