@@ -70,7 +70,7 @@ pub struct RouteClone {
     pub addr: SocketAddr,
     /// Its node's peer address, for a tunnel.
     pub peer: SocketAddr,
-    /// Its node's load, 0 (idle) to 1000 (full).
+    /// How busy its machine is, 0 (idle) to 1000 (full).
     pub node_load: u16,
     /// Version of its program.
     pub version: u32,

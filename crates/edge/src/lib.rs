@@ -14,6 +14,7 @@ mod outlier;
 pub mod pool;
 mod proxy_protocol;
 pub mod resp;
+mod spread;
 pub mod tcp;
 pub mod tls;
 pub mod turnstile;

@@ -2,9 +2,8 @@
 //! requests in flight, failures of a moment ago, idle connections. Also how a clone on another node is reached (`Dial`,
 //! which the wiring implements by a tunnel). Which request goes where, and what a failure means, is the doors' matter.
 
-use std::cell::{LazyCell, RefCell};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,11 +11,10 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
+use base::NodeId;
 use base::checksum::place_hash;
-use base::{NodeId, Rng};
 use clones::partition::{Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
-use flow::balance::{pick_bounded, pick_two};
 use futures_util::future::BoxFuture;
 use node::View;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,9 +23,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::affinity;
 use crate::demand::{CloneCount, Demands, GroupCount, Visit};
-use crate::http::limits::{AVOID, CONNECT_TIME, LOCAL_LOADED, NODE_LOADED, OUTLIER_MAX, PANIC_PART};
+use crate::http::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
 use crate::outlier::Outlier;
+use crate::spread::{Clones, GivenAway};
 use crate::turnstile::{Part, Turnstile, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
@@ -53,11 +52,11 @@ pub struct Upstream {
     pub addr: SocketAddr,
     pub peer: SocketAddr,
     /// Its place for consistent hashing.
-    hash: u64,
+    pub hash: u64,
     /// What a sticky cookie says of it.
     pub tag: String,
-    node_load: AtomicU16,
-    in_flight: AtomicU32,
+    pub node_load: AtomicU16,
+    pub in_flight: AtomicU32,
     /// Milliseconds since the pool began until which it is avoided.
     avoid_until_ms: AtomicU64,
     outlier: Outlier,
@@ -90,6 +89,8 @@ struct Group {
     count: Arc<GroupCount>,
     /// Of each partition, and of the rest.
     doors: Vec<Arc<Doorway>>,
+    /// What of its requests leaves this node though it has clones here.
+    given_away: Arc<GivenAway>,
 }
 
 /// What a partition's requests pass.
@@ -109,14 +110,13 @@ pub struct Place {
     pub doorway: Arc<Doorway>,
 }
 
-type Clones = Arc<[Arc<Upstream>]>;
-
 /// Where a request may go, and where it would rather go.
 pub struct Target<'a> {
     /// Those meant for it. If none of them will do, any other.
-    meant: &'a [Arc<Upstream>],
-    all: &'a [Arc<Upstream>],
+    meant: &'a Clones,
+    all: &'a Clones,
     pub prefers: Prefers,
+    given_away: u16,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -153,7 +153,7 @@ impl Drop for InFlight {
 }
 
 impl Upstream {
-    fn new(clone: &RouteClone, secret: &str, demands: &Demands) -> Self {
+    pub fn new(clone: &RouteClone, secret: &str, demands: &Demands) -> Self {
         Self {
             hash: place(&clone.name),
             tag: affinity::tag(secret, &clone.name),
@@ -200,13 +200,15 @@ impl Table {
             _ => Arc::new(Upstream::new(clone, &secret, demands)),
         };
         let group = |service: &RouteService| {
-            let all: Clones = service.clones.iter().map(upstream).collect();
-            let some = |of: Vec<usize>| -> Clones { of.into_iter().map(|i| Arc::clone(&all[i])).collect() };
+            let clones: Vec<Arc<Upstream>> = service.clones.iter().map(upstream).collect();
+            let some = |of: Vec<usize>| Clones::new(of.into_iter().map(|i| Arc::clone(&clones[i])).collect());
             let (open, own) = service.parted();
-            let open = if open.len() == all.len() { Arc::clone(&all) } else { some(open) };
             let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
+            let (open, all) = (some(open), Clones::new(clones.clone()));
             let (doors, count) = (doors(service, &open, &own, turnstiles), demands.group(&service.name));
-            Group { count, doors, open, own, all }
+            let before = self.routes.services.iter().position(|of| of.name == service.name);
+            let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
+            Group { count, doors, open, own, all, given_away }
         };
         let groups = routes.services.iter().map(group).collect();
         Self { routes, secret, groups }
@@ -217,7 +219,7 @@ impl Table {
         let group = &self.groups[found.service];
         let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
         let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
-        Target { meant, all: &group.all, prefers }
+        Target { meant, all: &group.all, prefers, given_away: group.given_away.now() }
     }
 
     /// A request for what was found is here.
@@ -345,12 +347,13 @@ impl Pool {
         let minds = is_after(self.outlier_until_ms.load(Relaxed))
             && target.meant.iter().filter(|u| is_outlier(u)).count() * PANIC_PART < target.meant.len();
         let is_well = |u: &&Arc<Upstream>| !(is_after(u.avoid_until_ms.load(Relaxed)) || minds && is_outlier(u));
-        let (meant, all) = (target.meant.iter().filter(untried), target.all.iter().filter(untried));
-        let prefers = &target.prefers;
-        pick(meant.clone().filter(is_well), prefers)
-            .or_else(|| pick(all.clone().filter(is_well), prefers))
-            .or_else(|| pick(meant, prefers))
-            .or_else(|| pick(all, prefers))
+        let Target { meant, all, prefers, given_away } = target;
+        let is_good = |u: &Arc<Upstream>| untried(&u) && is_well(&u);
+        meant
+            .pick(prefers, *given_away, is_good)
+            .or_else(|| all.pick(prefers, *given_away, is_good))
+            .or_else(|| meant.pick(prefers, *given_away, |u| untried(&u)))
+            .or_else(|| all.pick(prefers, *given_away, |u| untried(&u)))
             .map(Arc::clone)
     }
 
@@ -383,56 +386,11 @@ async fn follow(pool: std::sync::Weak<Pool>, mut view: watch::Receiver<Arc<View>
         }
         let now = Arc::clone(&view.borrow_and_update());
         pool.take(&now);
-        for upstream in pool.table().groups.iter().flat_map(|group| group.all.iter()) {
-            upstream.idle.sweep();
+        for group in &pool.table().groups {
+            group.given_away.turn(pool.now_ms(), &group.all);
+            group.all.iter().for_each(|upstream| upstream.idle.sweep());
         }
     }
-}
-
-thread_local! {
-    static CHANCE: RefCell<Rng> = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
-}
-
-fn pick<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone, prefers: &Prefers) -> Option<&'a Arc<Upstream>> {
-    match prefers {
-        Prefers::Any => less_loaded(clones),
-        Prefers::Tag(tag) => clones.clone().find(|u| u.tag.as_bytes() == tag).or_else(|| less_loaded(clones)),
-        Prefers::Hash(key) => {
-            let clones: Vec<_> = clones.collect();
-            // Only what this edge sent there is known at once; the others see the same keys, so the same picture.
-            let of = |i: usize| (clones[i].hash, u64::from(clones[i].in_flight.load(Relaxed)));
-            pick_bounded(*key, clones.len(), of).map(|i| clones[i])
-        }
-    }
-}
-
-/// The less loaded of two random local clones. Only when that one is loaded, too, of two random ones anywhere: a clone
-/// elsewhere costs a tunnel, and a death elsewhere cannot hurt who does not go there.
-fn less_loaded<'a>(clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone) -> Option<&'a Arc<Upstream>> {
-    let score = |u: &Upstream| {
-        let load = u64::from(u.node_load.load(Relaxed));
-        // Own requests count as they are; a node's report is old and about all it does, so it tips the scale only.
-        u64::from(u.in_flight.load(Relaxed)) * 64 + load
-    };
-    let is_loaded =
-        |u: &Upstream| u.in_flight.load(Relaxed) >= LOCAL_LOADED || u.node_load.load(Relaxed) >= NODE_LOADED;
-    CHANCE.with_borrow_mut(|rng| {
-        let local = two(clones.clone().filter(|u| u.local), rng, score);
-        match local {
-            Some(local) if !is_loaded(local) => Some(local),
-            _ => two(clones, rng, score),
-        }
-    })
-}
-
-fn two<'a>(
-    mut clones: impl Iterator<Item = &'a Arc<Upstream>> + Clone,
-    rng: &mut Rng,
-    score: impl Fn(&Upstream) -> u64,
-) -> Option<&'a Arc<Upstream>> {
-    let load = |index| clones.clone().nth(index).map_or(u64::MAX, |u| score(u));
-    let index = pick_two(rng, clones.clone().count(), load)?;
-    clones.nth(index)
 }
 
 #[cfg(test)]
@@ -443,7 +401,7 @@ mod tests {
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
-    use crate::http::limits::OUTLIER_AFTER;
+    use crate::http::limits::{LOCAL_LOADED, OUTLIER_AFTER};
 
     struct Nobody;
     impl Dial for Nobody {
@@ -497,7 +455,7 @@ mod tests {
         };
         assert_eq!(names(7, &[]), ["s/0", "s/1"].map(String::from).into());
         assert_eq!(names(1, &[]), ["s/2", "s/3"].map(String::from).into());
-        let all = Arc::clone(&pool.table().groups[0].all);
+        let all: Vec<_> = pool.table().groups[0].all.iter().cloned().collect();
         assert_eq!(names(7, &all[..2]), ["s/2", "s/3"].map(String::from).into(), "better than none");
         assert_eq!(names(1, &all[2..]), ["s/0", "s/1"].map(String::from).into(), "better than none");
         assert_eq!(names(1, &all), BTreeSet::new());
@@ -521,8 +479,10 @@ mod tests {
     #[test]
     fn a_tag_leads_to_its_clone_and_nobody_else_can_make_one() {
         let pool = pool((0..4).map(|n| clone(&format!("s/{n}"), true)).collect());
-        let all = Arc::clone(&pool.table().groups[0].all);
-        let to = |tag: &str| Target { meant: &all, all: &all, prefers: Prefers::Tag(tag.into()) };
+        let table = pool.table();
+        let clones = &table.groups[0].all;
+        let all: Vec<_> = clones.iter().collect();
+        let to = |tag: &str| Target { meant: clones, all: clones, prefers: Prefers::Tag(tag.into()), given_away: 0 };
         assert!((0..50).all(|_| pool.choose(&to(&all[2].tag), &[]).unwrap().name == "s/2"));
         assert!(all.iter().all(|u| !u.tag.contains("s/") && u.tag.len() == 16));
         assert_ne!(affinity::tag("secret", "s/2"), affinity::tag("other", "s/2"));
@@ -533,7 +493,7 @@ mod tests {
     #[test]
     fn a_clone_that_fails_again_and_again_is_left_alone_unless_half_of_them_do() {
         let pool = pool((0..4).map(|n| clone(&format!("s/{n}"), true)).collect());
-        let all = Arc::clone(&pool.table().groups[0].all);
+        let all: Vec<_> = pool.table().groups[0].all.iter().cloned().collect();
         let names = || -> BTreeSet<String> { (0..200).map(|_| chosen(&pool, &[]).unwrap().name.clone()).collect() };
         let fail = |u: &Upstream| (0..OUTLIER_AFTER).for_each(|_| pool.answered(u, true));
         fail(&all[0]);
@@ -568,11 +528,11 @@ mod tests {
     #[test]
     fn what_is_known_of_a_clone_survives_a_change_of_routes() {
         let pool = pool(vec![clone("s/1", true), clone("s/22", true)]);
-        let one = Arc::clone(&pool.table().groups[0].all[0]);
+        let one = Arc::clone(pool.table().groups[0].all.iter().next().unwrap());
         pool.take(&view(Vec::new(), vec![clone("s/333", true), clone("s/1", true)]));
         let table = pool.table();
-        let now = &table.groups[0].all;
-        assert!(Arc::ptr_eq(&now[1], &one) && now[0].name == "s/333");
+        let now: Vec<_> = table.groups[0].all.iter().collect();
+        assert!(Arc::ptr_eq(now[1], &one) && now[0].name == "s/333");
         assert!(table.tcp_target(2, CLIENT, None).is_none());
     }
 }

@@ -1,11 +1,35 @@
 //! The less loaded of two random choices: nearly as even as knowing everything, and no herd runs to the one that
 //! looked idle a moment ago (Mitzenmacher; Ninja 3.3 balances on such reports).
+//!
+//! What a chooser has under way itself it knows now. What others report is old: with many choosers, all that run to whoever
+//! said that it was idle make it busy, and the next moment all run back (SNS 4.5 saw its queues swing so). So a report moves
+//! shares less than it differs, and what is still uneven the next report shows.
 
 use base::Rng;
 use base::checksum::place_hash_pair;
 
-/// Index of one of `count` candidates, by the load that `load` reports for each. `None` when there are none.
-pub fn pick_two(rng: &mut Rng, count: usize, load: impl Fn(usize) -> u64) -> Option<usize> {
+/// What is known of a candidate's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Under way from here: exact.
+    pub own: u64,
+    /// What its node said last, 0 (idle) to 1000 (full): old, and about all that it does.
+    pub reported: u16,
+}
+
+/// Full, as nodes report it.
+const FULL: u64 = 1000;
+
+impl Load {
+    /// Who reports full gets half of what an idle one gets. With shares as far apart as reports the answer to a difference would
+    /// be larger than the difference wherever less than a third is left, and never come to rest.
+    fn weight(self) -> u64 {
+        2 * FULL - u64::from(self.reported).min(FULL)
+    }
+}
+
+/// Index of one of `count` candidates, by the load that `load` tells of each. `None` when there are none.
+pub fn pick_two(rng: &mut Rng, count: usize, load: impl Fn(usize) -> Load) -> Option<usize> {
     match count {
         0 => None,
         1 => Some(0),
@@ -15,9 +39,31 @@ pub fn pick_two(rng: &mut Rng, count: usize, load: impl Fn(usize) -> u64) -> Opt
             if second >= first {
                 second += 1;
             }
-            Some(if load(second) < load(first) { second } else { first })
+            Some(if is_lighter(rng, load(first), load(second)) { second } else { first })
         }
     }
+}
+
+/// Whether the second is to be chosen.
+fn is_lighter(rng: &mut Rng, first: Load, second: Load) -> bool {
+    if first.own != second.own {
+        return second.own < first.own;
+    }
+    rng.below(first.weight() + second.weight()) < second.weight()
+}
+
+/// A machine is as busy as it should be; more, and a burst waits. Per mille.
+const BUSY_WANTED: u16 = 850;
+/// How much more than the others a node may do before it gives some away: a request that goes elsewhere costs both more.
+const MORE_THAN_OTHERS: u16 = 50;
+
+/// Which part of its requests, per mille, a node gives away to others: `before` until now, with which its load was `load`, and the others'
+/// on average `others`. What it keeps makes most of its load, so it keeps as much less as it is too busy, half of that at once.
+pub fn give_away(before: u16, load: u16, others: u16) -> u16 {
+    let wanted = BUSY_WANTED.max(others.saturating_add(MORE_THAN_OTHERS));
+    let kept = f64::from(1000 - before.min(1000)).max(10.0);
+    let kept = kept * (f64::from(wanted) / f64::from(load.max(1))).sqrt();
+    1000 - kept.clamp(0.0, 1000.0) as u16
 }
 
 /// How much more than the average one candidate may have: 1 / this more, so a quarter. Less moves keys without need,
@@ -92,22 +138,50 @@ mod tests {
         assert_eq!(pick_bounded(1, 0, |_| (0, 0)), None);
     }
 
-    #[test]
-    fn the_most_loaded_is_never_picked_and_the_rest_share() {
-        let mut rng = Rng::new(3);
-        let loads = [5, 5, 900, 5];
-        let mut hits = [0u32; 4];
+    fn hits(loads: [Load; 4]) -> [u32; 4] {
+        let (mut rng, mut hits) = (Rng::new(3), [0u32; 4]);
         for _ in 0..4000 {
             hits[pick_two(&mut rng, 4, |i| loads[i]).unwrap()] += 1;
         }
+        hits
+    }
+
+    #[test]
+    fn the_one_with_most_of_our_own_is_never_picked_and_the_rest_share() {
+        let hits = hits([5, 5, 900, 5].map(|own| Load { own, reported: 300 }));
         assert_eq!(hits[2], 0);
         assert!(hits.iter().enumerate().all(|(i, &n)| i == 2 || (1100..1600).contains(&n)), "{hits:?}");
     }
 
     #[test]
+    fn reports_move_shares_and_never_all() {
+        let hits = hits([0, 1000, 0, 0].map(|reported| Load { own: 0, reported }));
+        assert!((600..760).contains(&hits[1]), "two thirds of a quarter: {hits:?}");
+        assert!(hits.iter().enumerate().all(|(i, &n)| i == 1 || (1000..1220).contains(&n)), "{hits:?}");
+    }
+
+    #[test]
+    fn a_node_gives_away_what_is_too_much_for_it_and_takes_it_back() {
+        // What comes to it would load it to so much; the others are idle.
+        let settle = |comes: f64, others: u16, mut given: u16| {
+            for _ in 0..60 {
+                let load = (comes * f64::from(1000 - given) / 1000.0).min(1000.0) as u16;
+                given = give_away(given, load, others);
+            }
+            given
+        };
+        for from in [0, 500, 1000] {
+            assert_eq!(settle(600.0, 100, from), 0);
+            assert!((270..310).contains(&settle(1200.0, 100, from)), "{}", settle(1200.0, 100, from));
+            assert!((700..730).contains(&settle(3000.0, 100, from)), "{}", settle(3000.0, 100, from));
+            assert_eq!(settle(3000.0, 1000, from), 0, "to whom?");
+        }
+    }
+
+    #[test]
     fn none_and_one() {
         let mut rng = Rng::new(3);
-        assert_eq!(pick_two(&mut rng, 0, |_| 0), None);
-        assert_eq!(pick_two(&mut rng, 1, |_| 0), Some(0));
+        assert_eq!(pick_two(&mut rng, 0, |_| Load::default()), None);
+        assert_eq!(pick_two(&mut rng, 1, |_| Load::default()), Some(0));
     }
 }

@@ -51,6 +51,13 @@ pub struct NodeReport {
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
 }
 
+impl NodeReport {
+    /// How busy its machine is, 0 to 1000; as far as it says so, clones and all else included.
+    pub fn busy(&self) -> u16 {
+        self.gauges.get("machine.busy").map_or(self.load, |busy| (*busy).min(1000) as u16)
+    }
+}
+
 /// What a node's brick holds and does.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -198,7 +198,7 @@ impl Node {
             local: card.id == self.me(),
             addr: (Node::clone_host(card.peer), c.port).into(),
             peer: card.peer,
-            node_load: self.report_of(card.id).load,
+            node_load: self.report_of(card.id).busy(),
             version: c.version,
         });
         RouteService { clones: clones.collect(), wanted: self.wanted(&service.name), ..service.clone() }

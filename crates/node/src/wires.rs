@@ -481,7 +481,7 @@ impl Node {
         // Nobody starts a clone where it will have to end.
         let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
         let report = self.report_of(card.id);
-        let busy = report.gauges.get("machine.busy").copied().unwrap_or(0).min(1000) as u16;
+        let busy = report.busy();
         let room = if report.room == 0 { u32::MAX } else { report.room };
         let load = NodeLoad::new(card.id, card.name.clone(), report.load, says.as_ref());
         // One that has not said what it is comes last: it may be for overflow.

@@ -100,8 +100,8 @@ pub const IDLE_MAX: usize = 256;
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Requests at a local clone from which on it counts as loaded, and a tunnel to another node may be better.
 pub const LOCAL_LOADED: u32 = 64;
-/// Reported load (of 1000) from which on a node counts as loaded.
-pub const NODE_LOADED: u16 = 900;
+/// What part of its requests a node gives away to others is found anew so often: as often as nodes report.
+pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
 
 /// How many requests one clone may have under way, as far as this edge is concerned, until the edge has learned how many
 /// are good for it: `first` at the start, and whatever it learns one at least. An answer may take a quarter more than

@@ -115,6 +115,7 @@ impl Toy {
             loss_window: None,
             promise: String::new(),
             timeout_ms: 60,
+            hot: Vec::new(),
             odds: Default::default(),
             shards: Vec::new(),
         });

@@ -1,0 +1,124 @@
+//! How a service's requests are spread over its clones: which of those that may be chosen is. Local ones come first, as a
+//! clone elsewhere costs a tunnel, and a death elsewhere cannot hurt who does not go there; what is too much for this node
+//! goes elsewhere.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+
+use base::Rng;
+use flow::balance::{Load, give_away, pick_bounded, pick_two};
+
+use crate::http::limits::{GIVEN_AWAY_EVERY, LOCAL_LOADED};
+use crate::pool::{Prefers, Upstream};
+
+thread_local! {
+    static CHANCE: RefCell<Rng> = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
+}
+
+/// Some of a service's clones, those on this node first.
+#[derive(Default)]
+pub struct Clones {
+    list: Box<[Arc<Upstream>]>,
+    local: usize,
+}
+
+impl Clones {
+    pub fn new(mut list: Vec<Arc<Upstream>>) -> Self {
+        list.sort_by_key(|upstream| !upstream.local);
+        let local = list.iter().filter(|upstream| upstream.local).count();
+        Self { list: list.into(), local }
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.list.iter()
+    }
+
+    /// One of those that `may` be chosen. `given_away`: which part of the requests leaves this node, per mille.
+    pub fn pick(
+        &self,
+        prefers: &Prefers,
+        given_away: u16,
+        may: impl Fn(&Arc<Upstream>) -> bool,
+    ) -> Option<&Arc<Upstream>> {
+        CHANCE.with_borrow_mut(|rng| match prefers {
+            Prefers::Any => self.less_loaded(rng, given_away, may),
+            Prefers::Tag(tag) => {
+                let its = self.list.iter().find(|u| u.tag.as_bytes() == tag && may(u));
+                its.or_else(|| self.less_loaded(rng, given_away, may))
+            }
+            Prefers::Hash(key) => {
+                let clones: Vec<_> = self.list.iter().filter(|u| may(u)).collect();
+                // Only what this edge sent there is known at once; the others see the same keys, so the same picture.
+                let of = |i: usize| (clones[i].hash, u64::from(clones[i].in_flight.load(Relaxed)));
+                pick_bounded(*key, clones.len(), of).map(|i| clones[i])
+            }
+        })
+    }
+
+    /// Of two random local clones; or, if that one is loaded, or the request is to leave, of two random ones anywhere.
+    fn less_loaded(
+        &self,
+        rng: &mut Rng,
+        given_away: u16,
+        may: impl Fn(&Arc<Upstream>) -> bool,
+    ) -> Option<&Arc<Upstream>> {
+        let stays = self.local > 0 && rng.below(1000) >= u64::from(given_away);
+        let local = if stays { of_two(&self.list[..self.local], rng, &may) } else { None };
+        local.filter(|u| u.in_flight.load(Relaxed) < LOCAL_LOADED).or_else(|| of_two(&self.list, rng, &may))
+    }
+}
+
+fn of_two<'a>(
+    clones: &'a [Arc<Upstream>],
+    rng: &mut Rng,
+    may: impl Fn(&Arc<Upstream>) -> bool,
+) -> Option<&'a Arc<Upstream>> {
+    let load = |u: &Upstream| Load { own: u.in_flight.load(Relaxed).into(), reported: u.node_load.load(Relaxed) };
+    // Mostly all may be chosen, so nobody looks at each of a thousand.
+    let chosen = &clones[pick_two(rng, clones.len(), |i| load(&clones[i]))?];
+    if may(chosen) {
+        return Some(chosen);
+    }
+    let some: Vec<_> = clones.iter().filter(|u| may(u)).collect();
+    pick_two(rng, some.len(), |i| load(some[i])).map(|i| some[i])
+}
+
+/// Which part of a service's requests leaves this node though there are clones here, because it has more to do than
+/// others. It is found anew each second.
+#[derive(Default)]
+pub struct GivenAway {
+    per_mille: AtomicU16,
+    turned_ms: AtomicU64,
+}
+
+impl GivenAway {
+    pub fn now(&self) -> u16 {
+        self.per_mille.load(Relaxed)
+    }
+
+    /// Looks at what the nodes have reported, if it is time.
+    pub fn turn(&self, now_ms: u64, clones: &Clones) {
+        if now_ms.saturating_sub(self.turned_ms.load(Relaxed)) < GIVEN_AWAY_EVERY.as_millis() as u64 {
+            return;
+        }
+        self.turned_ms.store(now_ms, Relaxed);
+        let (here, elsewhere) = clones.list.split_at(clones.local);
+        let reported = |u: &Arc<Upstream>| u.node_load.load(Relaxed);
+        let (Some(here), false) = (here.first().map(reported), elsewhere.is_empty()) else {
+            return self.per_mille.store(0, Relaxed);
+        };
+        let sum: u64 = elsewhere.iter().map(|u| u64::from(reported(u))).sum();
+        let others = (sum / elsewhere.len() as u64).min(1000) as u16;
+        self.per_mille.store(give_away(self.now(), here, others), Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[path = "spread_tests.rs"]
+mod tests;
