@@ -27,7 +27,8 @@ impl Idle {
         }
     }
 
-    pub fn put(&self, line: Box<Line>) {
+    pub fn put(&self, mut line: Box<Line>) {
+        line.rest();
         let mut lines = self.lock();
         lines.push_back((Instant::now(), line));
         let excess = if lines.len() > IDLE_MAX { lines.pop_front() } else { None };

@@ -124,6 +124,13 @@ impl Line {
             && !self.out.unflushed
     }
 
+    /// Nobody uses it for a while: what a long body needed goes back.
+    fn rest(&mut self) {
+        if self.input.capacity() > 2 * CLONE_READ_BYTES {
+            self.input = BytesMut::new();
+        }
+    }
+
     /// Whether all of the answer's body was taken.
     pub fn is_over(&self) -> bool {
         self.body == Body::Over
