@@ -123,6 +123,7 @@ pub enum Output {
 /// Stub and brick of one node behind one handle.
 pub struct Session {
     me: NodeId,
+    boot: Boot,
     rng: Rng,
     clock: Clock,
     /// Highest wall clock of this life, or version taken over from another brick: what "ahead" is measured against.
@@ -198,6 +199,7 @@ impl Session {
         let ops = Ops::new(rng.u64());
         Self {
             me,
+            boot,
             clock: Clock::new(me, boot),
             wall_max: 0,
             last: Time::ZERO,

@@ -320,7 +320,7 @@ impl Session {
 
     pub(super) fn head(&self, id: u64, epoch: u64, now: Time, what: What) -> Head {
         let (clock_ms, stamp_ms) = (self.clock.ms(), now.0 / 1000);
-        Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, what: Some(what) }
+        Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, boot: self.boot.0, what: Some(what) }
     }
 
     /// An answer to one of this node's operations.

@@ -306,6 +306,38 @@ fn a_restarted_brick_that_meets_nobody_is_not_filled_however_long_it_waits() {
 }
 
 #[test]
+fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
+    let mut world = World::settled(7, 3);
+    world.put(1, "k", "v");
+    world.kill(NodeId(2));
+    world.run(Span::secs(1));
+    world.start(NodeId(2));
+    world.run(Span::secs(2));
+    // It comes late, over a way of its own; and the clock of that life was ahead of this one's.
+    let key = Key::new(1, Bytes::from_static(b"k"));
+    let stamp_ms = world.now.0 / 1000 + 5_000;
+    let head = |boot| super::wire::Head {
+        id: 1,
+        epoch: 0,
+        clock_ms: 1,
+        stamp_ms,
+        filled: 0,
+        boot,
+        what: Some(super::wire::read(&key, Want::Version)),
+    };
+    let served = world.figure(1, "session.served");
+    for boot in [1, 3] {
+        let frame = super::wire::frame(&head(boot), Bytes::new(), Span::millis(60), base::frame::Priority::NORMAL);
+        world.input(NodeId(1), super::Input::Frame { from: NodeId(2), frame });
+    }
+    assert_eq!(world.figure(1, "session.served"), served + 1, "one that is still to be heard of may be served");
+    // All bricks still take what the present life sends, as it is not late.
+    world.kill(NodeId(3));
+    assert!(matches!(world.put(2, "k", "w"), Reply::Stored { .. }));
+    assert_eq!(world.figure(1, "session.late_dropped"), 0);
+}
+
+#[test]
 fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     let mut world = World::settled(5, 3);
     world.put(1, "k", "whole");

@@ -29,6 +29,9 @@ pub(super) struct Head {
     /// In answers: epoch for which the brick is filled.
     #[prost(uint64, tag = "5")]
     pub filled: u64,
+    /// Life of the sender; 0 from a version that does not say.
+    #[prost(uint64, tag = "6")]
+    pub boot: u64,
     #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20")]
     pub what: Option<What>,
 }
@@ -515,7 +518,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(what: What) -> Head {
-        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, what: Some(what) }
+        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, boot: 4, what: Some(what) }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -539,7 +542,7 @@ mod tests {
             bricks: Placement::default(),
         };
         let v = "08ac021502000000190500000000000000";
-        let start = "090201000000000000100318e80720052803";
+        let start = "090201000000000000100318e807200528033004";
         for (what, tail) in [
             (read(&key, Want::Newer(version)), format!("421a080912016b18012211{v}")),
             (read(&key, Want::Under(version)), format!("421c080912016b18012211{v}2801")),
