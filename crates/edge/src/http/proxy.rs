@@ -13,7 +13,7 @@ use bytes::Bytes;
 use clones::partition::Asked;
 use flow::stage::End;
 use futures_util::future::poll_fn;
-use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -261,14 +261,13 @@ impl Errand {
 
     /// The request for this clone.
     fn request(&mut self, upstream: &Upstream) -> line::Request {
-        if let Entry::Vacant(host) = self.headers.entry(header::HOST) {
+        let mut head = self.head.clone();
+        if !self.headers.contains_key(header::HOST) {
             // HTTP/1.0 needs none, what we send does.
-            host.insert(HeaderValue::from_str(&upstream.addr.to_string()).expect("an address is plain ASCII"));
-            let path = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-            self.head = line::request(&self.method, path, &self.headers, self.framing);
+            head = line::with_host(&head, &upstream.addr.to_string());
         }
         let body = self.body.take().expect("put back after each failure that goes on");
-        line::Request { head: self.head.clone(), expects: self.expects, framing: self.framing, body }
+        line::Request { head, expects: self.expects, framing: self.framing, body }
     }
 
     async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {

@@ -337,6 +337,40 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
     assert_eq!(world.figure(1, "session.late_dropped"), 0);
 }
 
+/// Or, if this node died now, nobody could tell the loser at another brick from the winner.
+#[test]
+fn a_conditional_write_asks_no_other_brick_if_one_of_the_same_node_was_before_it() {
+    for (before, asks) in [(NodeId(1), false), (NodeId(2), true)] {
+        let mut world = World::settled(7, 3);
+        let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
+        let version = |nth: u64, node| super::Version { ms: wall_ms + nth, counter: 0, node };
+        let write = |version, guard| super::brick::Write {
+            version,
+            value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+            lease: Span::secs(60),
+            keep: Span::secs(60),
+            guard: Some(guard),
+            repair: false,
+            extend: false,
+            standing: super::brick::Standing::Plain,
+            bricks: super::map::Placement::default(),
+        };
+        let session = world.session(1);
+        session.brick.write(now, wall_ms, &key, write(version(1, before), super::Version::default()));
+        let mut op = Box::new(Running::new(key, Action::Take));
+        let (mut out, mut call_out) = (Vec::new(), Vec::new());
+        let call = super::Call { now, wall_ms, out: &mut call_out };
+        (op.ask, op.deadline) = (Some(AskId(9)), now + Span::secs(1));
+        session.place_keyed(&call, &mut op).ok().unwrap();
+        op.phase = super::ops::Phase::Write;
+        op.write = Some(write(version(2, NodeId(1)), super::Version::default()));
+        let mut call = super::Call { now, wall_ms, out: &mut out };
+        session.launch(&mut call, op);
+        let sent = out.iter().filter(|output| matches!(output, super::Output::Send { .. })).count();
+        assert_eq!(sent, if asks { 2 } else { 0 }, "{out:?}");
+    }
+}
+
 #[test]
 fn a_damaged_value_is_never_returned_and_is_repaired_from_another_brick() {
     let mut world = World::settled(5, 3);

@@ -61,6 +61,14 @@ pub fn request(method: &Method, path: &str, fields: &HeaderMap, framing: Framing
     out.into()
 }
 
+/// The same for a request that names no host.
+pub fn with_host(head: &Bytes, host: &str) -> Bytes {
+    let mut out = head[..head.len() - 2].to_vec();
+    field(&mut out, "host", host.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.into()
+}
+
 fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -199,6 +207,12 @@ mod tests {
             text(Method::POST, Framing::Chunked),
             "POST /x?y HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn a_host_is_added_before_the_end() {
+        let head = request(&Method::GET, "/", &HeaderMap::new(), Framing::Length(0));
+        assert_eq!(with_host(&head, "[::1]:80"), "GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use http::Response;
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-pub use head::{Expects, Framing, request};
+pub use head::{Expects, Framing, request, with_host};
 pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
