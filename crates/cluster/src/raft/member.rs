@@ -5,6 +5,7 @@
 //! Raft-rs draws election jitter from the thread's generator; we draw it again from ours, so that a seed repeats a run.
 
 mod doubt;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -419,26 +420,6 @@ impl<S: State> Member<S> {
             self.draw_jitter(false);
         }
         Ok(())
-    }
-
-    /// What a frame says about sleep: the term and commit index of the leader that says so.
-    pub fn sleep_word(head: &Bytes) -> Option<(u64, u64)> {
-        match wire::decode(head.clone())?.2 {
-            Said::Sleep { term, commit } => Some((term, commit)),
-            Said::Raft(_) | Said::Part { .. } | Said::Want { .. } | Said::Recall { .. } | Said::Recalled(_) => None,
-        }
-    }
-
-    /// Whether only a leader says this.
-    pub fn is_leaders_word(head: &Bytes) -> bool {
-        let Some((_, _, Said::Raft(message))) = wire::decode(head.clone()) else { return false };
-        matches!(message.get_msg_type(), pb::MessageType::MsgHeartbeat | pb::MessageType::MsgAppend)
-    }
-
-    /// Whether somebody who has come back asks what it has promised. Also who cannot write may answer that: it is told from
-    /// memory, and is no promise.
-    pub fn is_recall(head: &Bytes) -> bool {
-        matches!(wire::decode(head.clone()), Some((_, _, Said::Recall { .. })))
     }
 
     /// As leader: gives the lead up at once, if possible to whoever of these has most of the log.

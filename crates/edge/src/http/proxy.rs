@@ -24,12 +24,12 @@ use hyper::upgrade::OnUpgrade;
 
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone, UpBody};
-use super::check::Violation;
+use super::check::{Framing, Violation};
 use super::drop_files::DropFiles;
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
-use super::line::{self, Expects, Failed, Framing, Line};
+use super::line::{self, Expects, Failed, Line};
 use super::refusal::Refusal;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};

@@ -10,15 +10,8 @@ use http::{Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
 use super::framing::Body;
-use crate::http::check;
+use crate::http::check::{self, Framing};
 use crate::http::limits::{ANSWER_HEAD_BYTES_MAX, FIELDS_MAX};
-
-/// How a request's body is framed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    Length(u64),
-    Chunked,
-}
 
 /// What a request lets its answer be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

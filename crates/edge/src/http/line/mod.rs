@@ -19,10 +19,11 @@ use http::Response;
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-pub use head::{Expects, Framing, request, with_host};
+pub use head::{Expects, request, with_host};
 pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
+use super::check::Framing;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX};
 use super::wait::Wait;
 use crate::pool::Stream;
