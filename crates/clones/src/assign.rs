@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use base::NodeId;
+use base::{Boot, NodeId};
 
 use crate::CloneId;
+
+/// Orders assignments by age: term, seq, the leader and its life.
+pub type Version = (u64, u64, NodeId, Boot);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assignments {
@@ -15,6 +18,8 @@ pub struct Assignments {
     pub seq: u64,
     /// The leader that wrote it; decides between two that took the same term at once.
     pub by: NodeId,
+    /// And its life: one that was killed may take a term again that it has forgotten, and must not be taken for itself.
+    pub boot: Boot,
     pub of: BTreeMap<CloneId, NodeId>,
     /// Clones that are moving: the node they leave. It keeps its clone until the new one serves.
     pub leaving: BTreeMap<CloneId, NodeId>,
@@ -25,9 +30,9 @@ pub struct Assignments {
 }
 
 impl Assignments {
-    /// Orders assignments by age; the newest is obeyed.
-    pub fn version(&self) -> (u64, u64, NodeId) {
-        (self.term, self.seq, self.by)
+    /// The newest is obeyed.
+    pub fn version(&self) -> Version {
+        (self.term, self.seq, self.by, self.boot)
     }
 
     pub fn is_newer_than(&self, other: &Assignments) -> bool {

@@ -3,8 +3,10 @@
 
 use std::fmt;
 
-use base::{Boot, NodeId};
+use base::Boot;
 use serde::{Deserialize, Serialize};
+
+use crate::Version;
 
 /// Name of a clone: `shop/2`. Numbers of a service's clones are 0..n.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -54,8 +56,8 @@ pub struct CloneStatus {
 /// A node's clones: the content of its beacon.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeClones {
-    /// Version of the assignments that the node obeys: term, seq, leader.
-    pub obeys: (u64, u64, NodeId),
+    /// Version of the assignments that the node obeys.
+    pub obeys: Version,
     pub clones: Vec<CloneStatus>,
 }
 

@@ -313,7 +313,7 @@ fn older_assignments_change_nothing() {
     fake.assign(4, 0);
     fake.assign(5, 0);
     assert_eq!((fake.take(), fake.shown()), (vec![], "0:starting 1:starting".into()));
-    assert_eq!(fake.group.node_clones().obeys, (1, 5, ME));
+    assert_eq!(fake.group.node_clones().obeys, (1, 5, ME, Boot(0)));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub mod spec;
 pub mod text;
 pub mod wire;
 
-pub use assign::Assignments;
+pub use assign::{Assignments, Version};
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
 pub use demand::Demand;
 pub use group::Group;

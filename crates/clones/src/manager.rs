@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{NodeId, Now, Time};
+use base::{Boot, NodeId, Now, Time};
 
 use crate::clone::Happened;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
 use crate::rollout::{LastWords, Rollout, Scene, Step};
 use crate::sizing::{Seen, Sizer};
-use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec};
+use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec, Version};
 
 /// A live node, as its beacons describe it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub struct NodeLoad {
     /// How busy its machine is, 0 to 1000.
     pub busy: u16,
     /// Version of the assignments it obeys.
-    pub obeys: (u64, u64, NodeId),
+    pub obeys: Version,
     /// What it says it runs; the best state of each clone.
     pub clones: BTreeMap<CloneId, CloneState>,
     /// Versions that serve.
@@ -87,6 +87,7 @@ pub enum Output {
 
 pub struct Manager {
     me: NodeId,
+    boot: Boot,
     /// The newest seen or written.
     current: Assignments,
     /// None until the node has told about it: nothing is planned for a cluster that only seems empty.
@@ -138,7 +139,7 @@ impl NodeLoad {
                 *best = clone.state;
             }
         }
-        let obeys = says.map_or((0, 0, NodeId(0)), |says| says.obeys);
+        let obeys = says.map_or_else(Version::default, |says| says.obeys);
         let (mut versions, mut restarts, mut last_lines) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for clone in says.iter().flat_map(|says| &says.clones) {
             if clone.state == CloneState::Serving {
@@ -171,9 +172,10 @@ impl NodeLoad {
 }
 
 impl Manager {
-    pub fn new(me: NodeId) -> Self {
+    pub fn new(me: NodeId, boot: Boot) -> Self {
         Self {
             me,
+            boot,
             current: Assignments::default(),
             cluster: None,
             names: BTreeMap::new(),
@@ -234,7 +236,8 @@ impl Manager {
 
     /// Makes ours the newest again, whoever wrote up to `term`.
     fn outbid(&mut self, term: u64) {
-        (self.current.term, self.current.seq, self.current.by) = (term + 1, 0, self.me);
+        (self.current.term, self.current.seq) = (term + 1, 0);
+        (self.current.by, self.current.boot) = (self.me, self.boot);
         if let Some(leading) = &mut self.leading {
             leading.published = false;
         }

@@ -3,6 +3,9 @@
 use super::*;
 use base::Span;
 
+/// The life of the manager's node.
+const BOOT: Boot = Boot(4);
+
 struct Fake {
     manager: Manager,
     now: Now,
@@ -17,7 +20,7 @@ fn serving(numbers: &[u32]) -> BTreeMap<CloneId, CloneState> {
 }
 
 fn node(id: u64, numbers: &[u32]) -> NodeLoad {
-    let obeys = (0, 0, NodeId(0));
+    let obeys = Version::default();
     let clones = serving(numbers);
     NodeLoad {
         id: NodeId(id),
@@ -36,7 +39,7 @@ fn assigned(term: u64, seq: u64, by: u64, at: &[u64]) -> Assignments {
 impl Fake {
     fn new(clones: u32, live: Vec<NodeLoad>) -> Self {
         let now = Now { mono: Time(1_000_000), wall_ms: 0 };
-        Self { manager: Manager::new(NodeId(1)), now, live, clones, out: Vec::new() }
+        Self { manager: Manager::new(NodeId(1), BOOT), now, live, clones, out: Vec::new() }
     }
 
     fn put(&mut self, input: Input) {
@@ -147,13 +150,33 @@ fn a_new_leader_goes_on_from_the_newest_assignments_and_waits_before_it_believes
 #[test]
 fn a_new_leader_that_heard_no_assignments_takes_over_what_runs_and_outbids_what_nodes_obey() {
     let mut fake = Fake::new(2, vec![node(1, &[1]), node(2, &[0])]);
-    fake.live[1].obeys = (7, 3, NodeId(3));
+    fake.live[1].obeys = (7, 3, NodeId(3), Boot(1));
     fake.tell();
     fake.put(Input::Leads(true));
     assert_eq!(fake.published(), Some(((8, 1, 1), vec![2, 1])));
-    fake.live[0].obeys = (9, 1, NodeId(2));
+    fake.live[0].obeys = (9, 1, NodeId(2), Boot(1));
     fake.tell();
     assert_eq!(fake.published(), Some(((10, 1, 1), vec![2, 1])));
+}
+
+/// Seed 818847985683: a node whose beacon came late went on obeying what the leader had written before it was killed.
+#[test]
+fn a_leader_that_forgot_what_it_wrote_and_takes_the_same_term_again_is_obeyed() {
+    let mut fake = Fake::new(1, vec![node(1, &[0])]);
+    fake.tell();
+    fake.put(Input::Leads(true));
+    let before = fake.manager.assignments().clone();
+    fake.manager = Manager::new(NodeId(1), Boot(BOOT.0 + 1));
+    fake.tell();
+    fake.put(Input::Leads(true));
+    let after = fake.manager.assignments();
+    assert_eq!((after.term, after.seq, after.by), (before.term, before.seq, before.by));
+    assert!(after.is_newer_than(&before));
+    // Of the life before, and further than ours has come.
+    fake.live.push(node(2, &[]));
+    fake.live[1].obeys = (1, 9, NodeId(1), BOOT);
+    fake.tell();
+    assert_eq!(fake.manager.assignments().term, 2);
 }
 
 #[test]
@@ -182,7 +205,7 @@ fn who_led_takes_its_beacon_back_when_it_sees_a_newer_one() {
     fake.put(Input::Seen(assigned(2, 1, 2, &[2])));
     fake.put(Input::Seen(assigned(2, 2, 2, &[2])));
     assert_eq!(fake.out, [Output::Withdraw]);
-    assert_eq!(fake.manager.assignments().version(), (2, 2, NodeId(2)));
+    assert_eq!(fake.manager.assignments().version(), (2, 2, NodeId(2), Boot(0)));
 }
 
 #[test]
@@ -234,10 +257,10 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
     for (states, best) in
         [([Draining, Serving], Serving), ([Serving, Backoff], Serving), ([Draining, Backoff], Backoff)]
     {
-        let says = NodeClones { obeys: (1, 2, NodeId(3)), clones: states.map(status).into() };
+        let says = NodeClones { obeys: (1, 2, NodeId(3), Boot(4)), clones: states.map(status).into() };
         let load = NodeLoad::new(NodeId(1), "n1", 5, Some(&says));
         let id = CloneId::new("shop", 0);
-        assert_eq!((load.clones[&id], load.reported, load.obeys), (best, true, (1, 2, NodeId(3))));
+        assert_eq!((load.clones[&id], load.reported, load.obeys), (best, true, (1, 2, NodeId(3), Boot(4))));
         assert_eq!(load.last_lines.get(&id).map(String::as_str), states.contains(&Backoff).then_some("two"));
     }
     assert!(!NodeLoad::new(NodeId(1), "n1", 5, None).reported);

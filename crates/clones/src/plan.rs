@@ -45,8 +45,8 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
     if cluster.live.is_empty() {
         return current.clone();
     }
-    let (term, seq, by) = current.version();
-    let mut next = Assignments { term, seq, by, recruited: current.recruited, ..Assignments::default() };
+    let (term, seq, by, boot) = current.version();
+    let mut next = Assignments { term, seq, by, boot, recruited: current.recruited, ..Assignments::default() };
     let mut homeless = Vec::new();
     for (service, spec) in &cluster.services {
         for number in 0..cluster.size(service, spec, current) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use base::NodeId;
+use base::{Boot, NodeId};
 use bytes::Bytes;
 use prost::Message;
 
@@ -29,6 +29,8 @@ struct WireAssignments {
     of: Vec<WirePlace>,
     #[prost(uint64, tag = "7")]
     recruited: u64,
+    #[prost(uint64, tag = "8")]
+    boot: u64,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -54,13 +56,15 @@ struct WireClones {
     services: Vec<String>,
     #[prost(message, repeated, tag = "2")]
     clones: Vec<WireClone>,
-    /// Term, seq and leader of the assignments it obeys.
+    /// Term, seq, leader and its life of the assignments it obeys.
     #[prost(uint64, tag = "3")]
     term: u64,
     #[prost(uint64, tag = "4")]
     seq: u64,
     #[prost(fixed64, tag = "5")]
     by: u64,
+    #[prost(uint64, tag = "6")]
+    boot: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -143,6 +147,7 @@ impl Assignments {
             term: self.term,
             seq: self.seq,
             by: self.by.0,
+            boot: self.boot.0,
             services,
             nodes,
             of,
@@ -156,8 +161,8 @@ impl Assignments {
         if wire.of.len() > CLONES_MAX as usize || wire.services.len() > SERVICES_MAX {
             return None;
         }
-        let (term, seq, by, recruited) = (wire.term, wire.seq, NodeId(wire.by), wire.recruited);
-        let mut read = Self { term, seq, by, recruited, ..Self::default() };
+        let (term, seq, by, boot) = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));
+        let mut read = Self { term, seq, by, boot, recruited: wire.recruited, ..Self::default() };
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
@@ -214,8 +219,8 @@ impl NodeClones {
             }
         };
         let clones = self.clones.iter().map(clone).collect();
-        let (term, seq, by) = self.obeys;
-        WireClones { services: services.1, clones, term, seq, by: by.0 }
+        let (term, seq, by, boot) = self.obeys;
+        WireClones { services: services.1, clones, term, seq, by: by.0, boot: boot.0 }
     }
 
     /// None if the bytes are not a node's clones of a version known here. A clone in a state that only a newer version
@@ -249,7 +254,8 @@ impl NodeClones {
                 version: clone.version,
             });
         }
-        Some(Self { obeys: (wire.term, wire.seq, NodeId(wire.by)), clones })
+        let obeys = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));
+        Some(Self { obeys, clones })
     }
 }
 

@@ -10,6 +10,7 @@ fn assignments() -> Assignments {
         term: 3,
         seq: 7,
         by: NodeId(0x0102),
+        boot: Boot(5),
         of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
         fresh: BTreeMap::new(),
@@ -42,7 +43,7 @@ fn clones() -> NodeClones {
         last_output: Vec::new(),
         ..dead.clone()
     };
-    NodeClones { obeys: (3, 7, NodeId(0x0102)), clones: vec![well, dead] }
+    NodeClones { obeys: (3, 7, NodeId(0x0102), Boot(5)), clones: vec![well, dead] }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -53,7 +54,7 @@ fn assignments_have_these_bytes() {
     let bytes = assignments().encode();
     assert_eq!(
         hex(&bytes),
-        "0108031007190201000000000000220473686f702a1002010000000000000302000000000000320032061001180120013805"
+        "0108031007190201000000000000220473686f702a10020100000000000003020000000000003200320610011801200138054005"
     );
     assert_eq!(Assignments::decode(&bytes), Some(assignments()));
 }
@@ -64,7 +65,7 @@ fn a_nodes_clones_have_these_bytes() {
     assert_eq!(
         hex(&bytes),
         "010a0473686f70121710011802204d28a11f38e8075111000000000000007803122b10021804300438e807420d65786974207374617475732031\
-         4a036f6e654a0374776f51110000000000000018032007290201000000000000"
+         4a036f6e654a0374776f511100000000000000180320072902010000000000003005"
     );
     assert_eq!(NodeClones::decode(&bytes), Some(clones()));
 }
@@ -106,7 +107,7 @@ fn output_is_cut_before_a_beacon_is_too_long() {
         ..clones().clones[1].clone()
     };
     for (clones, lines_left) in [(3, OUTPUT_LINES), (20, 10), (60, 2), (CLONES_MAX, 0)] {
-        let all = NodeClones { obeys: (1, 1, NodeId(1)), clones: (0..clones).map(clone).collect() };
+        let all = NodeClones { obeys: (1, 1, NodeId(1), Boot(1)), clones: (0..clones).map(clone).collect() };
         let bytes = all.encode();
         assert!(bytes.len() <= BEACON_BYTES_MAX, "{clones} clones: {} bytes", bytes.len());
         let read = NodeClones::decode(&bytes).unwrap();

@@ -84,7 +84,7 @@ impl World {
     fn boot(&mut self, id: NodeId) {
         let group = Group::new(id, base::Boot(1), format!("n{}", id.0), "http://127.0.0.1:7070", self.rng.fork());
         let (procs, heard) = (BTreeMap::new(), BTreeMap::new());
-        let manager = Manager::new(id);
+        let manager = Manager::new(id, base::Boot(1));
         self.nodes.insert(id, Node { group, manager, procs, heard, leads: false, told_at: Time::ZERO });
         let services = group::Input::Services(self.services.clone());
         self.give_group(id, services);

@@ -126,7 +126,7 @@ impl Node {
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
             linear: Linear::new(me, boot, rng.fork()),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
-            manager: Manager::new(me),
+            manager: Manager::new(me, boot),
             members: Members::new(me, boot),
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },
