@@ -9,8 +9,15 @@ use serde_json::Value;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
     pub name: String,
-    pub id: Option<u64>,
+    pub id: Option<String>,
     pub data: Value,
+}
+
+impl Event {
+    /// Its id, in a namespace with one shard.
+    pub fn version(&self) -> u64 {
+        self.id.as_ref().and_then(|id| id.parse().ok()).expect("an id that is a version")
+    }
 }
 
 pub struct Sse {
@@ -23,7 +30,7 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 
 impl Sse {
     /// Err: it could not be opened, or was refused: status and text.
-    pub fn open(at: SocketAddr, path: &str, token: &str, last: Option<u64>) -> Result<Sse, String> {
+    pub fn open(at: SocketAddr, path: &str, token: &str, last: Option<&str>) -> Result<Sse, String> {
         let open = || {
             let mut stream = TcpStream::connect_timeout(&at, CONNECT_WITHIN)?;
             stream.set_read_timeout(Some(READ_WITHIN))?;
@@ -62,7 +69,7 @@ impl Sse {
             // Chunks' sizes stand on lines of their own, and are no fields.
             match line.trim_end().split_once(": ") {
                 Some(("event", name)) => event.name = name.to_owned(),
-                Some(("id", id)) => event.id = id.parse().ok(),
+                Some(("id", id)) => event.id = Some(id.to_owned()),
                 Some(("data", data)) => event.data = serde_json::from_str(data).map_err(|e| e.to_string())?,
                 _ if line.trim().is_empty() && !event.name.is_empty() && !event.data.is_null() => return Ok(event),
                 _ => (),

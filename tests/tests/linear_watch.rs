@@ -58,10 +58,11 @@ fn who_watches_hears_each_change_through_any_node_and_may_go_on_at_another() {
         assert_eq!((data(1, "key"), data(1, "type"), data(1, "value")), (json!("w:l"), json!("list"), Value::Null));
         assert_eq!((data(2, "value"), data(3, "key"), data(3, "ended")), (json!("2"), json!("w:l"), Value::Null));
         assert_eq!((data(4, "key"), data(4, "ended")), (json!("w:a"), json!(true)));
-        let ids: Vec<u64> = told.iter().map(|event| event.id.unwrap()).collect();
+        let ids: Vec<u64> = told.iter().map(Event::version).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
         // From the middle on, at another node.
-        let mut again = Sse::open(up.at(2).api, "/v1/ns/bank/watch?key=w:a", &token, Some(ids[1])).unwrap();
+        let mut again =
+            Sse::open(up.at(2).api, "/v1/ns/bank/watch?key=w:a", &token, Some(&ids[1].to_string())).unwrap();
         assert_eq!(again.next().unwrap(), told[2]);
         assert_eq!(again.next().unwrap(), told[4]);
     }
@@ -120,7 +121,7 @@ fn a_leader_that_is_killed_costs_who_watches_neither_a_gap_nor_a_second_telling(
         other => Err(format!("{other:?}")),
     });
     let told = told.join().unwrap();
-    let ids: Vec<u64> = told.iter().map(|event| event.id.unwrap()).collect();
+    let ids: Vec<u64> = told.iter().map(Event::version).collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "in order, none twice");
     let keys: Vec<String> = told.iter().map(|event| event.data["key"].as_str().unwrap().to_owned()).collect();
     let missing: Vec<&String> = acked.iter().filter(|key| !keys.contains(key)).collect();

@@ -47,6 +47,8 @@ pub struct NodeReport {
     pub room: u32,
     /// By namespace: how often its values were written anew, and after how long in sum, milliseconds.
     pub intervals: BTreeMap<String, (u64, u64)>,
+    /// Of the groups that it leads, how many are as they should be, and in which version of the declaration.
+    pub whole: (u64, u64),
     /// By linear namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
 }

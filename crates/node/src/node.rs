@@ -314,6 +314,7 @@ impl Node {
         };
         let intervals = self.session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
+        self.report.whole = self.linear.whole();
         self.report.hot.clear();
         for (namespace, HotKey { key, rate, waiters }) in self.linear.hot(now.mono) {
             let key = key.escape_ascii().to_string();

@@ -318,9 +318,11 @@ impl Node {
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed.clone())).collect(),
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
+            settled: false,
             fresh: self.root.declared().version + 1,
             live,
         };
+        scene.settled = self.groups_are_whole(&scene);
         // A disk that takes nothing is as good as away, and gets nothing new.
         scene.live.retain(|id| !self.troubled.contains_key(id));
         scene.away.extend(self.troubled.iter().map(|(id, since)| (*id, now.mono.since(*since))));
@@ -328,6 +330,14 @@ impl Node {
         if plan != place::Plan::default() {
             self.propose_groups(now, plan, out);
         }
+    }
+
+    /// Do all groups' leaders say that all is as placed? What they say is up to a second old: a step more or less that is made at
+    /// once does not matter.
+    fn groups_are_whole(&self, scene: &place::Scene<'_>) -> bool {
+        let version = self.root.declared().version;
+        let told = scene.live.iter().map(|id| self.report_of(*id).whole);
+        told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
     }
 
     fn keep_troubled(&mut self, now: Now) {

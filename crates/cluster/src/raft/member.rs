@@ -520,6 +520,14 @@ impl<S: State> Member<S> {
         sorted(&self.node.store().conf.learners).into_iter().filter(is_near).collect()
     }
 
+    /// As leader: has this voter all that we have, as it said a moment ago?
+    pub fn has_all(&self, id: NodeId) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let progress = self.node.raft.prs().get(id.0);
+        progress.is_some_and(|p| p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last)
+            && self.voters().contains(&id)
+    }
+
     pub fn regroup(&mut self, step: &Step) {
         let mut change = pb::ConfChangeV2::default();
         match step {

@@ -14,11 +14,12 @@ use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
-use state::linear::{Condition, Op, Ran, Reply, Step, Wrong, functions};
+use state::linear::{Condition, Op, Over, Ran, Reply, Step, Wrong, functions};
 
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{asked, done};
+use super::versions::Versions;
 use super::{Api, Problem, guard};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
@@ -324,12 +325,12 @@ pub async fn keys(
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
-    let reply = run(&api, Op { stale, ..Op::of(ns.into(), steps) }).await?;
-    let [Reply::List(keys), Reply::Int(version), Reply::Int(age)] = &reply[..] else {
+    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }).await?;
+    let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else {
         unreachable!("a scan was answered by {reply:?}")
     };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
-    let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": version}));
+    let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));
     Ok(aged(json.into_response(), stale.map(|_| *age)))
 }
 

@@ -44,6 +44,7 @@ mod problem;
 mod stall;
 mod status;
 mod values;
+mod versions;
 mod watch;
 
 pub use problem::Problem;

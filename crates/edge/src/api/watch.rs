@@ -1,6 +1,6 @@
 //! Changes of a `linear` namespace as server-sent events, from a version on. The client holds the place (`id:` of the last
 //! event, or `after`), the node only the question under way: so a client may go on at any node, and a slow one costs
-//! nothing. One that takes nothing for long is told so and let go.
+//! nothing. One that takes nothing for long is told so and let go. Each shard has versions of its own and is asked for itself.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,17 +12,20 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use base::{Outcome, Span};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use node::{Answer, Ask};
 use serde::Deserialize;
 use serde_json::json;
 use state::linear::limits::WATCH_HOLD;
-use state::linear::{Op, Ran, Reply};
+use state::linear::{Op, Over, Ran, Reply};
 use tokio::time::{Instant, sleep};
 
 use super::limits::*;
 use super::linear::{only_linear, problem, shown};
 use super::problem::{asked, done};
+use super::versions::Versions;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
@@ -31,17 +34,27 @@ pub struct Watch {
     /// Of one key; else of all with a prefix.
     key: Option<String>,
     prefix: Option<String>,
-    /// Of changes with a higher version; without one, of those from now on.
-    after: Option<u64>,
+    /// Of changes with higher versions; without it, of those from now on.
+    after: Option<Versions>,
 }
 
-/// Where somebody watches.
+/// What is watched.
 #[derive(Clone)]
-struct Place {
+struct What {
     ns: Arc<str>,
     key: Option<Bytes>,
     prefix: Bytes,
-    after: Option<u64>,
+}
+
+/// Where somebody watches.
+struct Place {
+    what: What,
+    /// All changes up to these have been told.
+    told: Versions,
+    /// Questions under way, one for a shard at most.
+    asks: FuturesUnordered<BoxFuture<'static, (usize, Result<Page, Event>)>>,
+    /// Shards that are to be asked again.
+    idle: Vec<usize>,
 }
 
 /// What there is after a place.
@@ -75,40 +88,32 @@ pub async fn watch(
         None => watch.after,
         Some(id) => match id.to_str().ok().and_then(|id| id.parse().ok()) {
             Some(id) => Some(id),
-            None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a number")),
+            None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a version")),
         },
     };
+    let of = api.view();
+    let shards = of.namespaces.iter().find(|namespace| namespace.name == ns).map_or(0, |it| it.shards.len());
+    let shards = if watch.key.is_some() { 1 } else { shards };
+    if let Some(after) = after.as_ref().filter(|after| after.0.len() != shards) {
+        let (has, what) = (after.0.len(), if watch.key.is_some() { "a key has one" } else { "this namespace" });
+        let needs = if watch.key.is_some() { String::new() } else { format!(" has {shards}, one for each shard") };
+        return Err(Problem::wrong(format!("{after} is {has} versions, and {what}{needs}")));
+    }
     let held = Arc::clone(&api.watchers)
         .try_acquire_owned()
         .map_err(|_| Problem::busy(format!("{WATCHERS_MAX} clients of this node watch already"), Span::secs(5)))?;
-    let mut place = Place {
-        ns: ns.into(),
-        key: watch.key.map(Bytes::from),
-        prefix: watch.prefix.unwrap_or_default().into(),
-        after,
-    };
-    let first = match place.ask(&api, "now").await? {
-        Page::Changes { upto, changes } => {
-            place.after = Some(upto);
-            events(upto, &changes)
-        }
-        Page::Missed { now, oldest } => {
-            let problem = Problem::new(StatusCode::GONE, missed(after, now, oldest));
-            return Err(Problem { kind: Some(COMPACTED), ..problem });
-        }
-    };
-    let later = stream::unfold((api, Some(place), Instant::now()), |(api, place, told)| async move {
+    let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
+    let what = What { ns: ns.into(), key, prefix };
+    let (place, first) = Place::begin(&api, what, after, shards).await?;
+    let later = stream::unfold((api, place, Instant::now()), |(api, place, told)| async move {
         let mut place = place?;
         // This runs when all that was told before has been taken.
         if told.elapsed() > WATCHER_STALL_MAX {
             let why = format!("for more than {} s nothing was taken", WATCHER_STALL_MAX.as_secs());
             return Some((vec![last_word("slow", &why, None)], (api, None, told)));
         }
-        let (events, place) = match place.next(&api).await {
-            Ok(events) => (events, Some(place)),
-            Err(event) => (vec![event], None),
-        };
-        Some((events, (api, place, Instant::now())))
+        let (events, goes_on) = place.next(&api).await;
+        Some((events, (api, goes_on.then_some(place), Instant::now())))
     });
     let all = stream::iter([first]).chain(later).flat_map(stream::iter).map(move |event| {
         let _ = &held;
@@ -123,15 +128,17 @@ fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -
     response
 }
 
-impl Place {
-    async fn ask(&self, api: &Api, how: &'static str) -> Result<Page, Problem> {
-        let after = self.after.map_or("-".to_owned(), |after| after.to_string());
+impl What {
+    /// What a shard has after a version (none: nothing, but how far it is).
+    async fn ask(&self, api: &Api, shard: usize, after: Option<u64>, how: &'static str) -> Result<Page, Problem> {
+        let after = after.map_or("-".to_owned(), |after| after.to_string());
         let args = vec![Bytes::from(after), Bytes::from_static(how.as_bytes())];
         let op = match &self.key {
             Some(key) => Op::one(Arc::clone(&self.ns), key.clone(), "changes", args),
             None => {
                 let args = [args, vec![self.prefix.clone()]].concat();
-                Op::one(Arc::clone(&self.ns), Bytes::new(), "changes.prefix", args)
+                let op = Op::one(Arc::clone(&self.ns), Bytes::new(), "changes.prefix", args);
+                Op { over: Over::Shard(shard as u32), ..op }
             }
         };
         let outcome = match api.backend.ask(Ask::Linear(op), WATCH_HOLD + LINEAR_BUDGET).await? {
@@ -158,17 +165,11 @@ impl Place {
         }
     }
 
-    /// The next events; or the last one.
-    async fn next(&mut self, api: &Api) -> Result<Vec<Event>, Event> {
+    /// What comes after a version, however long that takes; or the last word.
+    async fn wait(&self, api: &Api, shard: usize, after: u64) -> Result<Page, Event> {
         loop {
-            match self.ask(api, "wait").await {
-                Ok(Page::Changes { upto, changes }) => {
-                    self.after = Some(upto);
-                    return Ok(events(upto, &changes));
-                }
-                Ok(Page::Missed { now, oldest }) => {
-                    return Err(last_word(COMPACTED, &missed(self.after, now, oldest), Some(now)));
-                }
+            match self.ask(api, shard, Some(after), "wait").await {
+                Ok(page) => return Ok(page),
                 // Nothing is lost meanwhile: the place is kept here.
                 Err(Problem { retry_after: Some(_), .. }) => sleep(WATCH_AGAIN.into()).await,
                 Err(problem) => return Err(last_word("ended", &problem.error, None)),
@@ -180,35 +181,116 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The place, if it goes on, and the first events.
+    async fn begin(
+        api: &Api,
+        what: What,
+        after: Option<Versions>,
+        shards: usize,
+    ) -> Result<(Option<Self>, Vec<Event>), Problem> {
+        let begins = |shard: usize| after.as_ref().map(|after| after.0[shard]);
+        let asks = (0..shards).map(|shard| what.ask(api, shard, begins(shard), "now"));
+        let pages = join_all(asks).await.into_iter().collect::<Result<Vec<_>, Problem>>()?;
+        let told = pages.iter().enumerate().map(|(shard, page)| match page {
+            Page::Changes { upto, .. } => begins(shard).unwrap_or(*upto),
+            Page::Missed { now, .. } => *now,
+        });
+        let told = Versions(told.collect());
+        let mut place = Self { what, told, asks: FuturesUnordered::new(), idle: (0..shards).collect() };
+        let mut events = Vec::new();
+        for (shard, page) in pages.into_iter().enumerate() {
+            match page {
+                Page::Changes { upto, changes } => match place.tell(shard, upto, &changes) {
+                    Ok(more) => events.extend(more),
+                    Err(more) => {
+                        events.extend(more);
+                        return Ok((None, events));
+                    }
+                },
+                Page::Missed { now, oldest } => {
+                    let after = begins(shard).unwrap_or_default();
+                    let problem = Problem::new(StatusCode::GONE, missed(after, now, oldest, &place.told));
+                    return Err(Problem { kind: Some(COMPACTED), ..problem });
+                }
+            }
+        }
+        if events.is_empty() {
+            events.push(how_far(&place.told));
+        }
+        Ok((Some(place), events))
+    }
+
+    /// The next events, and whether there are more.
+    async fn next(&mut self, api: &Api) -> (Vec<Event>, bool) {
+        for shard in std::mem::take(&mut self.idle) {
+            let (api, what, after) = (api.clone(), self.what.clone(), self.told.0[shard]);
+            self.asks.push(async move { (shard, what.wait(&api, shard, after).await) }.boxed());
+        }
+        let Some((shard, page)) = self.asks.next().await else {
+            return (vec![last_word("ended", "the namespace has no shards", None)], false);
+        };
+        self.idle.push(shard);
+        match page {
+            Ok(Page::Changes { upto, changes }) => match self.tell(shard, upto, &changes) {
+                Ok(events) if events.is_empty() => (vec![how_far(&self.told)], true),
+                Ok(events) => (events, true),
+                Err(events) => (events, false),
+            },
+            Ok(Page::Missed { now, oldest }) => {
+                let after = std::mem::replace(&mut self.told.0[shard], now);
+                let why = missed(after, now, oldest, &self.told);
+                (vec![last_word(COMPACTED, &why, Some(&self.told))], false)
+            }
+            Err(event) => (vec![event], false),
+        }
+    }
+
+    /// Events of a shard's changes, each with the place behind it. Err: with the last word.
+    fn tell(&mut self, shard: usize, upto: u64, changes: &[Reply]) -> Result<Vec<Event>, Vec<Event>> {
+        let mut events = Vec::new();
+        for change in changes {
+            let (version, event, is_clear) = event(change);
+            self.told.0[shard] = version;
+            // Nobody outside knows which keys those of one shard are.
+            if is_clear && self.told.0.len() > 1 {
+                self.told.0[shard] = upto;
+                let why = format!("cleared: read again, and watch after version {}", self.told);
+                events.push(last_word("cleared", &why, Some(&self.told)));
+                return Err(events);
+            }
+            events.push(event.id(self.told.to_string()));
+        }
+        self.told.0[shard] = upto;
+        Ok(events)
+    }
+}
+
 const COMPACTED: &str = "compacted";
 
-fn missed(after: Option<u64>, now: u64, oldest: u64) -> String {
-    let after = after.unwrap_or_default();
+fn missed(after: u64, now: u64, oldest: u64, told: &Versions) -> String {
     if after > now {
-        return format!("compacted: version {after} has never been: read again, and watch after version {now}");
+        return format!("compacted: version {after} has never been: read again, and watch after version {told}");
     }
     format!(
-        "compacted: changes after version {after} are not kept any more, the oldest are after {oldest}: read again, and watch after version {now}"
+        "compacted: changes after version {after} are not kept any more, the oldest are after {oldest}: read again, and watch after version {told}"
     )
 }
 
-fn last_word(kind: &str, error: &str, version: Option<u64>) -> Event {
+fn last_word(kind: &str, error: &str, version: Option<&Versions>) -> Event {
     let mut body = json!({"error": error, "type": kind});
     if let Some(version) = version {
-        body["version"] = version.into();
+        body["version"] = json!(version);
     }
     Event::default().event("error").data(body.to_string())
 }
 
-fn events(upto: u64, changes: &[Reply]) -> Vec<Event> {
-    let mut events: Vec<Event> = changes.iter().map(event).collect();
-    if events.is_empty() {
-        events.push(Event::default().event("version").id(upto.to_string()).data(json!({"version": upto}).to_string()));
-    }
-    events
+fn how_far(told: &Versions) -> Event {
+    Event::default().event("version").id(told.to_string()).data(json!({"version": told}).to_string())
 }
 
-fn event(change: &Reply) -> Event {
+/// Of a change: its version, the event without an id, and whether all keys of its shard are gone.
+fn event(change: &Reply) -> (u64, Event, bool) {
     let Reply::List(parts) = change else { unreachable!("a change was {change:?}") };
     let [Reply::Int(version), key, Reply::Bytes(what), text] = &parts[..] else {
         unreachable!("a change was {parts:?}")
@@ -225,5 +307,5 @@ fn event(change: &Reply) -> Event {
             ("put", body)
         }
     };
-    Event::default().event(name).id(version.to_string()).data(body.to_string())
+    (*version as u64, Event::default().event(name).data(body.to_string()), name == "clear")
 }

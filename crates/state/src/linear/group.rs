@@ -75,6 +75,8 @@ pub struct Group {
     clock: (u64, Time),
     /// Since when this node is not wanted in the group.
     pub unwanted_since: Option<Time>,
+    /// When the lead may next be handed to the member that should have it, and how often that was tried.
+    hand_over: (Time, u32),
     /// Bytes that the node's log had when the group last made a snapshot.
     pub log_at_save: u64,
 }
@@ -139,6 +141,7 @@ impl Group {
             freshness: Freshness::default(),
             clock,
             unwanted_since: None,
+            hand_over: (now + HAND_OVER_AFTER, 0),
             log_at_save: 0,
         })
     }
@@ -174,6 +177,7 @@ impl Group {
             self.next_tick = Some(now + TICK);
             let placed = &self.placed.members;
             self.member.tick(now, |id| !placed.contains(id) && !live.contains(id), out);
+            self.hand_over(now, live);
             self.quiet_ticks += 1;
             if self.quiet_ticks >= AWAKE_TICKS && self.may_sleep(live) {
                 self.member.say_sleep(out);
@@ -198,7 +202,29 @@ impl Group {
         is_idle
             && self.member.may_sleep()
             && self.is_as_wanted()
+            && (self.heir(live).is_none() || self.hand_over.1 >= HAND_OVER_TRIES)
             && voters.iter().chain(&self.member.learners()).all(|id| live.contains(id))
+    }
+
+    /// Who should lead in our place.
+    fn heir(&self, live: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let first = *self.placed.members.first()?;
+        (self.leads.is_some() && first != self.me() && live.contains(&first)).then_some(first)
+    }
+
+    /// Leads are spread over the nodes as the records say; who leads since another one died gives the lead back.
+    fn hand_over(&mut self, now: Time, live: &BTreeSet<NodeId>) {
+        let (at, tries) = self.hand_over;
+        let heir = self.heir(live).filter(|_| now >= at && tries < HAND_OVER_TRIES && self.is_as_wanted());
+        if let Some(heir) = heir.filter(|heir| self.member.has_all(*heir)) {
+            self.hand_over = (now + Span(HAND_OVER_AFTER.0 << tries), tries + 1);
+            self.member.hand_over(heir);
+        }
+    }
+
+    /// Others are there than before, or should be: a lead that could not be handed over may be.
+    pub fn try_hand_over_again(&mut self, now: Time) {
+        self.hand_over = (now + HAND_OVER_AFTER, 0);
     }
 
     /// Has the group the members that it should have?
@@ -232,6 +258,7 @@ impl Group {
     }
 
     pub fn birth(&mut self, now: Time) {
+        self.try_hand_over_again(now);
         self.rouse(now);
     }
 

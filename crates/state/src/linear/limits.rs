@@ -35,6 +35,11 @@ pub const CAMPAIGN_WITHIN: Span = Span::millis(120);
 pub const WAKE_AGAIN_MIN: Span = Span::millis(2);
 /// A leader with nothing to do lets its group sleep after so many ticks.
 pub const AWAKE_TICKS: u32 = 10;
+/// A leader that another member should lead instead of waits so long before it hands over, and after each try twice as long: the
+/// other one may just have come back, and writes wait while the lead goes over.
+pub const HAND_OVER_AFTER: Span = Span::secs(5);
+/// Tries, until something changes.
+pub const HAND_OVER_TRIES: u32 = 3;
 /// A member away for so long is replaced if another node is at hand: longer than a reboot of a process, shorter than the
 /// wait for a second failure.
 pub const MEMBER_AWAY_MAX: Span = Span::secs(30);

@@ -6,22 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::checksum::place_hash;
-use base::limits::KEY_BYTES_MAX;
-use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Rng, Span, Ticket, Time, Unknown, kind};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Rng, Span, Ticket, Time, kind};
 use bytes::Bytes;
 use cluster::raft;
 use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 
-use super::functions::changes::may_wait;
-use super::functions::{self, Run};
-use super::group::{Answered, Asked, Group};
+use super::apart::Apart;
+use super::group::{Answered, Group};
 use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
-use super::space::{CommandId, Space};
-use super::wire::{self, Answer, Call, Command};
+use super::space::Space;
+use super::wire::{self, Call};
+
+mod calls;
+
+use calls::{Asker, Judged, Pending, fails};
 
 #[derive(Debug)]
 pub enum Input {
@@ -103,6 +104,8 @@ pub struct Linear {
     /// The disk is full: this node's members take no part, its front doors go on with the others.
     mute: bool,
     placed: BTreeMap<GroupId, Placed>,
+    /// The version of the declaration that this is of.
+    version: u64,
     /// Of each namespace, the first hash of each group.
     spaces: BTreeMap<Arc<str>, BTreeMap<u64, GroupId>>,
     groups: BTreeMap<GroupId, Group>,
@@ -119,6 +122,8 @@ pub struct Linear {
     /// Who leads, as last heard.
     leaders: BTreeMap<GroupId, NodeId>,
     calls: BTreeMap<u64, Pending>,
+    /// Operations of which each shard has a call of its own.
+    apart: BTreeMap<u64, Apart>,
     /// When each call wants to be looked at.
     timers: BTreeSet<(Time, u64)>,
     /// Writes without an end.
@@ -144,39 +149,6 @@ struct Counts {
     stale: u64,
 }
 
-/// Who waits for a call.
-#[derive(Clone, Copy)]
-enum Asker {
-    Door(AskId),
-    Probe(u64),
-}
-
-struct Pending {
-    ask: Asker,
-    group: GroupId,
-    reads: bool,
-    command: Command,
-    deadline: Time,
-    /// When it is sent again.
-    again: Time,
-    to: Option<NodeId>,
-    /// Somebody may have put it into a log.
-    sent: bool,
-    tries: u32,
-    begun: Time,
-    /// It only reads, and what it sees may be so old.
-    stale: Option<Span>,
-    /// Who leads may let it wait: it is not sent again so soon.
-    waits: bool,
-}
-
-/// Which group an operation is for, whether it only reads, whether the leader may let it wait.
-struct Judged {
-    group: GroupId,
-    reads: bool,
-    waits: bool,
-}
-
 impl Linear {
     /// `boot` must be higher at each start of the same node: it makes the ids of commands unique.
     pub fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
@@ -187,6 +159,7 @@ impl Linear {
             live: BTreeSet::from([me]),
             mute: false,
             placed: BTreeMap::new(),
+            version: 0,
             spaces: BTreeMap::new(),
             groups: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -196,6 +169,7 @@ impl Linear {
             alarm_of: BTreeMap::new(),
             leaders: BTreeMap::new(),
             calls: BTreeMap::new(),
+            apart: BTreeMap::new(),
             timers: BTreeSet::new(),
             writes: BTreeSet::new(),
             waiting: 0,
@@ -248,7 +222,7 @@ impl Linear {
             }
             Input::Probe { id, group, budget } => {
                 // A read of nothing: its leader answers when a majority says that it still leads.
-                let nothing = Op { namespace: "".into(), conditions: Vec::new(), steps: Vec::new(), stale: None };
+                let nothing = Op::of("".into(), Vec::new());
                 let judged = Judged { group, reads: true, waits: false };
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
@@ -365,6 +339,7 @@ impl Linear {
 
     /// Lets groups follow what is placed: begins those that are this node's, tells the others who is in them.
     fn place(&mut self, now: Now, version: u64, placed: BTreeMap<GroupId, Placed>, out: &mut Vec<Output>) {
+        self.version = version;
         if placed == self.placed && self.kept.is_empty() {
             return;
         }
@@ -404,6 +379,7 @@ impl Linear {
         if let Some(group) = self.groups.get_mut(&id) {
             if group.placed != placed {
                 group.placed = placed;
+                group.try_hand_over_again(now.mono);
                 group.rouse(now.mono);
                 group.unwanted_since = (!is_member).then_some(group.unwanted_since.unwrap_or(now.mono));
                 self.settle(now, id, out);
@@ -453,271 +429,22 @@ impl Linear {
         }
     }
 
-    fn ask(&mut self, now: Now, ask: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
-        let judged = match self.judge(&op) {
-            Ok(judged) => judged,
-            Err(refused) => {
-                self.counts.refused += 1;
-                return out.push(Output::Answer { id: ask, outcome: Outcome::Refused(refused) });
-            }
-        };
-        if judged.reads {
-            self.counts.reads += 1;
-        } else {
-            self.counts.writes += 1;
-            self.writes.insert(self.next_seq);
-        }
-        self.call(now, Asker::Door(ask), budget, judged, op);
-    }
-
-    fn call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
-        let Judged { group, reads, waits } = judged;
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        let id = CommandId { node: self.me, boot: self.boot, seq };
-        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps };
-        let (deadline, again) = (now.mono + budget, now.mono);
-        let begun = now.mono;
-        let stale = op.stale.filter(|_| reads);
-        let call = Pending {
-            ask,
-            group,
-            reads,
-            command,
-            deadline,
-            again,
-            to: None,
-            sent: false,
-            tries: 0,
-            begun,
-            stale,
-            waits,
-        };
-        self.waiting += usize::from(waits);
-        self.calls.insert(seq, call);
-        self.timers.insert((again, seq));
-    }
-
-    fn judge(&self, op: &Op) -> Result<Judged, Refused> {
-        if self.calls.len() >= CALLS_MAX {
-            return Err(Refused::busy(format!("{CALLS_MAX} operations of this node wait already"), Span::millis(50)));
-        }
-        if op.steps.is_empty() || op.steps.len() > STEPS_MAX || op.conditions.len() > STEPS_MAX {
-            return Err(Refused::wrong(format!(
-                "an operation has 1 to {STEPS_MAX} steps and at most as many conditions"
-            )));
-        }
-        let (mut reads, mut whole, waits) = (true, false, may_wait(&op.steps));
-        let mut alone = false;
-        let mut keys: Vec<&Bytes> = op.conditions.iter().map(|condition| &condition.key).collect();
-        for step in &op.steps {
-            let Some(function) = functions::find(step.function) else {
-                return Err(Refused::wrong("no function of this name"));
-            };
-            reads &= matches!(function.run, Run::Read(_));
-            whole |= function.whole;
-            alone |= function.waits;
-            keys.extend(function.keys(step));
-        }
-        if let Some(key) = keys.iter().find(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
-            return Err(Refused::wrong(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
-        }
-        if alone && (op.steps.len() > 1 || !op.conditions.is_empty()) {
-            return Err(Refused::wrong("what may wait is an operation of its own"));
-        }
-        if waits && self.waiting >= WAITS_MAX {
-            return Err(Refused::busy(format!("{WAITS_MAX} operations of this node wait already"), Span::secs(1)));
-        }
-        let bytes: usize = op.steps.iter().flat_map(|step| &step.args).map(Bytes::len).sum();
-        if bytes > COMMAND_BYTES_MAX {
-            return Err(Refused::wrong(format!(
-                "{bytes} bytes are over the limit of {COMMAND_BYTES_MAX} for an operation"
-            )));
-        }
-        if self.mute && self.is_alone_with(&op.namespace) {
-            let why = format!("the disk of this node is full, and no other node has {}", op.namespace);
-            return Err(Refused::busy(why, Span::secs(1)));
-        }
-        let Some(groups) = self.spaces.get(&op.namespace) else {
-            return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
-        };
-        let of = |key: &Bytes| groups.range(..=place_hash(key)).next_back().map(|(_, id)| *id);
-        let mut ids: BTreeSet<Option<GroupId>> = keys.into_iter().map(of).collect();
-        if whole && groups.len() == 1 {
-            ids = groups.values().map(|id| Some(*id)).collect();
-        }
-        match (ids.len(), ids.first()) {
-            (1, Some(Some(id))) if !whole || groups.len() == 1 => Ok(Judged { group: *id, reads, waits }),
-            _ => Err(Refused::wrong(format!(
-                "{} has {} shards, and an operation on several keys needs them in one: declare shards = 1",
-                op.namespace,
-                groups.len()
-            ))),
-        }
-    }
-
-    fn is_alone_with(&self, namespace: &str) -> bool {
-        let groups = self.placed.values().filter(|placed| placed.namespace == namespace);
-        groups.into_iter().any(|placed| placed.members == [self.me])
-    }
-
-    /// Sends what is due, ends what is over.
-    fn send_due(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some((at, seq)) = self.timers.first().copied()
-            && at <= now.mono
-        {
-            self.timers.remove(&(at, seq));
-            let Some(call) = self.calls.get_mut(&seq) else { continue };
-            if call.deadline <= now.mono {
-                self.end(seq, |call| fails(call, "no answer of its group's leader in time"), out);
-                continue;
-            }
-            let to = self.leaders.get(&call.group).copied().filter(|id| self.live.contains(id));
-            // Nobody is known: one after the other of those who should know.
-            let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
-            let may = |id: &NodeId| self.live.contains(id) && !(self.mute && *id == self.me);
-            let living: Vec<NodeId> = members.iter().copied().filter(may).collect();
-            let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
-            // A member of our own is asked first if it may answer at all.
-            let to = to.map(|to| {
-                if call.stale.is_some() && call.tries == 0 && self.groups.contains_key(&call.group) {
-                    self.me
-                } else {
-                    to
-                }
-            });
-            call.tries += 1;
-            self.counts.again += u64::from(call.tries > 1);
-            let wait = match to {
-                Some(_) if call.waits => WATCH_HOLD + CALL_AGAIN,
-                Some(_) => CALL_AGAIN,
-                None => CALL_SOON,
-            };
-            (call.to, call.again) = (to, (now.mono + wait).min(call.deadline));
-            self.timers.insert((call.again, seq));
-            let Some(to) = to else { continue };
-            call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
-            let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
-            call.sent |= !reads;
-            let budget = call.deadline.since(now.mono);
-            if to == self.me {
-                if self.groups.contains_key(&group) && !self.mute {
-                    let asked = Asked { reads, stale, until: may_wait_until(now.mono, budget), command };
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
-                } else {
-                    self.leaders.remove(&group);
-                }
-                continue;
-            }
-            let mut frame =
-                Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, stale, command }));
-            frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
-            out.push(Output::Send { to, frame });
-        }
-    }
-
-    fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
-        match wire::decode_call(frame.head) {
-            Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
-                if self.groups.contains_key(&group) && !self.mute {
-                    let until = may_wait_until(now.mono, Span::millis(frame.budget_ms.into()));
-                    let asked = Asked { reads, stale, until, command };
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
-                } else {
-                    let answer =
-                        Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };
-                    let call = Call::Answer { group, id: command.id, answer };
-                    out.push(Output::Send { to: from, frame: Frame::new(kind::LINEAR_CALL, wire::encode_call(&call)) });
-                }
-            }
-            Some(Call::Answer { group, id, answer }) if id.node == self.me => {
-                self.answered(now.mono, group, from, id, answer, out);
-            }
-            Some(Call::Do { .. } | Call::Answer { .. }) | None => {
-                out.push(Output::Note(Note::error(format!("a call of {from} is not one of this protocol"))));
-            }
-        }
-    }
-
-    fn answered(
-        &mut self,
-        now: Time,
-        group: GroupId,
-        from: NodeId,
-        id: CommandId,
-        answer: Answer,
-        out: &mut Vec<Output>,
-    ) {
-        if id.boot != self.boot {
-            // For a former life of this node.
-            return;
-        }
-        let Some(call) = self.calls.get_mut(&id.seq).filter(|call| call.group == group) else { return };
-        match answer {
-            Answer::Ran(ran, index) => {
-                let (begun, stale) = (call.begun, call.stale.is_some() && index == 0);
-                self.counts.stale += u64::from(stale);
-                if let Some(member) = self.groups.get_mut(&group) {
-                    member.learn(begun, index);
-                }
-                self.end(id.seq, |_| Outcome::Done(ran), out);
-            }
-            Answer::Forgotten => self.end(id.seq, |_| unknown("its fate is forgotten, so long ago it was"), out),
-            Answer::Elsewhere { leader } => {
-                // Only if it was asked last; and a leader that it knows of is worth a try at once.
-                if call.to != Some(from) {
-                    return;
-                }
-                let known = leader.filter(|leader| *leader != from && self.live.contains(leader));
-                match known {
-                    Some(leader) => drop(self.leaders.insert(group, leader)),
-                    None => drop(self.leaders.remove(&group)),
-                }
-                let at = if known.is_some() && call.tries < 4 { now } else { now + CALL_SOON };
-                self.look_at(id.seq, at);
-            }
-            Answer::Busy => self.look_at(id.seq, now + CALL_SOON),
-        }
-    }
-
-    fn look_again(&mut self, now: Time, which: impl Fn(&Pending) -> bool) {
-        let seqs: Vec<u64> = self.calls.iter().filter(|(_, call)| which(call)).map(|(seq, _)| *seq).collect();
-        seqs.into_iter().for_each(|seq| self.look_at(seq, now));
-    }
-
-    fn look_at(&mut self, seq: u64, at: Time) {
-        let Some(call) = self.calls.get_mut(&seq) else { return };
-        let at = at.min(call.deadline);
-        self.timers.remove(&(call.again, seq));
-        call.again = at;
-        self.timers.insert((at, seq));
-    }
-
-    fn end(&mut self, seq: u64, outcome: impl FnOnce(&Pending) -> Outcome<Ran>, out: &mut Vec<Output>) {
-        let Some(call) = self.calls.remove(&seq) else { return };
-        self.waiting -= usize::from(call.waits);
-        self.timers.remove(&(call.again, seq));
-        self.writes.remove(&seq);
-        let outcome = outcome(&call);
-        let id = match call.ask {
-            Asker::Door(id) => id,
-            Asker::Probe(id) => {
-                let answers = matches!(outcome, Outcome::Done(_));
-                return out.push(Output::Probed { id, answers });
-            }
-        };
-        match &outcome {
-            Outcome::Done(_) => (),
-            Outcome::Refused(_) => self.counts.refused += 1,
-            Outcome::Unknown(_) => self.counts.unknown += 1,
-        }
-        out.push(Output::Answer { id, outcome });
-    }
-
     /// Groups that this node leads and whose members are those that they should have; for the root group's leader.
     pub fn formed(&self) -> BTreeSet<GroupId> {
         let formed = |group: &&Group| group.leads() && !group.placed.founders.is_empty() && group.is_as_wanted();
         self.groups.values().filter(formed).map(|group| group.id).collect()
+    }
+
+    /// How many groups this node leads in which all is as it should be, in this version of the declaration.
+    pub fn whole(&self) -> (u64, u64) {
+        (self.version, self.groups.values().filter(|group| self.is_whole(group)).count() as u64)
+    }
+
+    /// It leads it, and the group is as wanted, and every member lives and votes.
+    fn is_whole(&self, group: &Group) -> bool {
+        let alive = |id: &NodeId| self.live.contains(id);
+        let is_there = group.placed.founders.is_empty() && group.placed.members.iter().all(alive);
+        group.leads() && group.is_as_wanted() && is_there
     }
 
     /// Who leads each group, as far as this node knows.
@@ -732,17 +459,12 @@ impl Linear {
 
     pub fn figures(&self) -> [(&'static str, u64); 14] {
         let led = || self.groups.values().filter(|group| group.leads());
-        // A group is whole if it is as wanted and every member lives and has what it has.
-        let is_whole = |group: &&Group| {
-            let alive = |id: &NodeId| self.live.contains(id);
-            group.is_as_wanted() && group.placed.members.iter().all(alive) && group.placed.founders.is_empty()
-        };
         let keys = led().map(|group| group.member.state().len() as u64).sum();
         let bytes = led().map(|group| raft::State::bytes(group.member.state()) as u64).sum();
         [
             ("linear.groups", self.groups.len() as u64),
             ("linear.groups_led", led().count() as u64),
-            ("linear.groups_whole", led().filter(is_whole).count() as u64),
+            ("linear.groups_whole", self.whole().1),
             ("linear.groups_asleep", self.groups.values().filter(|group| group.is_asleep()).count() as u64),
             ("linear.keys", keys),
             ("linear.bytes", bytes),
@@ -756,18 +478,4 @@ impl Linear {
             ("linear.watchers", led().map(|group| group.watchers() as u64).sum()),
         ]
     }
-}
-
-fn unknown(why: &str) -> Outcome<Ran> {
-    Outcome::Unknown(Unknown { why: why.into() })
-}
-
-/// How long a leader may let a question wait: its asker must have an answer before he gives up.
-fn may_wait_until(now: Time, budget: Span) -> Time {
-    now + Span(budget.0.saturating_sub(CALL_AGAIN.0)).min(WATCH_HOLD)
-}
-
-/// The end of a call without an answer: a write that was sent may have happened.
-fn fails(call: &Pending, why: &str) -> Outcome<Ran> {
-    if call.sent { unknown(why) } else { Outcome::Refused(Refused::busy(why, Span::millis(200))) }
 }

@@ -13,6 +13,7 @@
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
 
+mod apart;
 mod freshness;
 pub mod functions;
 mod group;
@@ -31,7 +32,7 @@ mod wire;
 
 pub use heat::HotKey;
 pub use machine::{Input, Linear, Output};
-pub use op::{Condition, Op, Ran, Reply, Step, Wrong};
+pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
 pub use place::Placed;
 
 #[cfg(test)]

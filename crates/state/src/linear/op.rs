@@ -15,6 +15,19 @@ pub struct Op {
     /// Of one that only reads: what it sees may be so old, if that is sooner. Any member may answer then. The function
     /// `age` says how old it was.
     pub stale: Option<Span>,
+    pub over: Over,
+}
+
+/// How an operation lies over the shards of its namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Over {
+    /// All in one shard, at one moment.
+    #[default]
+    One,
+    /// Each step where its key is, one about all keys at every shard: not at one moment.
+    Each,
+    /// All at this shard, counted in the order of their hashes.
+    Shard(u32),
 }
 
 /// The key has this version; 0: there is no such key.
@@ -120,7 +133,7 @@ impl Op {
 
     /// Steps without a condition.
     pub fn of(namespace: Arc<str>, steps: Vec<Step>) -> Self {
-        Self { namespace, conditions: Vec::new(), steps, stale: None }
+        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One }
     }
 }
 

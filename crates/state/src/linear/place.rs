@@ -49,6 +49,8 @@ pub struct Scene<'a> {
     pub away: BTreeMap<NodeId, Span>,
     /// Groups that have formed, as their leaders say.
     pub formed: BTreeSet<GroupId>,
+    /// All groups are as their records say, and every member lives: something may be moved for balance.
+    pub settled: bool,
     /// The version that the declaration will have with this plan.
     pub fresh: u64,
 }
@@ -81,15 +83,7 @@ pub fn plan(scene: &Scene<'_>) -> Plan {
         })
     };
     plan.removes = scene.now.keys().filter(|name| !is_wanted(name)).map(|name| (*name).to_owned()).collect();
-    let mut load: BTreeMap<NodeId, (usize, usize)> = scene.live.iter().map(|id| (*id, (0, 0))).collect();
-    for placed in scene.now.values() {
-        for (n, id) in placed.members.iter().enumerate() {
-            if let Some((groups, leads)) = load.get_mut(id) {
-                *groups += 1;
-                *leads += usize::from(n == 0);
-            }
-        }
-    }
+    let mut load = loads(&scene.live, scene.now.values());
     for (namespace, wanted) in &scene.wanted {
         for shard in 0..wanted.shards {
             let name = format!("{namespace}/{shard}");
@@ -109,7 +103,57 @@ pub fn plan(scene: &Scene<'_>) -> Plan {
             }
         }
     }
+    if plan == Plan::default() && scene.settled {
+        plan.puts.extend(balance(scene).map(|(name, placed)| (name.to_owned(), placed)));
+    }
     plan
+}
+
+/// How many groups each node has, and how many of them it leads.
+fn loads<'a>(live: &[NodeId], placed: impl Iterator<Item = &'a Placed>) -> BTreeMap<NodeId, (usize, usize)> {
+    let mut load: BTreeMap<NodeId, (usize, usize)> = live.iter().map(|id| (*id, (0, 0))).collect();
+    for placed in placed {
+        for (n, id) in placed.members.iter().enumerate() {
+            if let Some((groups, leads)) = load.get_mut(id) {
+                *groups += 1;
+                *leads += usize::from(n == 0);
+            }
+        }
+    }
+    load
+}
+
+/// One step towards nodes that have as many groups, and lead as many: a new node gets its share, one group after the other. Who
+/// comes takes the place of who goes, so no group is ever smaller for it. A group with a single member stays where it is.
+fn balance<'a>(scene: &Scene<'a>) -> Option<(&'a str, Placed)> {
+    let movable = || scene.now.iter().filter(|(_, placed)| placed.members.len() >= 3);
+    let load = loads(&scene.live, movable().map(|(_, placed)| placed));
+    let of = |id: &NodeId| load.get(id).copied().unwrap_or_default();
+    let next = |placed: &Placed, members| Placed { members, epoch: placed.epoch + 1, ..placed.clone() };
+    let most = load.iter().max_by_key(|(id, (groups, _))| (*groups, **id)).map(|(id, _)| *id)?;
+    let least = load.iter().min_by_key(|(id, (groups, leads))| (*groups, *leads, **id)).map(|(id, _)| *id)?;
+    if of(&most).0 >= of(&least).0 + 2 {
+        // One that it leads, if it leads more than the other one will.
+        let leads = |placed: &Placed| placed.members[0] == most;
+        let goes = |placed: &&Placed| placed.members.contains(&most) && !placed.members.contains(&least);
+        let wanted = of(&most).1 > of(&least).1;
+        let mut going: Vec<_> = movable().filter(|(_, placed)| goes(placed)).collect();
+        going.sort_by_key(|(_, placed)| leads(placed) != wanted);
+        let (name, placed) = going.into_iter().next()?;
+        let members = placed.members.iter().map(|id| if *id == most { least } else { *id }).collect();
+        return Some((*name, next(placed, members)));
+    }
+    let better = |placed: &Placed| {
+        let heir = *placed.members.iter().min_by_key(|id| (of(id).1, **id))?;
+        let gain = of(&placed.members[0]).1.checked_sub(of(&heir).1)?;
+        (gain >= 2).then_some((gain, heir))
+    };
+    let best = movable().filter_map(|(name, placed)| Some((better(placed)?, name, placed)));
+    let ((_, heir), name, placed) = best.max_by_key(|((gain, _), _, _)| *gain)?;
+    let mut members = placed.members.clone();
+    let at = members.iter().position(|id| *id == heir)?;
+    members.swap(0, at);
+    Some((*name, next(placed, members)))
 }
 
 /// A namespace of which nobody but this node has all, if there is one.
@@ -261,6 +305,72 @@ mod tests {
         let healed = only(&it).unwrap();
         assert!(healed.members.contains(&NodeId(9)) && !healed.members.contains(&gone));
         assert_eq!(healed.epoch, 3);
+    }
+
+    #[test]
+    fn a_new_node_gets_its_share_one_group_after_the_other_and_then_nothing_moves() {
+        for (shards, nodes, come) in [(12, 3, 1), (7, 3, 2), (30, 5, 5), (4, 3, 1)] {
+            let old: Vec<u64> = (1..=nodes).collect();
+            let mut it = scene(shards, 3, &old);
+            let founded = plan(&it).puts;
+            let names: Vec<String> = founded.keys().cloned().collect();
+            for name in &names {
+                let placed = Placed { founders: Vec::new(), ..founded[name].clone() };
+                it.now.insert(name.clone().leak(), placed);
+            }
+            assert_eq!(plan(&it), Plan::default());
+            it.live = ids(&(1..=nodes + come).collect::<Vec<_>>());
+            assert_eq!(plan(&it), Plan::default(), "while something is not as it should be, nothing more is moved");
+            it.settled = true;
+            let mut moves = 0;
+            while let Some((name, placed)) = plan(&it).puts.pop_first() {
+                let before = &it.now[name.as_str()];
+                let stay = placed.members.iter().filter(|id| before.members.contains(id)).count();
+                assert!((2..=3).contains(&stay) && placed.epoch == before.epoch + 1, "{before:?} {placed:?}");
+                it.now.insert(name.leak(), placed);
+                moves += 1;
+                assert!(moves <= 3 * shards, "it never ends");
+            }
+            let count = |node: u64, first: bool| {
+                let has = |p: &&Placed| {
+                    if first { p.members[0] == NodeId(node) } else { p.members.contains(&NodeId(node)) }
+                };
+                it.now.values().filter(has).count()
+            };
+            for first in [false, true] {
+                let counts: Vec<usize> = (1..=nodes + come).map(|node| count(node, first)).collect();
+                let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
+                // Two nodes without a group in common cannot give each other a lead.
+                assert!(most - least <= 1 + usize::from(first), "{shards} {nodes} {come}: {counts:?} {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn leads_are_spread_over_the_members_that_there_are() {
+        let mut it = scene(4, 3, &[1, 2, 3]);
+        it.settled = true;
+        for n in 0..4 {
+            let members = ids(&[1, 2, 3]);
+            let placed = Placed {
+                id: GroupId(n),
+                namespace: "bank".into(),
+                from: n,
+                to: n,
+                members,
+                founders: Vec::new(),
+                epoch: 1,
+                memory: false,
+            };
+            it.now.insert(format!("bank/{n}").leak(), placed);
+        }
+        let mut moves = 0;
+        while let Some((name, placed)) = plan(&it).puts.pop_first() {
+            it.now.insert(name.leak(), placed);
+            moves += 1;
+        }
+        let leads = |node| it.now.values().filter(|placed| placed.members[0] == NodeId(node)).count();
+        assert_eq!((moves, leads(1), leads(2), leads(3)), (2, 2, 1, 1));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub const ALL: &[Function] = &[
     }),
     Function {
         keyless: true,
+        merge: Merge::Most,
         ..read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64)))
     },
     write("put", "value always|absent|present|version:N none|keep|MS [old]", put),

@@ -47,6 +47,20 @@ pub struct Function {
     pub keys: usize,
     /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
     pub waits: bool,
+    /// If it is about all keys, or none: how the replies of several shards become one.
+    pub merge: Merge,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Merge {
+    Sum,
+    Most,
+    /// One of them, by the number that the step carries.
+    Chance,
+    /// All of them, in the order of the shards.
+    List,
+    /// Pages of a scan.
+    Pages,
 }
 
 impl Function {
@@ -63,11 +77,29 @@ impl Function {
 }
 
 const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Read(run), whole: false, keyless: false, keys: 0, waits: false }
+    Function {
+        name,
+        args,
+        run: Run::Read(run),
+        whole: false,
+        keyless: false,
+        keys: 0,
+        waits: false,
+        merge: Merge::List,
+    }
 }
 
 const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function { name, args, run: Run::Write(run), whole: false, keyless: false, keys: 0, waits: false }
+    Function {
+        name,
+        args,
+        run: Run::Write(run),
+        whole: false,
+        keyless: false,
+        keys: 0,
+        waits: false,
+        merge: Merge::List,
+    }
 }
 
 /// Everything that is offered.

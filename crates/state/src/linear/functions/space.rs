@@ -4,28 +4,34 @@ use super::*;
 use crate::linear::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX};
 use crate::linear::value::Entry;
 
-const fn whole(function: Function) -> Function {
-    Function { whole: true, ..function }
+const fn whole(merge: Merge, function: Function) -> Function {
+    Function { whole: true, merge, ..function }
 }
 
 pub const ALL: &[Function] = &[
-    whole(read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
-    whole(read("random", "NUMBER", |space, _, args| {
-        let at = unsigned(one(args)?)?.checked_rem(space.len() as u64);
-        // One whose time has come is passed over.
-        let from = at.and_then(|at| space.map().nth(at as usize));
-        let found = from.and_then(|from| {
-            let is_there = |(_, entry): &&(Bytes, Entry)| !space.is_over(entry);
-            space.map().from(from).find(is_there).or_else(|| space.map().from(b"").find(is_there))
-        });
-        Ok(found.map_or(Reply::Nil, |(key, _)| Reply::Bytes(key.clone())))
-    })),
-    whole(read("revision", "", |space, _, args| none(args).map(|()| Reply::Int(space.revision() as i64)))),
-    whole(write("clear", "", |space, _, args| {
-        none(args)?;
-        Ok(count(space.clear()))
-    })),
-    whole(read("scan", "prefix after|- limit forward|reverse [values|types]", scan)),
+    whole(Merge::Sum, read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
+    whole(
+        Merge::Chance,
+        read("random", "NUMBER", |space, _, args| {
+            let at = unsigned(one(args)?)?.checked_rem(space.len() as u64);
+            // One whose time has come is passed over.
+            let from = at.and_then(|at| space.map().nth(at as usize));
+            let found = from.and_then(|from| {
+                let is_there = |(_, entry): &&(Bytes, Entry)| !space.is_over(entry);
+                space.map().from(from).find(is_there).or_else(|| space.map().from(b"").find(is_there))
+            });
+            Ok(found.map_or(Reply::Nil, |(key, _)| Reply::Bytes(key.clone())))
+        }),
+    ),
+    whole(Merge::List, read("revision", "", |space, _, args| none(args).map(|()| Reply::Int(space.revision() as i64)))),
+    whole(
+        Merge::Sum,
+        write("clear", "", |space, _, args| {
+            none(args)?;
+            Ok(count(space.clear()))
+        }),
+    ),
+    whole(Merge::Pages, read("scan", "prefix after|- limit forward|reverse [values|types]", scan)),
 ];
 
 /// What a scan says of each key.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use base::Outcome;
 use bytes::Bytes;
 use state::linear::limits::STEPS_MAX;
-use state::linear::{Op, Ran, Reply as Got, Step, Wrong};
+use state::linear::{Op, Over, Ran, Reply as Got, Step, Wrong};
 
 use super::*;
 
@@ -149,7 +149,16 @@ fn one_with(call: &Call<'_>, function: &'static str, args: Vec<Bytes>, then: The
 /// The same step on each key from `at` on.
 fn each(call: &Call<'_>, function: &'static str, then: Then) -> Act {
     let step = |i| Step::new(call.command.key(i), function, Vec::new());
-    steps(call, (1..call.command.len()).map(step).collect(), then)
+    over_each(call, (1..call.command.len()).map(step).collect(), then)
+}
+
+/// About all keys, at every shard.
+fn everywhere(call: &Call<'_>, function: &'static str, args: Vec<Bytes>, then: Then) -> Act {
+    over_each(call, vec![Step::new(Bytes::new(), function, args)], then)
+}
+
+fn over_each(call: &Call<'_>, steps: Vec<Step>, then: Then) -> Act {
+    Act::Linear(Op { stale: call.client.stale, over: Over::Each, ..Op::of(call.space().name, steps) }, then)
 }
 
 fn steps(call: &Call<'_>, steps: Vec<Step>, then: Then) -> Act {

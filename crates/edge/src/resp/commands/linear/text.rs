@@ -104,7 +104,7 @@ pub const ALL: &[Spec] = &[
             let step = |i| Step::new(command.key(i), "put", put_args(command.value(i + 1), "always", "none", false));
             steps(call, (1..command.len()).step_by(2).map(step).collect(), ok)
         }),
-        "atomic, if the namespace has one shard",
+        "atomic; all keys must be in one shard",
     ),
 ];
 

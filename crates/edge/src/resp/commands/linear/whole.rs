@@ -8,15 +8,18 @@ use crate::resp::client::Multi;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[
-    spec("DBSIZE", 1, Keys::None, Does::ReadAll, "", "how many keys the namespace has", |call| {
-        steps(call, vec![Step::new(Bytes::new(), "count", Vec::new())], plain)
-    }),
+    noted(
+        spec("DBSIZE", 1, Keys::None, Does::ReadAll, "", "how many keys the namespace has", |call| {
+            everywhere(call, "count", Vec::new(), plain)
+        }),
+        "of one moment, if the namespace has one shard",
+    ),
     spec("RANDOMKEY", 1, Keys::None, Does::ReadAll, "", "some key, each as likely", |call| {
-        steps(call, vec![Step::new(Bytes::new(), "random", vec![chance()])], plain)
+        everywhere(call, "random", vec![chance()], plain)
     }),
     noted(
         spec("FLUSHDB", -1, Keys::None, Does::ReadAll, "[ASYNC | SYNC]", "removes all keys of this namespace", flush),
-        "of this namespace alone",
+        "of this namespace alone; atomic, if it has one shard",
     ),
     noted(
         spec("FLUSHALL", -1, Keys::None, Does::ReadAll, "[ASYNC | SYNC]", "the same as FLUSHDB", flush),
@@ -70,7 +73,7 @@ pub const ALL: &[Spec] = &[
 fn flush(call: &mut Call<'_>) -> Act {
     let sound = call.command.len() == 1
         || (call.command.len() == 2 && (is(call.command.arg(1), "ASYNC") || is(call.command.arg(1), "SYNC")));
-    if sound { steps(call, vec![Step::new(Bytes::new(), "clear", Vec::new())], ok) } else { syntax_error() }
+    if sound { everywhere(call, "clear", Vec::new(), ok) } else { syntax_error() }
 }
 
 fn watch(call: &mut Call<'_>) -> Act {
@@ -137,7 +140,8 @@ fn scan(call: &mut Call<'_>) -> Act {
         Err(error) => return Act::Now(error),
     };
     let args = vec![page.prefix(), after, word(page.count.to_string()), word("forward"), word("types")];
-    let op = Op { stale: call.client.stale, ..Op::of(call.space().name, vec![Step::new(Bytes::new(), "scan", args)]) };
+    let scan = vec![Step::new(Bytes::new(), "scan", args)];
+    let op = Op { stale: call.client.stale, over: Over::Each, ..Op::of(call.space().name, scan) };
     let (space, cursors) = (call.space(), call.node.cursors.clone());
     Call::later(async move {
         let got = match space.ask_linear(op).await {
