@@ -1,0 +1,73 @@
+//! Changes of the group's members, and of who leads it.
+
+use base::NodeId;
+use raft::eraftpb as pb;
+
+use super::{Member, sorted};
+use crate::raft::State;
+use crate::raft::limits::*;
+use crate::raft::wire;
+
+/// A change of the group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Give this node a copy of everything.
+    Learn(NodeId),
+    /// Change the voters, at once: these come, those go on as learners.
+    Vote { come: Vec<NodeId>, go: Vec<NodeId> },
+    /// This learner has nothing to do with it any more.
+    Drop(NodeId),
+    /// Leave the joint group.
+    Leave,
+}
+
+impl<S: State> Member<S> {
+    /// May the group be changed now?
+    pub fn may_regroup(&self) -> bool {
+        // In a leader's first moments raft-rs would take the change and put an empty entry in its place.
+        self.is_leader() && !self.node.raft.has_pending_conf() && self.node.raft.apply_to_current_term()
+    }
+
+    /// Of the learners, those with (nearly) the whole log.
+    pub fn caught_up(&self) -> Vec<NodeId> {
+        let last = self.node.raft.raft_log.last_index();
+        let is_near = |id: &NodeId| {
+            let progress = self.node.raft.prs().get(id.0);
+            // What it has on disk counts, not raft's mode of sending: in a quiet group a new one stays on probation.
+            progress.is_some_and(|p| p.matched > 0 && p.matched + CAUGHT_UP_ENTRIES >= last)
+        };
+        sorted(&self.node.store().conf.learners).into_iter().filter(is_near).collect()
+    }
+
+    /// As leader: has this voter all that we have, as it said a moment ago?
+    pub fn has_all(&self, id: NodeId) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let progress = self.node.raft.prs().get(id.0);
+        progress.is_some_and(|p| p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last)
+            && self.voters().contains(&id)
+    }
+
+    pub fn regroup(&mut self, step: &Step) {
+        let mut change = pb::ConfChangeV2::default();
+        match step {
+            Step::Learn(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0)),
+            Step::Vote { come, go } => {
+                for id in come {
+                    change.changes.push(wire::conf_step(pb::ConfChangeType::AddNode, id.0));
+                }
+                for id in go {
+                    change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0));
+                }
+            }
+            Step::Drop(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::RemoveNode, id.0)),
+            Step::Leave => (),
+        }
+        // Dropped when there is no room; the next tick plans again.
+        let _ = self.node.propose_conf_change(Vec::new(), change);
+    }
+
+    /// As leader: hands the lead to another voter that has all of the log.
+    pub fn hand_over(&mut self, to: NodeId) {
+        self.node.transfer_leader(to.0);
+    }
+}

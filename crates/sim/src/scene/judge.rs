@@ -1,0 +1,204 @@
+//! What became of each operation: what promises say of it, its line in the history, and when its client goes on.
+
+use base::{Outcome, Time};
+use node::Answer;
+use state::session::Reply;
+
+use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, MODES, OPERATOR, Scene};
+use crate::history::Line;
+use crate::linear_load;
+use crate::load::{self, Drawn};
+use crate::promises::linear::Linear;
+use crate::promises::session::{Ended, Found};
+use crate::promises::{Broken, declared};
+
+const SERVED: &str = "any one node may be killed: no operation through a live node fails";
+
+impl Scene {
+    /// The node that was asked died first.
+    pub(super) fn died(&mut self, flight: Flight) -> Result<(), Broken> {
+        let now = self.world.now();
+        match &flight.what {
+            Asked::Session(drawn) => {
+                if let Some((id, _)) = drawn.write {
+                    self.sessions.end(&drawn.key, id, now, Ended::Unknown)?;
+                }
+            }
+            // It may have happened.
+            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) | Asked::Switch => (),
+            Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
+        }
+        self.ended(&flight, "died");
+        Ok(())
+    }
+
+    pub(super) fn judge(&mut self, flight: Flight, answer: Answer) -> Result<(), Broken> {
+        let now = self.world.now();
+        match (&flight.what, answer) {
+            (Asked::Session(drawn), Answer::Session(outcome)) => {
+                self.ended(&flight, &text(&outcome, shown));
+                self.must_be_done(&flight, &outcome, || format!("{} {} {:?}", drawn.name, drawn.key, drawn.write))?;
+                self.judge_session(&flight, drawn, outcome)
+            }
+            (Asked::Linear(act), Answer::Linear(outcome)) => {
+                self.ended(&flight, &text(&outcome, |ran| format!("{ran:?}")));
+                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
+                if let (linear_load::Act::Get { key }, Outcome::Done(ran)) = (act, &outcome)
+                    && let Some(version) = Linear::version_of(ran)
+                {
+                    self.linear_load.has_read((flight.client - LINEAR) as usize, key, version);
+                }
+                if let (linear_load::Act::Watch { .. }, Outcome::Done(ran)) = (act, &outcome)
+                    && let Some(upto) = Linear::upto(ran)
+                {
+                    self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
+                }
+                self.linear.end(act, flight.start, now, &outcome)
+            }
+            (Asked::Modes(act), Answer::Session(outcome)) => {
+                self.ended(&flight, &text(&outcome, shown));
+                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
+                self.modes_load.heard((flight.client - MODES) as usize, act, &outcome);
+                self.modes.end(act, flight.start, now, &outcome, self.sessions.void_before())
+            }
+            (Asked::Switch, Answer::Applied(outcome)) => {
+                self.ended(&flight, &text(&outcome, |applied| applied.version.to_string()));
+                Ok(())
+            }
+            (Asked::Apply(mark), Answer::Applied(outcome)) => {
+                self.ended(&flight, &text(&outcome, |applied| applied.version.to_string()));
+                let ended = match outcome {
+                    Outcome::Done(applied) => declared::Ended::Done { version: applied.version },
+                    Outcome::Refused(_) => declared::Ended::Refused,
+                    Outcome::Unknown(_) => declared::Ended::Unknown,
+                };
+                self.declared.applied(now, *mark, ended)
+            }
+            (Asked::Anew(node), Answer::Admitted(outcome)) => {
+                let node = *node;
+                self.ended(&flight, &text(&outcome, |_| String::new()));
+                if let Outcome::Done(admitted) = outcome {
+                    self.world.enter_anew(node, admitted.id);
+                    self.world.start(node);
+                }
+                Ok(())
+            }
+            (_, answer) => {
+                let what = format!("an answer of another kind: {answer:?}");
+                Err(Broken { promise: "an answer is to its question", at: now, what })
+            }
+        }
+    }
+
+    /// While any one node may be killed, what is asked of a live one is done.
+    fn must_be_done<T>(&self, flight: &Flight, outcome: &Outcome<T>, asked: impl Fn() -> String) -> Result<(), Broken> {
+        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) {
+            return Ok(());
+        }
+        let why = text(outcome, |_| String::new());
+        let what = format!("{} through node {} since {:?}: {why}", asked(), flight.node, flight.start);
+        Err(Broken { promise: SERVED, at: self.world.now(), what })
+    }
+
+    fn judge_session(&mut self, flight: &Flight, drawn: &Drawn, outcome: Outcome<Reply>) -> Result<(), Broken> {
+        let now = self.world.now();
+        let Some((id, _)) = drawn.write else {
+            let found = match outcome {
+                Outcome::Done(Reply::Value { value, version, .. }) => {
+                    let (id, intact) = load::written(&value);
+                    self.load.has_read(flight.client as usize, &drawn.key, version);
+                    Found::Value { id, version, intact }
+                }
+                Outcome::Done(Reply::Absent) => Found::Absent,
+                Outcome::Done(Reply::Lost) => Found::Lost,
+                Outcome::Done(other) => return Err(of_another_kind(now, &other)),
+                Outcome::Refused(_) | Outcome::Unknown(_) => return Ok(()),
+            };
+            return self.sessions.read(&drawn.key, flight.start, now, found);
+        };
+        let ended = match outcome {
+            Outcome::Done(Reply::Stored { version, .. }) => Ended::Acked { version: Some(version) },
+            Outcome::Done(Reply::Removed(true) | Reply::Touched(true)) => Ended::Acked { version: None },
+            Outcome::Done(Reply::Removed(false) | Reply::Touched(false)) => {
+                // Nothing was there, so nothing was written: as a read that found nothing.
+                self.sessions.end(&drawn.key, id, now, Ended::NotStored)?;
+                return self.sessions.read(&drawn.key, flight.start, now, Found::Absent);
+            }
+            Outcome::Done(Reply::NotStored { .. }) => Ended::NotStored,
+            Outcome::Done(other) => return Err(of_another_kind(now, &other)),
+            Outcome::Refused(_) => Ended::Refused,
+            Outcome::Unknown(_) => Ended::Unknown,
+        };
+        self.sessions.end(&drawn.key, id, now, ended)
+    }
+
+    /// Counts an operation, keeps its line, and lets its client go on.
+    fn ended(&mut self, flight: &Flight, outcome: &str) {
+        let now = self.world.now();
+        self.world.trace.mix(outcome.as_bytes());
+        let (op, key, arg) = match &flight.what {
+            Asked::Session(drawn) => {
+                (drawn.name, drawn.key.as_str(), drawn.write.map(|(id, what)| format!("{id} {what:?}")))
+            }
+            Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
+            Asked::Anew(_) => ("enter-anew", "", None),
+            Asked::Switch => ("switch", "", None),
+        };
+        let word = outcome.split(' ').next().unwrap_or_default();
+        *self.ops.entry(format!("{op} {word}")).or_default() += 1;
+        let (process, start, node) = (flight.client, flight.start.0, flight.node);
+        let arg = arg.unwrap_or_default();
+        self.history.keep(&Line { process, op, key, arg: &arg, outcome, start, end: now.0, node });
+        match flight.what {
+            Asked::Session(_) => {
+                let pause = self.load.pause(flight.client as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            Asked::Linear(_) => {
+                let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            Asked::Modes(_) => {
+                let pause = self.modes_load.pause((flight.client - MODES) as usize);
+                self.world.alarm(pause, flight.client);
+            }
+            // If it may enter, it is not distrusted any more by then.
+            Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
+            Asked::Apply(_) | Asked::Switch => {
+                let pause = self.load.operator_pause();
+                self.world.alarm(pause, OPERATOR);
+            }
+        }
+    }
+}
+
+/// `ok`, `refused` or `unknown`, and what.
+fn text<T>(outcome: &Outcome<T>, done: impl Fn(&T) -> String) -> String {
+    match outcome {
+        Outcome::Done(reply) => format!("ok {}", done(reply)),
+        Outcome::Refused(refused) => format!("refused {refused}"),
+        Outcome::Unknown(unknown) => format!("unknown {unknown}"),
+    }
+}
+
+fn of_another_kind(at: Time, reply: &Reply) -> Broken {
+    Broken { promise: "an answer is to its question", at, what: format!("{reply:?}") }
+}
+
+/// A reply in a few words: values by their write.
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Value { value, version, .. } => format!("v{} {version}", load::written(value).0),
+        Reply::Stored { version, .. } => format!("stored {version}"),
+        Reply::NotStored { .. } => "not stored".into(),
+        Reply::Absent => "absent".into(),
+        Reply::Lost => "lost".into(),
+        Reply::Removed(was) => format!("removed {was}"),
+        Reply::Touched(was) => format!("touched {was}"),
+        Reply::BadCookie(error) => format!("{} cookie", error.name()),
+        Reply::Count(n) => format!("count {n}"),
+        Reply::Page { cursor, keys } => format!("page {cursor} {}", keys.len()),
+    }
+}
