@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,12 +20,17 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(nodes: u8, demo: bool) -> Result<Cluster, String> {
-        Self::start_with(nodes, demo, &[])
+        Self::start_with(nodes, demo, &[], &[])
+    }
+
+    /// Nodes without the shop, with options of `coppice up`.
+    pub fn with_options(nodes: u8, options: &[&str]) -> Result<Cluster, String> {
+        Self::start_with(nodes, false, options, &[])
     }
 
     /// A cluster with a session namespace, and how its clients reach it through any node.
     pub fn with_sessions(nodes: u8, environment: &[(&str, &str)]) -> Result<(Cluster, Target), String> {
-        let cluster = Self::start_with(nodes, false, environment)?;
+        let cluster = Self::start_with(nodes, false, &[], environment)?;
         cluster.apply("[namespace.lab]\nclass = \"session\"\nlease = \"10m\"\n")?;
         let auth = Some(("lab".to_owned(), cluster.namespace_token("lab")?));
         let target = Target { addrs: cluster.doors("resp"), auth, wait: None };
@@ -36,7 +41,12 @@ impl Cluster {
         Ok((cluster, target))
     }
 
-    fn start_with(nodes: u8, demo: bool, environment: &[(&str, &str)]) -> Result<Cluster, String> {
+    fn start_with(
+        nodes: u8,
+        demo: bool,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Cluster, String> {
         let dir = std::env::temp_dir().join(format!("coppice-lab-{}-{}", std::process::id(), free_port(nodes)?));
         let ports: Vec<String> = (0..4).map(|_| free_port(nodes).map(|p| p.to_string())).collect::<Result<_, _>>()?;
         let mut command = Command::new(program()?);
@@ -55,6 +65,7 @@ impl Cluster {
             command.arg("--no-demo");
         }
         let mut up = command
+            .args(options)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -136,6 +147,34 @@ impl Cluster {
         let file = self.dir.join("lab.toml");
         std::fs::write(&file, declaration).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
         self.coppice(&["apply", "--remove-namespaces", "-f", &file.display().to_string()]).map(|_| ())
+    }
+
+    /// Applies services of `lab worker` clones and waits until each node's door leads to the one named.
+    pub fn serve(&self, declaration: &str) -> Result<(), String> {
+        self.apply(declaration)?;
+        self.wait_served()
+    }
+
+    pub fn wait_served(&self) -> Result<(), String> {
+        let well = |door: &SocketAddr| crate::load::http_get(*door, "/health", None).is_ok();
+        crate::peers::wait_until("the service serves at every node", || self.doors("http").iter().all(well))
+    }
+
+    /// Deploys a folder as the next version of a service; returns when all clones run it.
+    pub fn deploy(&self, folder: &Path) -> Result<String, String> {
+        self.coppice(&["deploy", &folder.display().to_string()])
+    }
+
+    /// A folder of this cluster's own, gone with it.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = self.dir.join(name);
+        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// What a node shows, read without starting a program.
+    pub fn look(api: SocketAddr) -> Result<Value, String> {
+        serde_json::from_str(&crate::load::http_get(api, "/v1/status", None)?).map_err(|e| e.to_string())
     }
 
     /// Token of a namespace, from the API.

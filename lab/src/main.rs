@@ -14,6 +14,8 @@ mod plot;
 mod puts;
 mod report;
 mod users;
+mod watch;
+mod web;
 mod worker;
 
 use std::path::PathBuf;

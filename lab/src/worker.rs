@@ -1,41 +1,95 @@
 //! A service whose capacity is known: so many requests at once, each takes so long, more wait in it in their order. It
-//! costs nearly no processor time, so what an experiment sees is the edge and not the program.
+//! costs nearly no processor time, so what an experiment sees is the edge and not the program. An answer repeats the path
+//! and says which clone gave it, which life of it, which version, and how many requests were in it before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+/// What `/long` takes, beside all others: a request that outlives a change of versions.
+pub const LONG: Duration = Duration::from_secs(1);
+
+struct Worker {
+    /// Clone, life and version, as the node told it.
+    me: String,
+    places: Semaphore,
+    takes: Duration,
+    inside: AtomicUsize,
+}
+
+/// The line of a declaration with which this program runs as a clone.
+pub fn run_line(at_once: usize, takes: Duration) -> Result<String, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?.display().to_string();
+    Ok(format!("run = [{me:?}, \"worker\", \"--at-once\", \"{at_once}\", \"--takes-ms\", \"{}\"]\n", takes.as_millis()))
+}
+
 /// Serves HTTP on `HOST` and `PORT` of the environment, as a clone does. Ends with the process.
 pub fn run(at_once: usize, takes: Duration) -> Result<(), String> {
     let of = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set; this runs as a clone"));
     let addr = format!("{}:{}", of("HOST")?, of("PORT")?);
+    // A service that was not deployed has no version.
+    let version = of("COPPICE_VERSION").unwrap_or_else(|_| "0".into());
+    let me = format!("{} {} {version}", of("COPPICE_CLONE")?, of("COPPICE_MEMBER")?);
+    let worker = Arc::new(Worker { me, places: Semaphore::new(at_once), takes, inside: AtomicUsize::new(0) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     runtime.block_on(async {
+        let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+            .map_err(|e| format!("cannot listen for SIGTERM: {e}"))?;
         let listener = TcpListener::bind(&addr).await.map_err(|e| format!("cannot listen on {addr}: {e}"))?;
-        let places = Arc::new(Semaphore::new(at_once));
         loop {
-            let (stream, _) = listener.accept().await.map_err(|e| e.to_string())?;
-            tokio::spawn(serve(stream, Arc::clone(&places), takes));
+            tokio::select! {
+                accepted = listener.accept() => {
+                    let (stream, _) = accepted.map_err(|e| e.to_string())?;
+                    tokio::spawn(serve(stream, Arc::clone(&worker)));
+                }
+                _ = ended.recv() => break,
+            }
         }
+        drop(listener);
+        // What was begun is answered, as a good service does. Its node kills it if that takes too long.
+        while worker.inside.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     })
 }
 
-async fn serve(mut stream: TcpStream, places: Arc<Semaphore>, takes: Duration) {
+async fn serve(mut stream: TcpStream, worker: Arc<Worker>) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
     while stream.read_buf(&mut buffer).await.is_ok_and(|n| n > 0) {
         let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let is_health = buffer.starts_with(b"GET /health ");
-        buffer.drain(..end + 4);
-        if !is_health {
-            let _place = places.acquire().await;
-            tokio::time::sleep(takes).await;
+        let head: Vec<u8> = buffer.drain(..end + 4).collect();
+        let path = head.split(|byte| *byte == b' ').nth(1).map(String::from_utf8_lossy).unwrap_or_default();
+        let body = match path.as_ref() {
+            "/health" => "ok\n".to_owned(),
+            path => worker.work(path).await,
+        };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let written = stream.write_all(answer.as_bytes()).await;
+        if path != "/health" {
+            worker.inside.fetch_sub(1, Ordering::SeqCst);
         }
-        if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n").await.is_err() {
+        if written.is_err() {
             return;
         }
+    }
+}
+
+impl Worker {
+    /// The caller counts it out of `inside` when the answer is written.
+    async fn work(&self, path: &str) -> String {
+        let ahead = self.inside.fetch_add(1, Ordering::SeqCst);
+        if path.starts_with("/long") {
+            tokio::time::sleep(LONG).await;
+        } else {
+            let _place = self.places.acquire().await;
+            tokio::time::sleep(self.takes).await;
+        }
+        format!("{path} {} {ahead}\n", self.me)
     }
 }

@@ -7,12 +7,18 @@ mod figures5to7;
 mod kills;
 mod linear;
 mod memory;
+mod ninja11;
+mod ninja12;
+mod ninja13;
+mod ninja2;
 mod overload;
 mod priorities;
 mod sentinel;
 mod session;
 mod session1;
 mod slowbrick;
+mod sns8;
+mod snstable2;
 
 use crate::Plan;
 use crate::report::Report;
@@ -20,7 +26,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 13] = [
+pub const ALL: [(&str, &str, Run); 19] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -58,6 +64,12 @@ pub const ALL: [(&str, &str, Run); 13] = [
         "a node is killed under load, against Redis with Sentinel: failed requests, writes lost",
         sentinel::run,
     ),
+    ("ninja2", "two partitions, one clone and two, as load rises: throughput, latency (Ninja figure 2)", ninja2::run),
+    ("ninja11", "a node with one of two clones is killed: takeover, recovery (Ninja figure 11)", ninja11::run),
+    ("ninja12", "two partitions in overload, with priorities and without (Ninja figure 12)", ninja12::run),
+    ("ninja13", "version 2 follows version 1 on three nodes: who answers, what is dropped (Ninja figure 13)", ninja13::run),
+    ("sns8", "clones come as load rises, two are killed: queues, decisions (SNS figure 8)", sns8::run),
+    ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];
 
 #[cfg(test)]
