@@ -41,12 +41,7 @@ impl Cluster {
         Ok((cluster, target))
     }
 
-    fn start_with(
-        nodes: u8,
-        demo: bool,
-        options: &[&str],
-        environment: &[(&str, &str)],
-    ) -> Result<Cluster, String> {
+    fn start_with(nodes: u8, demo: bool, options: &[&str], environment: &[(&str, &str)]) -> Result<Cluster, String> {
         let dir = std::env::temp_dir().join(format!("coppice-lab-{}-{}", std::process::id(), free_port(nodes)?));
         let ports: Vec<String> = (0..4).map(|_| free_port(nodes).map(|p| p.to_string())).collect::<Result<_, _>>()?;
         let mut command = Command::new(program()?);

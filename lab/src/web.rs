@@ -1,4 +1,4 @@
-//! Open-loop HTTP load on clones of `lab worker`: requests leave by the clock, through all doors in turn, and latency counts
+//! Open-loop HTTP load on clones of `lab worker`: requests leave by the clock, each kind through all doors in turn, and latency counts
 //! from the moment a request was due. Each answer must repeat what was asked, and says which clone, which life of it and
 //! which version gave it, so that an experiment sees who did the work at any moment.
 
@@ -21,6 +21,8 @@ pub struct Load {
     pub kinds: Vec<&'static str>,
     /// For each step the requests a second of each kind.
     pub rates: Vec<Vec<f64>>,
+    /// Each kind comes through a door of its own instead.
+    pub apart: bool,
 }
 
 /// How long each rate lasts.
@@ -82,7 +84,8 @@ impl Load {
 
     async fn run(self, begun: Instant, stop: &AtomicBool) -> Result<Seen, String> {
         let doors: Vec<Door> = self.doors.iter().map(|addr| Door { addr: *addr, idle: Idle::default() }).collect();
-        let (mut tasks, mut answers, mut turn) = (JoinSet::new(), Vec::new(), 0usize);
+        let (mut tasks, mut answers) = (JoinSet::new(), Vec::new());
+        let mut turns = vec![0usize; self.kinds.len()];
         for (at, rates) in self.rates.iter().enumerate() {
             let start = begun + STEP * u32::try_from(at).unwrap_or(u32::MAX);
             let mut sent = vec![0u64; rates.len()];
@@ -92,10 +95,12 @@ impl Load {
                 for (kind, rate) in rates.iter().enumerate() {
                     while (sent[kind] as f64) < passed * rate {
                         let due = start + Duration::from_secs_f64(sent[kind] as f64 / rate);
+                        // Turns of each kind: with one count for all, a kind might meet the same door each time.
+                        let turn = turns[kind];
+                        let door = doors[if self.apart { kind } else { turn } % doors.len()].clone();
                         let path = format!("{}?n={turn}", self.kinds[kind]);
-                        tasks.spawn(one(doors[turn % doors.len()].clone(), path, kind, due, begun));
-                        sent[kind] += 1;
-                        turn += 1;
+                        tasks.spawn(one(door, path, kind, due, begun));
+                        (sent[kind], turns[kind]) = (sent[kind] + 1, turn + 1);
                     }
                 }
                 while let Some(done) = tasks.try_join_next() {
@@ -283,6 +288,19 @@ impl Seen {
         self.tally(from, to, |a| a.kind == kind)
     }
 
+    /// Answers a second of a kind that came from `from` to `to`, whenever their requests were due.
+    pub fn rate(&self, kind: usize, from: f64, to: f64) -> f64 {
+        let came = |a: &&Answer| (from..to).contains(&(a.at + a.ms / 1e3));
+        let done = self.answers.iter().filter(|a| a.kind == kind && a.by().is_some()).filter(came).count();
+        done as f64 / (to - from)
+    }
+
+    /// The same of each slot, as a line.
+    pub fn rates(&self, name: &str, kind: usize, width: f64, until: f64) -> Line {
+        let starts = (0..(until / width) as usize).map(|i| i as f64 * width);
+        Line { name: name.into(), points: starts.map(|at| (at, self.rate(kind, at, at + width))).collect() }
+    }
+
     pub fn all(&self) -> Tally {
         self.tally(0.0, f64::INFINITY, |_| true)
     }
@@ -353,5 +371,6 @@ mod tests {
         let all = seen.all();
         assert_eq!((all.offered, all.done, all.refused, all.ms(0.99), all.done_share()), (4, 2, 1, 15.0, 0.5));
         assert_eq!(seen.slots(1.0, 2.0, 0).len(), 2);
+        assert_eq!((seen.rate(0, 0.0, 1.0), seen.rate(0, 1.0, 1.5), seen.rate(0, 1.5, 2.0)), (1.0, 0.0, 2.0));
     }
 }

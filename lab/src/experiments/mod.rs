@@ -67,7 +67,11 @@ pub const ALL: [(&str, &str, Run); 19] = [
     ("ninja2", "two partitions, one clone and two, as load rises: throughput, latency (Ninja figure 2)", ninja2::run),
     ("ninja11", "a node with one of two clones is killed: takeover, recovery (Ninja figure 11)", ninja11::run),
     ("ninja12", "two partitions in overload, with priorities and without (Ninja figure 12)", ninja12::run),
-    ("ninja13", "version 2 follows version 1 on three nodes: who answers, what is dropped (Ninja figure 13)", ninja13::run),
+    (
+        "ninja13",
+        "version 2 follows version 1 on three nodes: who answers, what is dropped (Ninja figure 13)",
+        ninja13::run,
+    ),
     ("sns8", "clones come as load rises, two are killed: queues, decisions (SNS figure 8)", sns8::run),
     ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];

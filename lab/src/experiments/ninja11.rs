@@ -50,8 +50,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         if round == 0 {
             let slots = seen.slots(SLOT, until, 0);
             let curves = [
-                line("answers/s", &slots, |t| t.done as f64 / SLOT),
-                line("not answered/s", &slots, |t| (t.refused + t.failed) as f64 / SLOT),
+                seen.rates("answers/s", 0, SLOT, until),
+                line("refused/s", &slots, |t| (t.refused + t.failed) as f64 / SLOT),
                 line("slowest, ms", &slots, |t| t.ms(1.0)),
             ];
             let title = "A node of a two-clone service is killed (dashed)";
@@ -89,7 +89,7 @@ fn round_of(plan: &Plan, round: usize) -> Result<(Seen, f64, Found), String> {
     doors.remove(victim);
 
     let steps = (plan.seconds as f64 * 4.0 / STEP.as_secs_f64()) as usize;
-    let load = Load { doors, kinds: KINDS.to_vec(), rates: vec![vec![OFFERED * CAPACITY]; steps] };
+    let load = Load { doors, kinds: KINDS.to_vec(), rates: vec![vec![OFFERED * CAPACITY]; steps], apart: false };
     let half = load.seconds() / 2.0;
     let running = load.start();
     running.wait_until(half);
@@ -102,7 +102,8 @@ fn round_of(plan: &Plan, round: usize) -> Result<(Seen, f64, Found), String> {
     let before = seen.of_kind(0, half / 2.0, killed);
     let lives: Vec<&str> =
         seen.answers.iter().filter(|a| a.at < killed - 0.5).filter_map(|a| Some(a.by()?.life.as_str())).collect();
-    let is_new = |a: &&crate::web::Answer| a.at >= killed - 0.5 && a.by().is_some_and(|by| !lives.contains(&by.life.as_str()));
+    let is_new =
+        |a: &&crate::web::Answer| a.at >= killed - 0.5 && a.by().is_some_and(|by| !lives.contains(&by.life.as_str()));
     let takeover = seen.answers.iter().filter(is_new).map(|a| a.at + a.ms / 1e3 - killed).fold(f64::INFINITY, f64::min);
     if takeover.is_infinite() {
         return Err("no new clone answered anything until the end".into());
@@ -144,7 +145,13 @@ fn figures(report: &mut Report, all: &[Found]) {
     push("kill to all as before, worst", "s", worst(|f| f.recovered), "the paper", Some(PAPER[1]));
     let before = middle(|f| f.before_p99);
     push("p99 before", "ms", before, "", None);
-    push("p99 from the kill until then (1 s at least)", "ms", middle(|f| f.meanwhile_p99), "itself before", Some(before));
+    push(
+        "p99 from the kill until then (1 s at least)",
+        "ms",
+        middle(|f| f.meanwhile_p99),
+        "itself before",
+        Some(before),
+    );
     push("slowest of all rounds", "ms", worst(|f| f.slowest), "", None);
     let count = |pick: fn(&Found) -> u64| all.iter().map(pick).sum::<u64>() as f64;
     push("refused, all rounds", "requests", count(|f| f.refused), "", None);

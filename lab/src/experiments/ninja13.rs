@@ -31,17 +31,14 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let put = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).map_err(|e| format!("cannot write {name}: {e}"))
     };
-    put(
-        "coppice.toml",
-        &format!("[service.work]\n{program}clones = {CLONES}\nhealth = \"/health\"\nhttp = {{}}\n"),
-    )?;
+    put("coppice.toml", &format!("[service.work]\n{program}clones = {CLONES}\nhealth = \"/health\"\nhttp = {{}}\n"))?;
     put("page", "1\n")?;
     cluster.deploy(&folder)?;
     cluster.wait_served()?;
 
     let steps = (LENGTH_MAX / STEP.as_secs_f64()) as usize;
     let rates = vec![vec![OFFERED * CAPACITY, LONG_ONES]; steps];
-    let running = Load { doors: cluster.doors("http"), kinds: KINDS.to_vec(), rates }.start();
+    let running = Load { doors: cluster.doors("http"), kinds: KINDS.to_vec(), rates, apart: false }.start();
     let calm = plan.seconds as f64;
     running.wait_until(calm);
     put("page", "2\n")?;
@@ -70,7 +67,7 @@ fn report(plan: &Plan, seen: &Seen, began: f64, ended: f64, until: f64) -> Resul
     push("command to the first answer of version 2", "s", first_new - began, "", None);
     push("both versions answer for", "s", (last_old - first_new).max(0.0), "", None);
     let (before, during) = (seen.of_kind(0, 1.0, began), seen.of_kind(0, began, ended));
-    push("answers meanwhile", "1/s", during.done as f64 / (ended - began), "offered", Some(OFFERED * CAPACITY));
+    push("answers meanwhile", "1/s", seen.rate(0, began, ended), "offered", Some(OFFERED * CAPACITY));
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("slowest", 1.0)] {
         push(&format!("{name} meanwhile"), "ms", during.ms(quantile), "itself before", Some(before.ms(quantile)));
     }

@@ -35,6 +35,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let load = Load {
         doors: cluster.doors("http"),
         kinds: KINDS.to_vec(),
+        apart: false,
         rates: (0..steps).map(|step| vec![rate(step); KINDS.len()]).collect(),
     };
     let length = load.seconds();
@@ -50,7 +51,7 @@ fn report(plan: &Plan, seen: &Seen, length: f64) -> Result<Report, String> {
         report.figures.push(Figure::new(measure, unit, value, peer, other));
     };
     let window = |kind: usize, from: f64, to: f64| seen.of_kind(kind, when(from), when(to));
-    let most = [0, 1].map(|kind| window(kind, 2.1, TO).done as f64 / (when(TO) - when(2.1)));
+    let most = [0, 1].map(|kind| seen.rate(kind, when(2.1), length));
     push("most of two clones, over one clone's".into(), "1/s", most[1], "one clone", Some(most[0]));
     for (kind, clones) in [(0, 1.0), (1, 2.0)] {
         let what = format!("{clones:.0} clone(s)");
@@ -66,8 +67,8 @@ fn report(plan: &Plan, seen: &Seen, length: f64) -> Result<Report, String> {
             push(format!("refused {of}"), "of offered", tally.refused as f64 / tally.offered.max(1) as f64, "", None);
         }
         // The paper's "variance": how far seconds at the most differ from each other.
-        let slots = seen.slots(SLOT, length, kind);
-        let full: Vec<f64> = slots.iter().filter(|(at, _)| *at >= when(2.1)).map(|(_, t)| t.done as f64).collect();
+        let seconds = seen.rates("", kind, SLOT, length).points;
+        let full: Vec<f64> = seconds.into_iter().filter(|(at, _)| *at >= when(2.1)).map(|(_, rate)| rate).collect();
         push(format!("swings from second to second, {what}"), "of mean", swings(&full), "", None);
     }
     let all = seen.all();
@@ -80,14 +81,12 @@ fn report(plan: &Plan, seen: &Seen, length: f64) -> Result<Report, String> {
 
     let both: Vec<_> = (0..2).map(|kind| seen.slots(SLOT, length, kind)).collect();
     let names = ["one clone", "two clones"];
-    let curves = |pick: fn(&crate::web::Tally) -> f64| -> Vec<_> {
-        names.iter().zip(&both).map(|(name, slots)| line(name, slots, pick)).collect()
-    };
-    let mut rates = curves(|t| t.done as f64 / SLOT);
+    let p50: Vec<_> = names.iter().zip(&both).map(|(name, slots)| line(name, slots, |t| t.ms(0.5))).collect();
+    let mut rates: Vec<_> = names.iter().enumerate().map(|(kind, name)| seen.rates(name, kind, SLOT, length)).collect();
     rates.push(line("offered to each", &both[0], |t| t.offered as f64 / SLOT));
     let svg = lines("Two partitions as load rises", "seconds", "answers a second", &rates, &[]);
     report.write(&plan.out, "ninja2-throughput.svg", &svg)?;
-    let svg = lines("Two partitions as load rises", "seconds", "p50 of the second, ms", &curves(|t| t.ms(0.5)), &[]);
+    let svg = lines("Two partitions as load rises", "seconds", "p50 of the second, ms", &p50, &[]);
     report.write(&plan.out, "ninja2-latency.svg", &svg)?;
     report.write(&plan.out, "ninja2.csv", &(CSV.to_owned() + &rows(seen, &KINDS, SLOT, length)))?;
     Ok(report)

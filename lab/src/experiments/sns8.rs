@@ -31,7 +31,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     ))?;
     let quarter = (plan.seconds as f64 * 4.0 / STEP.as_secs_f64()) as usize;
     let rates = RATES.iter().flat_map(|rate| vec![vec![*rate]; quarter]).collect();
-    let load = Load { doors: cluster.doors("http")[..1].to_vec(), kinds: KINDS.to_vec(), rates };
+    let load = Load { doors: cluster.doors("http")[..1].to_vec(), kinds: KINDS.to_vec(), rates, apart: false };
     let length = load.seconds();
     let killed = length * 0.75;
     let running = load.start();
@@ -67,7 +67,13 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64, killed: f64)
         let of = if from < killed { format!("at {rate:.0}/s") } else { "after two were killed".into() };
         let looks = watched.looks.iter().filter(|look| look.at >= from && look.at < to);
         let clones: Vec<f64> = looks.map(|look| look.serving.len() as f64).collect();
-        push(format!("clones at the end, {of}"), "clones", clones.last().copied().unwrap_or(0.0), "can just do it", Some((rate / 23.0).ceil()));
+        push(
+            format!("clones at the end, {of}"),
+            "clones",
+            clones.last().copied().unwrap_or(0.0),
+            "can just do it",
+            Some((rate / 23.0).ceil()),
+        );
         push(format!("fewest clones, {of}"), "clones", clones.iter().copied().fold(f64::INFINITY, f64::min), "", None);
         let changes = watched.of_kind("scaled").filter(|e| e.at >= from && e.at < to).count();
         push(format!("decisions, {of}"), "decisions", changes as f64, "", None);

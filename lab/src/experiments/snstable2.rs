@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report};
 use crate::watch::{Watch, Watched};
-use crate::web::{CSV, Load, STEP, Seen, line, rows};
+use crate::web::{CSV, Load, STEP, Seen, rows};
 use crate::worker;
 
 use super::sns8::TAKES;
@@ -32,7 +32,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     ))?;
     let steps = (plan.seconds as f64 * 20.0 / STEP.as_secs_f64()) as usize;
     let rates = (0..steps).map(|step| vec![FROM + (TO - FROM) * step as f64 / steps as f64]).collect();
-    let load = Load { doors: cluster.doors("http"), kinds: KINDS.to_vec(), rates };
+    let load = Load { doors: cluster.doors("http"), kinds: KINDS.to_vec(), rates, apart: false };
     let length = load.seconds();
     let running = load.start();
     let watch = Watch::start(cluster.doors("api"), "work", running.begun);
@@ -90,20 +90,28 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
         push(format!("{} clone(s) until{guests}", row.clones), "1/s", rate(row.to_s), "the paper", paper);
         push(format!("p99 with {}", row.clones), "ms", t.ms(0.99), "", None);
     }
-    let points: Vec<(f64, f64)> =
-        rows_found.iter().filter(|row| row.clones < CLONES_MAX).map(|row| (row.clones as f64, rate(row.to_s))).collect();
+    let points: Vec<(f64, f64)> = rows_found
+        .iter()
+        .filter(|row| row.clones < CLONES_MAX)
+        .map(|row| (row.clones as f64, rate(row.to_s)))
+        .collect();
     let (slope, fit) = line_through(&points);
     let paper: Vec<(f64, f64)> = PAPER.iter().map(|(clones, rate)| (*clones as f64, *rate)).collect();
     let (paper_slope, paper_fit) = line_through(&paper);
     push("each clone more carries".into(), "1/s", slope, "the paper", Some(paper_slope));
     push("how straight that is (R2)".into(), "", fit, "the paper", Some(paper_fit));
-    let slots = seen.slots(SLOT, length, 0);
-    let most = slots.windows(3).map(|three| three.iter().map(|(_, t)| t.done).sum::<u64>() as f64 / 3.0).fold(0.0, f64::max);
+    let answered = seen.rates("answers/s", 0, SLOT, length).points;
+    let most = answered.windows(3).map(|three| three.iter().map(|(_, rate)| rate / 3.0).sum()).fold(0.0, f64::max);
     let can = CLONES_MAX as f64 / TAKES.as_secs_f64();
     push("most answers, of three seconds".into(), "1/s", most, "ten clones can do", Some(can));
-    // The first second in which somebody was refused, if the load was still such as ten clones can do.
     let fits = seen.tally(0.0, length, |a| rate(a.at) < 0.95 * can);
-    push("refused while ten clones could do it".into(), "requests", fits.refused as f64, "of", Some(fits.offered as f64));
+    push(
+        "refused while ten clones could do it".into(),
+        "requests",
+        fits.refused as f64,
+        "of",
+        Some(fits.offered as f64),
+    );
     push("failed, all".into(), "requests", seen.all().failed as f64, "", None);
     let recruited = watched.of_kind("overflow").next().map(|event| event.at);
     if let Some(at) = recruited {
@@ -115,7 +123,6 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
     report.write(&plan.out, "snstable2.csv", &csv)?;
     report.write(&plan.out, "snstable2-load.csv", &(CSV.to_owned() + &rows(seen, &KINDS, SLOT, length)))?;
     let over_rate = |points: Vec<(f64, f64)>, by: f64| points.into_iter().map(|(at, v)| (rate(at), v * by)).collect();
-    let answered = line("", &slots, |t| t.done as f64 / SLOT).points;
     let curves = [
         Line { name: "answers/s".into(), points: over_rate(answered, 1.0) },
         Line { name: "clones x 23/s".into(), points: over_rate(watched.serving(), 1.0 / TAKES.as_secs_f64()) },
