@@ -2,14 +2,10 @@
 //! served as if nothing were, the rest of the capacity is to be used, and afterwards all is to be as before. Open loop: requests
 //! leave by the clock, and latency counts from when they were due.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::Plan;
 use crate::cluster::Cluster;
@@ -17,6 +13,8 @@ use crate::load::histogram;
 use crate::peers::wait_until;
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report, median};
+use crate::web::{Answer, End, Load, STEP};
+use crate::worker;
 
 const CLONES: u32 = 4;
 /// Requests that one clone serves at once, and how long each takes.
@@ -46,6 +44,24 @@ impl Default for Seen {
 }
 
 impl Seen {
+    fn note(&mut self, answer: &Answer) {
+        let us = ((answer.ms * 1e3) as u64).max(1);
+        self.offered += 1;
+        match &answer.end {
+            End::Done(_) => {
+                let is_late = answer.ms > DEADLINE.as_secs_f64() * 1e3;
+                self.good += u64::from(!is_late);
+                self.other += u64::from(is_late);
+                self.us.saturating_record(us);
+            }
+            End::Refused(_) => {
+                self.refused += 1;
+                self.refused_us.saturating_record(us);
+            }
+            End::Failed(_) => self.other += 1,
+        }
+    }
+
     fn add(&mut self, other: &Seen) {
         self.offered += other.offered;
         self.good += other.good;
@@ -114,11 +130,9 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 }
 
 fn declaration() -> Result<String, String> {
-    let me = std::env::current_exe().map_err(|e| e.to_string())?;
-    let (me, takes) = (me.display().to_string(), TAKES.as_millis());
+    let program = worker::run_line(AT_ONCE, TAKES)?;
     Ok(format!(
-        "[service.work]\nrun = [{me:?}, \"worker\", \"--at-once\", \"{AT_ONCE}\", \"--takes-ms\", \"{takes}\"]\n\
-         clones = {CLONES}\nhealth = \"/health\"\nhttp = {{}}\n\
+        "[service.work]\n{program}clones = {CLONES}\nhealth = \"/health\"\nhttp = {{}}\n\
          [[service.work.partition]]\nname = \"upper\"\npath = \"/upper\"\npriority = \"critical\"\n\
          [[service.work.partition]]\nname = \"lower\"\npath = \"/lower\"\npriority = \"low\"\n"
     ))
@@ -141,18 +155,17 @@ struct Found {
 impl Found {
     fn round(&mut self, door: SocketAddr, upper_share: f64, plan: &Plan) -> Result<Bins, String> {
         let per_phase = usize::try_from(plan.seconds * 2).map_err(|e| e.to_string())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         // The peak: the most that is served in time, of one class, at any rate up to somewhat more than can be.
         let mut peak = 0.0f64;
         for part in [0.8, 0.9, 1.0, 1.1] {
-            let bins = runtime.block_on(load(door, &vec![[part * CAPACITY, 0.0]; per_phase]));
+            let bins = load(door, &vec![[part * CAPACITY, 0.0]; per_phase])?;
             peak = peak.max(sum(&bins, 0).good as f64 / plan.seconds as f64);
         }
         let (quiet, over) = ([0.1 * peak, 0.4 * peak], [upper_share * OVER * peak, (1.0 - upper_share) * OVER * peak]);
         let mut rates = vec![quiet; per_phase];
         rates.extend(vec![over; 2 * per_phase]);
         rates.extend(vec![quiet; per_phase]);
-        let bins = runtime.block_on(load(door, &rates));
+        let bins = load(door, &rates)?;
         let before = sum(&bins[1..per_phase], 0);
         let during = [0, 1].map(|class| sum(&bins[per_phase..3 * per_phase], class));
         self.peak.push(peak);
@@ -199,102 +212,14 @@ fn sum(bins: &[[Seen; 2]], class: usize) -> Seen {
 }
 
 /// Rates of both classes, one pair for each bin.
-async fn load(door: SocketAddr, rates: &[[f64; 2]]) -> Bins {
-    let bins = Arc::new(Mutex::new(vec![<[Seen; 2]>::default(); rates.len()]));
-    let idle = Arc::new(Mutex::new(VecDeque::new()));
-    let begun = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (at, rates) in rates.iter().enumerate() {
-        let start = begun + BIN * u32::try_from(at).unwrap_or(u32::MAX);
-        let mut sent = [0u64; 2];
-        loop {
-            let now = Instant::now();
-            let passed = now.saturating_duration_since(start).min(BIN).as_secs_f64();
-            for class in 0..2 {
-                while (sent[class] as f64) < passed * rates[class] {
-                    let due = start + Duration::from_secs_f64(sent[class] as f64 / rates[class]);
-                    tasks.spawn(one(door, class, due, at, Arc::clone(&idle), Arc::clone(&bins)));
-                    sent[class] += 1;
-                }
-            }
-            while tasks.try_join_next().is_some() {}
-            if now >= start + BIN {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+fn load(door: SocketAddr, rates: &[[f64; 2]]) -> Result<Bins, String> {
+    let of_bin = |rates: &[f64; 2]| vec![rates.to_vec(); (BIN.as_secs_f64() / STEP.as_secs_f64()) as usize];
+    let steps = rates.iter().flat_map(of_bin).collect();
+    let load = Load { doors: vec![door], kinds: vec!["/upper", "/lower"], rates: steps, apart: false };
+    let mut bins = vec![<[Seen; 2]>::default(); rates.len()];
+    for answer in load.start().wait()?.answers {
+        let at = ((answer.at / BIN.as_secs_f64()) as usize).min(rates.len() - 1);
+        bins[at][answer.kind].note(&answer);
     }
-    // Each ends by itself within its patience.
-    while tasks.join_next().await.is_some() {}
-    let bins = bins.lock().unwrap_or_else(PoisonError::into_inner);
-    bins.clone()
-}
-
-type Idle = Arc<Mutex<VecDeque<TcpStream>>>;
-
-async fn one(door: SocketAddr, class: usize, due: Instant, at: usize, idle: Idle, bins: Arc<Mutex<Bins>>) {
-    let patience = Duration::from_secs(3);
-    let status = tokio::time::timeout(patience, ask(door, class, &idle)).await;
-    let took = due.elapsed();
-    let us = (took.as_micros() as u64).max(1);
-    let mut bins = bins.lock().unwrap_or_else(PoisonError::into_inner);
-    let seen = &mut bins[at][class];
-    seen.offered += 1;
-    match status {
-        Ok(Ok(200)) if took <= DEADLINE => seen.good += 1,
-        Ok(Ok(503)) => seen.refused += 1,
-        _ => seen.other += 1,
-    }
-    match status {
-        Ok(Ok(200)) => seen.us.saturating_record(us),
-        Ok(Ok(503)) => seen.refused_us.saturating_record(us),
-        _ => (),
-    }
-}
-
-async fn ask(door: SocketAddr, class: usize, idle: &Idle) -> std::io::Result<u16> {
-    let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop_back();
-    let mut stream = match kept {
-        Some(stream) => stream,
-        None => {
-            let stream = TcpStream::connect(door).await?;
-            stream.set_nodelay(true)?;
-            stream
-        }
-    };
-    let path = ["upper", "lower"][class];
-    stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: lab\r\n\r\n").as_bytes()).await?;
-    let mut buffer = Vec::with_capacity(512);
-    loop {
-        if stream.read_buf(&mut buffer).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let Some((status, length)) = whole(&buffer) else { continue };
-        if length == buffer.len() {
-            idle.lock().unwrap_or_else(PoisonError::into_inner).push_back(stream);
-        }
-        return Ok(status);
-    }
-}
-
-/// Status and length of an answer that is all there.
-fn whole(bytes: &[u8]) -> Option<(u16, usize)> {
-    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let text = std::str::from_utf8(&bytes[..head]).ok()?.to_ascii_lowercase();
-    let body: usize = text.split("content-length:").nth(1)?.lines().next()?.trim().parse().ok()?;
-    let status = text.get(9..12)?.parse().ok()?;
-    (bytes.len() >= head + body).then_some((status, head + body))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::whole;
-
-    #[test]
-    fn an_answer_counts_when_it_is_whole() {
-        let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\n\r\nno\n";
-        assert_eq!(whole(answer), Some((503, answer.len())));
-        assert_eq!(whole(&answer[..answer.len() - 1]), None);
-        assert_eq!(whole(b"HTTP/1.1 200 OK\r\n"), None);
-    }
+    Ok(bins)
 }
