@@ -94,7 +94,7 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 130.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 46.0;
-const COLOURS: [&str; 4] = ["#1668a8", "#d07a00", "#2e8540", "#7a3e9d"];
+const COLOURS: [&str; 6] = ["#1668a8", "#d07a00", "#2e8540", "#7a3e9d", "#b3261e", "#5f6368"];
 
 #[cfg(test)]
 mod tests {
