@@ -134,30 +134,31 @@ fn round_of(plan: &Plan, round: usize) -> Result<(Seen, f64, Found), String> {
 }
 
 fn figures(report: &mut Report, all: &[Found]) {
-    let middle = |pick: fn(&Found) -> f64| median(all.iter().map(pick).collect());
-    let worst = |pick: fn(&Found) -> f64| all.iter().map(pick).fold(0.0, f64::max);
-    let mut push = |measure: &str, unit: &str, value: f64, peer: &str, other: Option<f64>| {
+    let mut push = |measure: String, unit: &str, value: f64, peer: &str, other: Option<f64>| {
         report.figures.push(Figure::new(measure, unit, value, peer, other));
     };
-    push("kill to first answer of the new clone, median", "s", middle(|f| f.takeover), "the paper", Some(PAPER[0]));
-    push("kill to first answer of the new clone, worst", "s", worst(|f| f.takeover), "the paper", Some(PAPER[0]));
-    push("kill to all as before, median", "s", middle(|f| f.recovered), "the paper", Some(PAPER[1]));
-    push("kill to all as before, worst", "s", worst(|f| f.recovered), "the paper", Some(PAPER[1]));
-    let before = middle(|f| f.before_p99);
-    push("p99 before", "ms", before, "", None);
-    push(
-        "p99 from the kill until then (1 s at least)",
-        "ms",
-        middle(|f| f.meanwhile_p99),
-        "itself before",
-        Some(before),
-    );
-    push("slowest of all rounds", "ms", worst(|f| f.slowest), "", None);
-    let count = |pick: fn(&Found) -> u64| all.iter().map(pick).sum::<u64>() as f64;
-    push("refused, all rounds", "requests", count(|f| f.refused), "", None);
-    push("failed, all rounds", "requests", count(|f| f.failed), "", None);
-    push("rounds", "kills", all.len() as f64, "", None);
-    push("of them the leader of the root group", "kills", all.iter().filter(|f| f.led).count() as f64, "", None);
+    // Where the leader of the root group dies too, another must be found before anything is decided.
+    for (led, who) in [(false, "an ordinary node"), (true, "the root group's leader")] {
+        let these: Vec<&Found> = all.iter().filter(|found| found.led == led).collect();
+        let middle = |pick: fn(&Found) -> f64| median(these.iter().map(|found| pick(found)).collect());
+        push(format!("kills of {who}"), "kills", these.len() as f64, "", None);
+        if these.is_empty() {
+            continue;
+        }
+        let first = format!("kill of {who} to first answer of the new clone");
+        push(first, "s", middle(|f| f.takeover), "the paper", Some(PAPER[0]));
+        push(format!("kill of {who} to all as before"), "s", middle(|f| f.recovered), "the paper", Some(PAPER[1]));
+        let before = middle(|f| f.before_p99);
+        let meanwhile = middle(|f| f.meanwhile_p99);
+        push(format!("p99 until then (1 s at least), {who}"), "ms", meanwhile, "itself before", Some(before));
+        push(format!("refused, {who}, each kill"), "requests", middle(|f| f.refused as f64), "", None);
+    }
+    push("slowest of all".into(), "ms", all.iter().map(|f| f.slowest).fold(0.0, f64::max), "", None);
+    push("failed, all".into(), "requests", all.iter().map(|f| f.failed).sum::<u64>() as f64, "", None);
+    report.notes.extend(all.iter().enumerate().map(|(round, f)| {
+        let who = if f.led { "the leader" } else { "an ordinary node" };
+        format!("round {round}, {who}: {:.2} s, {:.1} s, {} refused", f.takeover, f.recovered, f.refused)
+    }));
     report.notes.extend(all.iter().filter_map(|f| Some(format!("first failure: {}", f.first_failure.as_ref()?))));
     report.notes.push(format!(
         "offered {:.0} a second, {:.2} times what one clone can do; a clone takes as long to start as this program",

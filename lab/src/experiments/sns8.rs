@@ -16,9 +16,12 @@ const NODES: u8 = 4;
 /// One request at once: 23 a second (SNS 4.6).
 pub const TAKES: Duration = Duration::from_millis(43);
 const KINDS: [&str; 1] = ["/distil"];
-/// Requests a second, each for a quarter of the time but the last, which is the same load after the kills: too much for one
-/// clone, for two, and for three.
-const RATES: [f64; 4] = [12.0, 36.0, 60.0, 60.0];
+/// Requests a second: from the first to the second in three quarters of the time, in which two clones are no longer enough,
+/// then as many as three can just do, while two are killed.
+const FROM: f64 = 8.0;
+const TO: f64 = 60.0;
+/// Part of the time in which load rises.
+const RISE: f64 = 0.75;
 const SLOT: f64 = 1.0;
 /// What the paper says a new distiller needs to bring the queues down.
 const PAPER_S: f64 = 5.0;
@@ -29,11 +32,11 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     cluster.serve(&format!(
         "[service.work]\n{program}clones = {{ min = 1, max = 8 }}\nhealth = \"/health\"\nhttp = {{}}\n"
     ))?;
-    let quarter = (plan.seconds as f64 * 4.0 / STEP.as_secs_f64()) as usize;
-    let rates = RATES.iter().flat_map(|rate| vec![vec![*rate]; quarter]).collect();
+    let steps = (plan.seconds as f64 * 16.0 / STEP.as_secs_f64()) as usize;
+    let rates = (0..steps).map(|step| vec![rate(step as f64 / steps as f64)]).collect();
     let load = Load { doors: cluster.doors("http")[..1].to_vec(), kinds: KINDS.to_vec(), rates, apart: false };
     let length = load.seconds();
-    let killed = length * 0.75;
+    let killed = length * RISE;
     let running = load.start();
     let watch = Watch::start(cluster.doors("api"), "work", running.begun);
     running.wait_until(killed);
@@ -44,6 +47,11 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let seen = running.wait()?;
     let watched = watch.end()?;
     report(plan, &seen, &watched, length, killed)
+}
+
+/// Offered when so much of the time is over.
+fn rate(part: f64) -> f64 {
+    FROM + (TO - FROM) * (part / RISE).min(1.0)
 }
 
 /// Processes of the first two clones, by number: those that came first.
@@ -60,36 +68,35 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64, killed: f64)
     let mut push = |measure: String, unit: &str, value: f64, peer: &str, other: Option<f64>| {
         report.figures.push(Figure::new(measure, unit, value, peer, other));
     };
-    let quarter = length / RATES.len() as f64;
-    let calm = seen.of_kind(0, quarter / 2.0, quarter).ms(0.99);
-    for (i, rate) in RATES.iter().enumerate() {
-        let (from, to) = (i as f64 * quarter, (i + 1) as f64 * quarter);
-        let of = if from < killed { format!("at {rate:.0}/s") } else { "after two were killed".into() };
-        let looks = watched.looks.iter().filter(|look| look.at >= from && look.at < to);
-        let clones: Vec<f64> = looks.map(|look| look.serving.len() as f64).collect();
-        push(
-            format!("clones at the end, {of}"),
-            "clones",
-            clones.last().copied().unwrap_or(0.0),
-            "can just do it",
-            Some((rate / 23.0).ceil()),
-        );
-        push(format!("fewest clones, {of}"), "clones", clones.iter().copied().fold(f64::INFINITY, f64::min), "", None);
-        let changes = watched.of_kind("scaled").filter(|e| e.at >= from && e.at < to).count();
-        push(format!("decisions, {of}"), "decisions", changes as f64, "", None);
-        let settled = settled_after(seen, from, to, calm);
-        push(format!("answers as usual after, {of}"), "s", settled, "the paper", Some(PAPER_S));
-        let tally = seen.of_kind(0, from, to);
-        push(format!("slowest, {of}"), "ms", tally.ms(1.0), "p99 at 12/s", Some(calm));
-        push(format!("longest queue in a clone, {of}"), "requests", longest(seen, from, to), "", None);
-        push(format!("refused or failed, {of}"), "requests", (tally.refused + tally.failed) as f64, "", None);
+    let calm = seen.of_kind(0, 0.0, length / 10.0).ms(0.99);
+    // Each decision, and the kills, with what followed until the next of them.
+    let mut moments: Vec<(f64, String)> = watched
+        .of_kind("scaled")
+        .map(|e| (e.at, e.text.split(" clones").next().unwrap_or_default().to_owned()))
+        .map(|(at, change)| (at, format!("{change} clones at {:.0}/s", rate(at / length))))
+        .collect();
+    moments.push((killed, "two were killed".into()));
+    moments.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ends: Vec<f64> = moments.iter().skip(1).map(|moment| moment.0).chain([length]).collect();
+    for ((at, what), end) in moments.iter().zip(ends) {
+        // A second before: the queue that a decision is about.
+        let near = seen.of_kind(0, at - 1.0, end.min(at + PAPER_S));
+        push(format!("{what}: as usual after"), "s", settled_after(seen, *at, end, calm), "the paper", Some(PAPER_S));
+        push(format!("{what}: slowest"), "ms", near.ms(1.0), "p99 at first", Some(calm));
+        push(format!("{what}: longest queue in a clone"), "requests", longest(seen, at - 1.0, end), "", None);
     }
+    let after = watched.looks.iter().filter(|look| look.at >= killed);
+    let fewest = after.map(|look| look.serving.len()).min().unwrap_or(0);
+    push("fewest clones after the kills".into(), "clones", fewest as f64, "", None);
+    let last = watched.looks.iter().rev().find(|look| look.at < length).map_or(0, |look| look.serving.len());
+    push("clones at the end".into(), "clones", last as f64, "can just do it", Some((TO / 23.0).ceil()));
     // The paper's first version oscillated: how unevenly clones are filled when nothing changes any more.
-    let (mean, spread) = unevenness(seen, killed - quarter / 2.0, killed);
+    let (mean, spread) = unevenness(seen, killed - length / 8.0, killed);
     push("mean queue in a clone before the kills".into(), "requests", mean, "", None);
     push("fullest over emptiest clone, mean difference".into(), "requests", spread, "", None);
     let all = seen.all();
     push("requests".into(), "requests", all.offered as f64, "", None);
+    push("refused or failed".into(), "requests", (all.refused + all.failed) as f64, "", None);
     report.notes.extend(all.first_failure.map(|why| format!("first failure: {why}")));
     report.notes.extend(watched.of_kind("scaled").map(|e| format!("{:.1} s: {}", e.at, e.text)));
     report.notes.extend(watched.of_kind("clone-died").map(|e| format!("{:.1} s: {} died", e.at, e.who)));

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::plot::{Line, lines};
 use crate::report::{Figure, Report};
 use crate::watch::{Watch, Watched};
-use crate::web::{CSV, Load, STEP, Seen, rows};
+use crate::web::{CSV, End, Load, STEP, Seen, rows};
 use crate::worker;
 
 use super::sns8::TAKES;
@@ -49,6 +49,13 @@ struct Row {
     overflow: usize,
 }
 
+impl Row {
+    /// Clones that were asked for together do not come in the same moment: those numbers carried nothing.
+    fn counts(&self) -> bool {
+        self.to_s - self.from_s >= 1.0
+    }
+}
+
 /// A row for each number of clones, in order. One that comes and goes makes a row each time.
 fn table(watched: &Watched, length: f64) -> Vec<Row> {
     let mut table: Vec<Row> = Vec::new();
@@ -85,6 +92,9 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
             t.ms(0.5),
             t.ms(0.99)
         );
+        if !row.counts() {
+            continue;
+        }
         let paper = PAPER.iter().find(|(clones, _)| *clones == row.clones).map(|(_, rate)| *rate);
         let guests = if row.overflow > 0 { ", on overflow too" } else { "" };
         push(format!("{} clone(s) until{guests}", row.clones), "1/s", rate(row.to_s), "the paper", paper);
@@ -92,7 +102,7 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
     }
     let points: Vec<(f64, f64)> = rows_found
         .iter()
-        .filter(|row| row.clones < CLONES_MAX)
+        .filter(|row| row.clones < CLONES_MAX && row.counts())
         .map(|row| (row.clones as f64, rate(row.to_s)))
         .collect();
     let (slope, fit) = line_through(&points);
@@ -113,6 +123,10 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64) -> Result<Re
         Some(fits.offered as f64),
     );
     push("failed, all".into(), "requests", seen.all().failed as f64, "", None);
+    let refused = seen.answers.iter().find(|a| matches!(a.end, End::Refused(_)));
+    if let Some(first) = refused {
+        push("first refusal at".into(), "1/s", rate(first.at), "ten clones can do", Some(can));
+    }
     let recruited = watched.of_kind("overflow").next().map(|event| event.at);
     if let Some(at) = recruited {
         push("node for overflow recruited at".into(), "1/s", rate(at), "", None);
