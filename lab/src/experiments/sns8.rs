@@ -1,6 +1,6 @@
 //! Clones of a service come as load rises, and two are killed later (SNS figure 8). A clone does 23 requests a second, as a
-//! distiller there; one door, as one front end there. What the manager decides, and how long the queues before and in the
-//! clones are.
+//! distiller there; one door, as one front end there. What the manager decides, and how long the queues in the clones are.
+//! Once with a door on a node without clones, as there, and once beside the first clone: a door prefers clones of its node.
 
 use std::time::Duration;
 
@@ -27,26 +27,51 @@ const SLOT: f64 = 1.0;
 const PAPER_S: f64 = 5.0;
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
-    let cluster = Cluster::start(NODES, false)?;
-    let program = worker::run_line(1, TAKES)?;
-    cluster.serve(&format!(
-        "[service.work]\n{program}clones = {{ min = 1, max = 8 }}\nhealth = \"/health\"\nhttp = {{}}\n"
-    ))?;
-    let steps = (plan.seconds as f64 * 16.0 / STEP.as_secs_f64()) as usize;
-    let rates = (0..steps).map(|step| vec![rate(step as f64 / steps as f64)]).collect();
-    let load = Load { doors: cluster.doors("http")[..1].to_vec(), kinds: KINDS.to_vec(), rates, apart: false };
-    let length = load.seconds();
-    let killed = length * RISE;
-    let running = load.start();
-    let watch = Watch::start(cluster.doors("api"), "work", running.begun);
-    running.wait_until(killed);
-    let victims = oldest_two(&cluster)?;
-    for pid in &victims {
-        send(*pid, rustix::process::Signal::KILL)?;
+    let mut report = Report::new("sns8");
+    for beside in [false, true] {
+        // The last node is for overflow, so a door without clones, as a front end there; else that of the first clone.
+        let cluster = Cluster::with_options(NODES + 1, &["--overflow", "1"])?;
+        let program = worker::run_line(1, TAKES)?;
+        cluster.serve(&format!(
+            "[service.work]\n{program}clones = {{ min = 1, max = 8 }}\nhealth = \"/health\"\nhttp = {{}}\n"
+        ))?;
+        let door = if beside { home(&cluster)? } else { usize::from(NODES) };
+        let steps = (plan.seconds as f64 * 10.0 / STEP.as_secs_f64()) as usize;
+        let rates = (0..steps).map(|step| vec![rate(step as f64 / steps as f64)]).collect();
+        let doors = vec![cluster.doors("http")[door]];
+        let load = Load { doors, kinds: KINDS.to_vec(), rates, apart: false };
+        let length = load.seconds();
+        let killed = length * RISE;
+        let running = load.start();
+        let watch = Watch::start(cluster.doors("api"), "work", running.begun);
+        running.wait_until(killed);
+        for pid in first_two(&cluster)? {
+            send(pid, rustix::process::Signal::KILL)?;
+        }
+        let seen = running.wait()?;
+        let watched = watch.end()?;
+        tell(plan, &mut report, &Side { beside, seen, watched, length, killed })?;
     }
-    let seen = running.wait()?;
-    let watched = watch.end()?;
-    report(plan, &seen, &watched, length, killed)
+    Ok(report)
+}
+
+/// One run.
+struct Side {
+    /// Requests come through the door of a node that has a clone.
+    beside: bool,
+    seen: Seen,
+    watched: Watched,
+    length: f64,
+    killed: f64,
+}
+
+/// The node of the first clone.
+fn home(cluster: &Cluster) -> Result<usize, String> {
+    let status = Cluster::look(cluster.doors("api")[0])?;
+    let node = crate::watch::look(&status, "work", 0.0).serving.first().map(|clone| clone.node.clone());
+    let nodes = cluster.ready["nodes"].as_array().ok_or("no nodes")?;
+    let at = nodes.iter().position(|n| n["name"].as_str() == node.as_deref());
+    at.ok_or_else(|| "the first clone's node is not known".to_owned())
 }
 
 /// Offered when so much of the time is over.
@@ -55,7 +80,7 @@ fn rate(part: f64) -> f64 {
 }
 
 /// Processes of the first two clones, by number: those that came first.
-fn oldest_two(cluster: &Cluster) -> Result<Vec<i32>, String> {
+fn first_two(cluster: &Cluster) -> Result<Vec<i32>, String> {
     let status = Cluster::look(cluster.doors("api")[0])?;
     let mut serving = crate::watch::look(&status, "work", 0.0).serving;
     serving.sort_by(|a, b| a.name.cmp(&b.name));
@@ -63,10 +88,12 @@ fn oldest_two(cluster: &Cluster) -> Result<Vec<i32>, String> {
     if pids.len() == 2 { Ok(pids) } else { Err(format!("two clones are to be killed, {} serve", pids.len())) }
 }
 
-fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64, killed: f64) -> Result<Report, String> {
-    let mut report = Report::new("sns8");
+fn tell(plan: &Plan, report: &mut Report, side: &Side) -> Result<(), String> {
+    let Side { beside, seen, watched, length, killed } = side;
+    let (length, killed) = (*length, *killed);
+    let (name, which) = if *beside { ("beside", ", door beside clones") } else { ("front", ", door alone") };
     let mut push = |measure: String, unit: &str, value: f64, peer: &str, other: Option<f64>| {
-        report.figures.push(Figure::new(measure, unit, value, peer, other));
+        report.figures.push(Figure::new(measure + which, unit, value, peer, other));
     };
     let calm = seen.of_kind(0, 0.0, length / 10.0).ms(0.99);
     // Each decision, and the kills, with what followed until the next of them.
@@ -78,10 +105,14 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64, killed: f64)
     moments.push((killed, "two were killed".into()));
     moments.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ends: Vec<f64> = moments.iter().skip(1).map(|moment| moment.0).chain([length]).collect();
+    let mut never = Vec::new();
     for ((at, what), end) in moments.iter().zip(ends) {
         // A second before: the queue that a decision is about.
         let near = seen.of_kind(0, at - 1.0, end.min(at + PAPER_S));
-        push(format!("{what}: as usual after"), "s", settled_after(seen, *at, end, calm), "the paper", Some(PAPER_S));
+        match settled_after(seen, *at, end, calm) {
+            Some(after) => push(format!("{what}: as usual after"), "s", after, "the paper", Some(PAPER_S)),
+            None => never.push(format!("{name}, {what}: not as usual before what came next")),
+        }
         push(format!("{what}: slowest"), "ms", near.ms(1.0), "p99 at first", Some(calm));
         push(format!("{what}: longest queue in a clone"), "requests", longest(seen, at - 1.0, end), "", None);
     }
@@ -97,34 +128,34 @@ fn report(plan: &Plan, seen: &Seen, watched: &Watched, length: f64, killed: f64)
     let all = seen.all();
     push("requests".into(), "requests", all.offered as f64, "", None);
     push("refused or failed".into(), "requests", (all.refused + all.failed) as f64, "", None);
-    report.notes.extend(all.first_failure.map(|why| format!("first failure: {why}")));
-    report.notes.extend(watched.of_kind("scaled").map(|e| format!("{:.1} s: {}", e.at, e.text)));
-    report.notes.extend(watched.of_kind("clone-died").map(|e| format!("{:.1} s: {} died", e.at, e.who)));
+    report.notes.extend(never);
+    report.notes.extend(all.first_failure.map(|why| format!("first failure{which}: {why}")));
+    report.notes.extend(watched.of_kind("scaled").map(|e| format!("{name}, {:.1} s: {}", e.at, e.text)));
+    report.notes.extend(watched.of_kind("clone-died").map(|e| format!("{name}, {:.1} s: {} died", e.at, e.who)));
 
     let mut csv = "second,wanted,serving,at_edges\n".to_owned();
     for look in &watched.looks {
         csv += &format!("{:.2},{},{},{}\n", look.at, look.wanted, look.serving.len(), look.at_edges);
     }
-    report.write(&plan.out, "sns8-clones.csv", &csv)?;
-    report.write(&plan.out, "sns8-queues.csv", &queues_csv(seen, length))?;
-    report.write(&plan.out, "sns8.csv", &(CSV.to_owned() + &rows(seen, &KINDS, SLOT, length)))?;
+    report.write(&plan.out, &format!("sns8-{name}-clones.csv"), &csv)?;
+    report.write(&plan.out, &format!("sns8-{name}-queues.csv"), &queues_csv(seen, length))?;
+    report.write(&plan.out, &format!("sns8-{name}.csv"), &(CSV.to_owned() + &rows(seen, &KINDS, SLOT, length)))?;
     let mut curves = queues(seen, length);
     curves.push(Line { name: "clones".into(), points: watched.serving() });
     let title = "Queues of clones as load rises, two killed (dashed)";
     let svg = lines(title, "seconds", "requests before a new one; clones", &curves, &[killed]);
-    report.write(&plan.out, "sns8.svg", &svg)?;
-    Ok(report)
+    report.write(&plan.out, &format!("sns8-{name}.svg"), &svg)
 }
 
-/// Seconds after `from` from which on nobody waited for more than one other on average, up to `to`.
-fn settled_after(seen: &Seen, from: f64, to: f64, calm_ms: f64) -> f64 {
-    const SHORT: f64 = 0.5;
-    let slots = (0..((to - from) / SHORT) as usize).map(|i| i as f64 * SHORT);
-    let is_odd = |at: &f64| {
-        let t = seen.of_kind(0, from + at, from + at + SHORT);
-        t.done < t.offered || t.ms(0.5) > calm_ms + TAKES.as_secs_f64() * 1e3
-    };
-    slots.filter(is_odd).last().map_or(0.0, |at| at + SHORT)
+/// Seconds after `from` until a whole second begins in which requests waited for less than one other; none if there is no
+/// such second up to `to`.
+fn settled_after(seen: &Seen, from: f64, to: f64, calm_ms: f64) -> Option<f64> {
+    const SHORT: f64 = 0.25;
+    let mut starts = (0..((to - from - 1.0).max(0.0) / SHORT) as usize).map(|i| i as f64 * SHORT);
+    starts.find(|at| {
+        let t = seen.of_kind(0, from + at, from + at + 1.0);
+        t.done == t.offered && t.ms(0.5) <= calm_ms + TAKES.as_secs_f64() * 1e3
+    })
 }
 
 fn names(seen: &Seen) -> Vec<&str> {
