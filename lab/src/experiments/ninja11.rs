@@ -114,7 +114,7 @@ fn round_of(plan: &Plan, round: usize) -> Result<(Seen, f64, Found), String> {
         let t = seen.of_kind(0, killed + from, killed + from + SHORT);
         t.done < t.offered || t.ms(0.9) > 2.0 * before.ms(0.99)
     };
-    let recovered = shorts.filter(is_odd).last().map_or(0.0, |from| from + SHORT);
+    let recovered = shorts.filter(is_odd).next_back().map_or(0.0, |from| from + SHORT);
     // From half a second before: what was under way at that moment counts.
     let meanwhile = seen.of_kind(0, killed - 0.5, killed + recovered.max(1.0));
     let after = seen.of_kind(0, killed - 0.5, f64::INFINITY);
