@@ -109,12 +109,12 @@ fn round_of(plan: &Plan, round: usize) -> Result<(Seen, f64, Found), String> {
         return Err("no new clone answered anything until the end".into());
     }
     // The end of the last moment that was not as before.
-    let shorts = (0..((half - SHORT) / SHORT) as usize).map(|i| i as f64 * SHORT);
+    let mut shorts = (0..((half - SHORT) / SHORT) as usize).map(|i| i as f64 * SHORT);
     let is_odd = |from: &f64| {
         let t = seen.of_kind(0, killed + from, killed + from + SHORT);
         t.done < t.offered || t.ms(0.9) > 2.0 * before.ms(0.99)
     };
-    let recovered = shorts.filter(is_odd).next_back().map_or(0.0, |from| from + SHORT);
+    let recovered = shorts.rfind(is_odd).map_or(0.0, |from| from + SHORT);
     // From half a second before: what was under way at that moment counts.
     let meanwhile = seen.of_kind(0, killed - 0.5, killed + recovered.max(1.0));
     let after = seen.of_kind(0, killed - 0.5, f64::INFINITY);
