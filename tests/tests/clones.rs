@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::procs::{self, Proc, Signal};
 use e2e::up::none_alive;
@@ -130,6 +130,49 @@ fn clones_and_what_they_started_never_outlive_their_node() {
             .collect();
         none_alive(&left)
     });
+}
+
+#[test]
+fn if_all_clones_of_a_service_hang_one_is_restarted_and_the_rest_may_come_back_by_themselves() {
+    let up = BARE.take();
+    let run = "exec python3 -m http.server --bind $HOST $PORT";
+    let text = format!(
+        "[service.frail]\nrun = [\"sh\", \"-c\", {run:?}]\nclones = 4\nhttp = {{ host = \"frail.example\" }}\nhealth = \"/\"\n"
+    );
+    up.apply("frail.toml", &text).good();
+    up.settle(Duration::from_secs(40), 1);
+    let frail = || -> Vec<Value> {
+        let all = up.status(1).map(|view| clones(&view)).unwrap_or_default();
+        all.into_iter().filter(|clone| clone["name"].as_str().is_some_and(|name| name.starts_with("frail/"))).collect()
+    };
+    let restarts = || frail().iter().filter_map(|clone| clone["restarts"].as_u64()).sum::<u64>();
+    let pids: Vec<u32> = frail().iter().filter_map(|clone| clone["pid"].as_u64()?.try_into().ok()).collect();
+    let all: Vec<Proc> = pids.into_iter().filter_map(Proc::of).collect();
+    assert_eq!(all.len(), 4);
+    all.iter().for_each(|clone| clone.signal(Signal::STOP));
+    wait_for("one was restarted", Duration::from_secs(40), || {
+        if restarts() > 0 { Ok(()) } else { Err(format!("{:?}", frail())) }
+    });
+    let restarted = Instant::now();
+    let (event, _) = wait_for("people are told", Duration::from_secs(15), || {
+        let view = up.status(1)?;
+        let mut events = view["events"].as_array().into_iter().flatten();
+        let is_it = |event: &&Value| event["kind"] == "warning" && event["who"] == "frail";
+        events.find(is_it).map(|event| event["text"].to_string()).ok_or_else(|| view["events"].to_string())
+    });
+    assert!(event.contains("fail their probes at once") && event.contains("one at a time"), "{event}");
+    // Another would be next twenty seconds after the first.
+    while restarted.elapsed() < Duration::from_secs(10) {
+        assert_eq!(restarts(), 1, "{:?}", frail());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    all.iter().filter(|clone| clone.is_alive()).for_each(|clone| clone.signal(Signal::CONT));
+    wait_for("all are well", Duration::from_secs(15), || {
+        let well = frail().iter().filter(|clone| clone["state"] == "serving" && clone["sick"] == false).count();
+        if well == 4 { Ok(()) } else { Err(format!("{:?}", frail())) }
+    });
+    assert_eq!(all.iter().filter(|clone| clone.is_alive()).count(), 3, "no other was killed");
+    up.apply("frail.toml", "").good();
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct CloneStatus {
     pub spec_hash: u64,
     /// Version of its program; 0 if it was never deployed.
     pub version: u32,
+    /// It fails its probes, or was restarted for that and does not serve yet.
+    pub sick: bool,
 }
 
 /// A node's clones: the content of its beacon.
@@ -64,7 +66,7 @@ pub struct NodeClones {
 /// Something for the list of events that people see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {
-    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `scaled`, `overflow`, `warning`.
+    /// `clone-started`, `clone-died`, `clone-stopped`, `clone-moved`, `scaled`, `overflow`, `healed`, `warning`.
     pub kind: &'static str,
     /// The clone's name, or that of a service or node.
     pub who: String,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Starting ──healthy──> Serving ──not wanted──> leaving (routes forget it) ──> stopping (signal sent) ──> gone
-//!     │ too slow            │ hung: 3 probes                                         │ drain time is over: kill
+//!     │ too slow            │ hung: 3 probes, and its turn (`heal`)                  │ drain time is over: kill
 //!     └────── killed <──────┘            dead without being asked to: a new life, after a growing wait
 //! ```
 //! When what a service runs changes, a new clone is started beside the old one, which is drained once the new one
@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use base::checksum::place_hash;
 use base::process::Probe;
-use base::{Boot, Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Time};
+use base::{Boot, Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Span, Time};
 use flow::Backoff;
 
 use crate::clone::{Happened, life_name};
+use crate::heal::{Budget, Scene, Sick};
 use crate::life::{Death, Life, Step};
 use crate::limits::*;
 use crate::spec::url_variable;
@@ -41,6 +42,8 @@ pub enum Input {
     Tokens(BTreeMap<String, String>),
     /// The APIs of other nodes, for clones that are started from now on.
     Apis(Vec<String>),
+    /// What live nodes, without this one, say of their sick clones: after every change.
+    Sick(Vec<Sick>),
     Spawned {
         proc: ProcId,
         pid: u32,
@@ -100,6 +103,12 @@ pub struct Group {
     slots: BTreeMap<CloneId, Slot>,
     /// Processes that were started and have not exited.
     lives: BTreeMap<ProcId, Life>,
+    /// Sick clones of other nodes.
+    elsewhere: Vec<Sick>,
+    /// By service, while there is something to remember.
+    budgets: BTreeMap<String, Budget>,
+    /// When time alone may give a sick clone its turn.
+    heal_at: Option<Time>,
     procs_started: u64,
     changed: bool,
 }
@@ -125,6 +134,8 @@ struct Slot {
     /// Whose output that is.
     last_proc: Option<ProcId>,
     since_ms: u64,
+    /// Its last life was, and none has served since.
+    sick: bool,
 }
 
 impl Slot {
@@ -138,6 +149,7 @@ impl Slot {
             last_output: Vec::new(),
             last_proc: None,
             since_ms: now.wall_ms,
+            sick: false,
         }
     }
 }
@@ -161,6 +173,9 @@ impl Group {
             wanted: BTreeMap::new(),
             slots: BTreeMap::new(),
             lives: BTreeMap::new(),
+            elsewhere: Vec::new(),
+            budgets: BTreeMap::new(),
+            heal_at: None,
             procs_started: 0,
             changed: false,
         }
@@ -197,6 +212,7 @@ impl Group {
                 self.want(now);
             }
             Input::Apis(apis) => self.apis = apis,
+            Input::Sick(elsewhere) => self.elsewhere = elsewhere,
             Input::Spawned { proc, pid, port } => {
                 if let Some(life) = self.lives.get_mut(&proc) {
                     (life.pid, life.port) = (pid, port);
@@ -217,6 +233,7 @@ impl Group {
             Input::Wake => (),
         }
         self.step_lives(now, out);
+        self.heal(now, out);
         self.reconcile(now, out);
         self.tell_states(now, out);
         if std::mem::take(&mut self.changed) {
@@ -228,7 +245,7 @@ impl Group {
     pub fn wake_at(&self) -> Option<Time> {
         let lives = self.lives.values().filter_map(Life::wake_at);
         let starts = self.slots.iter().filter(|(id, _)| self.may_start(id)).map(|(_, slot)| slot.retry_at);
-        lives.chain(starts).min()
+        lives.chain(starts).chain(self.heal_at).min()
     }
 
     /// This node's clones in order, with one line each for an old and a new one while a clone is replaced.
@@ -285,7 +302,7 @@ impl Group {
             // What another program printed says nothing of this one.
             if before.is_some_and(|before| before.hash != want.hash) {
                 let slot = self.slots.get_mut(id).expect("was just made");
-                (slot.last_output, slot.last_proc) = (Vec::new(), None);
+                (slot.last_output, slot.last_proc, slot.sick) = (Vec::new(), None, false);
             }
         }
         self.changed |= self.wanted.len() != wanted.len();
@@ -333,16 +350,75 @@ impl Group {
         }
     }
 
+    /// Kills clones that fail their probes, as far as the budgets of their services let it.
+    fn heal(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.heal_at = None;
+        for life in self.lives.values().filter(|life| life.is_serving()) {
+            if let Some(slot) = self.slots.get_mut(&life.id) {
+                slot.sick = false;
+            }
+        }
+        let ours = self.lives.values().filter(|life| life.is_sick()).map(|life| &life.id.service);
+        let slots = self.slots.iter().filter(|(_, slot)| slot.sick).map(|(id, _)| &id.service);
+        // Also services of which nothing is sick here, or nothing runs: whose turn it is depends on what came before.
+        let others = self.elsewhere.iter().map(|sick| &sick.id.service).chain(self.budgets.keys());
+        let services: BTreeSet<String> = ours.chain(slots).chain(others).cloned().collect();
+        for service in services {
+            let mut budget = self.budgets.remove(&service).unwrap_or_default();
+            loop {
+                let verdict = budget.look(now.mono, &self.scene(&service));
+                let who = service.clone();
+                out.extend(verdict.say.map(|(kind, text)| Output::Happened(Happened { kind, who, text })));
+                if verdict.kill.is_empty() {
+                    self.heal_at = self.heal_at.into_iter().chain(verdict.look_at).min();
+                    break;
+                }
+                for (proc, life) in &mut self.lives {
+                    let has_turn = life.waits_since().is_some() && verdict.kill.contains(&life.id);
+                    if has_turn && let Step::Signal(signal) = life.heal(now.mono) {
+                        out.push(Output::Signal { proc: *proc, signal });
+                    }
+                }
+            }
+            if !budget.is_idle() {
+                self.budgets.insert(service, budget);
+            }
+        }
+    }
+
+    fn scene(&self, service: &str) -> Scene {
+        let assigned = || self.assigned.of.iter().filter(|(id, _)| id.service == service);
+        let is_its = |id: &CloneId| id.service == service;
+        let mut sick: BTreeMap<CloneId, Sick> = BTreeMap::new();
+        let elsewhere = self.elsewhere.iter().filter(|sick| is_its(&sick.id)).cloned();
+        let slots = self.slots.iter().filter(|(id, slot)| is_its(id) && slot.sick);
+        let slots = slots.map(|(id, slot)| Sick { id: id.clone(), waits: false, restarts: slot.restarts });
+        let lives = self.lives.values().filter(|life| is_its(&life.id) && life.is_sick()).map(|life| {
+            let restarts = self.slots.get(&life.id).map_or(0, |slot| slot.restarts);
+            Sick { id: life.id.clone(), waits: life.is_serving(), restarts }
+        });
+        for one in elsewhere.chain(slots).chain(lives) {
+            sick.insert(one.id.clone(), one);
+        }
+        // Where nobody else has clones of it, nobody has to be told first.
+        let told = if assigned().all(|(_, node)| *node == self.me) { Span::ZERO } else { HEAL_TOLD };
+        let waits = self.lives.values().filter(|life| is_its(&life.id));
+        let mine = waits.filter_map(|life| Some((life.id.clone(), life.waits_since()? + told))).collect();
+        let start_timeout = self.services.get(service).map_or(START_TIMEOUT_DEFAULT, |spec| spec.start_timeout);
+        Scene { all: assigned().count(), sick, mine, start_timeout }
+    }
+
     /// Notices what state each life has come to, whatever brought it there.
     fn tell_states(&mut self, now: Now, out: &mut Vec<Output>) {
         for life in self.lives.values_mut() {
-            let state = life.state();
-            if std::mem::replace(&mut life.told, state) == state {
+            let is = (life.state(), life.is_sick());
+            let told = std::mem::replace(&mut life.told, is);
+            self.changed |= told != is;
+            if told.0 == is.0 {
                 continue;
             }
             life.since_ms = now.wall_ms;
-            self.changed = true;
-            if state == CloneState::Serving {
+            if life.is_serving() {
                 let text = format!("serves on port {} (pid {})", life.port, life.pid);
                 out.push(Output::Happened(Happened::new("clone-started", &life.id, text)));
             }
@@ -367,6 +443,7 @@ impl Group {
             let wait = slot.backoff.next(&mut self.rng);
             slot.retry_at = now.mono + wait;
             slot.died = true;
+            slot.sick |= life.is_sick();
             slot.last_exit = Some(text.clone());
             slot.last_output = life.output.into();
             slot.last_proc = Some(proc);
@@ -472,7 +549,8 @@ impl Group {
 
     fn status_of_life(&self, proc: ProcId, life: &Life) -> CloneStatus {
         let slot = self.slots.get(&life.id);
-        let is_mute = life.state() == CloneState::Starting && life.output.is_empty();
+        let is_starting = life.state() == CloneState::Starting;
+        let is_mute = is_starting && life.output.is_empty();
         let last_output = match slot.filter(|_| is_mute) {
             Some(slot) => slot.last_output.clone(),
             None => life.output.iter().cloned().collect(),
@@ -489,6 +567,7 @@ impl Group {
             spec_hash: life.hash,
             life: proc.0,
             version: life.version,
+            sick: life.is_sick() || is_starting && slot.is_some_and(|slot| slot.sick),
         }
     }
 
@@ -506,6 +585,7 @@ impl Group {
             spec_hash: want.hash,
             life: 0,
             version: want.spec.version,
+            sick: slot.sick,
         }
     }
 }

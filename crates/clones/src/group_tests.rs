@@ -244,6 +244,48 @@ fn a_hung_clone_is_restarted_after_three_failed_probes_in_a_row_not_after_two() 
 }
 
 #[test]
+fn of_two_hung_clones_the_second_waits_until_the_first_serves_again_and_both_are_told_as_sick() {
+    let mut fake = Fake::with_shop(&shop(), 5);
+    let procs: Vec<u64> = fake.spawned().iter().map(|(proc, _)| proc.0).collect();
+    procs.iter().for_each(|proc| fake.serve(*proc));
+    let sick = |fake: &Fake| -> Vec<u32> {
+        fake.group.clones().iter().filter(|clone| clone.sick).map(|clone| clone.id.number).collect()
+    };
+    fake.take();
+    for _ in 0..PROBES_FAILED_MAX {
+        fake.pass(PROBE_SERVING_EVERY);
+        procs.iter().for_each(|proc| if *proc < 3 { fake.sick(*proc) } else { fake.well(*proc) });
+    }
+    assert_eq!((fake.signals(), sick(&fake)), (vec![(1, Signal::Kill)], vec![0, 1]));
+    fake.put(Input::Exited { proc: ProcId(1), exit: Exit::Signal(9) });
+    assert!(fake.events()[0].starts_with("clone-died shop/0: was not well 3 times in a row (status 500); killed by"));
+    fake.pass(BACKOFF_FIRST);
+    assert_eq!((fake.spawned().len(), sick(&fake)), (1, vec![0, 1]), "what starts is not well yet");
+    fake.run(6);
+    assert_eq!(fake.signals(), []);
+    fake.well(6);
+    assert_eq!((fake.signals(), sick(&fake)), (vec![(2, Signal::Kill)], vec![1]));
+}
+
+#[test]
+fn a_sick_clone_that_answers_again_before_its_turn_is_left_alone() {
+    let mut fake = Fake::with_shop(&shop(), 3);
+    (1..4).for_each(|proc| fake.serve(proc));
+    let other = Sick { id: CloneId::new("shop", 0), waits: true, restarts: 0 };
+    fake.put(Input::Sick(vec![other]));
+    for _ in 0..PROBES_FAILED_MAX {
+        fake.pass(PROBE_SERVING_EVERY);
+        fake.sick(2);
+    }
+    assert!(fake.group.clones()[1].sick);
+    fake.pass(PROBE_SERVING_EVERY);
+    fake.well(2);
+    fake.put(Input::Sick(vec![]));
+    fake.pass(Span::secs(1));
+    assert_eq!((fake.group.clones()[1].sick, fake.signals()), (false, vec![]));
+}
+
+#[test]
 fn probes_that_are_never_answered_count_as_failed() {
     let mut fake = Fake::with_shop(&shop(), 1);
     fake.serve(1);

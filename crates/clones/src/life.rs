@@ -23,13 +23,15 @@ pub(crate) struct Life {
     pub port: u16,
     pub since_ms: u64,
     /// The state that was last told to others.
-    pub told: CloneState,
+    pub told: (CloneState, bool),
     /// Newest last.
     pub output: VecDeque<String>,
     phase: Phase,
     probing: Probing,
     /// In a row.
     probes_failed: u32,
+    /// Since when they are too many, while it serves and when it was killed for that.
+    sick_since: Option<Time>,
     last_complaint: Option<String>,
 }
 
@@ -89,11 +91,12 @@ impl Life {
             pid: 0,
             port: 0,
             since_ms: now.wall_ms,
-            told: CloneState::Starting,
+            told: (CloneState::Starting, false),
             output: VecDeque::new(),
             phase: Phase::Starting { started: now.mono },
             probing: Probing::Next(now.mono),
             probes_failed: 0,
+            sick_since: None,
             last_complaint: None,
         }
     }
@@ -123,6 +126,16 @@ impl Life {
         }
     }
 
+    /// Fails its probes, or was killed for that.
+    pub fn is_sick(&self) -> bool {
+        self.sick_since.is_some() && !self.is_leaving()
+    }
+
+    /// Since when it serves and fails its probes: it is to be killed when there is room in the budget.
+    pub fn waits_since(&self) -> Option<Time> {
+        self.sick_since.filter(|_| self.is_serving())
+    }
+
     pub fn printed(&mut self, line: &str) {
         if self.output.len() == OUTPUT_LINES {
             self.output.pop_front();
@@ -140,13 +153,18 @@ impl Life {
         match result {
             Ok(()) => {
                 self.probes_failed = 0;
-                if matches!(self.phase, Phase::Starting { .. }) {
-                    self.well(now);
+                match self.phase {
+                    Phase::Starting { .. } => self.well(now),
+                    Phase::Serving { .. } | Phase::Leaving { .. } => self.sick_since = None,
+                    Phase::Stopping { .. } | Phase::Killed { .. } => (),
                 }
             }
             Err(complaint) => {
                 self.probes_failed += 1;
                 self.last_complaint = Some(complaint);
+                if self.is_serving() && self.probes_failed >= PROBES_FAILED_MAX {
+                    self.sick_since.get_or_insert(now);
+                }
             }
         }
     }
@@ -170,14 +188,8 @@ impl Life {
                 }
                 self.probe(now)
             }
-            Phase::Serving { .. } => {
-                let step = if self.spec.listens() { self.probe(now) } else { Step::None };
-                if self.probes_failed >= PROBES_FAILED_MAX {
-                    let why = format!("was not well {PROBES_FAILED_MAX} times in a row{}", self.complaint());
-                    return self.kill(now, Some(why));
-                }
-                step
-            }
+            Phase::Serving { .. } if self.spec.listens() => self.probe(now),
+            Phase::Serving { .. } => Step::None,
             Phase::Leaving { signal_at, .. } if now >= *signal_at => self.stop(now),
             Phase::Stopping { kill_at } if now >= *kill_at => self.kill(now, None),
             Phase::Killed { again_at, .. } if now >= *again_at => {
@@ -186,6 +198,12 @@ impl Life {
             }
             Phase::Leaving { .. } | Phase::Stopping { .. } | Phase::Killed { .. } => Step::None,
         }
+    }
+
+    /// There is room in the budget for this one's restart.
+    pub fn heal(&mut self, now: Time) -> Step {
+        let why = format!("was not well {} times in a row{}", self.probes_failed, self.complaint());
+        self.kill(now, Some(why))
     }
 
     /// When `step` is next worth calling.
@@ -240,7 +258,7 @@ impl Life {
     fn well(&mut self, now: Time) {
         self.phase = Phase::Serving { since: now };
         self.probing = Probing::Next(now + PROBE_SERVING_EVERY);
-        self.probes_failed = 0;
+        (self.probes_failed, self.sick_since) = (0, None);
         self.last_complaint = None;
     }
 

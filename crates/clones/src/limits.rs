@@ -43,6 +43,19 @@ pub const PROBE_TIMEOUT: Span = Span::secs(2);
 pub const PROBE_LOST: Span = Span::secs(3);
 /// Failed probes in a row that make a serving clone be restarted.
 pub const PROBES_FAILED_MAX: u32 = 3;
+/// Of a service's clones that fail their probes, one in so many (of all it has), at least one, is killed at a time.
+pub const HEAL_PART: usize = 4;
+/// A clone is killed only so long after all were told that it fails: else two nodes begin at once. A beacon reaches everyone
+/// within a round trip, and its once a second repair exchange makes good what was lost.
+pub const HEAL_TOLD: Span = Span::millis(1200);
+/// Fewer sick clones are no panic, whatever part of their service they are: one is always killed.
+pub const PANIC_SICK_MIN: usize = 2;
+/// First and longest wait from kill to kill in a panic. The first lets a restarted clone show by its probes whether it stays
+/// well; the longest is about how often a person who mends the cause wants to see another attempt.
+pub const PANIC_WAIT_FIRST: Span = Span::secs(20);
+pub const PANIC_WAIT_MAX: Span = Span::secs(300);
+/// A panic is over when fewer than half have failed for so long: more than restarted clones need to fail again.
+pub const PANIC_CALM: Span = Span::secs(30);
 /// A killed process that is still there is killed again this often.
 pub const KILL_AGAIN: Span = Span::secs(1);
 
@@ -151,5 +164,9 @@ const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot 
 const _: () = assert!(PARTITIONS_PER_SERVICE_MAX <= PARTITIONS_MAX, "one service cannot have more than all");
 const _: () = assert!(CLONES_DEFAULT <= CLONES_PER_SERVICE_MAX, "the default is allowed");
 const _: () = assert!(PROBE_TIMEOUT.0 < PROBE_LOST.0, "a probe's own timeout ends it before it counts as lost");
+const SICK_WITHIN: u64 = (PROBE_SERVING_EVERY.0 + PROBE_LOST.0) * PROBES_FAILED_MAX as u64;
+const _: () =
+    assert!(PANIC_WAIT_FIRST.0 > SICK_WITHIN && PANIC_CALM.0 > SICK_WITHIN, "whether a restart helped shows later");
+const _: () = assert!(PANIC_WAIT_FIRST.0 <= PANIC_WAIT_MAX.0, "waits grow");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");
 const _: () = assert!(BACKOFF_FIRST.0 <= BACKOFF_MAX.0, "waits grow");

@@ -93,6 +93,8 @@ struct WireClone {
     life: u64,
     #[prost(uint32, tag = "16")]
     version: u32,
+    #[prost(bool, tag = "17")]
+    sick: bool,
 }
 
 /// Numbers names in the order they are first met.
@@ -216,6 +218,7 @@ impl NodeClones {
                 spec_hash: clone.spec_hash,
                 life: clone.life,
                 version: clone.version,
+                sick: clone.sick,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -252,6 +255,7 @@ impl NodeClones {
                 spec_hash: clone.spec_hash,
                 life: clone.life,
                 version: clone.version,
+                sick: clone.sick,
             });
         }
         let obeys = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));

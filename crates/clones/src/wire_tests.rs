@@ -31,6 +31,7 @@ fn clones() -> NodeClones {
         spec_hash: 0x11,
         life: 0,
         version: 0,
+        sick: false,
     };
     let well = CloneStatus {
         id: CloneId::new("shop", 1),

@@ -79,6 +79,8 @@ pub fn page(view: &View, now_ms: u64) -> String {
         for c in &service.clones {
             let state = match c.state {
                 CloneState::Starting => "starting",
+                // In the routes or not, it is about to be restarted.
+                CloneState::Serving if c.sick => "sick",
                 CloneState::Serving => "serving",
                 CloneState::Draining => "draining",
                 CloneState::Backoff => "backoff",

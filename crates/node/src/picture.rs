@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{NodeId, Now};
 use clones::clone::life_name;
+use clones::heal::are_routed;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::namespace::{Class, Durability, NamespaceSpec};
@@ -192,7 +193,9 @@ impl Node {
     /// A declared service with the clones that serve it now.
     fn route(&self, service: &RouteService, running: &[(Card, CloneStatus)]) -> RouteService {
         let is_its = |c: &CloneStatus| c.id.service == service.name && c.state == CloneState::Serving;
-        let clones = running.iter().filter(|(_, c)| is_its(c)).map(|(card, c)| RouteClone {
+        let serving = || running.iter().filter(|(_, c)| is_its(c));
+        let sick_too = are_routed(serving().filter(|(_, c)| c.sick).count(), serving().count());
+        let clones = serving().filter(|(_, c)| sick_too || !c.sick).map(|(card, c)| RouteClone {
             name: c.id.to_string(),
             node: card.id,
             local: card.id == self.me(),
@@ -231,6 +234,7 @@ impl Node {
             since_ms: c.since_ms,
             last_exit: c.last_exit.clone(),
             last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
+            sick: c.sick,
         });
         let mut clones: Vec<CloneView> = clones.collect();
         clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));

@@ -202,6 +202,9 @@ pub struct CloneView {
     pub last_exit: Option<String>,
     /// Its last lines of output, when it does not serve.
     pub last_output: Vec<String>,
+    /// It fails its probes, or was restarted for that and does not serve yet.
+    #[serde(default)]
+    pub sick: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

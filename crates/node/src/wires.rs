@@ -8,7 +8,10 @@ use clones::clone::life_name;
 use clones::deploy::Deployed;
 use clones::limits::DEMAND_BYTES_MAX;
 use clones::members::{self, Member, Said, Scene};
-use clones::{Assignments, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, group, manager};
+use clones::{
+    Assignments, CloneState, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick, group,
+    manager,
+};
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, Placed, place};
 use state::namespace::{Class, NamespaceSpec};
@@ -427,7 +430,10 @@ impl Node {
             for clone in self.clones_of(card.id).into_iter().flat_map(|says| says.clones).filter(|c| c.life > 0) {
                 if let Some(of) = members.get_mut(&clone.id.service) {
                     let life = life_name(&card.name, card.boot, clone.life);
-                    of.push(Member { life, node: card.id, state: clone.state });
+                    // One that hangs leads nobody, and nobody waits for it.
+                    let hangs = clone.sick && clone.state == CloneState::Serving;
+                    let state = if hangs { CloneState::Draining } else { clone.state };
+                    of.push(Member { life, node: card.id, state });
                 }
             }
         }
@@ -463,6 +469,9 @@ impl Node {
         let others = self.live_cards().filter(|card| card.id != self.me()).map(|card| format!("http://{}", card.api));
         let others = others.collect();
         self.group_in(now, group::Input::Apis(others), out);
+        let others = self.live_cards().filter(|card| card.id != self.me()).filter_map(|card| self.clones_of(card.id));
+        let sick = others.flat_map(|says| says.clones).filter_map(|clone| Sick::of(&clone)).collect();
+        self.group_in(now, group::Input::Sick(sick), out);
         if !self.root.is_leader() {
             return;
         }
