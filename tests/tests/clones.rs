@@ -264,6 +264,53 @@ fn a_tcp_service_is_reached_through_every_node_also_when_its_one_clone_is_elsewh
     e2e::soon("the port is closed again", 10, || TcpStream::connect(at).is_err());
 }
 
+#[test]
+fn long_connections_to_clones_that_are_replaced_end_one_after_the_other_and_in_order() {
+    const EACH: usize = 12;
+    let up = BARE.take();
+    let port = e2e::at::free_port(3);
+    let declare = |version: u32| {
+        // It does not end at the stop signal: what is left when its time is over breaks.
+        let run = format!("trap '' TERM; exec python3 {}", e2e::program::service_program("echo.py"));
+        let text = format!(
+            "[service.echo]\nrun = [\"sh\", \"-c\", {run:?}]\nclones = 2\ntcp = {{ port = {port} }}\nstop = {{ drain = \"3s\" }}\nenv = {{ V = \"{version}\" }}\n"
+        );
+        up.apply("long.toml", &text).good();
+        up.settle(Duration::from_secs(40), 0);
+    };
+    declare(1);
+    let mut open = Vec::new();
+    for node in (1..=3).flat_map(|node| [node; EACH]) {
+        let at = std::net::SocketAddr::new(e2e::at::host(node), port);
+        let (stream, _) = wait_for(&format!("an answer at {at}"), Duration::from_secs(15), || {
+            let talk = || {
+                let mut stream = TcpStream::connect(at)?;
+                stream.set_read_timeout(Some(Duration::from_secs(40)))?;
+                stream.write_all(b"honey\n")?;
+                let mut heard = [0; 6];
+                stream.read_exact(&mut heard).map(|()| stream)
+            };
+            talk().map_err(|error| error.to_string())
+        });
+        open.push(stream);
+    }
+    let began = Instant::now();
+    let ends: Vec<_> = (open.into_iter())
+        .map(|mut stream| {
+            std::thread::spawn(move || (stream.read(&mut [0; 8]).map_err(|e| e.to_string()), began.elapsed()))
+        })
+        .collect();
+    declare(2);
+    let ends: Vec<_> = ends.into_iter().map(|end| end.join().unwrap()).collect();
+    assert!(ends.iter().all(|(read, _)| *read == Ok(0)), "each sees an end and no reset: {ends:?}");
+    let mut at: Vec<u128> = ends.into_iter().map(|(_, at)| at.as_millis()).collect();
+    at.sort_unstable();
+    e2e::say(&format!("{} connections ended after {at:?} ms", at.len()));
+    let most = at.iter().map(|from| at.iter().filter(|ms| (*from..*from + 500).contains(*ms)).count()).max().unwrap();
+    assert!(most <= at.len() / 2, "{most} of {} ended within half a second: {at:?}", at.len());
+    up.apply("long.toml", "").good();
+}
+
 /// Deploys three clones of tests/programs/clumsy.py, and gives their notebook.
 fn clumsy(up: &Up) -> PathBuf {
     let notes = up.dir.join("notes");

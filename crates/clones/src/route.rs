@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::NodeId;
+use base::{NodeId, Span};
 use state::hash::FixedMap;
 
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
@@ -43,6 +43,8 @@ pub struct RouteService {
     pub wanted: u32,
     /// Those that serve; starting, draining and dead ones are not here.
     pub clones: Vec<RouteClone>,
+    /// What a clone that has left these routes and was told to stop still has before it is killed.
+    pub drain: Span,
     /// An operator took it out of use: its requests are refused at once.
     pub is_off: bool,
     /// The same of single partitions, by index.
@@ -150,6 +152,7 @@ impl RouteService {
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones.min,
             clones: Vec::new(),
+            drain: spec.stop.drain,
             is_off: false,
             partitions_off: Vec::new(),
         }

@@ -16,6 +16,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),
+        drain: crate::limits::DRAIN_DEFAULT,
         is_off: false,
         partitions_off: Vec::new(),
     }

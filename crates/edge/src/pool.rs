@@ -3,7 +3,7 @@
 //! which the wiring implements by a tunnel). Which request goes where, and what a failure means, is the doors' matter.
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use base::NodeId;
 use base::checksum::place_hash;
+use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
 use futures_util::future::BoxFuture;
@@ -23,9 +24,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::affinity;
 use crate::demand::{CloneCount, Demands, GroupCount, Visit};
-use crate::http::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
+use crate::http::limits::{AVOID, CONNECT_TIME, LEAVE_PART, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
 use crate::outlier::Outlier;
+use crate::pace::{Stay, Stays};
 use crate::spread::{Clones, GivenAway};
 use crate::turnstile::{Part, Turnstile, Turnstiles};
 
@@ -61,6 +63,7 @@ pub struct Upstream {
     avoid_until_ms: AtomicU64,
     outlier: Outlier,
     pub idle: Idle,
+    stays: Arc<Stays>,
     /// What the manager is told of it.
     pub count: Arc<CloneCount>,
 }
@@ -76,6 +79,8 @@ pub struct Table {
     secret: Arc<str>,
     /// In the order of `routes.services`.
     groups: Vec<Group>,
+    /// Clones that have left, and to which connections are open.
+    gone: Vec<Arc<Upstream>>,
 }
 
 /// A service's clones, and which of them are for whom.
@@ -152,6 +157,13 @@ impl Drop for InFlight {
     }
 }
 
+impl InFlight {
+    /// It may last: when the clone leaves, its turn to go comes.
+    pub fn stay(&self, is_framed: bool) -> Stay {
+        self.0.stays.enter(is_framed)
+    }
+}
+
 impl Upstream {
     pub fn new(clone: &RouteClone, secret: &str, demands: &Demands) -> Self {
         Self {
@@ -168,6 +180,7 @@ impl Upstream {
             avoid_until_ms: AtomicU64::new(0),
             outlier: Outlier::default(),
             idle: Idle::default(),
+            stays: Arc::default(),
             count: demands.clone_count(&clone.name, clone.version),
         }
     }
@@ -188,16 +201,19 @@ impl Table {
     fn next(&self, routes: Arc<Routes>, secret: Arc<str>, turnstiles: &Turnstiles, demands: &Demands) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
         let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
-            .filter(|_| secret == self.secret)
+            .chain(&self.gone)
             .map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u))
             .collect();
-        let upstream = |clone: &RouteClone| match known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer))
-        {
-            Some(upstream) if upstream.local == clone.local => {
+        let upstream = |clone: &RouteClone| {
+            let before = known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer));
+            if let Some(upstream) = before.filter(|u| u.local == clone.local && secret == self.secret) {
                 upstream.node_load.store(clone.node_load, Relaxed);
-                Arc::clone(upstream)
+                upstream.stays.stay();
+                return Arc::clone(upstream);
             }
-            _ => Arc::new(Upstream::new(clone, &secret, demands)),
+            let stays = before.map(|upstream| Arc::clone(&upstream.stays)).unwrap_or_default();
+            stays.stay();
+            Arc::new(Upstream { stays, ..Upstream::new(clone, &secret, demands) })
         };
         let group = |service: &RouteService| {
             let clones: Vec<Arc<Upstream>> = service.clones.iter().map(upstream).collect();
@@ -210,8 +226,28 @@ impl Table {
             let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
             Group { count, doors, open, own, all, given_away }
         };
-        let groups = routes.services.iter().map(group).collect();
-        Self { routes, secret, groups }
+        let groups: Vec<Group> = routes.services.iter().map(group).collect();
+        let gone = self.see_off(&groups);
+        Self { routes, secret, groups, gone }
+    }
+
+    /// Clones that are not in these groups any more leave: their long connections end, one after the other. Returns those
+    /// that have some.
+    fn see_off(&self, next: &[Group]) -> Vec<Arc<Upstream>> {
+        let stay: BTreeSet<*const Stays> =
+            next.iter().flat_map(|group| group.all.iter()).map(|upstream| Arc::as_ptr(&upstream.stays)).collect();
+        let leaves = |upstream: &&Arc<Upstream>| !stay.contains(&Arc::as_ptr(&upstream.stays));
+        for (service, group) in self.routes.services.iter().zip(&self.groups) {
+            // Its program is killed when this time is over; a part of it is for the last ones' way.
+            let time = Duration::from(LEAVE_ROUTES) + Duration::from(service.drain);
+            group
+                .all
+                .iter()
+                .filter(leaves)
+                .for_each(|upstream| upstream.stays.leave(time * LEAVE_PART.0 / LEAVE_PART.1));
+        }
+        let all = self.groups.iter().flat_map(|group| group.all.iter()).chain(&self.gone);
+        all.filter(leaves).filter(|upstream| !upstream.stays.is_empty()).cloned().collect()
     }
 
     /// Where what was found may go.

@@ -200,12 +200,13 @@ async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: Sock
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
-        let (mut clone, _in_flight) = reached?;
+        let (mut clone, in_flight) = reached?;
+        let stay = in_flight.stay(false);
         client.set_nodelay(true)?;
         if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
         }
-        copy_both(client, clone, IDLE).await
+        copy_both(client, clone, IDLE, &stay, None).await
     };
     if let Err(error) = copied.await {
         tracing::debug!(port, %error, "TCP connection ended");

@@ -78,6 +78,10 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
 /// An upgraded connection (WebSocket) without a byte in either direction.
 pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
+/// Long connections to a clone that leaves end within this part of the time until it is killed.
+pub const LEAVE_PART: (u32, u32) = (9, 10);
+/// From our goodbye until such a connection is cut: the other side's answer, and the clone's to that, are a round trip away.
+pub const GOODBYE_TIME: Duration = Duration::from_secs(2);
 /// How long a request waits for a clone to serve it, when there is none: a restart of a quick clone fits in.
 pub const CLONE_WAIT: Duration = Duration::from_secs(1);
 /// While waiting, clones that were tried are tried again this often.

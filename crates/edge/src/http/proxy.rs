@@ -415,8 +415,9 @@ fn pass_on(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(of_client) = upgrade else { return Err(Refusal::BadAnswer) };
         client.flags.upgraded.store(true, Relaxed);
-        tokio::spawn(upgrade::splice(*line, of_client, in_flight));
         let protocol = response.headers_mut().remove(header::UPGRADE);
+        let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        tokio::spawn(upgrade::splice(*line, of_client, in_flight, is_websocket));
         strip_one_hop(response.headers_mut());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {

@@ -1,5 +1,8 @@
 //! After 101 both sides speak something else (WebSocket, mostly): bytes are copied both ways until both have ended, or
-//! neither has sent any for very long.
+//! neither has sent any for very long; or until the clone leaves and it is this connection's turn (`crate::pace`). Then a
+//! WebSocket client gets a close frame between two others, "going away" (RFC 6455 7.4.1): it answers, its answer goes on to
+//! the clone, and both end. Of other protocols nobody knows where a message ends, so the clone is shown the end of its input
+//! (TCP's half close): it answers what it has, and ends.
 
 use std::future::Future;
 use std::io;
@@ -11,25 +14,33 @@ use futures_util::future::poll_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
 
-use super::limits::{CONNECT_TIME, UPGRADED_IDLE};
+use super::limits::{CONNECT_TIME, GOODBYE_TIME, UPGRADED_IDLE};
 use super::line::Line;
+use crate::frames::{Frames, GOING_AWAY};
+use crate::pace::Stay;
 use crate::pool::InFlight;
 
 /// What one direction of a splice holds at most, bytes.
 const COPY_BYTES: usize = 16 << 10;
 
 /// Runs an upgraded connection to its end. It counts as in flight at its clone all the time.
-pub async fn splice(line: Line, of_client: OnUpgrade, _in_flight: InFlight) {
+pub async fn splice(line: Line, of_client: OnUpgrade, in_flight: InFlight, is_websocket: bool) {
+    let stay = in_flight.stay(is_websocket);
+    let mut frames = is_websocket.then(Frames::default);
     // Both ends have said that they change; what is left is to hand over the sockets.
     let both = async {
         let (clone, early) = line.into_upgraded();
         let mut client = TokioIo::new(of_client.await.map_err(io::Error::other)?);
         client.write_all(&early).await?;
+        if let Some(frames) = &mut frames {
+            frames.skip(&early);
+        }
         io::Result::Ok((client, clone))
     };
     let spliced = match tokio::time::timeout(CONNECT_TIME, both).await {
-        Ok(Ok((client, clone))) => copy_both(client, clone, UPGRADED_IDLE).await,
+        Ok(Ok((client, clone))) => copy_both(client, clone, UPGRADED_IDLE, &stay, frames).await,
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take the 101")),
     };
@@ -38,20 +49,21 @@ pub async fn splice(line: Line, of_client: OnUpgrade, _in_flight: InFlight) {
     }
 }
 
-/// Copies both ways until both have ended; the end of one direction is passed on while the other goes on.
+/// Copies both ways until both have ended; the end of one direction is passed on while the other goes on. `frames` are
+/// those that the clone sends, if it is known to send such.
 ///
 /// # Errors
 /// A side failed, or no byte came from either for `idle`.
-pub async fn copy_both<A, B>(a: A, b: B, idle: Duration) -> io::Result<()>
+pub async fn copy_both<A, B>(client: A, clone: B, idle: Duration, stay: &Stay, frames: Option<Frames>) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite,
     B: AsyncRead + AsyncWrite,
 {
-    let (mut from_a, mut to_a) = tokio::io::split(a);
-    let (mut from_b, mut to_b) = tokio::io::split(b);
-    let alive = tokio::sync::Notify::new();
-    let mut forth = pin!(copy(&mut from_a, &mut to_b, &alive));
-    let mut back = pin!(copy(&mut from_b, &mut to_a, &alive));
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_clone, mut to_clone) = tokio::io::split(clone);
+    let alive = Alive { heard: Notify::new(), stay };
+    let mut forth = pin!(forth(&mut from_client, &mut to_clone, &alive, frames.is_none()));
+    let mut back = pin!(back(&mut from_clone, &mut to_client, &alive, frames));
     let (mut forth_done, mut back_done) = (false, false);
     let copied = poll_fn(|cx| {
         // An error of one direction ends both: half a protocol is of no use.
@@ -65,22 +77,45 @@ where
         }
         if forth_done && back_done { Poll::Ready(Ok(())) } else { Poll::Pending }
     });
-    let silent = async { while tokio::time::timeout(idle, alive.notified()).await.is_ok() {} };
+    let silent = async { while tokio::time::timeout(idle, alive.heard.notified()).await.is_ok() {} };
+    let sent_away = async {
+        stay.goodbye().await;
+        tokio::time::sleep(GOODBYE_TIME).await;
+    };
     tokio::select! {
         result = copied => result,
         () = silent => Err(io::Error::new(io::ErrorKind::TimedOut, "no byte in either direction for too long")),
+        () = sent_away => Ok(()),
     }
 }
 
-async fn copy(
+/// Who hears of each byte.
+struct Alive<'a> {
+    heard: Notify,
+    stay: &'a Stay,
+}
+
+impl Alive<'_> {
+    fn hears(&self) {
+        self.heard.notify_one();
+        self.stay.is_active();
+    }
+}
+
+/// From the client to the clone. `ends`: a goodbye ends it.
+async fn forth(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    alive: &tokio::sync::Notify,
+    alive: &Alive<'_>,
+    ends: bool,
 ) -> io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     loop {
-        let count = from.read(&mut buffer).await?;
-        alive.notify_one();
+        let count = tokio::select! {
+            read = from.read(&mut buffer) => read?,
+            () = alive.stay.goodbye(), if ends => 0,
+        };
+        alive.hears();
         if count == 0 {
             // The other side may be gone already, which is an end as well.
             let _ = to.shutdown().await;
@@ -88,5 +123,48 @@ async fn copy(
         }
         to.write_all(&buffer[..count]).await?;
         to.flush().await?;
+    }
+}
+
+/// From the clone to the client.
+async fn back(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    alive: &Alive<'_>,
+    mut frames: Option<Frames>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut goes = false;
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => Some(read?),
+            () = alive.stay.goodbye(), if frames.is_some() && !goes => None,
+        };
+        goes |= read.is_none();
+        if read == Some(0) {
+            let _ = to.shutdown().await;
+            return Ok(());
+        }
+        let mut bytes = &buffer[..read.unwrap_or(0)];
+        if !bytes.is_empty() {
+            alive.hears();
+            match &mut frames {
+                Some(frames) if goes => bytes = &bytes[..frames.take(bytes)],
+                Some(frames) => frames.skip(bytes),
+                None => (),
+            }
+            to.write_all(bytes).await?;
+            to.flush().await?;
+        }
+        if let Some(frames) = frames.as_ref().filter(|frames| goes && frames.is_between()) {
+            if !frames.has_closed() {
+                to.write_all(GOING_AWAY).await?;
+                to.flush().await?;
+            }
+            // Nothing may follow, whatever the clone still says before it takes up the client's answer.
+            while from.read(&mut buffer).await? > 0 {}
+            let _ = to.shutdown().await;
+            return Ok(());
+        }
     }
 }

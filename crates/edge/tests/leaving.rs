@@ -1,0 +1,167 @@
+//! Long connections to a clone that leaves: each gets a goodbye of its own, one after the other, while it still can.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::Span;
+use clones::limits::LEAVE_ROUTES;
+use clones::route::{RouteService, Routes};
+use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
+use common::*;
+use edge::http::Config;
+use node::View;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+const DRAIN: Span = Span::millis(1800);
+/// Masked, 1001, with a mask of zeros.
+const CLIENT_CLOSES: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+const MANY: u64 = 24;
+
+/// The service with these clones: the first is number 0.
+fn shop(clones: &[SocketAddr], tcp: Option<u16>) -> Arc<View> {
+    let mut spec = ServiceSpec::new(["shop"]);
+    (spec.http, spec.tcp, spec.stop.drain) = (Some(HttpRoute::default()), tcp.map(TcpRoute::on), DRAIN);
+    let clones = clones.iter().enumerate().map(|(i, addr)| clone(i, *addr, true)).collect();
+    view(Arc::new(Routes::new(vec![RouteService { clones, ..RouteService::new("shop", &spec) }])))
+}
+
+/// Until the clone would be killed.
+fn time() -> Duration {
+    Duration::from(LEAVE_ROUTES) + Duration::from(DRAIN)
+}
+
+/// They went one after the other: none in the last moment, and no third of the time took most of them.
+fn assert_spread(mut at: Vec<Duration>) {
+    at.sort();
+    assert_eq!(at.len(), MANY as usize);
+    // A busy machine is late by a little.
+    assert!(*at.last().unwrap() < time() * 11 / 10, "{at:?}");
+    for third in 0..3 {
+        let end = if third == 2 { time() * 2 } else { time() * (third + 1) / 3 };
+        let within = time() * third / 3..end;
+        let count = at.iter().filter(|at| within.contains(*at)).count();
+        assert!((MANY as usize / 8..=MANY as usize / 2).contains(&count), "{count} in part {third} of {at:?}");
+    }
+}
+
+/// Sends text frames of odd lengths in odd pieces until it is told to close; then it says so, and ends.
+async fn chatter(toy: Toy, mut stream: TcpStream, number: usize) -> io::Result<()> {
+    toy.read_request(&mut stream).await?;
+    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n").await?;
+    let mut frame = vec![0x81, 126, 3, 232];
+    frame.extend([0x88; 1000]);
+    let (mut from, mut to) = stream.into_split();
+    let talks = async {
+        loop {
+            for piece in frame.chunks(100 + number) {
+                to.write_all(piece).await?;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    let mut heard = [0; 8];
+    let ended: io::Result<()> = tokio::select! {
+        read = from.read_exact(&mut heard) => read.map(drop),
+        failed = talks => failed,
+    };
+    ended?;
+    assert_eq!(heard, CLIENT_CLOSES, "the client's own words");
+    to.write_all(&[0x88, 2, 0x03, 0xe9]).await
+}
+
+/// Reads whole frames until one closes: after how long. Then it answers, and sees the end.
+async fn listens(door: SocketAddr) -> impl Future<Output = Instant> {
+    let mut client = Client(connect(door).await);
+    client
+        .send("GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        .await;
+    assert!(client.head().await.starts_with("HTTP/1.1 101"));
+    async move {
+        loop {
+            let [opcode, length] = client.bytes::<2>().await;
+            if opcode == 0x88 {
+                assert_eq!((length, client.bytes::<2>().await), (2, [0x03, 0xe9]));
+                break;
+            }
+            assert_eq!((opcode, length, client.bytes::<2>().await), (0x81, 126, [3, 232]), "it is a whole frame");
+            assert_eq!(client.bytes::<1000>().await, [0x88; 1000]);
+        }
+        let at = Instant::now();
+        client.send(CLIENT_CLOSES).await;
+        assert_eq!(client.until_end().await.unwrap(), "", "nothing follows");
+        at
+    }
+}
+
+#[tokio::test]
+async fn web_sockets_to_a_clone_that_leaves_get_a_close_frame_between_two_others_one_after_the_other() {
+    let (old, new) = (Toy::start(chatter).await, Toy::steady("new").await);
+    let door = Door::with(vec![clone(0, old.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[old.addr], None));
+    let mut clients = JoinSet::new();
+    for _ in 0..MANY {
+        clients.spawn(listens(door.addr).await);
+    }
+    let began = Instant::now();
+    door.view.send_replace(shop(&[new.addr], None));
+    let at = soon(clients.join_all()).await;
+    assert_spread(at.into_iter().map(|at| at - began).collect());
+}
+
+#[tokio::test]
+async fn connections_of_a_tcp_service_end_one_after_the_other_and_what_the_clone_still_says_arrives() {
+    let toy = Toy::start(|_, mut stream, _| async move {
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).await?;
+        stream.write_all(b"bye").await
+    })
+    .await;
+    let (addr, sender, _) = tcp_door(vec![clone(0, toy.addr, true)]).await;
+    sender.send_replace(shop(&[toy.addr], Some(addr.port())));
+    let mut clients = JoinSet::new();
+    let mut open = Vec::new();
+    for _ in 0..MANY {
+        open.push(connect(addr).await);
+    }
+    while toy.connections() < MANY as usize {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Whoever has just connected is taken for busy.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let began = Instant::now();
+    for mut client in open {
+        clients.spawn(async move {
+            let mut heard = String::new();
+            soon(client.read_to_string(&mut heard)).await.unwrap();
+            assert_eq!(heard, "bye");
+            began.elapsed()
+        });
+    }
+    sender.send_replace(shop(&[], Some(addr.port())));
+    assert_spread(soon(clients.join_all()).await);
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_left_its_time() {
+    let toy = Toy::start(|toy, mut stream, _| async move {
+        toy.read_request(&mut stream).await?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl").await?;
+        tokio::time::sleep(time() * 4 / 3).await;
+        stream.write_all(b"ow").await
+    })
+    .await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let mut client = door.client().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    let head = client.head().await;
+    door.view.send_replace(shop(&[], None));
+    assert_eq!(client.rest(head).await.body, "slow");
+}
