@@ -28,7 +28,7 @@ use crate::http::limits::{AVOID, CONNECT_TIME, LEAVE_PART, OUTLIER_MAX, PANIC_PA
 use crate::http::line::Idle;
 use crate::outlier::Outlier;
 use crate::pace::{Stay, Stays};
-use crate::spread::{Clones, GivenAway};
+use crate::spread::{Clones, GivenAway, Homing};
 use crate::turnstile::{Part, Turnstile, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
@@ -121,7 +121,7 @@ pub struct Target<'a> {
     meant: &'a Clones,
     all: &'a Clones,
     pub prefers: Prefers,
-    given_away: u16,
+    homing: Homing,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -255,7 +255,9 @@ impl Table {
         let group = &self.groups[found.service];
         let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
         let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
-        Target { meant, all: &group.all, prefers, given_away: group.given_away.now() }
+        let doorway = &group.doors[found.partition.unwrap_or(group.doors.len() - 1)];
+        let homing = Homing { given_away: group.given_away.now(), at_once: doorway.turnstile.for_each(meant.len()) };
+        Target { meant, all: &group.all, prefers, homing }
     }
 
     /// A request for what was found is here.
@@ -383,13 +385,13 @@ impl Pool {
         let minds = is_after(self.outlier_until_ms.load(Relaxed))
             && target.meant.iter().filter(|u| is_outlier(u)).count() * PANIC_PART < target.meant.len();
         let is_well = |u: &&Arc<Upstream>| !(is_after(u.avoid_until_ms.load(Relaxed)) || minds && is_outlier(u));
-        let Target { meant, all, prefers, given_away } = target;
+        let Target { meant, all, prefers, homing } = target;
         let is_good = |u: &Arc<Upstream>| untried(&u) && is_well(&u);
         meant
-            .pick(prefers, *given_away, is_good)
-            .or_else(|| all.pick(prefers, *given_away, is_good))
-            .or_else(|| meant.pick(prefers, *given_away, |u| untried(&u)))
-            .or_else(|| all.pick(prefers, *given_away, |u| untried(&u)))
+            .pick(prefers, *homing, is_good)
+            .or_else(|| all.pick(prefers, *homing, is_good))
+            .or_else(|| meant.pick(prefers, *homing, |u| untried(&u)))
+            .or_else(|| all.pick(prefers, *homing, |u| untried(&u)))
             .map(Arc::clone)
     }
 
@@ -437,7 +439,7 @@ mod tests {
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
-    use crate::http::limits::{LOCAL_LOADED, OUTLIER_AFTER};
+    use crate::http::limits::{ADMISSION, OUTLIER_AFTER};
 
     struct Nobody;
     impl Dial for Nobody {
@@ -518,7 +520,12 @@ mod tests {
         let table = pool.table();
         let clones = &table.groups[0].all;
         let all: Vec<_> = clones.iter().collect();
-        let to = |tag: &str| Target { meant: clones, all: clones, prefers: Prefers::Tag(tag.into()), given_away: 0 };
+        let to = |tag: &str| Target {
+            meant: clones,
+            all: clones,
+            prefers: Prefers::Tag(tag.into()),
+            homing: Homing { given_away: 0, at_once: 64 },
+        };
         assert!((0..50).all(|_| pool.choose(&to(&all[2].tag), &[]).unwrap().name == "s/2"));
         assert!(all.iter().all(|u| !u.tag.contains("s/") && u.tag.len() == 16));
         assert_ne!(affinity::tag("secret", "s/2"), affinity::tag("other", "s/2"));
@@ -544,10 +551,14 @@ mod tests {
         let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
         let near = chosen(&pool, &[]).unwrap();
         assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/near"));
-        let busy: Vec<_> = (0..LOCAL_LOADED).map(|_| near.begin()).collect();
+        let busy: Vec<_> = (0..ADMISSION.first).map(|_| near.begin()).collect();
         assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/far"));
         drop(busy);
         assert_eq!(chosen(&pool, &[]).unwrap().name, "s/near");
+        // It has learned that a clone does one at a time: a second one waits here while the others have nothing to do.
+        pool.table().groups[0].doors[0].turnstile.learned(2);
+        let _busy = near.begin();
+        assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/far"));
     }
 
     #[test]

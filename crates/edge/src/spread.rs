@@ -10,11 +10,20 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use base::Rng;
 use flow::balance::{Load, give_away, pick_bounded, pick_two};
 
-use crate::http::limits::{GIVEN_AWAY_EVERY, LOCAL_LOADED};
+use crate::http::limits::GIVEN_AWAY_EVERY;
 use crate::pool::{Prefers, Upstream};
 
 thread_local! {
     static CHANCE: RefCell<Rng> = RefCell::new(Rng::new(RandomState::new().hash_one(0)));
+}
+
+/// What of a service's requests stays on this node, if it has clones of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Homing {
+    /// Which part leaves, per mille.
+    pub given_away: u16,
+    /// A clone here that has so many of ours under way is loaded: what one clone does well at once, as this edge has learned.
+    pub at_once: u32,
 }
 
 /// Some of a service's clones, those on this node first.
@@ -39,18 +48,18 @@ impl Clones {
         self.list.iter()
     }
 
-    /// One of those that `may` be chosen. `given_away`: which part of the requests leaves this node, per mille.
+    /// One of those that `may` be chosen.
     pub fn pick(
         &self,
         prefers: &Prefers,
-        given_away: u16,
+        homing: Homing,
         may: impl Fn(&Arc<Upstream>) -> bool,
     ) -> Option<&Arc<Upstream>> {
         CHANCE.with_borrow_mut(|rng| match prefers {
-            Prefers::Any => self.less_loaded(rng, given_away, may),
+            Prefers::Any => self.less_loaded(rng, homing, may),
             Prefers::Tag(tag) => {
                 let its = self.list.iter().find(|u| u.tag.as_bytes() == tag && may(u));
-                its.or_else(|| self.less_loaded(rng, given_away, may))
+                its.or_else(|| self.less_loaded(rng, homing, may))
             }
             Prefers::Hash(key) => {
                 let clones: Vec<_> = self.list.iter().filter(|u| may(u)).collect();
@@ -65,12 +74,12 @@ impl Clones {
     fn less_loaded(
         &self,
         rng: &mut Rng,
-        given_away: u16,
+        homing: Homing,
         may: impl Fn(&Arc<Upstream>) -> bool,
     ) -> Option<&Arc<Upstream>> {
-        let stays = self.local > 0 && rng.below(1000) >= u64::from(given_away);
-        let local = if stays { of_two(&self.list[..self.local], rng, &may) } else { None };
-        local.filter(|u| u.in_flight.load(Relaxed) < LOCAL_LOADED).or_else(|| of_two(&self.list, rng, &may))
+        let may_stay = self.local > 0 && rng.below(1000) >= u64::from(homing.given_away);
+        let local = if may_stay { of_two(&self.list[..self.local], rng, &may) } else { None };
+        local.filter(|u| u.in_flight.load(Relaxed) < homing.at_once).or_else(|| of_two(&self.list, rng, &may))
     }
 }
 

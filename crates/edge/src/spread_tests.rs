@@ -132,7 +132,10 @@ impl Model {
     fn arrive(&mut self, now: u64, edge: usize) {
         let (clones, given_away) = &self.edges[edge];
         let upstream = match self.policy {
-            Policy::Ours => clones.pick(&Prefers::Any, given_away.now(), |_| true).expect("there are some"),
+            Policy::Ours => {
+                let homing = Homing { given_away: given_away.now(), at_once: 64 };
+                clones.pick(&Prefers::Any, homing, |_| true).expect("there are some")
+            }
             Policy::LeastReported => {
                 let node = (0..NODES).min_by_key(|node| self.reported[*node]).unwrap_or(0);
                 &self.upstreams[edge][node * CLONES_EACH + self.rng.below(CLONES_EACH as u64) as usize]

@@ -310,6 +310,18 @@ impl Turnstile {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many may be under way at each of so many clones, as learned so far; as many as at first at most, so that more than this
+    /// node's clones have something to do.
+    pub fn for_each(&self, clones: usize) -> u32 {
+        let clones = u32::try_from(clones.max(1)).unwrap_or(u32::MAX);
+        (self.size.load(Relaxed) / clones).clamp(1, ADMISSION.first)
+    }
+
+    #[cfg(test)]
+    pub fn learned(&self, size: u32) {
+        self.size.store(size, Relaxed);
+    }
+
     /// Nothing has come to it yet.
     pub fn is_unused(&self) -> bool {
         self.shown.started.load(Relaxed) + self.shown.refused.load(Relaxed) == 0

@@ -102,8 +102,6 @@ pub const PANIC_PART: usize = 2;
 pub const IDLE_MAX: usize = 256;
 /// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
-/// Requests at a local clone from which on it counts as loaded, and a tunnel to another node may be better.
-pub const LOCAL_LOADED: u32 = 64;
 /// What part of its requests a node gives away to others is found anew so often: as often as nodes report.
 pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
 
