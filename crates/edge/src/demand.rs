@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use clones::demand::{CloneDemand, Demand, GroupDemand};
 
+/// About so many answers make up a clone's mean.
+const MEAN_OVER: u64 = 8;
+
 /// All services and clones that the doors know, by name.
 #[derive(Debug)]
 pub struct Demands {
@@ -31,6 +34,8 @@ pub struct CloneCount {
     failed: AtomicU64,
     busy_us: AtomicU64,
     in_flight: AtomicU64,
+    /// What its last answers took on average; 0: none came.
+    mean_us: AtomicU64,
 }
 
 /// A request that is here, until dropped.
@@ -70,6 +75,18 @@ impl CloneCount {
         self.in_flight.fetch_add(1, Relaxed);
         Try { clone: Arc::clone(self), began: Instant::now() }
     }
+
+    /// What its last answers took on average, microseconds, if there were any.
+    pub fn mean_us(&self) -> Option<u64> {
+        Some(self.mean_us.load(Relaxed)).filter(|mean| *mean > 0)
+    }
+
+    fn took(&self, micros: u64) {
+        // Two at once may lose one of them: it is a mean.
+        let mean = self.mean_us.load(Relaxed);
+        let next = if mean == 0 { micros } else { mean - mean / MEAN_OVER + micros / MEAN_OVER };
+        self.mean_us.store(next.max(1), Relaxed);
+    }
 }
 
 impl Try {
@@ -84,6 +101,7 @@ impl Try {
         self.clone.done.fetch_add(1, Relaxed);
         self.clone.failed.fetch_add(u64::from(failed), Relaxed);
         self.clone.busy_us.fetch_add(micros, Relaxed);
+        self.clone.took(micros);
     }
 }
 

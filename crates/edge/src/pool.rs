@@ -562,6 +562,28 @@ mod tests {
     }
 
     #[test]
+    fn who_would_be_served_sooner_elsewhere_goes_there() {
+        let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
+        let near = chosen(&pool, &[]).unwrap();
+        let far = chosen(&pool, &[Arc::clone(&near)]).unwrap();
+        let took = |clone: &Upstream, ms| {
+            let begun = clone.count.begin();
+            begun.ended_at(false, Instant::now() + Duration::from_millis(ms));
+        };
+        let part = |name: &str| (0..1000).filter(|_| chosen(&pool, &[]).unwrap().name == name).count();
+        took(&near, 100);
+        assert_eq!(part("s/far"), 0, "nobody is before it");
+        let _busy = near.begin();
+        assert_eq!(part("s/far"), 1000, "nobody knows what it takes there");
+        took(&far, 90);
+        assert!((1..50).contains(&part("s/far")), "a look now and then: a tunnel costs");
+        (0..40).for_each(|_| took(&far, 40));
+        assert_eq!(part("s/far"), 1000, "here there is a queue");
+        let _more = far.begin();
+        assert_eq!(part("s/far"), 0, "and there as well");
+    }
+
+    #[test]
     fn a_clone_that_failed_is_avoided_if_there_is_another_and_a_tried_one_never_comes_again() {
         let pool = pool(vec![clone("s/far", false), clone("s/near", true)]);
         let near = chosen(&pool, &[]).unwrap();

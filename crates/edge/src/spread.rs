@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use base::Rng;
 use flow::balance::{Load, give_away, pick_bounded, pick_two};
 
-use crate::http::limits::GIVEN_AWAY_EVERY;
+use crate::http::limits::{GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
 use crate::pool::{Prefers, Upstream};
 
 thread_local! {
@@ -70,7 +70,8 @@ impl Clones {
         })
     }
 
-    /// Of two random local clones; or, if that one is loaded, or the request is to leave, of two random ones anywhere.
+    /// Of two random local clones; or, if that one is loaded, or the request is to leave, of two random ones anywhere. Who would be
+    /// served sooner elsewhere goes there.
     fn less_loaded(
         &self,
         rng: &mut Rng,
@@ -79,7 +80,30 @@ impl Clones {
     ) -> Option<&Arc<Upstream>> {
         let may_stay = self.local > 0 && rng.below(1000) >= u64::from(homing.given_away);
         let local = if may_stay { of_two(&self.list[..self.local], rng, &may) } else { None };
-        local.filter(|u| u.in_flight.load(Relaxed) < homing.at_once).or_else(|| of_two(&self.list, rng, &may))
+        let Some(local) = local.filter(|u| u.in_flight.load(Relaxed) < homing.at_once) else {
+            return of_two(&self.list, rng, &may);
+        };
+        // With nobody before it nothing is sooner.
+        if local.in_flight.load(Relaxed) == 0 || self.local == self.list.len() {
+            return Some(local);
+        }
+        let looks = rng.below(LOOKS_ELSEWHERE) == 0;
+        let other = of_two(&self.list[self.local..], rng, &may).filter(|other| is_sooner(other, local, looks));
+        other.or(Some(local))
+    }
+}
+
+/// Whether a request should go to a clone elsewhere that could go to one here. What a clone that does one thing at a time takes shows in
+/// nothing but its answers: its machine has little to do, and a queue is what it has, be its answers slow or many.
+fn is_sooner(other: &Upstream, local: &Upstream, looks: bool) -> bool {
+    if other.in_flight.load(Relaxed) >= local.in_flight.load(Relaxed) {
+        return false;
+    }
+    match (local.count.mean_us(), other.count.mean_us()) {
+        (Some(here), Some(there)) => looks || here > 2 * there + LOCAL_SLOWER.as_micros() as u64,
+        // One is enough to know.
+        (Some(_), None) => other.in_flight.load(Relaxed) == 0,
+        (None, _) => false,
     }
 }
 

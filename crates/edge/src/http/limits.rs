@@ -102,6 +102,10 @@ pub const PANIC_PART: usize = 2;
 pub const IDLE_MAX: usize = 256;
 /// An idle connection to a clone is closed after this: less than the 5 s after which common servers (Node) close theirs.
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
+/// Of requests that could wait at this node's clones, one in so many goes elsewhere to see what it takes there.
+pub const LOOKS_ELSEWHERE: u64 = 64;
+/// A clone here may take twice as long as one elsewhere, and so much: a tunnel costs both nodes.
+pub const LOCAL_SLOWER: Duration = Duration::from_millis(4);
 /// What part of its requests a node gives away to others is found anew so often: as often as nodes report.
 pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
 
