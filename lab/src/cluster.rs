@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -237,13 +238,19 @@ pub fn program() -> Result<PathBuf, String> {
     }
 }
 
-/// A port that is free on the addresses of so many nodes at this moment.
+/// Below those that the kernel gives to who connects (32768 to 60999): a node could find its port taken by its own neighbour.
+const FIRST_PORT: u16 = 21_000;
+const PORTS: u16 = 11_000;
+
+/// A port that is free on the addresses of so many nodes at this moment, and that nobody is given who connects somewhere.
 pub fn free_port(nodes: u8) -> Result<u16, String> {
-    for _ in 0..50 {
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-        let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let start = std::process::id() as u16;
+    for _ in 0..PORTS {
+        let nth = start.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        let port = FIRST_PORT + nth;
         let on = |i| TcpListener::bind((IpAddr::V4(Ipv4Addr::new(127, 0, 0, i)), port));
-        if (2..=nodes).all(|i| on(i).is_ok()) {
+        if (1..=nodes).all(|i| on(i).is_ok()) {
             return Ok(port);
         }
     }

@@ -78,7 +78,9 @@ impl Report {
         std::fs::create_dir_all(out)
             .and_then(|()| std::fs::write(&path, text))
             .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-        self.files.push(path);
+        if !self.files.contains(&path) {
+            self.files.push(path);
+        }
         Ok(())
     }
 }

@@ -267,7 +267,7 @@ impl Node {
         if self.live_cards().any(|card| card.id == former || card.name == name) {
             return Err(Refused::busy(format!("{name} still counts as live"), Span::millis(500)));
         }
-        match place::sole(former, self.placed().values()) {
+        match place::sole(former, self.placed.values()) {
             None => Ok(()),
             Some(namespace) => Err(Refused::wrong(format!("nobody else has all of namespace {namespace}"))),
         }
@@ -282,7 +282,7 @@ impl Node {
         if let Err(refused) = self.may_renew(former, name) {
             return finish(pending, Outcome::Refused(refused), 0, None, out);
         }
-        let placed = self.placed().into_values();
+        let placed = self.placed.values();
         // A group in memory may be waiting for this very node: as long as it does it answers nobody.
         let asked = placed.filter(|p| p.members.contains(&former) && !p.memory);
         let groups: Vec<GroupId> = asked.map(|p| p.id).collect();

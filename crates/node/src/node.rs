@@ -9,7 +9,7 @@ use clones::deploy::Deployed;
 use clones::{Demand, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
-use state::linear::{self, HotKey, Linear};
+use state::linear::{self, HotKey, Linear, Placed};
 use state::session::{self, Session};
 
 use crate::asks::Pending;
@@ -102,6 +102,8 @@ pub struct Node {
     pub(crate) linear_out: Vec<linear::Output>,
     /// `linear` namespaces, for the front doors.
     pub(crate) linear_names: Arc<BTreeSet<String>>,
+    /// Groups of `linear` namespaces, by `namespace/shard`.
+    pub(crate) placed: Arc<BTreeMap<String, Placed>>,
 }
 
 /// A node as it was last seen.
@@ -160,6 +162,7 @@ impl Node {
             session_out: Vec::new(),
             linear_out: Vec::new(),
             linear_names: Arc::default(),
+            placed: Arc::default(),
             card,
         }
     }

@@ -154,10 +154,9 @@ impl Node {
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
         let bricks = self.session.map().map_or(1, |map| map.members.len());
-        let placed = if spec.groups().is_some() { self.placed() } else { BTreeMap::new() };
         let shards =
-            placed.into_iter().filter(|(_, placed)| placed.namespace == name).map(|(name, placed)| ShardView {
-                name,
+            self.placed.iter().filter(|(_, placed)| placed.namespace == name).map(|(name, placed)| ShardView {
+                name: name.clone(),
                 leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
                 members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
             });

@@ -13,7 +13,7 @@ use clones::{
     manager,
 };
 use cluster::{Card, beacon, membership, raft, root};
-use state::linear::{self, Placed, place};
+use state::linear::{self, place};
 use state::namespace::{Class, NamespaceSpec};
 use state::session::{self, BrickMap};
 
@@ -199,7 +199,11 @@ impl Node {
         let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
         let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
         self.linear_names = Arc::new(specs.iter().filter(is_linear).map(|(name, _)| name.clone()).collect());
-        let groups = self.placed().into_values().map(|placed| (placed.id, placed)).collect();
+        // A record that this version cannot read is left out.
+        let placed = self.root.declared().of_kind(record::GROUP);
+        let placed = placed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?)));
+        self.placed = Arc::new(placed.collect());
+        let groups = self.placed.values().map(|placed| (placed.id, placed.clone())).collect();
         let version = self.root.declared().version;
         self.linear_in(now, linear::Input::Placed { version, groups }, out);
         let sessions = specs.into_iter().filter(|(_, spec)| spec.class == Class::Session);
@@ -260,12 +264,6 @@ impl Node {
         self.formers = all;
     }
 
-    /// Groups of `linear` namespaces, by `namespace/shard`. A record that this version cannot read is left out.
-    pub(crate) fn placed(&self) -> BTreeMap<String, Placed> {
-        let groups = self.root.declared().of_kind(record::GROUP);
-        groups.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?))).collect()
-    }
-
     pub(crate) fn linear_in(&mut self, now: Now, input: linear::Input, out: &mut Out) {
         let mut wants = std::mem::take(&mut self.linear_out);
         self.linear.handle(now, input, &mut wants);
@@ -312,7 +310,7 @@ impl Node {
     /// At the leader: lets groups follow what is declared and who is here.
     pub(crate) fn keep_groups(&mut self, now: Now, out: &mut Out) {
         let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
-        let placed = self.placed();
+        let placed = Arc::clone(&self.placed);
         self.keep_troubled(now);
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
         let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));

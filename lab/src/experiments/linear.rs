@@ -35,6 +35,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut csv = "side,nodes,does,clients,round,per_second,p50_us,p99_us,failed,wrong\n".to_owned();
     for nodes in [3, 1] {
         throughput(plan, nodes, has_etcd, &mut report, &mut csv)?;
+        // It goes on for long: what is known is told.
+        report.write(&plan.out, "linear.csv", &csv)?;
     }
     memory(plan, &mut report, &mut csv)?;
     leader(plan, has_etcd, &mut report)?;
@@ -160,9 +162,13 @@ fn leader(plan: &Plan, has_etcd: bool, report: &mut Report) -> Result<(), String
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         let (cluster, mut target) = bank(3)?;
-        let status = cluster.status()?;
-        let name = status["namespaces"][0]["shards"][0]["leader"].as_str().unwrap_or_default().to_owned();
-        let victim = name.strip_prefix('n').and_then(|n| n.parse::<usize>().ok()).ok_or("it has no leader")? - 1;
+        let leader = || {
+            let status = cluster.status().ok()?;
+            let name = status["namespaces"][0]["shards"][0]["leader"].as_str()?.to_owned();
+            name.strip_prefix('n')?.parse::<usize>().ok()
+        };
+        wait_until("the namespace shows its leader", || leader().is_some())?;
+        let victim = leader().ok_or("it has no leader")? - 1;
         target.addrs.remove(victim);
         ours.push(killed(&Side::Coppice(target), WRITERS, plan.seconds.min(3), || cluster.kill(victim))?);
         if has_etcd {
