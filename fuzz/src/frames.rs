@@ -3,7 +3,8 @@
 
 use base::{Boot, Frame, NodeId, Now, Rng, Span, Time, kind};
 use bytes::{Bytes, BytesMut};
-use clones::{Assignments, NodeClones};
+use clones::doors::Doors;
+use clones::{Assignments, Demand, NodeClones};
 use cluster::{Beacons, Card, Membership};
 use state::NamespaceSpec;
 use state::session::{BrickMap, CookieSecret, Session};
@@ -133,7 +134,7 @@ pub fn membership(data: &[u8]) -> bool {
     holds.contains(&true)
 }
 
-/// Values that travel inside others: cards, maps, clones, assignments.
+/// Values that travel inside others: cards, maps, clones, assignments, what comes to edges.
 pub fn facts(data: &[u8]) -> bool {
     let card = bounded(data.len(), MESSAGE_TIMES, || Card::decode(data));
     if let Some(card) = &card {
@@ -154,7 +155,17 @@ pub fn facts(data: &[u8]) -> bool {
     if let Some(places) = &places {
         assert_eq!(Assignments::decode(&places.encode()).as_ref(), Some(places));
     }
-    card.is_some() || map.is_some() || clones.is_some() || places.is_some()
+    let doors = bounded(data.len(), MESSAGE_TIMES, || Doors::decode(data));
+    if let Some(doors) = &doors {
+        let once = Doors::decode(&doors.encode()).expect("our own bytes");
+        assert!(once.0.keys().all(|name| doors.0.contains_key(name)));
+    }
+    let demand = bounded(data.len(), MESSAGE_TIMES, || Demand::decode(data));
+    if let Some(demand) = &demand {
+        assert_eq!(Demand::decode(&demand.encode()).as_ref(), Some(demand));
+    }
+    let flows = doors.is_some() || demand.is_some();
+    card.is_some() || map.is_some() || clones.is_some() || places.is_some() || flows
 }
 
 /// Outputs of one small frame.

@@ -118,7 +118,7 @@ fn shards_are_one_namespace_and_follow_the_nodes() {
     };
     assert_eq!(next(&mut watch).data["key"], json!("k30"));
     let wrong = Sse::open(yard.at(1).api, "/v1/ns/wide/watch?prefix=&after=7", &token, None).err().unwrap();
-    assert!(wrong.contains("400") && wrong.contains("6"), "{wrong}");
+    assert!(wrong.contains("410") && wrong.contains("6") && wrong.contains("compacted"), "{wrong}");
     assert_eq!(one.ask(&["FLUSHDB"]).unwrap(), Word::Simple("OK".into()));
     let cleared = next(&mut watch);
     assert_eq!((&*cleared.name, &cleared.data["type"]), ("error", &json!("cleared")), "{cleared:?}");

@@ -92,6 +92,20 @@ fn clones_of_a_restarted_node_are_moved_first_and_no_request_through_the_others_
     load.end().no_failures("n2 restarted, with its clone");
 }
 
+#[test]
+fn a_service_that_did_not_serve_before_holds_no_restart_up() {
+    let _turn = e2e::turn();
+    let up = Up::bare(3);
+    up.apply("broken.toml", "[service.broken]\nrun = [\"/no/such/program\"]\nclones = 2\nhttp = { path = \"/\" }\n")
+        .good();
+    let begun = Instant::now();
+    wait_for("n2 restarts", Duration::from_secs(40), || {
+        let said = up.coppice(&["node", "restart", "n2"]);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
+    assert!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
+}
+
 /// Each request comes by a connection of its own, to each node in turn, also to the one that restarts just then.
 #[test]
 fn who_connects_to_a_restarting_node_waits_a_moment_and_is_neither_refused_nor_cut_off() {

@@ -16,6 +16,8 @@ pub mod kind {
     pub const LINEAR_CONTROL: u16 = 5;
     /// What an edge saw of its requests, for the manager.
     pub const DEMAND: u16 = 6;
+    /// What an edge says of its requests by priority, for all other edges.
+    pub const DOORS: u16 = 7;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;
@@ -40,7 +42,16 @@ impl Priority {
     pub const LOWEST: Priority = Priority(0);
     pub const NORMAL: Priority = Priority(4);
     pub const HIGHEST: Priority = Priority(7);
+
+    /// Of a request's priority at the edge, 0 to 9 with 5 as the usual one. The highest is kept for what nodes do by themselves.
+    pub fn of_ten(class: u8) -> Priority {
+        let nearest = (class.min(PRIORITY_MAX) * Self::HIGHEST.0 + PRIORITY_MAX / 2) / PRIORITY_MAX;
+        Priority(nearest.min(Self::HIGHEST.0 - 1))
+    }
 }
+
+/// The highest priority that a request has at the edge.
+pub const PRIORITY_MAX: u8 = 9;
 
 /// One message between two nodes. `head` is the protocol's message, `body` a value that is never copied into it.
 #[derive(Clone, PartialEq, Eq, Debug)]

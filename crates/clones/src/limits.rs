@@ -19,7 +19,7 @@ pub const PARTITIONS_MAX: usize = 16_384;
 /// Hosts, paths, header names and values in a partition, bytes: longer ones match nothing that gets through the edge.
 pub const MATCH_BYTES_MAX: usize = 1024;
 /// Priorities are 0 to this.
-pub const PRIORITY_MAX: u8 = 9;
+pub use base::frame::PRIORITY_MAX;
 
 /// Clones of a service that does not say how many: two, so that any one may die and the other serves.
 pub const CLONES_DEFAULT: u32 = 2;
@@ -136,6 +136,8 @@ pub const NODE_AVERAGE_OVER: Span = Span::secs(5);
 pub const CLONES_PER_PROCESSOR: u32 = 4;
 /// Bytes of what an edge says: all clones at some 80 bytes.
 pub const DEMAND_BYTES_MAX: usize = 128 << 10;
+/// Bytes of what an edge tells others by priority: some hundred services at some 100 bytes, as it goes to every node.
+pub const DOORS_BYTES_MAX: usize = 32 << 10;
 
 /// Versions of a service that are kept, with their archives on every node.
 pub const VERSIONS_KEPT: usize = 10;

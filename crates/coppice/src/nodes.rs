@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use node::view::{CloneState, CloneView, NodeState, NodeView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, ServiceView, View};
 use serde_json::json;
 
 use crate::client::Api;
@@ -223,6 +223,8 @@ impl Cluster {
 
     async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
         let before = self.node(name).await?;
+        // What does not serve now need not serve afterwards.
+        let lacked = lacking(&self.view().await?);
         let asked = Instant::now();
         while let Err(why) = self.ask(name, &format!("restart?force={force}")).await {
             if asked.elapsed() >= patience {
@@ -235,11 +237,13 @@ impl Cluster {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // Nobody may answer for a moment, if it is the only node that we can reach.
-            if let Ok(view) = self.view().await
-                && let Some(now) = view.nodes.iter().find(|n| n.name == name)
-                && now.boot > before.boot
-                && is_well(now)
-                && clones_serve(&view)
+            let view = self.view().await.ok();
+            let now = view.as_ref().and_then(|view| view.nodes.iter().find(|n| n.name == name));
+            let now = now.filter(|now| now.boot > before.boot && is_well(now));
+            let lacks: Vec<String> = view.as_ref().map(lacking).unwrap_or_default();
+            let lacks = lacks.into_iter().find(|service| !lacked.contains(service));
+            if let Some(now) = now
+                && lacks.is_none()
             {
                 let millis = begun.elapsed().as_millis() as u64;
                 let text = format!("is back (pid {}) and settled after {:.1} s", now.pid, millis as f64 / 1000.0);
@@ -247,8 +251,17 @@ impl Cluster {
                 return Ok(());
             }
             if begun.elapsed() > BACK_WITHIN {
-                let still = "does something start it again (`coppice up`, a systemd unit with Restart=always)?";
-                return Err(format!("{name} was not back and settled within {} s; {still}", BACK_WITHIN.as_secs()));
+                let within = BACK_WITHIN.as_secs();
+                return Err(match (now, lacks) {
+                    (Some(_), Some(service)) => format!(
+                        "{name} is back, but service {service} has fewer clones that serve than before, {within} s after; \
+                         `coppice status` says why"
+                    ),
+                    _ => format!(
+                        "{name} was not back and settled within {within} s; does something start it again (`coppice up`, a \
+                         systemd unit with Restart=always)?"
+                    ),
+                });
             }
         }
     }
@@ -324,8 +337,8 @@ fn is_well(n: &NodeView) -> bool {
     n.state == NodeState::Live && n.brick.settled && n.leaving.is_none()
 }
 
-fn clones_serve(view: &View) -> bool {
-    view.services
-        .iter()
-        .all(|s| s.clones.iter().filter(|c| c.state == CloneState::Serving).count() >= s.wanted as usize)
+/// Services with fewer clones that serve than there should be.
+fn lacking(view: &View) -> Vec<String> {
+    let serving = |s: &ServiceView| s.clones.iter().filter(|c| c.state == CloneState::Serving).count();
+    view.services.iter().filter(|s| serving(s) < s.wanted as usize).map(|s| s.name.clone()).collect()
 }

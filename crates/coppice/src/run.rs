@@ -12,7 +12,7 @@ use cluster::Card;
 use edge::Meter;
 use edge::tls::Certs;
 use host::{DataDir, HostConfig};
-use node::{Ask, Birth, Leaving, Node, View};
+use node::{Answer, Ask, Birth, Leaving, Node, View};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -301,7 +301,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     }
 }
 
-/// Tells the node, and it the manager, what the doors see of the services, while some service's size follows it.
+/// Tells the node, and it the manager, what the doors see of the services; and it other nodes' doors what comes to these by
+/// priority, who tell the same.
 async fn tell_demand(port: host::Port<Node>, meter: Arc<Meter>) {
     let mut every = tokio::time::interval(LOAD_EVERY.into());
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -311,6 +312,10 @@ async fn tell_demand(port: host::Port<Node>, meter: Arc<Meter>) {
         // A core thread that is too busy for it has others to hear from; the next one comes soon.
         if port.ask(Ask::Demand(demand), LOAD_EVERY).await.is_err() {
             return;
+        }
+        let Ok(answer) = port.ask(Ask::Doors(meter.turnstiles.tell()), LOAD_EVERY).await else { return };
+        if let Answer::Doors(others) = answer {
+            meter.turnstiles.hear(&others);
         }
     }
 }

@@ -56,10 +56,10 @@ impl Stages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_there(name));
     }
 
-    fn each(&self, mut put: impl FnMut(String, u64), figures: &[StageFigure]) {
+    fn each<const N: usize>(&self, mut put: impl FnMut(String, u64), figures: fn(&Shown) -> [(&'static str, u64); N]) {
         for (name, shown) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            for (figure, of) in figures {
-                put(format!("stage.{name}.{figure}"), of(shown));
+            for (figure, value) in figures(shown) {
+                put(format!("stage.{name}.{figure}"), value);
             }
         }
     }
@@ -68,24 +68,6 @@ impl Stages {
 /// Nodes tell each other their figures each second: of so many turnstiles, the first by name. `/metrics` has the
 /// partitions of all.
 const TURNSTILES_SHOWN_MAX: usize = 16;
-
-/// What it is called, and where it stands.
-type StageFigure = (&'static str, fn(&Shown) -> u64);
-
-/// Figures of a stage that go up and down.
-const STAGE_GAUGES: [StageFigure; 8] = [
-    ("waiting", |s| s.waiting),
-    ("under_way", |s| s.under_way),
-    ("limit", |s| s.limit),
-    ("overloaded", |s| s.is_overloaded.into()),
-    ("wait_p50_us", |s| s.wait_p50_us),
-    ("wait_p99_us", |s| s.wait_p99_us),
-    ("service_p50_us", |s| s.service_p50_us),
-    ("service_p99_us", |s| s.service_p99_us),
-];
-/// Those that are counted since the start.
-const STAGE_TOTALS: [StageFigure; 3] =
-    [("started_total", |s| s.started), ("refused_total", |s| s.refused), ("overloads_total", |s| s.overloads)];
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
 #[derive(Debug, Default)]
@@ -186,7 +168,7 @@ impl Meter {
         let put = |name, value| {
             all.insert(name, value);
         };
-        self.stages.each(put, &STAGE_GAUGES);
+        self.stages.each(put, Shown::gauges);
         all
     }
 
@@ -218,7 +200,7 @@ impl Meter {
         let put = |name, value| {
             all.insert(name, value);
         };
-        self.stages.each(put, &STAGE_TOTALS);
+        self.stages.each(put, Shown::totals);
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
         for (what, count) in

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
+use clones::Doors;
 use flow::admission::{Admission, CLASSES, CLIENTS, Came, Rooms, fair_share};
+use flow::doors::{Door, Others};
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::limit::{Bounds, Seen};
 use flow::limits::LEARN_EVERY;
@@ -25,6 +27,8 @@ pub struct Turnstile {
     /// For the pressure that programs are told.
     size: AtomicU32,
     under_way: AtomicU32,
+    /// At other nodes' doors.
+    elsewhere: AtomicU32,
     /// Microseconds since it began when the next look is due.
     look_at: AtomicU64,
     seen: Counts,
@@ -128,6 +132,21 @@ impl Turnstiles {
         self.lock_all().retain(|name, _| is_declared(name));
     }
 
+    /// What the doors of other nodes are to know of what comes to these.
+    pub fn tell(&self) -> Doors {
+        let used = self.each().filter(|(_, turnstile, _)| !turnstile.is_unused());
+        let doors = used.map(|(name, turnstile, _)| (name, turnstile.door()));
+        let asked = doors.filter(|(_, door)| door.rates.iter().any(|rate| *rate > 0.0));
+        Doors(asked.map(|(name, door)| (name, door.into())).collect())
+    }
+
+    /// What they said.
+    pub fn hear(&self, others: &[Doors]) {
+        for (name, turnstile, _) in self.each() {
+            turnstile.hear(others.iter().filter_map(|doors| doors.0.get(&name)).map(Door::from).collect());
+        }
+    }
+
     pub fn each(&self) -> impl Iterator<Item = (String, Arc<Turnstile>, Arc<Part>)> + use<> {
         let all = self.lock_all().clone();
         all.into_iter().map(|(name, entry)| (name, entry.turnstile, entry.part))
@@ -149,6 +168,7 @@ impl Turnstile {
             may_wait: Default::default(),
             size: AtomicU32::new(admission.limit().size()),
             under_way: AtomicU32::new(0),
+            elsewhere: AtomicU32::new(0),
             look_at: AtomicU64::new(LEARN_EVERY.0),
             seen: Counts::default(),
             clients: std::array::from_fn(|_| AtomicU32::new(0)),
@@ -165,6 +185,20 @@ impl Turnstile {
         };
         turnstile.take(&turnstile.lock().rooms());
         turnstile
+    }
+
+    /// What this door says of itself. As it is asked often, it also looks if no request has done so.
+    fn door(self: &Arc<Self>) -> Door {
+        self.look_if_due(Instant::now());
+        // There may be room without anybody having left: what others say has changed.
+        self.let_in();
+        self.lock().door()
+    }
+
+    fn hear(&self, others: Vec<Door>) {
+        let mut admission = self.lock();
+        admission.hear(self.time(Instant::now()), Others::new(others));
+        self.elsewhere.store(admission.elsewhere() as u32, Relaxed);
     }
 
     pub fn set_clones(&self, clones: usize) {
@@ -193,9 +227,10 @@ impl Turnstile {
         waited
     }
 
-    /// 0 (idle) to 10 (as much under way as may be).
+    /// 0 (idle) to 10 (as much under way as may be, at all doors).
     pub fn pressure(&self) -> usize {
-        let under_way = self.under_way.load(Relaxed).saturating_sub(1) as usize;
+        let here = self.under_way.load(Relaxed).saturating_sub(1);
+        let under_way = here.saturating_add(self.elsewhere.load(Relaxed)) as usize;
         (under_way * 10 / (self.size.load(Relaxed) as usize).max(1)).min(10)
     }
 
@@ -260,18 +295,26 @@ impl Turnstile {
 
     fn left(self: &Arc<Self>) {
         self.under_way.fetch_sub(1, SeqCst);
+        self.let_in();
+    }
+
+    fn let_in(self: &Arc<Self>) {
         if self.waiting.load(SeqCst) > 0 {
             self.admit(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
     fn look_if_due(&self, at: Instant) {
-        let now = Time(at.saturating_duration_since(self.began).as_micros() as u64);
+        let now = self.time(at);
         if now.0 >= self.look_at.load(Relaxed)
             && let Ok(mut admission) = self.admission.try_lock()
         {
             self.look(&mut admission, now);
         }
+    }
+
+    fn time(&self, at: Instant) -> Time {
+        Time(at.saturating_duration_since(self.began).as_micros() as u64)
     }
 
     fn look(&self, admission: &mut Admission, now: Time) {
@@ -283,9 +326,11 @@ impl Turnstile {
             overloads: counts.overloads.swap(0, Relaxed),
             under_way_max: counts.under_way_max.swap(self.under_way.load(Relaxed), Relaxed),
             no_room: counts.no_room.swap(0, Relaxed),
+            ..Seen::default()
         };
         let waited = Span(counts.waited_us.swap(0, Relaxed));
-        let mut came = Came { waited, refused: counts.refused.swap(0, Relaxed), ..Came::default() };
+        let (refused, under_way) = (counts.refused.swap(0, Relaxed), self.under_way.load(Relaxed));
+        let mut came = Came { waited, refused, under_way, ..Came::default() };
         for (arrived, count) in came.arrived.iter_mut().zip(&counts.arrived) {
             *arrived = count.swap(0, Relaxed);
         }
@@ -310,11 +355,12 @@ impl Turnstile {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many may be under way at each of so many clones, as learned so far; as many as at first at most, so that more than this
+    /// How many of this door's may be under way at each of so many clones, as learned so far; as many as at first at most, so that more than this
     /// node's clones have something to do.
     pub fn for_each(&self, clones: usize) -> u32 {
         let clones = u32::try_from(clones.max(1)).unwrap_or(u32::MAX);
-        (self.size.load(Relaxed) / clones).clamp(1, ADMISSION.first)
+        let size = self.size.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed));
+        (size / clones).clamp(1, ADMISSION.first)
     }
 
     #[cfg(test)]
@@ -422,6 +468,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_waits_where_nobody_is_let_in_goes_on_when_others_leave_room() {
+        let turnstile = turnstile(0, 0, [5, 5]);
+        let mut waits = Box::pin(turnstile.enter(TOP, 0));
+        assert!(waits.as_mut().now_or_never().is_none());
+        turnstile.take(&Rooms { room: [1; CLASSES], waiting: [5; CLASSES] });
+        turnstile.door();
+        assert!(waits.now_or_never().unwrap().is_ok());
+    }
+
+    #[tokio::test]
     async fn who_waits_is_let_in_by_class_and_then_in_order() {
         let turnstile = turnstile(1, 1, [5, 5]);
         let first = at_once(&turnstile, LOW).unwrap().unwrap();
@@ -473,5 +529,19 @@ mod tests {
         assert_eq!(turnstile.pressure(), 5);
         drop(permits);
         assert_eq!(turnstile.pressure(), 0);
+    }
+
+    #[test]
+    fn what_is_under_way_at_other_doors_counts_while_they_say_so() {
+        let all = Turnstiles::default();
+        let (turnstile, _) = all.of("shop", 1);
+        turnstile.learned(10);
+        let says = clones::doors::Says { under_way: 4000, ..Default::default() };
+        let door = Doors([("shop".to_owned(), says.clone()), ("shop/pay".to_owned(), says)].into());
+        all.hear(&[door.clone(), door]);
+        assert_eq!((turnstile.pressure(), turnstile.for_each(1)), (8, 2));
+        all.hear(&[]);
+        assert_eq!((turnstile.pressure(), turnstile.for_each(1)), (0, 10));
+        assert_eq!(all.tell(), Doors::default(), "what nobody has asked for is not worth telling");
     }
 }

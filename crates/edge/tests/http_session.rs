@@ -7,7 +7,7 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use base::{Outcome, Refused, Span, Unknown};
+use base::{Outcome, Priority, Refused, Span, Unknown};
 use bytes::Bytes;
 use clones::route::{RouteService, RouteSession, Routes};
 use clones::session::{SameSite, Secure};
@@ -29,6 +29,8 @@ const ID: &str = "0123456789abcdefghijkl";
 struct Node {
     says: Mutex<VecDeque<Outcome<Reply>>>,
     asked: Mutex<Vec<String>>,
+    /// How much each of it matters.
+    priorities: Mutex<Vec<Priority>>,
     /// Set: the answer to a put waits for it.
     hold: Mutex<Option<Arc<Notify>>>,
 }
@@ -44,6 +46,7 @@ impl Backend for Node {
             Action::Remove => ("remove".into(), false),
             other => panic!("{other:?}"),
         };
+        self.priorities.lock().unwrap().push(op.priority);
         let whose = if op.key == ID { "mine" } else { "new" };
         self.asked.lock().unwrap().push(format!("{what} {whose} {}", cookie.unwrap_or_else(|| "-".into())));
         let says = self.says.lock().unwrap().pop_front().expect("the test says enough");
@@ -162,6 +165,19 @@ async fn the_value_goes_in_the_new_one_comes_out_and_the_cookie_follows() {
     assert_eq!(field(seen, "coppice-session").as_deref(), Some("b2xk"));
     assert!(field(seen, "cookie").is_none() && !seen.contains(ID), "{seen}");
     assert_eq!((case.total("read"), case.total("stored")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_session_is_read_and_stored_with_the_priority_of_its_request() {
+    let spec =
+        || SessionCookie { priority: Some(clones::partition::Priority(9)), ..SessionCookie::new("carts", "sid") };
+    let lost = Outcome::Done(Reply::Absent);
+    for (first, then) in [(found(LEASE_MS), Priority(6)), (lost, Priority::NORMAL)] {
+        let case = Case::with([first, stored()], "Coppice-Session: bmV3\r\n", spec(), Config::default()).await;
+        assert_eq!(case.visit().await.status, 200);
+        // Only when it is read is it known whether there is one that raises the request.
+        assert_eq!(*case.node.priorities.lock().unwrap(), [Priority(6), then]);
+    }
 }
 
 #[tokio::test]

@@ -2,13 +2,16 @@
 //! in overload the lowest is refused first, and at once, and the highest finds room. How many may be under way in all is
 //! learned ([`Limit`]); how many each priority uses is measured, by Little's law: arrivals a second times what one takes.
 //! Inside of one priority clients are equal: while some are refused, each is let in so often that all together fit
-//! ([`fair_share`]).
+//! ([`fair_share`]). All this holds over all doors to the same clones, as far as they are heard ([`crate::doors`]).
 //!
 //! This machine looks once in an interval and says what holds until the next; whoever admits requests compares numbers.
 
+use std::ops::Range;
+
 use base::{Span, Time};
 
-use crate::limit::{Bounds, Limit, Seen};
+use crate::doors::{Door, Others};
+use crate::limit::{Bounds, Elsewhere, Limit, Seen};
 use crate::overload::Overload;
 
 /// Priorities, 0 (refused first) to 9.
@@ -19,12 +22,20 @@ pub const CLIENTS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Admission {
     limit: Limit,
-    /// What each priority would have under way if all of it were let in and none waited.
-    demand: [f64; CLASSES],
+    /// Requests of each priority a second, refused ones too.
+    rates: [f64; CLASSES],
     looked_at: Time,
     overload: Overload,
     /// Too little to learn from yet.
     seen: Seen,
+    /// What this door has under way, smoothed.
+    under_way: f64,
+    others: Others,
+    heard_at: Time,
+    /// Requests that found no room since it heard of the others.
+    no_room: u64,
+    /// Between the last two times.
+    is_full: bool,
 }
 
 /// What holds until the next look.
@@ -45,16 +56,23 @@ pub struct Came {
     pub waited: Span,
     /// Requests that were refused.
     pub refused: u64,
+    /// What is under way now.
+    pub under_way: u32,
 }
 
 impl Admission {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             limit: Limit::new(bounds),
-            demand: [0.0; CLASSES],
+            rates: [0.0; CLASSES],
             looked_at: Time::ZERO,
             overload: Overload::new(WAIT_MIN),
             seen: Seen::default(),
+            under_way: 0.0,
+            others: Others::default(),
+            heard_at: Time::ZERO,
+            no_room: 0,
+            is_full: false,
         }
     }
 
@@ -74,18 +92,56 @@ impl Admission {
         self.limit.set_bounds(bounds);
     }
 
+    /// What the other doors to the same clones said last.
+    pub fn hear(&mut self, now: Time, others: Others) {
+        (self.others, self.heard_at) = (others, now);
+        self.is_full = self.no_room > 0;
+        if self.is_full
+            && let Some(size) = self.others.size(self.present().start)
+        {
+            self.limit.agree(size);
+        }
+        if let Some(queue) = self.others.queue_above(self.present().end - 1) {
+            self.limit.yield_to(queue);
+        }
+        self.no_room = 0;
+    }
+
+    /// What the other doors are to know of this one.
+    pub fn door(&self) -> Door {
+        let takes = self.takes();
+        let rates = self.rates.map(|rate| if rate * takes >= PRESENT { rate } else { 0.0 });
+        let (size, queue) = (self.limit.size().into(), self.limit.queue());
+        Door { rates, under_way: self.under_way, size, is_full: self.is_full, takes, queue }
+    }
+
+    /// What other doors have under way.
+    pub fn elsewhere(&self) -> f64 {
+        self.others.under_way(None, 0.0)
+    }
+
     pub fn look(&mut self, now: Time, seen: &Seen, came: &Came) -> Rooms {
         let passed = now.since(self.looked_at).as_secs_f64();
         self.looked_at = now;
-        self.seen.add(seen);
+        if now.since(self.heard_at) > HEARD_FOR {
+            self.others = Others::default();
+        }
+        self.no_room += seen.no_room;
+        self.seen.add(&Seen { elsewhere: self.seen_elsewhere(), ..*seen });
+        // Who lets nothing in has no answers to learn from: those of the others tell him.
+        let is_shut = seen.no_room > 0 && seen.under_way_max == 0;
+        if is_shut && let Some((takes, queue)) = self.others.learned() {
+            self.limit.follow(Span((takes * 1e6) as u64), queue);
+        }
         if self.limit.is_due(now, &self.seen) {
             self.limit.learn(now, &std::mem::take(&mut self.seen));
         }
-        let fades = 1.0 - (-passed / FADES_IN.as_secs_f64()).exp();
-        for (demand, arrived) in self.demand.iter_mut().zip(came.arrived) {
-            let wanted = arrived as f64 / passed.max(1e-3) * self.limit.base().as_secs_f64();
+        let part = |of: Span| 1.0 - (-passed / of.as_secs_f64()).exp();
+        self.under_way += (f64::from(came.under_way) - self.under_way) * part(SMOOTH_IN);
+        for (rate, arrived) in self.rates.iter_mut().zip(came.arrived) {
+            let now = arrived as f64 / passed.max(1e-3);
             // Up at once, down slowly: room that is kept for nobody costs little, room that is missing is a refusal.
-            *demand = if wanted > *demand { wanted } else { *demand * (1.0 - fades) + wanted * fades };
+            *rate = if now > *rate { now } else { *rate + (now - *rate) * part(FADES_IN) };
         }
         self.overload.set_target(WAIT_MIN.max(Span(self.limit.base().0 / 2)));
         if came.refused > 0 {
@@ -95,20 +151,58 @@ impl Admission {
         self.rooms()
     }
 
+    fn seen_elsewhere(&self) -> Elsewhere {
+        let (lowest, here) = (self.lowest(), self.present());
+        let tested = self.limit.is_tested().then_some(lowest);
+        let kept = |from: usize| (from..CLASSES).map(|class| with_swings(self.wanted(class))).sum::<f64>() as u32;
+        let yields = self.others.below(here.start, self.takes()) >= 1.0;
+        Elsewhere {
+            under_way: self.others.under_way(tested, self.takes()) as u32,
+            told: self.elsewhere() as u32,
+            is_full: self.others.is_full(),
+            kept: if here.end - 1 > lowest { 0 } else { kept(lowest + 1) },
+            needed: if yields { kept(here.start) } else { 0 },
+        }
+    }
+
+    /// From the lowest to above the highest priority that comes to this door.
+    fn present(&self) -> Range<usize> {
+        let takes = self.takes();
+        let is_here = |class: &usize| self.rates[*class] * takes >= PRESENT;
+        (0..CLASSES).find(is_here).unwrap_or(0)..(0..CLASSES).rfind(is_here).unwrap_or(CLASSES - 1) + 1
+    }
+
+    /// The lowest priority that comes at all, at any door.
+    fn lowest(&self) -> usize {
+        (0..CLASSES).find(|class| self.wanted(*class) >= PRESENT).unwrap_or(0)
+    }
+
+    /// What a priority would have under way, at all doors, if all of it were let in and none waited.
+    fn wanted(&self, class: usize) -> f64 {
+        (self.rates[class] + self.others.rate(class)) * self.takes()
+    }
+
+    /// Seconds that a request takes without a queue.
+    fn takes(&self) -> f64 {
+        self.limit.base().as_secs_f64()
+    }
+
     pub fn rooms(&self) -> Rooms {
         let (mut room, mut waiting) = ([0; CLASSES], [0; CLASSES]);
-        let lowest = self.demand.iter().position(|demand| *demand >= PRESENT).unwrap_or(0);
-        let mut kept = 0.0;
+        let lowest = self.lowest();
+        // What higher priorities want at this door, and what is kept for them for all doors.
+        let (mut here, mut kept) = (0.0, 0.0);
         for class in (0..CLASSES).rev() {
             // A test of the limit costs the lowest alone.
             let size = if class > lowest { self.limit.size() } else { self.limit.size_now() };
-            room[class] = size.saturating_sub(kept as u32);
+            // Of the rest the doors have equal parts. What higher priorities have under way here comes on top of such a part.
+            let free = f64::from(size) - kept - here;
+            room[class] = (here + self.others.share(class, free, self.takes())).ceil() as u32;
             // A burst may wait. In overload only those may for whom there will be room, as others are refused for them.
             let may_wait = !self.overload.is_up() || class > lowest;
             waiting[class] = if may_wait { self.limit.size().max(WAITING_MIN) * WAITING_PARTS } else { 0 };
-            let demand = self.demand[class];
-            // Random arrivals swing by the root of their number.
-            kept += if demand >= PRESENT { demand + 2.0 * demand.sqrt() } else { 0.0 };
+            here += self.rates[class] * self.takes();
+            kept += with_swings(self.wanted(class));
         }
         Rooms { room, waiting }
     }
@@ -133,12 +227,21 @@ pub fn fair_share(came: &[u32], total: u64) -> Option<u32> {
     None
 }
 
+/// Random arrivals swing by the root of their number.
+fn with_swings(demand: f64) -> f64 {
+    if demand >= PRESENT { demand + 2.0 * demand.sqrt() } else { 0.0 }
+}
+
 /// A wait shorter than this is no overload, however quick requests are otherwise.
 const WAIT_MIN: Span = Span::millis(10);
 /// A priority that uses less is not there.
 const PRESENT: f64 = 0.01;
 /// Demand that is no more is forgotten with this time constant.
 const FADES_IN: Span = Span::millis(1500);
+/// What is under way is told to others as of about the last so long: as often as they hear it.
+const SMOOTH_IN: Span = Span::millis(250);
+/// Other doors count for so long after they were heard of: some lost messages do not matter.
+const HEARD_FOR: Span = Span::secs(2);
 /// As many may wait as may be under way, and not fewer than this.
 const WAITING_MIN: u32 = 64;
 const WAITING_PARTS: u32 = 2;
@@ -179,9 +282,9 @@ mod tests {
             let seen = Seen {
                 done: (rate * dt) as u64,
                 took_us: (mean * 1e6 * (rate * dt)) as u64,
-                overloads: 0,
                 under_way_max: under_way as u32,
                 no_room: ((all - rate) * dt) as u64,
+                ..Seen::default()
             };
             let arrived = offered.map(|rate| (rate * dt) as u64);
             *now = *now + Span::millis(100);
@@ -189,7 +292,7 @@ mod tests {
             // As at a door: who finds no place to wait in is refused.
             let refuses = is_full && (0..CLASSES).any(|c| offered[c] > in_class[c] && rooms.waiting[c] == 0);
             let (waited, refused) = if refuses { (Span::ZERO, seen.no_room) } else { (waited, 0) };
-            admission.look(*now, &seen, &Came { arrived, waited, refused });
+            admission.look(*now, &seen, &Came { arrived, waited, refused, under_way: under_way as u32 });
             (0..CLASSES).for_each(|class| let_in[class] += in_class[class] * dt);
             done += rate * dt;
             took.push(mean);

@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod backoff;
 pub mod balance;
+pub mod doors;
 pub mod histogram;
 pub mod limit;
 pub mod limits;
@@ -13,6 +14,7 @@ pub mod window;
 
 pub use backoff::Backoff;
 pub use balance::pick_two;
+pub use histogram::Histogram;
 pub use limit::Limit;
 pub use stage::Stage;
 pub use window::Window;

@@ -16,6 +16,8 @@ pub struct Limit {
     learned_at: Time,
     probe: Probe,
     probe_at: Time,
+    /// The last mean over [`Limit::target`].
+    queue: f64,
 }
 
 /// Of one limit.
@@ -42,6 +44,23 @@ pub struct Seen {
     pub under_way_max: u32,
     /// Requests that found no room.
     pub no_room: u64,
+    /// At other doors to the same.
+    pub elsewhere: Elsewhere,
+}
+
+/// What the other doors to the same say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Elsewhere {
+    /// Most that are under way there. In a test: if they test at the same time.
+    pub under_way: u32,
+    /// What they say that is under way there.
+    pub told: u32,
+    /// Requests find no room there.
+    pub is_full: bool,
+    /// What is kept free for what matters more there, if that leaves nothing here in a test.
+    pub kept: u32,
+    /// What all needs that matters as much as what comes here, while something is under way there that is to make room first.
+    pub needed: u32,
 }
 
 impl Seen {
@@ -51,6 +70,12 @@ impl Seen {
         self.overloads += more.overloads;
         self.under_way_max = self.under_way_max.max(more.under_way_max);
         self.no_room += more.no_room;
+        self.elsewhere = more.elsewhere;
+    }
+
+    /// At all doors.
+    fn under_way_all(&self) -> u32 {
+        self.under_way_max.saturating_add(self.elsewhere.under_way)
     }
 }
 
@@ -72,6 +97,7 @@ impl Limit {
             learned_at: Time::ZERO,
             probe: Probe::Not,
             probe_at: Time::ZERO,
+            queue: 0.0,
         }
     }
 
@@ -96,6 +122,34 @@ impl Limit {
         Span(self.base.0 * self.bounds.tolerance_percent / 100) + self.bounds.slack
     }
 
+    /// How long requests took last, over how long they may: above 1 they wait.
+    pub fn queue(&self) -> f64 {
+        self.queue
+    }
+
+    /// Fewer are let in, to see what one takes without a queue.
+    pub fn is_tested(&self) -> bool {
+        self.probe != Probe::Not
+    }
+
+    /// Somebody else found out so much of the same. All who say so to each other come to agree.
+    pub fn agree(&mut self, size: f64) {
+        self.size = ((self.size + size) / 2.0).clamp(f64::from(self.bounds.min), f64::from(self.bounds.max));
+    }
+
+    /// What matters more has to wait elsewhere, so that answers take so much longer than they may.
+    pub fn yield_to(&mut self, queue: f64) {
+        self.shrink(1.0 / queue.max(1.0));
+    }
+
+    /// Nothing got through here to learn from: somebody else learned this of the same.
+    pub fn follow(&mut self, base: Span, queue: f64) {
+        self.base = self.base.min(base);
+        if queue <= 1.0 {
+            self.grow();
+        }
+    }
+
     /// Its bounds follow the size of what it limits.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
@@ -111,7 +165,8 @@ impl Limit {
 
     pub fn learn(&mut self, now: Time, seen: &Seen) {
         self.learned_at = now;
-        let was_full = seen.no_room > 0 || seen.under_way_max >= self.size();
+        let under_way_max = seen.under_way_all();
+        let was_full = seen.no_room > 0 || under_way_max >= self.size();
         match self.probe {
             Probe::Drains => {
                 self.probe = Probe::Measures;
@@ -131,21 +186,27 @@ impl Limit {
             return;
         }
         let mean = Span(seen.took_us / seen.done);
-        let is_used = was_full || 2 * seen.under_way_max >= self.size();
+        let is_used = was_full || seen.elsewhere.is_full || under_way_max.saturating_mul(2) >= self.size();
+        let is_least = self.size <= f64::from(self.bounds.min);
         if self.base == Span::ZERO || mean < self.base {
             self.base = mean;
-        } else if !is_used {
-            // The limit has no part in it: this is how long requests take now. Slowly, as one interval may be chance.
+        } else if !is_used || (is_least && mean > self.target()) {
+            // The limit has no part in it, or can do no more about it: this is how long requests take now. Slowly, as one interval
+            // may be chance.
             self.base = Span(self.base.0 + (mean.0 - self.base.0).div_ceil(4));
         }
+        let queue = mean.0 as f64 / self.target().0.max(1) as f64;
+        self.queue += (queue - self.queue) / QUEUE_OVER;
         if seen.overloads * 10 > seen.done {
             self.shrink(SHRINK_MIN);
-        } else if mean > self.target() && is_used {
-            self.shrink(self.target().0 as f64 / mean.0 as f64);
+        } else if queue > 1.0 && is_used {
+            let least = self.size.min(seen.elsewhere.needed.into());
+            self.shrink(1.0 / queue);
+            self.size = self.size.max(least);
         } else if was_full {
-            self.size = (self.size + self.size.sqrt()).min(f64::from(self.bounds.max));
+            self.grow();
         }
-        if was_full && now >= self.probe_at {
+        if was_full && now >= self.probe_at && seen.elsewhere.kept.saturating_mul(PROBE_PART) < self.size() {
             self.probe = Probe::Drains;
         }
     }
@@ -154,20 +215,32 @@ impl Limit {
     fn measured(&mut self, now: Time, seen: &Seen) {
         self.probe_at = now + PROBE_EVERY;
         // Who must not be refused may have kept it full: then it was no test.
-        if seen.done == 0 || 2 * seen.under_way_max > self.size() {
+        if seen.done == 0 || seen.under_way_all().saturating_mul(2) > self.size() {
             return;
         }
         let mean = Span(seen.took_us / seen.done);
         if mean.0 * 10 < self.base.0 * 9 {
             self.probe_at = now + PROBE_AGAIN;
         }
-        self.base = mean;
+        // Doors test at times of their own. While others are full answers take longer than they need to, by as much as is allowed: else
+        // each would learn of the queue that all make, let in more for it, and so without end.
+        let is_empty = seen.under_way_max.saturating_add(seen.elsewhere.told).saturating_mul(2) <= self.size();
+        let allowed = self.target().0 as f64 / self.base.0.max(1) as f64;
+        let least = if is_empty { mean } else { Span((mean.0 as f64 / allowed.max(1.0)) as u64) };
+        self.base = self.base.clamp(least, mean);
+    }
+
+    fn grow(&mut self) {
+        self.size = (self.size + self.size.sqrt()).min(f64::from(self.bounds.max));
     }
 
     fn shrink(&mut self, part: f64) {
         self.size = (self.size * part.max(SHRINK_MIN)).max(f64::from(self.bounds.min));
     }
 }
+
+/// About so many intervals make up what others are told of the queue: one may be chance.
+const QUEUE_OVER: f64 = 4.0;
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +262,8 @@ mod tests {
             let took = Span((under_way / rate * 1e6) as u64).max(service);
             let done = (rate * LEARN_EVERY.as_secs_f64()) as u64;
             let no_room = ((offered - rate) * LEARN_EVERY.as_secs_f64()) as u64;
-            let seen = Seen { done, took_us: took.0 * done, overloads: 0, under_way_max: under_way as u32, no_room };
+            let (took_us, under_way_max) = (took.0 * done, under_way as u32);
+            let seen = Seen { done, took_us, under_way_max, no_room, ..Seen::default() };
             *now = *now + LEARN_EVERY;
             if limit.is_due(*now, &seen) {
                 limit.learn(*now, &seen);

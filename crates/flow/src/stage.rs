@@ -58,6 +58,27 @@ pub struct Shown {
     pub service_p99_us: u64,
 }
 
+impl Shown {
+    /// What goes up and down, by name.
+    pub fn gauges(&self) -> [(&'static str, u64); 8] {
+        [
+            ("waiting", self.waiting),
+            ("under_way", self.under_way),
+            ("limit", self.limit),
+            ("overloaded", self.is_overloaded.into()),
+            ("wait_p50_us", self.wait_p50_us),
+            ("wait_p99_us", self.wait_p99_us),
+            ("service_p50_us", self.service_p50_us),
+            ("service_p99_us", self.service_p99_us),
+        ]
+    }
+
+    /// What is counted since the stage began.
+    pub fn totals(&self) -> [(&'static str, u64); 3] {
+        [("started_total", self.started), ("refused_total", self.refused), ("overloads_total", self.overloads)]
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Figures {
     started: u64,

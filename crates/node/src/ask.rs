@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::{NodeId, Outcome};
 use bytes::Bytes;
 use clones::off::Target;
-use clones::{Demand, members};
+use clones::{Demand, Doors, members};
 use serde::{Deserialize, Serialize};
 use state::{linear, session};
 
@@ -27,6 +27,8 @@ pub enum Ask {
     Rotate { namespace: String, entropy: [u8; 32], end_sessions: bool },
     /// What this node's edge saw since the last time: goes to the manager, if there is one. Done at once.
     Demand(Demand),
+    /// What comes to this node's edge by priority: goes to all nodes. Answered at once, with what the others said last.
+    Doors(Doors),
     /// Make a folder the next version of a service; answered as `Apply` is.
     Deploy { wish: deploy::Wish, entropy: [u8; 32] },
     /// Take back what is being rolled out, or go back to an older version; answered as `Apply` is.
@@ -55,6 +57,8 @@ pub enum Answer {
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),
+    /// Of each other edge that was heard of just now.
+    Doors(Vec<Doors>),
     Admitted(Outcome<Admitted>),
 }
 

@@ -74,8 +74,10 @@ enum What {
         service: String,
         text: String,
     },
-    /// The leader's own: the groups of `linear` namespaces. Nobody waits for it.
-    Groups,
+    /// The leader's own: the groups of `linear` namespaces, and what to tell of them. Nobody waits for it.
+    Groups {
+        told: Vec<(String, String)>,
+    },
 }
 
 /// A join token as the root group keeps it, under the hex of its secret's hash.
@@ -118,6 +120,10 @@ impl Node {
             Ask::Demand(demand) => {
                 self.demanded(now, demand, out);
                 return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
+            }
+            Ask::Doors(doors) => {
+                let answer = Answer::Doors(self.tell_doors(now, &doors, out));
+                return out.push(Effect::Answer { id, answer });
             }
             Ask::Codes(codes) => {
                 self.group_in(now, group::Input::Codes(codes), out);
@@ -250,7 +256,7 @@ impl Node {
                 ];
                 Ok(Some(Change { expect: Some(declared.version), puts, removes: Vec::new() }))
             }
-            What::Map | What::Groups | What::Verdict { .. } => Ok(None),
+            What::Map | What::Groups { .. } | What::Verdict { .. } => Ok(None),
         }
     }
 
@@ -325,13 +331,13 @@ impl Node {
     }
 
     pub(crate) fn propose_groups(&mut self, now: Now, plan: place::Plan, out: &mut Out) {
-        if self.pending.values().any(|p| matches!(p.what, What::Groups)) {
+        if self.pending.values().any(|p| matches!(p.what, What::Groups { .. })) {
             return;
         }
         let put = |(name, placed): (String, linear::Placed)| (kind::GROUP.to_owned(), name, facts::encode(&placed));
         let puts = plan.puts.into_iter().map(put).collect();
         let removes = plan.removes.into_iter().map(|name| (kind::GROUP.to_owned(), name)).collect();
-        self.propose_own(now, What::Groups, puts, removes, out);
+        self.propose_own(now, What::Groups { told: plan.told }, puts, removes, out);
     }
 
     fn propose_own(
@@ -388,6 +394,11 @@ impl Node {
                 if let What::Verdict { service, text } = &pending.what {
                     self.decided(now, "deployed", service, text.clone(), out);
                 }
+                if let What::Groups { told } = &pending.what {
+                    for (group, text) in told {
+                        self.decided(now, "split", group, text.clone(), out);
+                    }
+                }
                 if let What::Deploy { lines, .. } | What::Rollback { lines, .. } = &pending.what {
                     self.happened(now, "applied", "deploy", lines.join("; "));
                 }
@@ -396,7 +407,7 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map | What::Groups | What::Verdict { .. } => (),
+                What::Map | What::Groups { .. } | What::Verdict { .. } => (),
                 _ if pending.tries >= APPLY_TRIES_MAX => {
                     let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
                     finish(pending, Outcome::Refused(refused), 0, None, out);
@@ -465,7 +476,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             }
             None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
         })),
-        What::Map | What::Groups | What::Verdict { .. } => return,
+        What::Map | What::Groups { .. } | What::Verdict { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

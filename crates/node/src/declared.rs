@@ -14,11 +14,12 @@ use clones::spec::{ServiceSpec, SpecError};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
+use state::linear::Placed;
 use state::namespace::{Class, NamespaceSpec};
 use state::session::CookieSecret;
 use toml::Spanned;
 
-use crate::deploy;
+use crate::{deploy, facts};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -123,7 +124,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         spec.get_ref().validate().map_err(wrong)?;
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
-            spec.get_ref().may_follow(&before).map_err(wrong)?;
+            spec.get_ref().may_follow(&before, shards(now, name)).map_err(wrong)?;
         }
         note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
@@ -335,6 +336,16 @@ pub fn all<T: Spec>(now: &Declared, kind: &str) -> BTreeMap<String, T> {
 
 pub(crate) fn kept<T: Spec>(bytes: &[u8]) -> Option<T> {
     T::from_stored(serde_json::from_slice::<Kept<serde_json::Value>>(bytes).ok()?.spec)
+}
+
+/// How many groups a `linear` namespace has, those included that a split makes now.
+fn shards(now: &Declared, namespace: &str) -> u32 {
+    let is_its = |(name, _): &(&str, &Bytes)| name.rsplit_once('/').is_some_and(|(of, _)| of == namespace);
+    let of = |(_, bytes): (&str, &Bytes)| match facts::decode::<Placed>(bytes) {
+        Some(Placed { split: Some(_), .. }) => 2,
+        Some(_) | None => 1,
+    };
+    now.of_kind(kind::GROUP).filter(is_its).map(of).sum()
 }
 
 /// Secrets of all namespaces, by namespace.

@@ -166,10 +166,13 @@ fn who_declares_what_another_file_has_is_told_at_his_own_line() {
 #[test]
 fn what_a_namespace_cannot_become_is_told_once_and_at_its_line() {
     let linear = "[namespace.bank]\nclass = \"linear\"\n";
-    let now = applied(&empty(), "bank.toml", linear);
+    let mut now = applied(&empty(), "bank.toml", linear);
+    for shard in ["bank/0", "bank/1", "banker/0"] {
+        now.records.insert((kind::GROUP.into(), shard.into()), Bytes::new());
+    }
     for (more, told) in [
         ("durability = \"memory\"\n", "bank.toml:3: namespace.bank.durability: it is \"disk\""),
-        ("shards = 2\n", "bank.toml:3: namespace.bank.shards: cannot be changed"),
+        ("shards = 1\n", "bank.toml:3: namespace.bank.shards: it has 2 shards, which cannot become fewer"),
     ] {
         let why = diff(&now, "bank.toml", &format!("{linear}{more}"), &[7; 32]).unwrap_err();
         assert!(why.starts_with(told), "{why}");

@@ -1,7 +1,8 @@
 //! What nodes tell each other by beacon, under which keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use base::GroupId;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,8 @@ pub struct NodeReport {
     pub intervals: BTreeMap<String, (u64, u64)>,
     /// Of the groups that it leads, how many are as they should be, and in which version of the declaration.
     pub whole: (u64, u64),
+    /// Of the groups that it leads, those that have grown large.
+    pub large: BTreeSet<GroupId>,
     /// By linear namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
 use clones::deploy::Deployed;
-use clones::{Demand, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
+use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::linear::{self, HotKey, Linear, Placed};
@@ -17,7 +17,7 @@ use crate::facts::{self, BrickLoad, NodeReport};
 use crate::leave::{Departure, Wish};
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
 use crate::lives::Lives;
-use crate::view::{EventView, HotKeyView, NodeState};
+use crate::view::{EventView, HotKeyView, NodeState, ShardView};
 use crate::{Answer, Ask, View};
 
 /// What a node is born with.
@@ -52,10 +52,16 @@ pub struct Node {
     pub(crate) linear: Linear,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
+    /// What other nodes' edges said last, and when.
+    pub(crate) doors: BTreeMap<NodeId, (Time, Doors)>,
     pub(crate) members: Members,
     found: Option<Change>,
     pub(crate) report: NodeReport,
     report_at: Time,
+    /// At the leader: the declaration at which groups were last looked at, and when they are next.
+    pub(crate) groups_seen: u64,
+    pub(crate) groups_at: Time,
+    pub(crate) shards_shown: ShardsShown,
     pub(crate) lives: Lives,
     /// Passed on for an operator, since then.
     pub(crate) wish: Option<(Wish, Time)>,
@@ -115,6 +121,14 @@ pub(crate) struct Seen {
     pub since: Time,
 }
 
+/// Shards by namespace, as views show them: of a version of the declaration, and until then.
+#[derive(Default)]
+pub(crate) struct ShardsShown {
+    pub version: u64,
+    pub until: Time,
+    pub of: BTreeMap<String, Arc<[ShardView]>>,
+}
+
 impl Node {
     pub fn new(birth: Birth) -> Self {
         let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, found } = birth;
@@ -129,10 +143,14 @@ impl Node {
             linear: Linear::new(me, boot, rng.fork()),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me, boot),
+            doors: BTreeMap::new(),
             members: Members::new(me, boot),
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },
             report_at: Time::ZERO,
+            groups_seen: 0,
+            groups_at: Time::ZERO,
+            shards_shown: ShardsShown::default(),
             lives: Lives::default(),
             wish: None,
             departure: None,
@@ -242,6 +260,13 @@ impl Node {
                     self.manager_in(now, manager::Input::Demand { from, demand }, out);
                 }
             }
+            kind::DOORS => {
+                if let Some(doors) = Doors::decode(&frame.head)
+                    && self.live_cards().any(|card| card.id == from)
+                {
+                    self.doors.insert(from, (now.mono, doors));
+                }
+            }
             // A newer version's protocol: skipped (rule 8).
             _ => (),
         }
@@ -318,6 +343,7 @@ impl Node {
         let intervals = self.session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
         self.report.whole = self.linear.whole();
+        self.report.large = self.linear.large();
         self.report.hot.clear();
         for (namespace, HotKey { key, rate, waiters }) in self.linear.hot(now.mono) {
             let key = key.escape_ascii().to_string();
@@ -330,7 +356,12 @@ impl Node {
         self.beacons_in(now, beacon::Input::Put { key: key.to_owned(), value, ttl: REPORT_TTL }, out);
     }
 
-    fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, gauges: BTreeMap<String, u64>) {
+    fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, mut gauges: BTreeMap<String, u64>) {
+        for (stage, shown) in self.session.stages(now.mono) {
+            for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
+                gauges.insert(format!("stage.{stage}.{figure}"), value);
+            }
+        }
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
         let (disk, report) = (self.trouble.clone(), std::mem::take(&mut self.report));
         self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, disk, ..report };

@@ -14,8 +14,8 @@ use state::session::odds::{Observed, odds};
 
 use crate::View;
 use crate::declared::{self, kind};
-use crate::limits::DEAD_SHOWN;
-use crate::node::Node;
+use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
+use crate::node::{Node, ShardsShown};
 use crate::view::{
     self, BrickView, CloneView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView,
     ShardView, StubView, VersionView,
@@ -43,6 +43,7 @@ impl Node {
         let namespaces = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
         let routed = self.routed.iter().map(|service| self.route(service, &running)).collect();
         self.routes = Arc::new(self.routes.next(routed));
+        self.show_shards(now);
         View {
             cluster: self.cluster.clone(),
             me: self.card.name.clone(),
@@ -147,6 +148,26 @@ impl Node {
         stubs
     }
 
+    /// Shards as they are shown: looked at anew with each declaration, and once a second, as there may be a thousand.
+    fn show_shards(&mut self, now: Now) {
+        let version = self.root.declared().version;
+        if self.shards_shown.version == version && now.mono < self.shards_shown.until {
+            return;
+        }
+        let mut of: BTreeMap<String, Vec<ShardView>> = BTreeMap::new();
+        for (name, placed) in &*self.placed {
+            of.entry(placed.namespace.clone()).or_default().push(ShardView {
+                name: name.clone(),
+                from: placed.from,
+                to: placed.to,
+                leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
+                members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
+            });
+        }
+        let of = of.into_iter().map(|(name, shards)| (name, shards.into())).collect();
+        self.shards_shown = ShardsShown { version, until: now.mono + SHARDS_EVERY, of };
+    }
+
     fn namespace_view(&self, name: &str, spec: &NamespaceSpec) -> NamespaceView {
         let record = self.lives.record;
         let told = self.live_cards().map(|card| self.report_of(card.id).intervals.get(name).copied().unwrap_or((0, 0)));
@@ -154,12 +175,6 @@ impl Node {
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
         let bricks = self.session.map().map_or(1, |map| map.members.len());
-        let shards =
-            self.placed.iter().filter(|(_, placed)| placed.namespace == name).map(|(name, placed)| ShardView {
-                name: name.clone(),
-                leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
-                members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
-            });
         let mut hot: Vec<HotKeyView> = Vec::new();
         // Several nodes may read one key: their members answer reads that may be stale.
         for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.remove(name)).flatten() {
@@ -182,7 +197,7 @@ impl Node {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),
             }),
-            shards: shards.collect(),
+            shards: self.shards_shown.of.get(name).cloned().unwrap_or_default(),
             hot,
             odds: (spec.class == Class::Session)
                 .then(|| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),

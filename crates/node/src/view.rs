@@ -228,8 +228,8 @@ pub struct NamespaceView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,
     /// Its consensus groups, if its class has any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shards: Vec<ShardView>,
+    #[serde(default, skip_serializing_if = "<[ShardView]>::is_empty")]
+    pub shards: Arc<[ShardView]>,
     /// Keys of a linear namespace that get many commands, the hottest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotKeyView>,
@@ -266,9 +266,27 @@ pub struct HotKeyView {
 pub struct ShardView {
     /// `namespace/number`.
     pub name: String,
+    /// Keys whose hashes are in `from..=to` are its; 16 hexadecimal digits each.
+    #[serde(with = "hash", default)]
+    pub from: u64,
+    #[serde(with = "hash", default)]
+    pub to: u64,
     /// As far as the node knows that shows this.
     pub leader: Option<String>,
     pub members: Vec<String>,
+}
+
+/// A hash as text: as a number of JSON it would lose digits.
+mod hash {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(hash: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{hash:016x}"))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

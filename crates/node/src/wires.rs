@@ -6,10 +6,10 @@ use std::sync::Arc;
 use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
 use clones::clone::life_name;
 use clones::deploy::Deployed;
-use clones::limits::DEMAND_BYTES_MAX;
+use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
 use clones::members::{self, Member, Said, Scene};
 use clones::{
-    Assignments, CloneState, Demand, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick, group,
+    Assignments, CloneState, Demand, Doors, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick, group,
     manager,
 };
 use cluster::{Card, beacon, membership, raft, root};
@@ -19,6 +19,7 @@ use state::session::{self, BrickMap};
 
 use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
+use crate::limits::GROUPS_EVERY;
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
 use crate::{Answer, Leaving, deploy};
@@ -307,8 +308,14 @@ impl Node {
         self.put_fact(now, facts::FORMED, formed, out);
     }
 
-    /// At the leader: lets groups follow what is declared and who is here.
+    /// At the leader: lets groups follow what is declared and who is here. It looks at once when the declaration is another one or the
+    /// last look found something to do, else now and then: there may be a thousand groups.
     pub(crate) fn keep_groups(&mut self, now: Now, out: &mut Out) {
+        let version = self.root.declared().version;
+        if self.groups_seen == version && now.mono < self.groups_at {
+            return;
+        }
+        (self.groups_seen, self.groups_at) = (version, now.mono + GROUPS_EVERY);
         let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
         let placed = Arc::clone(&self.placed);
         self.keep_troubled(now);
@@ -316,8 +323,9 @@ impl Node {
         let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));
         let mut scene = place::Scene {
             wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.groups()?))).collect(),
-            now: placed.iter().map(|(name, placed)| (name.as_str(), placed.clone())).collect(),
+            now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
+            large: live.iter().flat_map(|id| self.report_of(*id).large).collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
             settled: false,
             fresh: self.root.declared().version + 1,
@@ -329,6 +337,7 @@ impl Node {
         scene.away.extend(self.troubled.iter().map(|(id, since)| (*id, now.mono.since(*since))));
         let plan = place::plan(&scene);
         if plan != place::Plan::default() {
+            self.groups_at = now.mono;
             self.propose_groups(now, plan, out);
         }
     }
@@ -491,6 +500,19 @@ impl Node {
         if let Some(leader) = self.root.leader().filter(|_| bytes.len() <= DEMAND_BYTES_MAX) {
             self.send(leader, Frame::new(kind::DEMAND, bytes), out);
         }
+    }
+
+    /// What comes to this node's edge goes to all others; what they said lately is the answer.
+    pub(crate) fn tell_doors(&mut self, now: Now, doors: &Doors, out: &mut Out) -> Vec<Doors> {
+        let others: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).filter(|id| *id != self.me()).collect();
+        if !doors.0.is_empty() {
+            let bytes = doors.encode();
+            for id in &others {
+                self.send(*id, Frame::new(kind::DOORS, bytes.clone()), out);
+            }
+        }
+        self.doors.retain(|id, (at, _)| others.contains(id) && now.mono.since(*at) <= LOAD_GOOD_FOR);
+        self.doors.values().map(|(_, doors)| doors.clone()).collect()
     }
 
     fn load_of(&self, card: &Card) -> NodeLoad {

@@ -45,7 +45,12 @@ pub(crate) struct Call {
     pub body: Bytes,
     /// It changes nothing, or the same however often it is done.
     pub repeats: bool,
+    /// Then nobody waits for it any more.
+    pub until: Option<Instant>,
 }
+
+/// What is left of a request's time, milliseconds.
+pub(crate) const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
 
 pub(crate) struct Answer {
     pub status: StatusCode,
@@ -74,7 +79,7 @@ impl Call {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let repeats = method == Method::GET;
-        Self { method, path, headers, body: Bytes::new(), repeats }
+        Self { method, path, headers, body: Bytes::new(), repeats, until: None }
     }
 
     pub fn header(mut self, name: HeaderName, value: &str) -> Result<Self, Failed> {
@@ -116,6 +121,10 @@ impl Node {
             return Err(busy("too many operations are under way in this program"));
         };
         let end = Instant::now() + OPERATION_TIME_MAX;
+        let end = call.until.map_or(end, |until| until.min(end));
+        if end <= Instant::now() {
+            return Err(busy("the request's time is over"));
+        }
         let order = self.order();
         let mut why = String::new();
         for (at, target) in order.iter().enumerate() {
@@ -250,6 +259,10 @@ impl Target {
             .map_err(|error| Miss::NotSent(format!("{:?} is no path: {error}", call.path)))?;
         *request.headers_mut() = call.headers.clone();
         request.headers_mut().insert(header::HOST, self.host.clone());
+        if let Some(until) = call.until {
+            let left = u64::try_from((until - Instant::now()).as_millis()).unwrap_or(u64::MAX);
+            request.headers_mut().insert(DEADLINE, left.max(1).into());
+        }
         Ok(request)
     }
 

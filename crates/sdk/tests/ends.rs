@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sdk::axum::http::{HeaderName, HeaderValue};
 use sdk::{
     BadCookie, Change, Cookie, Given, Group, Happened, Heard, Linear, LinearError, Members, Node, Outcome, ReadError,
     Service, Sessions, State, When, WriteError,
@@ -50,6 +51,9 @@ impl Scripted {
     }
 }
 
+/// What a program says of the request that it serves.
+const PASSED_ON: [&str; 2] = ["coppice-priority", "coppice-deadline-ms"];
+
 /// Ends when the client or the script does.
 fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
@@ -67,7 +71,9 @@ fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>) -> Op
         let nth = {
             let mut seen = seen.lock().unwrap();
             let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1");
-            seen.push(format!("{line} {}", String::from_utf8_lossy(&body)).trim().to_owned());
+            let told = head.lines().filter(|line| PASSED_ON.iter().any(|name| line.starts_with(name)));
+            let told: String = told.map(|line| format!(" {line}")).collect();
+            seen.push(format!("{line}{told} {}", String::from_utf8_lossy(&body)).trim().to_owned());
             seen.len() - 1
         };
         match &script[nth.min(script.len() - 1)] {
@@ -109,6 +115,32 @@ async fn a_value_is_read_with_its_version_and_lease_over_one_connection() {
     let version = carts.put_back("a/b c", &held).await.unwrap();
     assert_eq!(version.to_string(), "8");
     assert_eq!(one.asked(), ["GET /v1/ns/carts/keys/a%2Fb%20c", "PUT /v1/ns/carts/keys/a%2Fb%20c [1,2]"]);
+}
+
+#[tokio::test]
+async fn what_is_done_for_a_request_matters_as_much_and_takes_no_longer() {
+    let node = Scripted::new(&[VALUE, VALUE, Hangs]);
+    let of = |ms: &'static str| {
+        let pairs = [(PASSED_ON[0], "7"), (PASSED_ON[1], ms)];
+        pairs
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .into_iter()
+            .collect()
+    };
+    let carts = carts([node.at]);
+    carts.during(&of("60000")).get("a").await.unwrap();
+    carts.get("a").await.unwrap();
+    let [first, second] = &node.asked()[..] else { panic!("{:?}", node.asked()) };
+    assert!(first.contains("coppice-priority: 7"), "{first}");
+    let left: u64 = first.rsplit_once("coppice-deadline-ms: ").unwrap().1.parse().unwrap();
+    assert!((50_000..=60_000).contains(&left), "{first}");
+    assert_eq!(second, "GET /v1/ns/carts/keys/a");
+    let start = Instant::now();
+    carts.during(&of("200")).get("a").await.unwrap_err();
+    assert!((200..2_000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    // Over before it began: nobody is asked.
+    carts.during(&of("0")).get("a").await.unwrap_err();
+    assert_eq!(node.asked().len(), 3);
 }
 
 #[tokio::test]

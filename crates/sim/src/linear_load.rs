@@ -4,11 +4,19 @@
 use base::{Rng, Span};
 use bytes::Bytes;
 use state::linear::limits::WATCH_HOLD;
-use state::linear::{Op, Step};
+use state::linear::{Op, Over, Step};
 
-/// The namespace that it uses.
+/// A namespace of one shard.
 pub const NAMESPACE: &str = "bank";
+/// One whose shards are split now and then.
+pub const WIDE: &str = "wide";
+/// Shards that it gets at most.
+pub const WIDE_SHARDS: u64 = 6;
+/// What the names of its keys begin with, and of its lists.
+const WIDE_KEY: &str = "w";
+const WIDE_LIST: &str = "v";
 const KEYS: u64 = 4;
+const WIDE_KEYS: u64 = 12;
 /// What their names begin with.
 const KEY: &str = "k";
 const LISTS: u64 = 2;
@@ -52,6 +60,8 @@ pub enum Act {
     },
     /// All accounts at one moment.
     Sum,
+    /// All keys of all shards, each at a moment of its own.
+    Scan,
     /// What has changed of the keys after a version; `wait`: as soon as there is something.
     Watch {
         after: u64,
@@ -66,6 +76,8 @@ struct Client {
     read: Option<(String, u64)>,
     /// How far it has watched.
     watched: u64,
+    /// Its keys are in the namespace with many shards.
+    wide: bool,
 }
 
 pub struct LinearLoad {
@@ -76,11 +88,9 @@ pub struct LinearLoad {
 impl LinearLoad {
     pub fn new(mut rng: Rng) -> Self {
         let pause = Span::millis(*rng.pick(&[30, 100, 300]).expect("it is not empty"));
-        let clients = rng.between(2, 6);
-        Self {
-            clients: (0..clients).map(|_| Client { rng: rng.fork(), pause, read: None, watched: 0 }).collect(),
-            writes: 0,
-        }
+        let (clients, wide) = (rng.between(2, 6), rng.between(1, 4));
+        let client = |n| Client { rng: rng.fork(), pause, read: None, watched: 0, wide: n >= clients };
+        Self { clients: (0..clients + wide).map(client).collect(), writes: 0 }
     }
 
     pub fn clients(&self) -> usize {
@@ -105,18 +115,21 @@ impl LinearLoad {
     }
 
     pub fn draw(&mut self, client: usize) -> (Act, Span) {
-        let Client { rng, read, watched, .. } = &mut self.clients[client];
-        let key = format!("{KEY}{}", rng.below(KEYS));
+        let Client { rng, read, watched, wide, .. } = &mut self.clients[client];
+        let wide = *wide;
+        let key =
+            if wide { format!("{WIDE_KEY}{}", rng.below(WIDE_KEYS)) } else { format!("{KEY}{}", rng.below(KEYS)) };
         let age = self.writes / LIST_AGE;
         // Also the ones before: what was pushed late must not appear twice there.
         let age = if rng.chance(0.1) { age.saturating_sub(1) } else { age };
-        let list = format!("l{age}-{}", rng.below(LISTS));
+        let list = format!("{}{age}-{}", if wide { WIDE_LIST } else { "l" }, rng.below(LISTS));
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;
         let act = match rng.below(100) {
             0..12 => Act::Get { key },
             12..20 => Act::Stale { key, bound: Span::millis(*rng.pick(&[20, 300, 3_000]).expect("it is not empty")) },
+            20..30 if wide => Act::Scan,
             20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
             30..55 => Act::Put { key, id },
             55..65 => match read.take() {
@@ -125,6 +138,7 @@ impl LinearLoad {
             },
             65..77 => Act::Push { list, id },
             77..82 => Act::Range { list },
+            _ if wide => Act::Put { key, id },
             82..94 => {
                 let (from, to) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS));
                 Act::Transfer { from: format!("a{from}"), to: format!("a{to}") }
@@ -148,6 +162,7 @@ impl Act {
             Act::Range { .. } => "linear-range",
             Act::Transfer { .. } => "linear-transfer",
             Act::Sum => "linear-sum",
+            Act::Scan => "linear-scan",
             Act::Watch { .. } => "linear-watch",
         }
     }
@@ -161,8 +176,14 @@ impl Act {
             Act::Get { key } | Act::Stale { key, .. } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
             Act::Push { list, .. } | Act::Range { list } => list,
             Act::Transfer { from, .. } => from,
+            Act::Scan => WIDE_KEY,
             Act::Sum | Act::Watch { .. } => "",
         }
+    }
+
+    /// Is it of the namespace with many shards?
+    pub fn is_wide(&self) -> bool {
+        [WIDE_KEY, WIDE_LIST].iter().any(|begin| self.key().starts_with(begin))
     }
 
     pub fn op(&self) -> Op {
@@ -185,8 +206,13 @@ impl Act {
                 let how = if *wait { "wait" } else { "now" };
                 vec![step("", "changes.prefix", vec![word(after.to_string()), word(how.into()), word(KEY.into())])]
             }
+            Act::Scan => {
+                let args = [WIDE_KEY, "-", "100", "forward", "values"].map(|arg| word(arg.into()));
+                vec![step("", "scan", args.into())]
+            }
             Act::Sum => (0..ACCOUNTS).map(|n| step(&format!("a{n}"), "get", vec![])).collect(),
         };
-        Op { stale: self.stale(), ..Op::of(NAMESPACE.into(), steps) }
+        let (namespace, over) = if self.is_wide() { (WIDE, Over::Each) } else { (NAMESPACE, Over::One) };
+        Op { stale: self.stale(), over, ..Op::of(namespace.into(), steps) }
     }
 }

@@ -6,6 +6,7 @@ use base::{Rng, Span};
 use bytes::Bytes;
 use state::session::{Action, Lease, Version, When};
 
+use crate::linear_load::WIDE_SHARDS;
 use crate::modes_load::FORMS;
 use crate::promises::session::{What, WriteId};
 
@@ -140,8 +141,10 @@ pub fn declaration(mark: u64, memory: bool, rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
     let durability = if memory { "memory" } else { "disk" };
+    let shards = wide_shards(mark);
     let mut text = format!(
-        "[namespace.bank]\nclass = \"linear\"\ndurability = \"{durability}\"\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
+        "[namespace.bank]\nclass = \"linear\"\ndurability = \"{durability}\"\n\
+         [namespace.wide]\nclass = \"linear\"\ndurability = \"{durability}\"\nshards = {shards}\n[namespace.{NAMESPACE}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{MARK}]\nclass = \"session\"\nlease = \"{}s\"\n\
          [namespace.{FORMS}]\nclass = \"session\"\nmerge = \"fields\"\n\
          [service.shop]\nrun = [\"shop\"]\nclones = {clones}\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\n\
@@ -154,6 +157,11 @@ pub fn declaration(mark: u64, memory: bool, rng: &mut Rng) -> String {
         text += &format!("[service.extra{extra}]\nrun = [\"extra\"]\nclones = {clones}\n");
     }
     text
+}
+
+/// Shards of the namespace with many that are declared with this mark.
+pub fn wide_shards(mark: u64) -> u64 {
+    (1 + mark / 2).min(WIDE_SHARDS)
 }
 
 /// The mark that a view shows.

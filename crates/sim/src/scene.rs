@@ -50,6 +50,9 @@ const ANEW_AFTER: Span = Span::millis(500);
 /// Operators wait for so long.
 const APPLY_BUDGET: Span = Span::secs(5);
 
+/// A split begins within so long when all groups are as they should be: reports of it are up to a second old, and the next look is a
+/// moment later.
+const SPLIT_WITHIN: Span = Span::secs(6);
 /// Clients of class `linear` count from here.
 const LINEAR: u64 = 1 << 32;
 /// Clients with cookies and with documents count from here.
@@ -132,6 +135,10 @@ struct Seen {
     filled: Option<bool>,
     /// Groups that it leads and that are whole.
     groups_whole: u64,
+    /// How many groups there are.
+    shards: u64,
+    /// How many shards splits have made.
+    splits: u64,
     /// Members of the smallest group, as it should be.
     members: usize,
 }
@@ -146,6 +153,10 @@ pub struct Scene {
     memory: bool,
     linear_load: LinearLoad,
     linear: Linear,
+    /// Likewise of the namespace with many shards.
+    wide: Linear,
+    /// Since when its shards could have been split, and how often they have been.
+    splits: (Time, u64),
     modes_load: ModesLoad,
     modes: Modes,
     history: History,
@@ -172,6 +183,8 @@ pub fn run(plan: Plan) -> Report {
     let broken = scene.run(Time::ZERO + length).err();
     let faults = scene.faults.counts().iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect();
     scene.ops.insert("linear judged".into(), scene.linear.judged);
+    scene.ops.insert("shards judged".into(), scene.wide.judged);
+    scene.ops.insert("shards made by splits".into(), scene.seen.iter().map(|seen| seen.splits).max().unwrap_or(0));
     scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
@@ -205,6 +218,8 @@ impl Scene {
             memory,
             linear_load: LinearLoad::new(rng.fork()),
             linear: Linear::default(),
+            wide: Linear::wide(),
+            splits: (Time::ZERO, 0),
             modes_load: ModesLoad::new(rng.fork()),
             modes: Modes::of(plan.nodes),
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
@@ -290,7 +305,7 @@ impl Scene {
                 let unpowered = (0..self.world.machines()).any(|node| self.world.is_rebooted(node));
                 let may = May {
                     empty: self.may_empty(),
-                    kill_gently: self.all_well(),
+                    kill_gently: self.all_well() && self.groups_are_whole(),
                     lose_power: !(self.memory && unpowered),
                 };
                 self.faults.alarm(&mut self.world, token, may);
@@ -366,7 +381,23 @@ impl Scene {
 
     fn groups_are_whole(&self) -> bool {
         let whole: u64 = self.seen.iter().map(|seen| seen.groups_whole).sum();
-        whole >= 1 && self.seen.iter().all(|seen| seen.members >= 3)
+        self.seen.iter().all(|seen| seen.members >= 3 && whole >= seen.shards)
+    }
+
+    /// Where all is well, as many shards are made as are declared, one after the other.
+    fn judge_splits(&mut self) -> Result<(), Broken> {
+        let now = self.world.now();
+        let shown = |seen: &Seen| (seen.splits, seen.mark.map_or(0, |mark| load::wide_shards(mark) - 1));
+        let (made, declared) = self.seen.iter().map(shown).max().unwrap_or_default();
+        let (since, before) = self.splits;
+        let calm = self.calm_for().is_some_and(|calm| calm > SERVED_WITHIN);
+        if !calm || made >= declared || made != before || !self.groups_are_whole() {
+            self.splits = (now, made);
+        } else if now.since(since) > SPLIT_WITHIN {
+            let what = format!("{} of {} shards are there, and all was well since {since:?}", made + 1, declared + 1);
+            return Err(Broken { promise: "a namespace gets as many shards as are declared", at: now, what });
+        }
+        Ok(())
     }
 
     /// Two of a group in memory failed in a row: one's disk went for ever, and then another's power (by now, anybody's).
@@ -411,6 +442,7 @@ impl Scene {
             seen.met.extend(seen.live.iter().flatten().map(|node| (*node, now)));
         }
         self.count_cut_off();
+        self.judge_splits()?;
         self.answers.check(now, |node| self.world.is_hung(node))?;
         let Some(calm) = self.calm_for() else { return Ok(()) };
         if calm > MEMBERSHIP_WITHIN {
@@ -497,9 +529,13 @@ impl Scene {
         let (act, budget) = self.linear_load.draw(client);
         let id = self.world.ask(node, budget, Ask::Linear(act.op())).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
-        self.linear.begin(&act, now);
+        self.promise_of(&act).begin(&act, now);
         let must = self.must_serve() && !self.waits_for_memory();
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(act) });
+    }
+
+    fn promise_of(&mut self, act: &linear_load::Act) -> &mut Linear {
+        if act.is_wide() { &mut self.wide } else { &mut self.linear }
     }
 
     fn ask_mode(&mut self, client: usize) {
@@ -564,9 +600,12 @@ impl Seen {
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
         self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();
+        let wide = view.namespaces.iter().find(|namespace| namespace.name == linear_load::WIDE);
+        self.splits = wide.map_or(0, |wide| wide.shards.len().saturating_sub(1)) as u64;
         self.groups_whole = view.figures.get("linear.groups_whole").copied().unwrap_or(0);
-        let shards = view.namespaces.iter().flat_map(|namespace| &namespace.shards);
-        self.members = shards.map(|shard| shard.members.len()).min().unwrap_or(0);
+        let shards = || view.namespaces.iter().flat_map(|namespace| &*namespace.shards);
+        self.shards = shards().count() as u64;
+        self.members = shards().map(|shard| shard.members.len()).min().unwrap_or(0);
         self.filled = view.figures.get(FILLED_FIGURE).map(|filled| *filled > 0);
     }
 }

@@ -24,7 +24,7 @@ pub struct NamespaceSpec {
     /// How long one brick is waited for (SSM's t), milliseconds.
     #[serde(rename = "timeout", skip_serializing_if = "is_default_timeout", serialize_with = "put_span")]
     pub timeout_ms: u64,
-    /// Of class `linear`: consensus groups that its keys are spread over. None: 1.
+    /// Of class `linear`: consensus groups that its keys are spread over. None: 1, and more when they are large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
     /// Of class `linear`: members of each group. None: 3.
@@ -80,14 +80,14 @@ impl NamespaceSpec {
         }
     }
 
-    /// A `linear` namespace of one group with three members.
+    /// A `linear` namespace of groups with three members.
     pub fn linear() -> Self {
         Self { class: Class::Linear, lease_ms: 0, ..Self::session() }
     }
 
     /// Groups and members, if it is a `linear` one.
     pub fn groups(&self) -> Option<crate::linear::place::Wanted> {
-        let (shards, replicas) = (self.shards.unwrap_or(1), self.replicas.unwrap_or(3));
+        let (shards, replicas) = (self.shards, self.replicas.unwrap_or(3));
         let memory = self.durability() == Some(Durability::Memory);
         (self.class == Class::Linear).then_some(crate::linear::place::Wanted { shards, replicas, memory })
     }
@@ -180,14 +180,17 @@ impl NamespaceSpec {
         Ok(())
     }
 
-    /// Whether a namespace that was declared as `before` may be declared as this; else the key that is wrong, and why.
-    pub fn may_follow(&self, before: &Self) -> Result<(), (&'static str, String)> {
+    /// Whether a namespace that was declared as `before`, and has so many shards now, may be declared as this; else the key that
+    /// is wrong, and why.
+    pub fn may_follow(&self, before: &Self, shards: u32) -> Result<(), (&'static str, String)> {
         if self.class != before.class {
             let why = format!("it is {}, and cannot become {}; choose another name", before.class, self.class);
             return Err(("class", why));
         }
-        if self.shards.unwrap_or(1) != before.shards.unwrap_or(1) {
-            return Err(("shards", "cannot be changed yet; choose another name and copy the keys".into()));
+        if self.shards.is_some_and(|wanted| wanted < shards) {
+            let why =
+                format!("it has {shards} shards, which cannot become fewer: write {shards} or more, or leave it out");
+            return Err(("shards", why));
         }
         if let (Some(was), Some(is)) = (before.durability(), self.durability())
             && was != is
@@ -459,9 +462,9 @@ mod tests {
         let memory = NamespaceSpec { durability: Some(Durability::Memory), ..NamespaceSpec::linear() };
         assert_eq!(memory.validate(), Ok(()));
         let disk = NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::linear() };
-        assert_eq!(disk.may_follow(&NamespaceSpec::linear()), Ok(()), "it only says so");
-        assert_eq!(memory.may_follow(&disk).unwrap_err().0, "durability");
-        assert!(disk.may_follow(&memory).is_err());
+        assert_eq!(disk.may_follow(&NamespaceSpec::linear(), 1), Ok(()), "it only says so");
+        assert_eq!(memory.may_follow(&disk, 1).unwrap_err().0, "durability");
+        assert!(disk.may_follow(&memory, 1).is_err());
         for (wrong, says) in [
             (NamespaceSpec { replicas: Some(2), ..NamespaceSpec::linear() }, "replicas"),
             (NamespaceSpec { shards: Some(0), ..NamespaceSpec::linear() }, "shards"),
@@ -473,6 +476,6 @@ mod tests {
         ] {
             assert!(format!("{:?}", wrong.validate()).contains(says), "{wrong:?}");
         }
-        assert!(NamespaceSpec::linear().may_follow(&NamespaceSpec::session()).is_err());
+        assert!(NamespaceSpec::linear().may_follow(&NamespaceSpec::session(), 0).is_err());
     }
 }

@@ -5,8 +5,8 @@
 
 mod world;
 
-use base::{NodeId, Outcome, Span};
-use state::session::{Action, Reply};
+use base::{NodeId, Outcome, Priority, Span};
+use state::session::{Action, Op, Reply};
 use world::{Clients, Verdict, World, by_cookie, op, put, put_action};
 
 fn no_failure(clients: &mut Clients, world: &mut World, what: &str) -> Verdict {
@@ -350,4 +350,62 @@ fn a_full_brick_refuses_new_sessions_and_serves_the_ones_it_has() {
         assert_eq!(world.done(1, op(key, Action::Remove)), Reply::Removed(true));
     }
     assert!(matches!(world.put(1, "new", &value), Reply::Stored { .. }), "there is room again");
+}
+
+/// SSM 7 has it as future work that in overload some are shed before others: what matters less is refused first, and what
+/// matters more does not notice.
+#[test]
+fn of_what_is_too_much_for_a_brick_stubs_refuse_first_what_matters_less() {
+    let mut world = World::settled(21, 3);
+    // Each takes two thousand requests a second; more than four are asked for.
+    world.service = [2, 3].map(|node| (NodeId(node), Span::micros(500))).into();
+    let mut asked = Vec::new();
+    for ms in 0..3_000 {
+        for n in 0..4 {
+            let write = Op { priority: Priority::LOWEST, ..put(&format!("low{n}-{ms}"), "v") };
+            asked.push((false, world.now, world.ask(1, write)));
+        }
+        if ms % 2 == 0 {
+            asked.push((true, world.now, world.ask(1, put(&format!("normal-{ms}"), "v"))));
+        }
+        world.run(Span::millis(1));
+    }
+    world.run(Span::secs(3));
+    let outcomes = |normal: bool| {
+        asked.iter().filter(move |(is, ..)| *is == normal).map(|(_, at, id)| {
+            let (end, outcome) = &world.answers[id];
+            (end.since(*at), outcome)
+        })
+    };
+    let share = |normal| {
+        let done = outcomes(normal).filter(|(_, outcome)| matches!(outcome, Outcome::Done(_))).count();
+        done as f64 / outcomes(normal).count() as f64
+    };
+    assert!(share(true) > 0.99, "of what matters {} was done", share(true));
+    let mut took: Vec<Span> = outcomes(true).map(|(took, _)| took).collect();
+    took.sort_unstable();
+    assert!(took[took.len() * 9 / 10] < Span::millis(30), "{:?}", took[took.len() * 9 / 10]);
+    // What is left over is used.
+    assert!((0.1..0.5).contains(&share(false)), "of the rest {} was done", share(false));
+    let at_once =
+        outcomes(false).filter(|(took, outcome)| matches!(outcome, Outcome::Refused(_)) && took.0 == 0).count();
+    assert!(at_once > asked.len() / 3, "{at_once} of {} were refused at once", asked.len());
+    let stages = world.session(2).stages(base::Time::ZERO);
+    assert!(stages.iter().any(|(name, shown)| *name == "session-brick" && shown.overloads > 0));
+}
+
+/// SSM 3.4: a brick need not do what nobody waits for any more. What is left of the asker's time travels with each request.
+#[test]
+fn a_brick_is_told_of_the_time_that_is_left_and_of_how_much_it_matters() {
+    use state::session::{Input, Output};
+    let mut world = World::settled(22, 3);
+    let now = base::Now { mono: world.now, wall_ms: world.wall_ms() };
+    for (budget, priority, told) in [(Span::millis(7), Priority(6), 7), (Span::secs(2), Priority::LOWEST, 60)] {
+        let (mut out, op) = (Vec::new(), Op { priority, ..put("k", "v") });
+        world.session(1).handle(now, Input::Ask { id: base::AskId(1 << 40), budget, op }, &mut out);
+        let frames: Vec<_> =
+            out.iter().filter_map(|o| if let Output::Send { frame, .. } = o { Some(frame) } else { None }).collect();
+        assert_eq!(frames.len(), 2);
+        assert!(frames.iter().all(|frame| (frame.budget_ms, frame.priority) == (told, priority)), "{frames:?}");
+    }
 }

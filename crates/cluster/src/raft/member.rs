@@ -188,6 +188,16 @@ impl<S: State> Member<S> {
         self.node.raft.state == StateRole::Leader
     }
 
+    /// A snapshot that it began with, or took over, is not on its disk yet: until then it hears nobody.
+    pub fn is_installing(&self) -> bool {
+        self.installing.is_some()
+    }
+
+    /// It leads, and a majority has on its disks what the group began with and what this leader found.
+    pub fn is_agreed(&self) -> bool {
+        self.is_leader() && self.node.raft.commit_to_current_term()
+    }
+
     pub fn term(&self) -> u64 {
         self.node.raft.term
     }

@@ -23,6 +23,8 @@ pub(crate) struct Store<S> {
     /// What is no longer in `entries` ends here.
     base: Position,
     entries: Vec<pb::Entry>,
+    /// Nobody gets a snapshot, and the disk none, until what was before the last entries is safe elsewhere.
+    pub held: bool,
     /// Snapshots that raft asked for and has not sent yet, by member.
     frozen: RefCell<BTreeMap<u64, (u64, Parts)>>,
 }
@@ -166,7 +168,7 @@ impl<S: State> Storage for Store<S> {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<pb::Snapshot> {
-        if self.applied.index < request_index {
+        if self.applied.index < request_index || self.held {
             return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
         }
         self.frozen.borrow_mut().insert(to, (self.applied.index, self.state.parts()));

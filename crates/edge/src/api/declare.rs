@@ -156,12 +156,4 @@ pub async fn whole(body: Body, max: usize) -> Result<Bytes, Problem> {
     }
 }
 
-/// An operation of the `session` class.
-pub async fn operate(api: &Api, op: state::session::Op) -> Result<state::session::Reply, Problem> {
-    match api.backend.ask(Ask::Session(op), OP_BUDGET).await? {
-        Answer::Session(outcome) => done(outcome),
-        other => unreachable!("a session operation was answered by {other:?}"),
-    }
-}
-
 const _: () = assert!(OP_BUDGET.as_micros() < CHANGE_BUDGET.as_micros(), "values are quicker than declarations");

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use base::{Boot, NodeId, Outcome, Refused, Unknown};
+use base::{Boot, NodeId, Outcome, Priority, Refused, Unknown};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::service::Service;
@@ -18,10 +18,13 @@ struct Toy {
     view: channel::Sender<Arc<View>>,
     answers: Mutex<Vec<Answer>>,
     asked: Mutex<Vec<Ask>>,
+    /// Of the last ask.
+    budget: Mutex<Span>,
 }
 
 impl Backend for Toy {
-    fn ask(&self, ask: Ask, _: Span) -> BoxFuture<'static, Result<Answer, Gone>> {
+    fn ask(&self, ask: Ask, budget: Span) -> BoxFuture<'static, Result<Answer, Gone>> {
+        *self.budget.lock().unwrap() = budget;
         self.asked.lock().unwrap().push(ask);
         let answer = self.answers.lock().unwrap().pop().ok_or(Gone);
         Box::pin(async { answer })
@@ -88,6 +91,7 @@ fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
         view: channel::Sender::new(Arc::new(view())),
         answers: Mutex::new(answers),
         asked: Mutex::new(vec![]),
+        budget: Mutex::default(),
     });
     let pages = Router::new().route("/", get(|| async { "the page" }));
     (toy.clone(), router(toy, Arc::new(Meter::new()), pages))
@@ -272,6 +276,17 @@ fn the_operator_may_see_a_namespaces_token() {
     assert_eq!(ask(None, request("GET /v1/ns/nosuch/token", &[ROOT], "")).0, 404);
 }
 
+#[tokio::test]
+async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may() {
+    for (headers, budget) in
+        [(&[][..], 1_000), (&[("coppice-deadline-ms", "70")][..], 70), (&[("coppice-deadline-ms", "60000")][..], 1_000)]
+    {
+        let (toy, router) = toy(session(Reply::Absent).into_iter().collect());
+        call(&router, request("GET /v1/ns/carts/keys/a", &[&[CARTS], headers].concat(), "")).await;
+        assert_eq!(*toy.budget.lock().unwrap(), Span::millis(budget));
+    }
+}
+
 #[test]
 fn a_value_is_stored_read_and_removed() {
     let put = |headers: &[(&str, &str)], reply| {
@@ -293,6 +308,17 @@ fn a_value_is_stored_read_and_removed() {
         assert!(matches!(asked, Some(Ask::Session(Op { action: Action::Put { when, .. }, .. })) if when == expect));
     }
     for wrong in [("if-match", "x"), ("if-none-match", TAG), ("coppice-lease-ms", "0"), ("coppice-lease-ms", "soon")] {
+        assert_eq!(put(&[wrong], stored.clone()).0, 400, "{wrong:?}");
+    }
+    for (edge, brick) in [("0", Priority::LOWEST), ("5", Priority::NORMAL), ("9", Priority(6))] {
+        let Some(Ask::Session(op)) =
+            put(&[("coppice-priority", edge), ("coppice-deadline-ms", "70")], stored.clone()).3
+        else {
+            panic!("it was not asked")
+        };
+        assert_eq!(op.priority, brick);
+    }
+    for wrong in [("coppice-priority", "10"), ("coppice-priority", "high"), ("coppice-deadline-ms", "0")] {
         assert_eq!(put(&[wrong], stored.clone()).0, 400, "{wrong:?}");
     }
     let (status, headers, ..) = put(&[("if-none-match", "*")], Reply::NotStored { version: Some(VERSION), old: None });

@@ -1,20 +1,24 @@
 //! Values of a namespace over HTTP, for programs that speak no Redis: by key, or by a cookie that a browser keeps. The
 //! namespace's token is needed. Versions are entity tags, so conditional requests mean what HTTP says.
 
+use std::ops::RangeInclusive;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base::Span;
+use base::frame::PRIORITY_MAX;
+use base::{Priority, Span};
+use node::{Answer, Ask};
 use serde::Serialize;
 use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
 
-use super::declare::{operate, whole};
+use super::declare::whole;
 use super::limits::*;
-use super::problem::asked;
+use super::problem::{asked, done};
 use super::{Api, Problem, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
@@ -22,6 +26,9 @@ use crate::http::session::wall_ms;
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
 const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
+/// How much what is done here matters, and how long somebody waits for it, as the edge says with each request.
+const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
+const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
 
 type Done = Result<Response, Problem>;
 
@@ -36,8 +43,7 @@ pub async fn get(
     if api.view().linear.contains(&ns) {
         return linear::get(&api, &ns, &key, &asked(query)?, &headers).await;
     }
-    let reply = operate(&api, Op::keyed(ns.into(), key.into(), Action::Get)).await?;
-    value(reply, &headers)
+    value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
 
 /// 204 when it is stored; 412 if `If-Match` or `If-None-Match: *` does not hold.
@@ -53,7 +59,7 @@ pub async fn put(
     }
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
-    match operate(&api, Op::keyed(ns.into(), key.into(), action)).await? {
+    match keyed(&api, ns, key, action, &headers).await? {
         Reply::Stored { version, .. } => Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(version))]).into_response()),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
         other => unreachable!("a put was answered by {other:?}"),
@@ -71,7 +77,7 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
         When::Version(version) => Action::RemoveIf { version },
         When::Absent => return Err(Problem::wrong("DELETE takes If-Match, not If-None-Match: there must be a value")),
     };
-    removed(operate(&api, Op::keyed(ns.into(), key.into(), action)).await?)
+    removed(keyed(&api, ns, key, action, &headers).await?)
 }
 
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.
@@ -81,7 +87,7 @@ pub async fn touch(State(api): State<Api>, Path((ns, key)): Path<(String, String
         return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
     }
     let action = Action::Touch { lease: lease(&headers)? };
-    match operate(&api, Op::keyed(ns.into(), key.into(), action)).await? {
+    match keyed(&api, ns, key, action, &headers).await? {
         Reply::Touched(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Reply::Touched(false) => Err(absent()),
         Reply::Lost => Err(lost()),
@@ -105,19 +111,19 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
         None => Held::fresh().map_err(no_chance)?,
     };
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
-    sealed(&api, &ns, held, action).await
+    sealed(&api, &ns, held, action, &headers).await
 }
 
 /// A new lease for the session that the cookie names. Answer: the cookie that knows of it, as for `cookie_put`.
 pub async fn cookie_touch(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
-    sealed(&api, &ns, held, Action::Touch { lease: lease(&headers)? }).await
+    sealed(&api, &ns, held, Action::Touch { lease: lease(&headers)? }, &headers).await
 }
 
 /// Does what gives a session a new cookie, and shows that.
-async fn sealed(api: &Api, ns: &str, held: Held, action: Action) -> Done {
-    match operate(api, held.op(ns, action)).await? {
+async fn sealed(api: &Api, ns: &str, held: Held, action: Action, headers: &HeaderMap) -> Done {
+    match operate(api, held.op(ns, action), headers).await? {
         Reply::Stored { version, cookie, .. } => {
             let cookie = Held { cookie, ..held }.text();
             let set = format!("{}={cookie}; Path=/; HttpOnly; SameSite=Lax", cookie_name(ns));
@@ -138,14 +144,14 @@ async fn sealed(api: &Api, ns: &str, held: Held, action: Action) -> Done {
 pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
-    value(operate(&api, held.op(&ns, Action::Get)).await?, &headers)
+    value(operate(&api, held.op(&ns, Action::Get), &headers).await?, &headers)
 }
 
 /// Ends the session that the cookie names.
 pub async fn cookie_remove(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
-    removed(operate(&api, held.op(&ns, Action::Remove)).await?)
+    removed(operate(&api, held.op(&ns, Action::Remove), &headers).await?)
 }
 
 /// The value of the session that a service's request came with. The handle is all that is needed.
@@ -154,18 +160,18 @@ pub async fn handle_get(State(api): State<Api>, Path(handle): Path<String>, head
     if held.cookie.is_none() {
         return Err(Problem::not_found("there is no session yet"));
     }
-    value(operate(&api, held.op(&ns, Action::Get)).await?, &headers)
+    value(operate(&api, held.op(&ns, Action::Get), &headers).await?, &headers)
 }
 
 /// Stores the session of a service's request. Answer: a handle, which the program returns with its answer.
-pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, body: Body) -> Done {
+pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, headers: HeaderMap, body: Body) -> Done {
     let (ns, handle) = handled(&api, &handle)?;
     let value = whole(body, handle.max_bytes as usize).await?;
     if value.is_empty() {
         return Err(Problem::wrong("an empty value; to end the session answer with `Coppice-Session: -`"));
     }
     let action = Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
-    match operate(&api, handle.held.op(&ns, action)).await? {
+    match operate(&api, handle.held.op(&ns, action), &headers).await? {
         Reply::Stored { cookie, .. } => {
             let handle = Handle { held: Held { cookie, ..handle.held }, ..handle };
             let text = handle.seal(&ns, &token(&api, &ns)).map_err(no_chance)?;
@@ -174,6 +180,30 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, body
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
         other => unreachable!("a put by cookie was answered by {other:?}"),
     }
+}
+
+async fn keyed(api: &Api, ns: String, key: String, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
+    operate(api, Op::keyed(ns.into(), key.into(), action), headers).await
+}
+
+/// With the priority and within the time that a program passes on of the request that it serves.
+async fn operate(api: &Api, mut op: Op, headers: &HeaderMap) -> Result<Reply, Problem> {
+    if let Some(class) = number(headers, &PRIORITY, 0..=u64::from(PRIORITY_MAX))? {
+        op.priority = Priority::of_ten(class as u8);
+    }
+    let left = number(headers, &DEADLINE, 1..=u64::MAX / 1000)?;
+    match api.backend.ask(Ask::Session(op), left.map_or(OP_BUDGET, |ms| Span::millis(ms).min(OP_BUDGET))).await? {
+        Answer::Session(outcome) => done(outcome),
+        other => unreachable!("a session operation was answered by {other:?}"),
+    }
+}
+
+fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+    let Some(text) = headers.get(name) else { return Ok(None) };
+    let number = text.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| range.contains(number));
+    let (from, to) = range.into_inner();
+    let wrong = || Problem::wrong(format!("{name} must be a number from {from} to {to}"));
+    number.map(Some).ok_or_else(wrong)
 }
 
 fn handled(api: &Api, text: &str) -> Result<(String, Handle), Problem> {
@@ -254,10 +284,8 @@ fn tag(version: Version) -> HeaderValue {
 }
 
 fn lease(headers: &HeaderMap) -> Result<Lease, Problem> {
-    let Some(text) = headers.get(LEASE) else { return Ok(Lease::Default) };
-    let ms = text.to_str().ok().and_then(|text| text.parse::<u64>().ok()).filter(|&ms| ms > 0 && ms <= u64::MAX / 1000);
-    ms.map(|ms| Lease::For(Span::millis(ms)))
-        .ok_or_else(|| Problem::wrong("Coppice-Lease-Ms must be a positive number"))
+    let ms = number(headers, &LEASE, 1..=u64::MAX / 1000)?;
+    Ok(ms.map_or(Lease::Default, |ms| Lease::For(Span::millis(ms))))
 }
 
 fn when(headers: &HeaderMap) -> Result<When, Problem> {

@@ -1,6 +1,6 @@
 //! Changes of a `linear` namespace as server-sent events, from a version on. The client holds the place (`id:` of the last
 //! event, or `after`), the node only the question under way: so a client may go on at any node, and a slow one costs
-//! nothing. One that takes nothing for long is told so and let go. Each shard has versions of its own and is asked for itself.
+//! nothing. One that takes nothing for long is told so and let go. Each shard has versions of its own and is asked for itself; when one is split, both its halves go on from where it was.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -46,9 +46,14 @@ struct What {
     prefix: Bytes,
 }
 
+/// The range of a shard's hashes.
+type Shard = (u64, u64);
+
 /// Where somebody watches.
 struct Place {
     what: What,
+    /// Those that there are, in order.
+    shards: Vec<Shard>,
     /// All changes up to these have been told.
     told: Versions,
     /// Questions under way, one for a shard at most.
@@ -68,6 +73,8 @@ enum Page {
         now: u64,
         oldest: u64,
     },
+    /// The namespace has other shards now.
+    Split,
 }
 
 /// `event: version` says how far one is, at first and when nothing happens; `put`, `remove`, `clear` are changes. `error` is
@@ -91,19 +98,15 @@ pub async fn watch(
             None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a version")),
         },
     };
-    let of = api.view();
-    let shards = of.namespaces.iter().find(|namespace| namespace.name == ns).map_or(0, |it| it.shards.len());
-    let shards = if watch.key.is_some() { 1 } else { shards };
-    if let Some(after) = after.as_ref().filter(|after| after.0.len() != shards) {
-        let (has, what) = (after.0.len(), if watch.key.is_some() { "a key has one" } else { "this namespace" });
-        let needs = if watch.key.is_some() { String::new() } else { format!(" has {shards}, one for each shard") };
-        return Err(Problem::wrong(format!("{after} is {has} versions, and {what}{needs}")));
+    let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
+    let what = What { ns: ns.into(), key, prefix };
+    let shards = what.shards(&api);
+    if let Some(after) = after.as_ref().filter(|after| after.0.len() != shards.len()) {
+        return Err(other_shards(&what, after, shards.len()));
     }
     let held = Arc::clone(&api.watchers)
         .try_acquire_owned()
         .map_err(|_| Problem::busy(format!("{WATCHERS_MAX} clients of this node watch already"), Span::secs(5)))?;
-    let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
-    let what = What { ns: ns.into(), key, prefix };
     let (place, first) = Place::begin(&api, what, after, shards).await?;
     let later = stream::unfold((api, place, Instant::now()), |(api, place, told)| async move {
         let mut place = place?;
@@ -128,9 +131,35 @@ fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -
     response
 }
 
+fn other_shards(what: &What, after: &Versions, shards: usize) -> Problem {
+    let has = after.0.len();
+    if what.key.is_some() {
+        return Problem::wrong(format!("{after} is {has} versions, and a key has one"));
+    }
+    let why = format!("{after} is {has} versions, and this namespace has {shards}, one for each shard");
+    if has > shards {
+        // Perhaps this node has not heard of a split yet.
+        return Problem::busy(why, WATCH_AGAIN);
+    }
+    let why = format!("compacted: {why}: shards were split since: read again, and watch without a version");
+    Problem { kind: Some(COMPACTED), ..Problem::new(StatusCode::GONE, why) }
+}
+
 impl What {
+    /// The shards that are to be asked. A key is asked for wherever it is.
+    fn shards(&self, api: &Api) -> Vec<Shard> {
+        if self.key.is_some() {
+            return vec![(0, u64::MAX)];
+        }
+        let view = api.view();
+        let of = view.namespaces.iter().find(|namespace| namespace.name == *self.ns);
+        let mut shards: Vec<Shard> = of.into_iter().flat_map(|of| of.shards.iter()).map(|s| (s.from, s.to)).collect();
+        shards.sort_unstable();
+        shards
+    }
+
     /// What a shard has after a version (none: nothing, but how far it is).
-    async fn ask(&self, api: &Api, shard: usize, after: Option<u64>, how: &'static str) -> Result<Page, Problem> {
+    async fn ask(&self, api: &Api, (from, to): Shard, after: Option<u64>, how: &'static str) -> Result<Page, Problem> {
         let after = after.map_or("-".to_owned(), |after| after.to_string());
         let args = vec![Bytes::from(after), Bytes::from_static(how.as_bytes())];
         let op = match &self.key {
@@ -138,7 +167,7 @@ impl What {
             None => {
                 let args = [args, vec![self.prefix.clone()]].concat();
                 let op = Op::one(Arc::clone(&self.ns), Bytes::new(), "changes.prefix", args);
-                Op { over: Over::Shard(shard as u32), ..op }
+                Op { over: Over::Range { from, to }, ..op }
             }
         };
         let outcome = match api.backend.ask(Ask::Linear(op), WATCH_HOLD + LINEAR_BUDGET).await? {
@@ -166,7 +195,7 @@ impl What {
     }
 
     /// What comes after a version, however long that takes; or the last word.
-    async fn wait(&self, api: &Api, shard: usize, after: u64) -> Result<Page, Event> {
+    async fn wait(&self, api: &Api, shard: Shard, after: u64) -> Result<Page, Event> {
         loop {
             match self.ask(api, shard, Some(after), "wait").await {
                 Ok(page) => return Ok(page),
@@ -176,6 +205,9 @@ impl What {
             }
             if !api.view().linear.contains(&*self.ns) {
                 return Err(last_word("ended", "the namespace was removed", None));
+            }
+            if !self.shards(api).contains(&shard) {
+                return Ok(Page::Split);
             }
         }
     }
@@ -187,17 +219,19 @@ impl Place {
         api: &Api,
         what: What,
         after: Option<Versions>,
-        shards: usize,
+        shards: Vec<Shard>,
     ) -> Result<(Option<Self>, Vec<Event>), Problem> {
         let begins = |shard: usize| after.as_ref().map(|after| after.0[shard]);
-        let asks = (0..shards).map(|shard| what.ask(api, shard, begins(shard), "now"));
+        let asks = shards.iter().enumerate().map(|(nth, shard)| what.ask(api, *shard, begins(nth), "now"));
         let pages = join_all(asks).await.into_iter().collect::<Result<Vec<_>, Problem>>()?;
         let told = pages.iter().enumerate().map(|(shard, page)| match page {
             Page::Changes { upto, .. } => begins(shard).unwrap_or(*upto),
             Page::Missed { now, .. } => *now,
+            Page::Split => unreachable!("only who waits hears of it"),
         });
         let told = Versions(told.collect());
-        let mut place = Self { what, told, asks: FuturesUnordered::new(), idle: (0..shards).collect() };
+        let idle = (0..shards.len()).collect();
+        let mut place = Self { what, shards, told, asks: FuturesUnordered::new(), idle };
         let mut events = Vec::new();
         for (shard, page) in pages.into_iter().enumerate() {
             match page {
@@ -213,6 +247,7 @@ impl Place {
                     let problem = Problem::new(StatusCode::GONE, missed(after, now, oldest, &place.told));
                     return Err(Problem { kind: Some(COMPACTED), ..problem });
                 }
+                Page::Split => unreachable!("only who waits hears of it"),
             }
         }
         if events.is_empty() {
@@ -224,8 +259,9 @@ impl Place {
     /// The next events, and whether there are more.
     async fn next(&mut self, api: &Api) -> (Vec<Event>, bool) {
         for shard in std::mem::take(&mut self.idle) {
-            let (api, what, after) = (api.clone(), self.what.clone(), self.told.0[shard]);
-            self.asks.push(async move { (shard, what.wait(&api, shard, after).await) }.boxed());
+            let (api, what, range) = (api.clone(), self.what.clone(), self.shards[shard]);
+            let after = self.told.0[shard];
+            self.asks.push(async move { (shard, what.wait(&api, range, after).await) }.boxed());
         }
         let Some((shard, page)) = self.asks.next().await else {
             return (vec![last_word("ended", "the namespace has no shards", None)], false);
@@ -242,8 +278,20 @@ impl Place {
                 let why = missed(after, now, oldest, &self.told);
                 (vec![last_word(COMPACTED, &why, Some(&self.told))], false)
             }
+            Ok(Page::Split) => {
+                self.follow(self.what.shards(api));
+                (vec![how_far(&self.told)], true)
+            }
             Err(event) => (vec![event], false),
         }
+    }
+
+    /// Each of these shards goes on from where the one was that it is a part of.
+    fn follow(&mut self, shards: Vec<Shard>) {
+        let was = |(from, _): &Shard| self.shards.iter().rposition(|(begin, _)| begin <= from).unwrap_or(0);
+        self.told = Versions(shards.iter().map(|shard| self.told.0[was(shard)]).collect());
+        (self.idle, self.shards) = ((0..shards.len()).collect(), shards);
+        self.asks.clear();
     }
 
     /// Events of a shard's changes, each with the place behind it. Err: with the last word.

@@ -156,7 +156,7 @@ async fn carry(
             && cookie::is_shown(&parts.headers, &route.spec.cookie)
         {
             // Whether its session raises it must be known before.
-            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers).await?;
+            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers, raised.0).await?;
             class = if carried.is_there() { raised.0 } else { class };
             session = Some(carried);
         }
@@ -170,7 +170,10 @@ async fn carry(
         if session.is_none()
             && let Some(route) = route
         {
-            session = Some(edge.sessions.begin(route, &mut parts.headers).await?);
+            session = Some(edge.sessions.begin(route, &mut parts.headers, class).await?);
+        }
+        if let Some(session) = &mut session {
+            session.class = class;
         }
         admit::tell(&mut parts.headers, class, &place);
         let_in = Some((place, permit));

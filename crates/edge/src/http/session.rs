@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::{Outcome, Refused, Span, Unknown};
+use base::{Outcome, Priority, Refused, Span, Unknown};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -56,6 +56,8 @@ pub struct Carried {
     /// The client showed a cookie, but there is no session.
     to_clear: bool,
     over_tls: bool,
+    /// Of the request, 0 to 9: in overload bricks turn away first what matters less.
+    pub class: u8,
 }
 
 /// What the program's answer says about the session.
@@ -80,7 +82,8 @@ impl Carried {
 }
 
 impl Sessions {
-    async fn ask(&self, op: Op) -> Outcome<Reply> {
+    async fn ask(&self, op: Op, class: u8) -> Outcome<Reply> {
+        let op = Op { priority: Priority::of_ten(class), ..op };
         match self.backend.ask(Ask::Session(op), SESSION_OP_BUDGET).await {
             Ok(Answer::Session(outcome)) => outcome,
             Ok(other) => unreachable!("a session operation was answered by {other:?}"),
@@ -92,15 +95,21 @@ impl Sessions {
         self.view.borrow().tokens.get(namespace).cloned().unwrap_or_default()
     }
 
-    /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie.
-    pub async fn begin(&self, route: Arc<RouteSession>, headers: &mut HeaderMap) -> Result<Carried, Refusal> {
+    /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie. `class`: the request's
+    /// priority, 0 to 9.
+    pub async fn begin(
+        &self,
+        route: Arc<RouteSession>,
+        headers: &mut HeaderMap,
+        class: u8,
+    ) -> Result<Carried, Refusal> {
         let name = &route.spec.cookie;
         let shown = cookie::values(headers, name);
         cookie::remove(headers, name);
         let mut found = None;
         for text in shown.iter().take(COOKIES_TRIED_MAX) {
             let held = Held::shown(text);
-            match self.ask(held.op(&route.spec.namespace, Action::Get)).await {
+            match self.ask(held.op(&route.spec.namespace, Action::Get), class).await {
                 Outcome::Done(Reply::Value { value, lease_left, .. }) => {
                     found = Some((held, value, lease_left));
                     break;
@@ -133,7 +142,7 @@ impl Sessions {
         }
         let over_tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes() == b"https");
         let to_clear = value.is_none() && !shown.is_empty();
-        Ok(Carried { route, held, lease_left, to_clear, over_tls })
+        Ok(Carried { route, held, lease_left, to_clear, over_tls, class })
     }
 
     /// Stores what the program's answer says, and gives the client its cookie. The answer may leave when this is done.
@@ -209,11 +218,11 @@ impl Sessions {
         let namespace = &carried.route.spec.namespace;
         let put = || Action::Put { value: value.clone(), lease: Lease::Default, when: When::Always, want_old: false };
         let mut held = if renew { Held::fresh().map_err(|_| Refusal::SessionUnstored)? } else { carried.held.clone() };
-        let mut outcome = self.ask(held.op(namespace, put())).await;
+        let mut outcome = self.ask(held.op(namespace, put()), carried.class).await;
         if matches!(outcome, Outcome::Done(Reply::BadCookie(_))) {
             // It was good a moment ago: it has expired meanwhile, and what is written now begins anew.
             held.cookie = None;
-            outcome = self.ask(held.op(namespace, put())).await;
+            outcome = self.ask(held.op(namespace, put()), carried.class).await;
         }
         held.cookie = match outcome {
             Outcome::Done(Reply::Stored { cookie, .. }) => cookie,
@@ -224,7 +233,7 @@ impl Sessions {
         self.meter.stored.fetch_add(1, Relaxed);
         if renew && carried.lease_left.is_some() {
             // If that fails the old id still finds what was there before, and nothing of what is new.
-            let _ = self.ask(carried.held.op(namespace, Action::Remove)).await;
+            let _ = self.ask(carried.held.op(namespace, Action::Remove), carried.class).await;
         }
         Ok(held)
     }
@@ -234,7 +243,7 @@ impl Sessions {
             return Ok(());
         }
         let namespace = &carried.route.spec.namespace;
-        match self.ask(carried.held.op(namespace, Action::Remove)).await {
+        match self.ask(carried.held.op(namespace, Action::Remove), carried.class).await {
             Outcome::Done(_) => {
                 self.meter.ended.fetch_add(1, Relaxed);
                 Ok(())
@@ -252,7 +261,7 @@ impl Sessions {
             return None;
         }
         let namespace = &carried.route.spec.namespace;
-        match self.ask(carried.held.op(namespace, Action::Touch { lease: Lease::Default })).await {
+        match self.ask(carried.held.op(namespace, Action::Touch { lease: Lease::Default }), carried.class).await {
             Outcome::Done(Reply::Stored { cookie, .. }) => {
                 self.meter.touched.fetch_add(1, Relaxed);
                 Some(Held { cookie, ..carried.held.clone() })

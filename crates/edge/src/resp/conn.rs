@@ -74,17 +74,18 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opene
     if said_all {
         // Closing with unread bytes would reset the connection, and the client might never read what was said.
         // In memory of its own, which every connection would have to set aside otherwise.
-        Box::pin(linger(conn.stream)).await;
+        let most = if conn.client.known.is_some() { COMMAND_BYTES_MAX } else { STRANGER_LINGER_BYTES_MAX };
+        Box::pin(linger(conn.stream, most)).await;
     }
 }
 
 /// Ends our side, and waits a moment for the client to end its own.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: TcpStream, most: usize) {
     let drain = async {
         stream.shutdown().await?;
-        let mut sink = [0u8; 4096];
+        let mut sink = [0u8; 16 << 10];
         let mut seen = 0;
-        while seen < LINGER_BYTES_MAX {
+        while seen < most {
             match stream.read(&mut sink).await? {
                 0 => break,
                 n => seen += n,
@@ -96,8 +97,9 @@ async fn linger(mut stream: TcpStream) {
     let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
 }
 
-/// After our last word, so much is still read and thrown away, for so long.
-const LINGER_BYTES_MAX: usize = 256 << 10;
+/// After our last word, so much is still read and thrown away, for so long: of a client the rest of a command that was too
+/// long, as most read nothing until they have sent it all.
+const STRANGER_LINGER_BYTES_MAX: usize = 256 << 10;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
 struct Conn {

@@ -85,8 +85,10 @@ impl Out {
             }
             Reply::Error(text) => {
                 self.put(b"-");
+                let from = self.text.len();
+                self.put(text.as_bytes());
                 // A line end in it would be read as the start of the next reply.
-                self.put(text.replace(['\r', '\n'], " ").as_bytes());
+                self.text[from..].iter_mut().filter(|b| matches!(b, b'\r' | b'\n')).for_each(|b| *b = b' ');
                 self.put(b"\r\n");
             }
             Reply::Int(n) => self.line(b':', n),

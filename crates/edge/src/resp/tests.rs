@@ -117,7 +117,7 @@ impl Toy {
             timeout_ms: 60,
             hot: Vec::new(),
             odds: Default::default(),
-            shards: Vec::new(),
+            shards: [].into(),
         });
         *self.view.borrow_mut() = Arc::new(view);
     }
@@ -557,6 +557,16 @@ fn what_is_not_redis_is_told_so_and_closed() {
             assert_eq!(expect_end(&mut stream).await, reply);
         });
     }
+}
+
+#[test]
+fn who_sends_all_of_a_value_that_is_too_large_before_reading_is_told_so_too() {
+    with_door(|_, mut stream| async move {
+        sign_in(&mut stream).await;
+        let command = resp(&[b"SET", b"k", &vec![b'x'; super::limits::ARG_BYTES_MAX + 1]]);
+        stream.write_all(&command).await.unwrap();
+        assert_eq!(expect_end(&mut stream).await, "-ERR Protocol error: an argument may have 16777216 bytes here\r\n");
+    });
 }
 
 #[test]

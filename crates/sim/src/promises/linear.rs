@@ -31,6 +31,8 @@ pub struct Linear {
     told: BTreeMap<u64, (String, WriteId)>,
     /// Versions up to the second are told, from behind the first on. Apart from each other.
     covered: BTreeMap<u64, u64>,
+    /// It has several shards: versions of different keys say nothing of each other.
+    wide: bool,
     /// Operations that were compared with others.
     pub judged: u64,
 }
@@ -70,6 +72,11 @@ fn note(newest: &mut Vec<(Time, u64)>, now: Time, value: u64) {
 }
 
 impl Linear {
+    /// Of a namespace with several shards.
+    pub fn wide() -> Self {
+        Self { wide: true, ..Self::default() }
+    }
+
     pub fn begin(&mut self, act: &Act, start: Time) {
         if let Act::Put { id, .. } | Act::Cas { id, .. } | Act::Push { id, .. } = act {
             self.writes.insert(*id, Write { start, refused: false });
@@ -183,6 +190,7 @@ impl Linear {
                 }
             }
             (Act::Watch { after, .. }, [reply]) => self.watched(*after, reply, now),
+            (Act::Scan, [Reply::List(page)]) => self.scanned(page, start, now),
             (Act::Transfer { .. }, [Reply::Int(_), Reply::Int(_)]) => Ok(()),
             (Act::Sum, accounts) => {
                 let amount = |reply: &Reply| match reply {
@@ -196,6 +204,27 @@ impl Linear {
                 }
             }
             (_, replies) => broken(LINEAR, format!("{act:?} gave {replies:?}")),
+        }
+    }
+
+    /// Each key is there as if it had been read alone.
+    fn scanned(&mut self, page: &[Reply], start: Time, now: Time) -> Result<(), Broken> {
+        let broken = |what| Err(Broken { promise: LINEAR, at: now, what });
+        let mut seen = BTreeSet::new();
+        for item in page.chunks(3) {
+            let [Reply::Bytes(key), Reply::Bytes(value), Reply::Int(version)] = item else {
+                return broken(format!("a scan gave {item:?}"));
+            };
+            let key = String::from_utf8_lossy(key).into_owned();
+            self.saw(&key, *version as u64, number(value), start, now)?;
+            if !seen.insert(key) {
+                return broken(format!("a scan gave a key twice: {item:?}"));
+            }
+        }
+        let missing = |(key, of): &(&String, &Key)| !seen.contains(*key) && newest_by(&of.newest, start) > 0;
+        match self.keys.iter().find(missing) {
+            Some((key, _)) => broken(format!("a scan since {start:?} did not give {key}, which was there before")),
+            None => Ok(()),
         }
     }
 
@@ -271,7 +300,8 @@ impl Linear {
     fn made(&mut self, key: &str, version: u64, id: WriteId, start: Time, now: Time) -> Result<(), Broken> {
         let broken = |what| Err(Broken { promise: LINEAR, at: now, what });
         let kept = self.keys.entry(key.to_owned()).or_default();
-        let least = newest_by(&kept.newest, start).max(newest_by(&self.newest, start));
+        let of_any = if self.wide { 0 } else { newest_by(&self.newest, start) };
+        let least = newest_by(&kept.newest, start).max(of_any);
         if version <= least {
             return broken(format!("write {id} of {key} made version {version}, {least} was there before it began"));
         }

@@ -53,7 +53,7 @@ impl Scene {
                 {
                     self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
                 }
-                self.linear.end(act, flight.start, now, &outcome)
+                self.promise_of(act).end(act, flight.start, now, &outcome)
             }
             (Asked::Modes(act), Answer::Session(outcome)) => {
                 self.ended(&flight, &text(&outcome, shown));

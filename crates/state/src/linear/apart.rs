@@ -3,52 +3,56 @@
 
 use std::collections::BTreeMap;
 
-use base::checksum::place_hash;
-use base::{AskId, GroupId, Outcome, Refused, Unknown};
+use base::{Outcome, Refused, Unknown};
 use bytes::Bytes;
 
 use super::functions::{self, Function, Merge, Run};
 use super::limits::ANSWER_BYTES_MAX;
+use super::machine::Asker;
 use super::op::{Op, Over, Ran, Reply, Step};
+use super::split::hash_of;
 
-/// One of the shards, counted in the order of their hashes, and which of the steps are for it.
-type Part = (u32, Vec<usize>);
+/// A shard, by the range of its hashes, and which of the steps are for it.
+pub type Part = ((u64, u64), Vec<usize>);
 
 /// An operation under way in parts.
 pub struct Apart {
-    pub ask: AskId,
+    pub ask: Asker,
     writes: bool,
     steps: Vec<Step>,
     parts: Vec<Part>,
     ended: Vec<Option<Outcome<Ran>>>,
 }
 
-/// The parts of an operation that lies over each of these shards.
-pub fn split(op: &Op, groups: &BTreeMap<u64, GroupId>) -> Result<Vec<Part>, Refused> {
+/// The parts of an operation that lies over these shards, each with its range, in order.
+pub fn split(op: &Op, shards: &[(u64, u64)]) -> Result<Vec<Part>, Refused> {
     if !op.conditions.is_empty() {
         return Err(Refused::wrong("with conditions all happens at one moment, in one shard"));
     }
-    let mut parts: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    let shard_of = |key: &Bytes| groups.range(..=place_hash(key)).count().saturating_sub(1) as u32;
+    let mut parts: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
+    let shard_of = |key: &Bytes| shards.iter().find(|(from, to)| (*from..=*to).contains(&hash_of(key))).copied();
     for (at, step) in op.steps.iter().enumerate() {
         let function = functions::find(step.function).ok_or_else(|| Refused::wrong("no function of this name"))?;
         if function.waits {
             return Err(Refused::wrong("what may wait is asked of one shard"));
         }
         if function.whole || function.keyless {
-            (0..groups.len() as u32).for_each(|shard| parts.entry(shard).or_default().push(at));
+            shards.iter().for_each(|shard| parts.entry(*shard).or_default().push(at));
             continue;
         }
         // All keys of a step must be in one shard; whoever judges the part looks at that.
-        if let Some(shard) = function.keys(step).next().map(shard_of) {
-            parts.entry(shard).or_default().push(at);
+        let shard = function.keys(step).next().map(shard_of);
+        match shard {
+            Some(Some(shard)) => parts.entry(shard).or_default().push(at),
+            Some(None) => return Err(Refused::wrong("a key is not in the range that was asked")),
+            None => (),
         }
     }
     Ok(parts.into_iter().collect())
 }
 
 impl Apart {
-    pub fn new(ask: AskId, steps: Vec<Step>, parts: Vec<Part>) -> Self {
+    pub fn new(ask: Asker, steps: Vec<Step>, parts: Vec<Part>) -> Self {
         let is_write = |step: &Step| functions::find(step.function).is_some_and(|f| matches!(f.run, Run::Write(_)));
         let (writes, ended) = (steps.iter().any(is_write), parts.iter().map(|_| None).collect());
         Self { ask, writes, steps, parts, ended }
@@ -101,7 +105,11 @@ fn merged(step: &Step, mut replies: Vec<Reply>) -> Reply {
     match merge {
         Merge::Sum => Reply::Int(numbers().sum()),
         Merge::Most => Reply::Int(numbers().max().unwrap_or(0)),
-        Merge::List => Reply::List(replies),
+        Merge::List => {
+            // Of a shard that was split meanwhile there is a list already.
+            let flat = |reply| if let Reply::List(each) = reply { each } else { vec![reply] };
+            Reply::List(replies.into_iter().flat_map(flat).collect())
+        }
         Merge::Chance => {
             let number: usize = step.args.first().and_then(|n| std::str::from_utf8(n).ok()?.parse().ok()).unwrap_or(0);
             replies.retain(|reply| *reply != Reply::Nil);
@@ -152,9 +160,9 @@ fn pages(step: &Step, pages: Vec<Reply>) -> Reply {
 
 impl Op {
     /// The part for one shard, with some of the steps.
-    pub fn part(&self, (shard, steps): &Part) -> Op {
+    pub fn part(&self, ((from, to), steps): &Part) -> Op {
         let steps = steps.iter().map(|at| self.steps[*at].clone()).collect();
-        Op { steps, over: Over::Shard(*shard), ..self.clone() }
+        Op { steps, over: Over::Range { from: *from, to: *to }, ..self.clone() }
     }
 }
 
@@ -175,9 +183,7 @@ mod tests {
         Outcome::Done(Ran::Done(replies.into_iter().collect()))
     }
 
-    fn groups() -> BTreeMap<u64, GroupId> {
-        BTreeMap::from([(0, GroupId(1)), (1 << 62, GroupId(2)), (1 << 63, GroupId(3))])
-    }
+    const SHARDS: [(u64, u64); 3] = [(0, (1 << 62) - 1), (1 << 62, (1 << 63) - 1), (1 << 63, u64::MAX)];
 
     #[test]
     fn each_step_goes_where_its_key_is_and_replies_come_back_in_order() {
@@ -185,14 +191,15 @@ mod tests {
         let steps: Vec<Step> =
             names.iter().map(|name| step("get", name, &[])).chain([step("count", "", &[])]).collect();
         let op = Op { over: Over::Each, ..Op::of("bank".into(), steps) };
-        let parts = split(&op, &groups()).unwrap();
-        assert_eq!(parts.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [0, 1, 2]);
-        let mut apart = Apart::new(AskId(1), op.steps.clone(), parts.clone());
+        let parts = split(&op, &SHARDS).unwrap();
+        assert_eq!(parts.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), SHARDS);
+        let mut apart = Apart::new(Asker::Probe(1), op.steps.clone(), parts.clone());
         let mut outcome = None;
         for (nth, part) in parts.iter().enumerate() {
             assert!(outcome.is_none(), "not all parts are there");
             let part = op.part(part);
-            assert_eq!(part.over, Over::Shard(nth as u32));
+            let (from, to) = SHARDS[nth];
+            assert_eq!(part.over, Over::Range { from, to });
             let reply =
                 |step: &Step| if step.function == "count" { Reply::Int(5) } else { Reply::Bytes(step.key.clone()) };
             outcome = apart.ended(nth, done(part.steps.iter().map(reply)));
@@ -233,8 +240,8 @@ mod tests {
         let refused = || Outcome::Refused(Refused::busy("full", Span::millis(50)));
         let ends = |function, outcomes: Vec<Outcome<Ran>>| {
             let steps = vec![step(function, "", &[])];
-            let parts = (0..outcomes.len() as u32).map(|shard| (shard, vec![0])).collect();
-            let mut apart = Apart::new(AskId(1), steps, parts);
+            let parts = SHARDS[..outcomes.len()].iter().map(|shard| (*shard, vec![0])).collect();
+            let mut apart = Apart::new(Asker::Probe(1), steps, parts);
             outcomes.into_iter().enumerate().filter_map(|(nth, outcome)| apart.ended(nth, outcome)).next().unwrap()
         };
         let one = || done([Reply::Int(1)]);
@@ -249,9 +256,9 @@ mod tests {
     #[test]
     fn what_waits_or_has_conditions_is_not_taken_apart() {
         let wait = Op { over: Over::Each, ..Op::of("bank".into(), vec![step("changes", "a", &["-", "wait"])]) };
-        assert!(split(&wait, &groups()).is_err());
+        assert!(split(&wait, &SHARDS).is_err());
         let conditions = vec![super::super::op::Condition { key: "a".into(), version: 1 }];
         let conditional = Op { conditions, over: Over::Each, ..Op::of("bank".into(), vec![step("get", "a", &[])]) };
-        assert!(split(&conditional, &groups()).is_err());
+        assert!(split(&conditional, &SHARDS).is_err());
     }
 }

@@ -6,20 +6,21 @@
 //! - **Sleep**: when every member holds everything and membership says that all live, nobody ticks. Any frame, command,
 //!   birth or death of a member wakes it.
 
+mod placed;
+mod reads;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use base::checksum::place_hash;
 use base::{GroupId, NodeId, Note, Now, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use cluster::raft::limits::TICK;
-use cluster::raft::{self, Config, Happened, Member, Step};
+use cluster::raft::{self, Config, Happened, Member};
 
 use super::freshness::Freshness;
 use super::functions;
-use super::functions::changes::{is_quiet, may_wait};
 use super::heat::{Heat, Hot, HotKey};
 use super::limits::*;
-use super::op::Ran;
 use super::place::Placed;
 use super::space::{CommandId, Space, Verdict};
 use super::watchers::{Read, Watchers};
@@ -52,6 +53,8 @@ pub struct Group {
     quiet_ticks: u32,
     /// Stand for election then, if nobody leads.
     campaign_at: Option<Time>,
+    /// How often more, soon after each other: who led before a split leads the new group, whose others may not be there yet.
+    eager: u32,
     /// Commands to be put into the log, oldest first.
     queue: VecDeque<Command>,
     /// Ids of those in `queue` or in the log and not applied: each is put there once.
@@ -62,6 +65,12 @@ pub struct Group {
     ending: Option<u64>,
     /// The term in which we lead, if we do.
     leads: Option<u64>,
+    /// As leader we have put a split into the log, after so many others.
+    splitting: Option<u32>,
+    /// What a split took out of our space, until it is known what becomes of it.
+    born: Option<(GroupId, Space)>,
+    /// The disk still has the log from before a split.
+    pub to_save: bool,
     reads: Vec<Read>,
     /// Reads of the round that is under way, by its number.
     round: Option<(u64, Vec<Read>)>,
@@ -95,13 +104,14 @@ fn config(id: GroupId, memory: bool) -> Config {
 }
 
 impl Group {
-    /// By what the disk has kept of it. With nothing: as one of its founders if `placed` says so, else as one that waits
-    /// for a leader. `rebooted`: what was not forced may be missing there.
+    /// By what the disk has kept of it. With nothing: as one of its founders, if `placed` says so or it begins with `first`, which
+    /// a split has made; else as one that waits for a leader. `rebooted`: what was not forced may be missing there.
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a group begins with")]
     pub fn start(
         id: GroupId,
         placed: Placed,
         me: NodeId,
+        first: Option<Space>,
         log: Vec<Bytes>,
         rebooted: bool,
         now: Time,
@@ -109,16 +119,16 @@ impl Group {
         out: &mut Vec<raft::Output>,
     ) -> Result<Self, String> {
         let config = config(id, placed.memory);
-        let founds = log.is_empty() && placed.founders.contains(&me);
+        let founds = log.is_empty() && (first.is_some() || placed.founders.contains(&me));
         let member = if founds {
-            Member::found(config, me, &placed.founders, Space::default(), rng.fork(), out)
+            Member::found(config, me, &placed.members, first.unwrap_or_default(), rng.fork(), out)
         } else {
             Member::load(config, me, log, rebooted, rng.fork())
                 .map_err(|raft::LogError { record, why }| format!("record {record} of {id}'s log {why}"))?
         }?;
         let clock = (member.state().clock(), now);
         // The first founder stands at once, so that groups that are founded together have different leaders.
-        let campaign_at = (founds && placed.founders.first() == Some(&me)).then_some(now + CAMPAIGN_WITHIN);
+        let campaign_at = (founds && placed.members.first() == Some(&me)).then_some(now + CAMPAIGN_WITHIN);
         Ok(Self {
             id,
             placed,
@@ -127,11 +137,15 @@ impl Group {
             rng,
             quiet_ticks: 0,
             campaign_at,
+            eager: 0,
             queue: VecDeque::new(),
             known: BTreeSet::new(),
             flying: VecDeque::new(),
             ending: None,
             leads: None,
+            splitting: None,
+            born: None,
+            to_save: false,
             reads: Vec::new(),
             round: None,
             rounds: 0,
@@ -165,11 +179,8 @@ impl Group {
         let ends = self.leads.and(self.member.state().next_end());
         let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
         let over = over.filter(|_| self.ending.is_none());
-        [self.next_tick, self.campaign_at, over, self.watchers.wake_at()]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(Time::NEVER)
+        let campaign_at = self.campaign_at.filter(|_| !self.member.is_installing());
+        [self.next_tick, campaign_at, over, self.watchers.wake_at()].into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
     pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
@@ -184,10 +195,12 @@ impl Group {
                 self.next_tick = None;
             }
         }
-        if self.campaign_at.is_some_and(|at| at <= now) {
+        if self.campaign_at.is_some_and(|at| at <= now) && !self.member.is_installing() {
             self.campaign_at = None;
             if self.member.leader().is_none() && self.member.voters().contains(&self.me()) {
                 self.member.campaign();
+                self.eager = self.eager.saturating_sub(1);
+                self.campaign_at = (self.eager > 0).then_some(now + CAMPAIGN_WITHIN);
             }
         }
     }
@@ -204,34 +217,6 @@ impl Group {
             && self.is_as_wanted()
             && (self.heir(live).is_none() || self.hand_over.1 >= HAND_OVER_TRIES)
             && voters.iter().chain(&self.member.learners()).all(|id| live.contains(id))
-    }
-
-    /// Who should lead in our place.
-    fn heir(&self, live: &BTreeSet<NodeId>) -> Option<NodeId> {
-        let first = *self.placed.members.first()?;
-        (self.leads.is_some() && first != self.me() && live.contains(&first)).then_some(first)
-    }
-
-    /// Leads are spread over the nodes as the records say; who leads since another one died gives the lead back.
-    fn hand_over(&mut self, now: Time, live: &BTreeSet<NodeId>) {
-        let (at, tries) = self.hand_over;
-        let heir = self.heir(live).filter(|_| now >= at && tries < HAND_OVER_TRIES && self.is_as_wanted());
-        if let Some(heir) = heir.filter(|heir| self.member.has_all(*heir)) {
-            self.hand_over = (now + Span(HAND_OVER_AFTER.0 << tries), tries + 1);
-            self.member.hand_over(heir);
-        }
-    }
-
-    /// Others are there than before, or should be: a lead that could not be handed over may be.
-    pub fn try_hand_over_again(&mut self, now: Time) {
-        self.hand_over = (now + HAND_OVER_AFTER, 0);
-    }
-
-    /// Has the group the members that it should have?
-    pub fn is_as_wanted(&self) -> bool {
-        let mut wanted = self.placed.members.clone();
-        wanted.sort_unstable();
-        self.member.voters() == wanted && !self.member.is_joint() && self.member.learners().is_empty()
     }
 
     /// A frame of a member.
@@ -276,7 +261,9 @@ impl Group {
     pub fn command(&mut self, now: Time, asked: Asked, done: &mut Vec<Answered>) {
         let Asked { reads, stale, until, command } = asked;
         let id = command.id;
-        if let Some(age) = stale.filter(|_| reads).and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
+        let here = self.member.state().has(&command);
+        let bound = stale.filter(|_| reads && here);
+        if let Some(age) = bound.and_then(|bound| self.age(now).filter(|age| *age <= bound)) {
             keys(&command).for_each(|key| self.heat.count(now, key));
             let ran = self.read(now, age, &command);
             return done.push(Answered { id, answer: Answer::Ran(ran, 0) });
@@ -284,6 +271,10 @@ impl Group {
         if !self.member.is_leader() {
             let leader = self.member.leader();
             return done.push(Answered { id, answer: Answer::Elsewhere { leader } });
+        }
+        if command.splits > self.member.state().splits() {
+            // It has yet to hear what its node knows.
+            return done.push(Answered { id, answer: Answer::Busy });
         }
         self.rouse(now);
         keys(&command).for_each(|key| self.heat.count(now, key));
@@ -296,6 +287,7 @@ impl Group {
         match self.member.state().verdict(id) {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
+            None if !here => done.push(Answered { id, answer: Answer::Moved }),
             None if self.queue.len() >= QUEUE_MAX => done.push(Answered { id, answer: Answer::Busy }),
             None => {
                 self.known.insert(id);
@@ -308,6 +300,10 @@ impl Group {
     pub fn settle(&mut self, now: Now, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>, done: &mut Vec<Answered>) {
         loop {
             let mut happened = Vec::new();
+            let is_splitting = self.is_splitting();
+            let is_ordered = self.splitting == Some(self.member.state().splits());
+            self.member.hold(is_splitting || is_ordered);
+            self.born.take_if(|_| !is_splitting);
             self.member.pump(now.mono, out, &mut happened);
             for what in happened {
                 self.happened(what, now.mono, done);
@@ -315,7 +311,8 @@ impl Group {
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
-            let moved = self.leads.is_some() && (self.propose(now.mono) | self.start_round() | self.regroup(live));
+            let moved =
+                self.leads.is_some() && (self.propose(now.mono, live) | self.start_round() | self.regroup(live));
             if !moved {
                 break;
             }
@@ -340,8 +337,19 @@ impl Group {
                     self.clock = (clock, now);
                 }
                 self.ending.take_if(|ending| *ending <= clock);
+                if let Some(born) = self.member.state_mut().take_born() {
+                    (self.born, self.to_save) = (Some(born), true);
+                    self.member.hold(true);
+                    // What they wait for may come elsewhere now.
+                    for read in self.watchers.drain() {
+                        self.look(now, read, done);
+                    }
+                }
             }
-            Happened::Restored => self.clock = (self.member.state().clock(), now),
+            Happened::Restored => {
+                self.clock = (self.member.state().clock(), now);
+                self.born = None;
+            }
             Happened::Regrouped => (),
         }
     }
@@ -358,20 +366,22 @@ impl Group {
         self.flying.clear();
         self.known.clear();
         self.ending = None;
+        self.splitting = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
         let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
-        let reads = reads.map(|read| read.command.id);
-        let all = reads.chain(self.queue.drain(..).map(|command| command.id)).chain(self.watchers.drain());
+        let reads = reads.chain(self.watchers.drain()).map(|read| read.command.id);
+        let all = reads.chain(self.queue.drain(..).map(|command| command.id));
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
-    fn propose(&mut self, now: Time) -> bool {
+    fn propose(&mut self, now: Time, live: &BTreeSet<NodeId>) -> bool {
         while self.flying.front().is_some_and(|ids| !ids.iter().any(|id| self.known.contains(id))) {
             self.flying.pop_front();
         }
         let clock = self.clock_now(now);
         let is_over = self.ending.is_none() && self.member.state().next_end().is_some_and(|end| end <= clock);
-        if (self.queue.is_empty() && !is_over) || self.flying.len() >= BATCHES_FLYING_MAX {
+        let split = self.split(live);
+        if (self.queue.is_empty() && !is_over && split.is_none()) || self.flying.len() >= BATCHES_FLYING_MAX {
             return false;
         }
         let (mut bytes, mut take) = (0, 0);
@@ -383,7 +393,7 @@ impl Group {
             take += 1;
         }
         let commands: Vec<Command> = self.queue.drain(..take).collect();
-        let batch = Batch { clock, commands };
+        let batch = Batch { clock, commands, split };
         if !self.member.propose(wire::encode_batch(&batch)) {
             batch.commands.into_iter().rev().for_each(|command| self.queue.push_front(command));
             return false;
@@ -392,116 +402,11 @@ impl Group {
         if is_over {
             self.ending = Some(clock);
         }
+        self.splitting = split.map_or(self.splitting, |split| Some(split.after));
         let ids: Vec<CommandId> = batch.commands.iter().map(|command| command.id).collect();
         if !ids.is_empty() {
             self.flying.push_back(ids);
         }
-        true
-    }
-
-    fn start_round(&mut self) -> bool {
-        if self.reads.is_empty() || self.round.is_some() || !self.member.read_index(self.rounds + 1) {
-            return false;
-        }
-        self.rounds += 1;
-        self.round = Some((self.rounds, std::mem::take(&mut self.reads)));
-        true
-    }
-
-    fn answer_reads(&mut self, now: Time, done: &mut Vec<Answered>) {
-        if self.ready.is_empty() {
-            return;
-        }
-        let applied = self.member.applied();
-        let (now_readable, later) =
-            std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
-        self.ready = later;
-        let now_readable: Vec<(u64, Vec<Read>)> = now_readable;
-        for read in now_readable.into_iter().flat_map(|(_, reads)| reads) {
-            self.look(now, read, done);
-        }
-    }
-
-    fn read(&mut self, now: Time, age: Span, command: &Command) -> Ran {
-        let clock = self.clock_now(now);
-        self.member.state_mut().show(clock, age.0.div_ceil(1_000));
-        self.member.state().read(&command.conditions, &command.steps)
-    }
-
-    /// A call of this node that began then was answered by the leader, which knew of so much.
-    pub fn learn(&mut self, begun: Time, index: u64) {
-        self.freshness.learn(begun, index, self.member.applied());
-    }
-
-    /// How old at most this member's state is: everything that was acknowledged before is in it.
-    fn age(&mut self, now: Time) -> Option<Span> {
-        self.freshness.of(self.member.applied()).map(|since| now.since(since))
-    }
-
-    /// Reads the state; or lets the command wait, if there is nothing that it waits for.
-    fn look(&mut self, now: Time, asked: Read, done: &mut Vec<Answered>) {
-        let Read { command, until } = asked;
-        let (id, ran) = (command.id, self.read(now, Span::ZERO, &command));
-        let space = self.member.state();
-        let answer = match &ran {
-            Ran::Done(replies) if may_wait(&command.steps) && until > now && replies.iter().all(is_quiet) => {
-                if !self.watchers.is_full() {
-                    return self.watchers.wait(space.revision(), Read { command, until });
-                }
-                Answer::Busy
-            }
-            Ran::Done(_) | Ran::Unmet => Answer::Ran(ran, self.member.applied()),
-        };
-        done.push(Answered { id, answer });
-    }
-
-    /// Those who wait are told what has come, or that nothing has.
-    fn tell_watchers(&mut self, now: Time, done: &mut Vec<Answered>) {
-        let space = self.member.state();
-        for read in self.watchers.changed(space.history(), space.revision()) {
-            self.look(now, read, done);
-        }
-        for command in self.watchers.over(now) {
-            let ran = self.read(now, Span::ZERO, &command);
-            done.push(Answered { id: command.id, answer: Answer::Ran(ran, self.member.applied()) });
-        }
-    }
-
-    /// As leader: brings the group one step towards the members that it should have.
-    fn regroup(&mut self, live: &BTreeSet<NodeId>) -> bool {
-        if self.is_as_wanted() || !self.member.may_regroup() {
-            return false;
-        }
-        let wanted: BTreeSet<NodeId> = self.placed.members.iter().copied().collect();
-        let voters: BTreeSet<NodeId> = self.member.voters().into_iter().collect();
-        let learners: BTreeSet<NodeId> = self.member.learners().into_iter().collect();
-        if self.member.is_joint() {
-            self.member.regroup(&Step::Leave);
-            return true;
-        }
-        let step = if let Some(new) = wanted.iter().find(|id| !voters.contains(id) && !learners.contains(id)) {
-            Step::Learn(*new)
-        } else if voters != wanted {
-            let caught_up: BTreeSet<NodeId> = self.member.caught_up().into_iter().collect();
-            let come: Vec<NodeId> = wanted.difference(&voters).copied().collect();
-            if come.iter().any(|id| !caught_up.contains(id) || !live.contains(id)) {
-                return false;
-            }
-            if !wanted.contains(&self.me()) {
-                // Another one leads it out of our hands.
-                if let Some(heir) = voters.iter().find(|id| wanted.contains(id) && live.contains(id)) {
-                    self.member.hand_over(*heir);
-                }
-                return false;
-            }
-            Step::Vote { come, go: voters.difference(&wanted).copied().collect() }
-        } else {
-            match learners.difference(&wanted).next() {
-                Some(gone) => Step::Drop(*gone),
-                None => return false,
-            }
-        };
-        self.member.regroup(&step);
         true
     }
 
@@ -538,5 +443,6 @@ fn answer(verdict: Verdict, index: u64) -> Answer {
     match verdict {
         Verdict::Ran(ran) => Answer::Ran(ran, index),
         Verdict::Forgotten => Answer::Forgotten,
+        Verdict::Moved => Answer::Moved,
     }
 }

@@ -95,6 +95,22 @@ impl History {
         }
     }
 
+    /// Takes out the changes of keys that go elsewhere; one of all keys stays and goes.
+    pub fn part(&mut self, goes: impl Fn(&[u8]) -> bool) -> Self {
+        let (mut stay, mut gone) = (Self::from(self.since), Self::from(self.since));
+        for change in self.changes.drain(..) {
+            if change.is_of_all() {
+                gone.note(change.clone());
+                stay.note(change);
+            } else {
+                let to = if goes(&change.key) { &mut gone } else { &mut stay };
+                to.note(change);
+            }
+        }
+        *self = stay;
+        gone
+    }
+
     /// All changes above this version are here.
     pub fn since(&self) -> u64 {
         self.since

@@ -31,6 +31,9 @@ pub const CALL_AGAIN: Span = Span::millis(300);
 pub const CALL_SOON: Span = Span::millis(20);
 /// After the leader's death each member stands for election after a random part of this, so that mostly one does.
 pub const CAMPAIGN_WITHIN: Span = Span::millis(120);
+/// Who led before a split stands for election in the new group so often, each time after the above: the others have yet to
+/// write down what it begins with.
+pub const STANDS_MAX: u32 = 40;
 /// A group is not woken again sooner than this: what cannot be done now is not done by asking all the time.
 pub const WAKE_AGAIN_MIN: Span = Span::millis(2);
 /// A leader with nothing to do lets its group sleep after so many ticks.
@@ -47,6 +50,16 @@ pub const MEMBER_AWAY_MAX: Span = Span::secs(30);
 pub const LEAVES_AFTER: Span = Span::secs(60);
 /// Keys whose time has come that one entry removes; the others look absent already.
 pub const EXPIRED_AT_ONCE: usize = 1_000;
+
+/// A group with more keys than this is split, if its namespace does not say how many shards it has: members take their
+/// halves out between two entries, which takes about 0.1 s for so many.
+pub const SPLIT_KEYS: usize = 1_000_000;
+/// ... or with more bytes: the new group begins when a majority has its half on disk, and some of that is written in well
+/// under a second.
+pub const SPLIT_BYTES: usize = 256 << 20;
+
+/// Keys that are looked at to see if a split would divide them; at least these, if there are so many.
+pub const SPLIT_SAMPLE: usize = 64;
 
 /// Changes that a group's members keep for those who watch: about 6 s of a busy group, a day of a quiet one.
 pub const HISTORY_CHANGES_MAX: usize = 65_536;

@@ -21,8 +21,10 @@ use super::space::Space;
 use super::wire::{self, Call};
 
 mod calls;
+mod splits;
 
-use calls::{Asker, Judged, Pending, fails};
+pub use calls::Asker;
+use calls::{Judged, Pending, fails};
 
 #[derive(Debug)]
 pub enum Input {
@@ -106,6 +108,10 @@ pub struct Linear {
     placed: BTreeMap<GroupId, Placed>,
     /// The version of the declaration that this is of.
     version: u64,
+    /// Groups that splits make now and that have no record of their own yet, by the group that they come from.
+    born: BTreeMap<GroupId, GroupId>,
+    /// Of those that are split now: known to have done it, so the upper half is asked of the new group.
+    parted: BTreeSet<GroupId>,
     /// Of each namespace, the first hash of each group.
     spaces: BTreeMap<Arc<str>, BTreeMap<u64, GroupId>>,
     groups: BTreeMap<GroupId, Group>,
@@ -160,6 +166,8 @@ impl Linear {
             mute: false,
             placed: BTreeMap::new(),
             version: 0,
+            born: BTreeMap::new(),
+            parted: BTreeSet::new(),
             spaces: BTreeMap::new(),
             groups: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -212,7 +220,7 @@ impl Linear {
                 }),
                 None => out.push(Output::Note(Note::error(format!("a frame of {from} is not one of this protocol")))),
             },
-            Input::Ask { id, budget, op } => self.ask(now, id, budget, op, out),
+            Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
             Input::Placed { version, groups } => self.place(now, version, groups, out),
             Input::Appended { group, ticket } => {
                 self.drive(now, group, out, |group, wants, _| group.appended(now.mono, ticket, wants));
@@ -223,7 +231,7 @@ impl Linear {
             Input::Probe { id, group, budget } => {
                 // A read of nothing: its leader answers when a majority says that it still leads.
                 let nothing = Op::of("".into(), Vec::new());
-                let judged = Judged { group, reads: true, waits: false };
+                let judged = Judged { group, splits: 0, reads: true, waits: false };
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
             Input::DiskFull(full) => self.disk_full(now, full, out),
@@ -316,13 +324,14 @@ impl Linear {
         }
         for Answered { id: command, answer } in std::mem::take(&mut self.done) {
             if command.node == self.me {
-                self.answered(now.mono, id, self.me, command, answer, out);
+                self.answered(now, id, self.me, command, answer, out);
             } else {
                 let frame =
                     Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Answer { group: id, id: command, answer }));
                 out.push(Output::Send { to: command.node, frame });
             }
         }
+        self.bear(now, id, out);
     }
 
     fn each_with(&mut self, now: Now, peer: NodeId, out: &mut Vec<Output>, act: impl Fn(&mut Group, Time)) {
@@ -340,14 +349,14 @@ impl Linear {
     /// Lets groups follow what is placed: begins those that are this node's, tells the others who is in them.
     fn place(&mut self, now: Now, version: u64, placed: BTreeMap<GroupId, Placed>, out: &mut Vec<Output>) {
         self.version = version;
+        let (placed, born) = splits::with_born(placed);
         if placed == self.placed && self.kept.is_empty() {
             return;
         }
-        self.placed = placed;
-        self.spaces.clear();
-        for (id, placed) in &self.placed {
-            self.spaces.entry(placed.namespace.as_str().into()).or_default().insert(placed.from, *id);
-        }
+        let splits = |of: &BTreeMap<GroupId, Placed>, id: &GroupId| of.get(id).map(|placed| placed.splits);
+        self.parted.retain(|id| born.contains_key(id) && splits(&self.placed, id) == splits(&placed, id));
+        (self.placed, self.born) = (placed, born);
+        self.route();
         let known: BTreeSet<GroupId> =
             self.placed.keys().chain(self.groups.keys()).chain(self.kept.keys()).copied().collect();
         for id in known {
@@ -378,19 +387,27 @@ impl Linear {
         let is_member = placed.members.contains(&self.me);
         if let Some(group) = self.groups.get_mut(&id) {
             if group.placed != placed {
-                group.placed = placed;
-                group.try_hand_over_again(now.mono);
-                group.rouse(now.mono);
+                group.follow(now.mono, placed);
                 group.unwanted_since = (!is_member).then_some(group.unwanted_since.unwrap_or(now.mono));
                 self.settle(now, id, out);
             }
             return;
         }
         let log = self.kept.remove(&id).unwrap_or_default();
-        if !is_member && log.is_empty() || self.unreadable.contains(&id) {
+        // A new group begins here when this node's member of the old one has been split.
+        let waits = log.is_empty() && (!is_member || self.born.values().any(|born| *born == id));
+        if !waits {
+            self.begin(now, placed, None, log, out);
+        }
+    }
+
+    fn begin(&mut self, now: Now, placed: Placed, first: Option<Space>, log: Vec<Bytes>, out: &mut Vec<Output>) {
+        let (id, is_member) = (placed.id, placed.members.contains(&self.me));
+        if self.unreadable.contains(&id) {
             return;
         }
-        match Group::start(id, placed, self.me, log, self.rebooted, now.mono, self.rng.fork(), &mut self.wants) {
+        let rng = self.rng.fork();
+        match Group::start(id, placed, self.me, first, log, self.rebooted, now.mono, rng, &mut self.wants) {
             Ok(mut group) => {
                 group.unwanted_since = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);
@@ -420,6 +437,14 @@ impl Linear {
             out.push(Output::Forget { group: id });
         }
         let logged = self.logged;
+        let split = self.groups.values_mut().find(|group| group.may_save() && group.member.has_log());
+        if let Some(group) = split {
+            group.to_save = false;
+            let id = group.id;
+            self.drive(now, id, out, |group, wants, _| {
+                group.member.save(wants);
+            });
+        }
         let holds = |group: &Group| group.member.has_log() && logged - group.log_at_save > LOG_HELD_BYTES_MAX;
         // One at a time: there is no hurry, and each costs the disk its size.
         if let Some(id) = self.groups.iter().find(|(_, group)| holds(group)).map(|(id, _)| *id) {
@@ -429,10 +454,19 @@ impl Linear {
         }
     }
 
-    /// Groups that this node leads and whose members are those that they should have; for the root group's leader.
+    /// Groups that this node leads and whose members are those that they should have; for the root group's leader. A group that a
+    /// split has made must also have agreed to something: then a majority has its half on disk.
     pub fn formed(&self) -> BTreeSet<GroupId> {
-        let formed = |group: &&Group| group.leads() && !group.placed.founders.is_empty() && group.is_as_wanted();
+        let is_founded = |group: &Group| !group.placed.founders.is_empty() && group.is_as_wanted();
+        let is_born = |group: &Group| self.born.values().any(|id| *id == group.id) && group.member.is_agreed();
+        let formed = |group: &&Group| group.leads() && (is_founded(group) || is_born(group));
         self.groups.values().filter(formed).map(|group| group.id).collect()
+    }
+
+    /// Groups that this node leads and that have grown large.
+    pub fn large(&self) -> BTreeSet<GroupId> {
+        let large = |group: &&Group| group.leads() && group.member.state().is_large(group.placed.middle());
+        self.groups.values().filter(large).map(|group| group.id).collect()
     }
 
     /// How many groups this node leads in which all is as it should be, in this version of the declaration.
@@ -443,8 +477,11 @@ impl Linear {
     /// It leads it, and the group is as wanted, and every member lives and votes.
     fn is_whole(&self, group: &Group) -> bool {
         let alive = |id: &NodeId| self.live.contains(id);
-        let is_there = group.placed.founders.is_empty() && group.placed.members.iter().all(alive);
-        group.leads() && group.is_as_wanted() && is_there
+        // One that a split makes has no record yet, and does not count.
+        let is_splitting = self.born.iter().any(|(parent, child)| [parent, child].contains(&&group.id));
+        let is_done = group.placed.founders.is_empty() && !is_splitting;
+        let is_done = is_done && group.member.state().splits() == group.placed.splits;
+        group.leads() && group.is_as_wanted() && is_done && group.placed.members.iter().all(alive)
     }
 
     /// Who leads each group, as far as this node knows.

@@ -72,6 +72,19 @@ impl Map {
         *self = Self::default();
     }
 
+    /// Takes entries out, those whose keys `goes` wants, into a map of their own.
+    pub fn part(&mut self, goes: impl Fn(&[u8]) -> bool) -> Self {
+        let (mut stay, mut gone) = (Filling::default(), Filling::default());
+        for (_, leaf) in std::mem::take(&mut self.leaves) {
+            for (key, entry) in Arc::unwrap_or_clone(leaf) {
+                let to = if goes(&key) { &mut gone } else { &mut stay };
+                to.push(key, entry);
+            }
+        }
+        *self = stay.done();
+        gone.done()
+    }
+
     /// Entries in order, from the first key that is not below `from`.
     pub fn from<'a>(&'a self, from: &'a [u8]) -> impl Iterator<Item = &'a (Bytes, Entry)> {
         // The leaf that may hold `from` begins at or before it.
@@ -99,9 +112,47 @@ impl Map {
         None
     }
 
+    /// Some of the keys, from all over: at least so many, where there are many more.
+    pub fn sample(&self, count: usize) -> impl Iterator<Item = &Bytes> {
+        // Few leaves hold few entries: then all of them are looked at.
+        let (few, step) = (self.leaves.len() <= count, (self.leaves.len() / count).max(1));
+        let keys =
+            self.leaves.values().step_by(step).flat_map(move |leaf| leaf.iter().take(if few { LEAF_MAX } else { 1 }));
+        keys.map(|(key, _)| key)
+    }
+
     /// All leaves, shared.
     pub fn leaves(&self) -> Vec<Arc<Leaf>> {
         self.leaves.values().cloned().collect()
+    }
+}
+
+/// A map made of entries that come in order.
+#[derive(Default)]
+struct Filling {
+    map: Map,
+    leaf: Leaf,
+}
+
+impl Filling {
+    fn push(&mut self, key: Bytes, entry: Entry) {
+        self.leaf.push((key, entry));
+        // Room for what is put between them later.
+        if self.leaf.len() >= LEAF_MAX * 3 / 4 {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((first, _)) = self.leaf.first() else { return };
+        let first = if self.map.leaves.is_empty() { Bytes::new() } else { first.clone() };
+        self.map.len += self.leaf.len();
+        self.map.leaves.insert(first, Arc::new(std::mem::take(&mut self.leaf)));
+    }
+
+    fn done(mut self) -> Map {
+        self.close();
+        self.map
     }
 }
 
@@ -131,6 +182,13 @@ mod tests {
                 }
                 if n == 1_500 {
                     kept = Some((map.clone(), twin.clone()));
+                }
+                if n == 2_000 {
+                    let goes = |key: &[u8]| key[key.len() - 1].is_multiple_of(2);
+                    let gone = map.part(goes);
+                    let theirs: Vec<_> = twin.extract_if(.., |key, _| goes(key)).collect();
+                    assert_eq!(gone.from(b"").cloned().collect::<Vec<_>>(), theirs);
+                    assert_eq!(gone.len(), theirs.len());
                 }
             }
             for (map, twin) in [(&map, &twin), (&kept.as_ref().unwrap().0, &kept.as_ref().unwrap().1)] {

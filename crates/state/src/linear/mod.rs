@@ -11,7 +11,7 @@
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
-//! - `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
+//! - `split.rs`: how one group becomes two. `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
 
 mod apart;
 mod freshness;
@@ -26,6 +26,7 @@ mod op;
 pub mod place;
 mod snapshot;
 mod space;
+mod split;
 mod value;
 mod watchers;
 mod wire;

@@ -26,8 +26,8 @@ pub enum Over {
     One,
     /// Each step where its key is, one about all keys at every shard: not at one moment.
     Each,
-    /// All at this shard, counted in the order of their hashes.
-    Shard(u32),
+    /// Likewise, over the shards that make up this range of hashes.
+    Range { from: u64, to: u64 },
 }
 
 /// The key has this version; 0: there is no such key.

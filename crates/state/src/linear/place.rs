@@ -9,6 +9,7 @@ use base::{GroupId, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
 use super::limits::MEMBER_AWAY_MAX;
+use crate::namespace::SHARDS_MAX;
 
 /// A group's record, under `namespace/shard`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,12 +29,51 @@ pub struct Placed {
     /// `durability = "memory"`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub memory: bool,
+    /// How often it has been split (`split.rs`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub splits: u32,
+    /// It is to be split so, or just was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitAt>,
+}
+
+/// Where a group is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SplitAt {
+    /// Keys with this hash and above go.
+    pub at: u64,
+    /// To this new group.
+    pub child: GroupId,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Placed {
+    /// The first hash of the upper half of its range.
+    pub fn middle(&self) -> u64 {
+        self.from + (self.to - self.from) / 2 + u64::from(self.from < self.to)
+    }
+
+    /// The group that its split makes.
+    pub fn child(&self) -> Option<Self> {
+        let SplitAt { at, child } = self.split?;
+        Some(Self { id: child, from: at, epoch: 1, splits: 0, split: None, founders: Vec::new(), ..self.clone() })
+    }
+
+    /// The group, once it is split.
+    fn parent(&self) -> Option<Self> {
+        let SplitAt { at, .. } = self.split?;
+        Some(Self { to: at - 1, splits: self.splits + 1, split: None, ..self.clone() })
+    }
 }
 
 /// What a namespace asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    pub shards: u32,
+    /// None: one, and more when it is large.
+    pub shards: Option<u32>,
     pub replicas: u32,
     /// What two hold in memory counts as kept.
     pub memory: bool,
@@ -43,12 +83,14 @@ pub struct Wanted {
 #[derive(Debug, Default)]
 pub struct Scene<'a> {
     pub wanted: BTreeMap<&'a str, Wanted>,
-    pub now: BTreeMap<&'a str, Placed>,
+    pub now: BTreeMap<&'a str, &'a Placed>,
     pub live: Vec<NodeId>,
     /// How long nodes have been away that are not live.
     pub away: BTreeMap<NodeId, Span>,
     /// Groups that have formed, as their leaders say.
     pub formed: BTreeSet<GroupId>,
+    /// Groups that are so large that two would do better, as their leaders say.
+    pub large: BTreeSet<GroupId>,
     /// All groups are as their records say, and every member lives: something may be moved for balance.
     pub settled: bool,
     /// The version that the declaration will have with this plan.
@@ -60,6 +102,8 @@ pub struct Scene<'a> {
 pub struct Plan {
     pub puts: BTreeMap<String, Placed>,
     pub removes: Vec<String>,
+    /// What people are told when it is done: of which group, and what.
+    pub told: Vec<(String, String)>,
 }
 
 /// The version of the declaration that first had this group. A later one without it has removed it; an earlier one says
@@ -73,40 +117,92 @@ const CHANGES_AT_ONCE: usize = 64;
 
 pub fn plan(scene: &Scene<'_>) -> Plan {
     let mut plan = Plan::default();
-    let shard_of = |name: &str| -> Option<(String, u32)> {
-        let (namespace, shard) = name.rsplit_once('/')?;
-        Some((namespace.to_owned(), shard.parse().ok()?))
-    };
-    let is_wanted = |name: &str| {
-        shard_of(name).is_some_and(|(namespace, shard)| {
-            scene.wanted.get(namespace.as_str()).is_some_and(|wanted| shard < wanted.shards)
-        })
-    };
-    plan.removes = scene.now.keys().filter(|name| !is_wanted(name)).map(|name| (*name).to_owned()).collect();
-    let mut load = loads(&scene.live, scene.now.values());
+    let is_gone = |(_, placed): &(&&str, &&Placed)| !scene.wanted.contains_key(placed.namespace.as_str());
+    plan.removes = scene.now.iter().filter(is_gone).map(|(name, _)| (*name).to_owned()).collect();
+    let mut load = loads(&scene.live, scene.now.values().copied());
+    let shards = shards(scene);
+    let shards_of = |namespace: &str| shards.get(namespace).map_or(&[][..], |shards| shards);
     for (namespace, wanted) in &scene.wanted {
-        for shard in 0..wanted.shards {
-            let name = format!("{namespace}/{shard}");
-            let changed = match scene.now.get(name.as_str()) {
-                None => found(scene, namespace, shard, *wanted, plan.puts.len() as u64, &load),
-                Some(placed) => change(scene, placed, *wanted, &load),
-            };
-            let Some(changed) = changed else { continue };
-            for (n, id) in changed.members.iter().enumerate() {
-                let (groups, leads) = load.entry(*id).or_default();
-                *groups += 1;
-                *leads += usize::from(n == 0);
+        let own = shards_of(namespace);
+        if own.is_empty() {
+            // All at once: what comes later is made by splits.
+            for shard in 0..wanted.shards.unwrap_or(1) {
+                let Some(placed) = found(scene, namespace, shard, *wanted, plan.puts.len() as u64, &load) else {
+                    break;
+                };
+                add_load(&mut load, &placed);
+                plan.puts.insert(format!("{namespace}/{shard}"), placed);
             }
-            plan.puts.insert(name, changed);
+        }
+        for (name, placed) in own {
             if plan.puts.len() >= CHANGES_AT_ONCE {
                 return plan;
             }
+            if let Some((parent, child)) = placed.parent().zip(placed.child()) {
+                // Who its members are stays as it is until they have made the new group.
+                if scene.formed.contains(&child.id) {
+                    let born = format!("{namespace}/{}", own.len());
+                    plan.told.push(((*name).to_owned(), format!("is split: half of its keys are in {born} now")));
+                    plan.puts.extend([((*name).to_owned(), parent), (born, child)]);
+                }
+            } else if let Some(changed) = change(scene, placed, *wanted, &load) {
+                add_load(&mut load, &changed);
+                plan.puts.insert((*name).to_owned(), changed);
+            }
         }
     }
-    if plan == Plan::default() && scene.settled {
-        plan.puts.extend(balance(scene).map(|(name, placed)| (name.to_owned(), placed)));
+    // A split that was begun is never another one, and its group's members stay.
+    let is_splitting = scene.now.values().any(|placed| placed.split.is_some());
+    if plan == Plan::default() && scene.settled && !is_splitting {
+        let one = if let Some((name, placed)) = split(scene, shards_of) {
+            let why = if scene.large.contains(&placed.id) { "it has grown large" } else { "more shards are declared" };
+            plan.told.push((name.to_owned(), format!("is to be split: {why}")));
+            Some((name, placed))
+        } else {
+            balance(scene)
+        };
+        plan.puts.extend(one.map(|(name, placed)| (name.to_owned(), placed)));
     }
     plan
+}
+
+/// The shards that each namespace has, with their names.
+fn shards<'a>(scene: &Scene<'a>) -> BTreeMap<&'a str, Vec<(&'a str, &'a Placed)>> {
+    let mut shards: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for (name, placed) in &scene.now {
+        shards.entry(placed.namespace.as_str()).or_default().push((*name, *placed));
+    }
+    shards
+}
+
+/// A group that is to be split: where fewer are than are wanted, that with the widest range; else one that has grown large.
+fn split<'a, 's>(
+    scene: &Scene<'a>,
+    shards_of: impl Fn(&str) -> &'s [(&'a str, &'a Placed)],
+) -> Option<(&'a str, Placed)>
+where
+    'a: 's,
+{
+    let (name, placed) = scene.wanted.iter().find_map(|(namespace, wanted)| {
+        let shards = shards_of(namespace);
+        let wide = || shards.iter().filter(|(_, placed)| placed.from < placed.to);
+        let widest = || wide().max_by_key(|(name, placed)| (placed.to - placed.from, std::cmp::Reverse(*name)));
+        match wanted.shards {
+            Some(count) => widest().filter(|_| shards.len() < count as usize),
+            None if shards.len() >= SHARDS_MAX as usize => None,
+            None => wide().find(|(_, placed)| scene.large.contains(&placed.id)),
+        }
+    })?;
+    let split = SplitAt { at: placed.middle(), child: GroupId(scene.fresh << 16) };
+    Some((*name, Placed { split: Some(split), ..(*placed).clone() }))
+}
+
+fn add_load(load: &mut BTreeMap<NodeId, (usize, usize)>, placed: &Placed) {
+    for (n, id) in placed.members.iter().enumerate() {
+        let (groups, leads) = load.entry(*id).or_default();
+        *groups += 1;
+        *leads += usize::from(n == 0);
+    }
 }
 
 /// How many groups each node has, and how many of them it leads.
@@ -126,7 +222,7 @@ fn loads<'a>(live: &[NodeId], placed: impl Iterator<Item = &'a Placed>) -> BTree
 /// One step towards nodes that have as many groups, and lead as many: a new node gets its share, one group after the other. Who
 /// comes takes the place of who goes, so no group is ever smaller for it. A group with a single member stays where it is.
 fn balance<'a>(scene: &Scene<'a>) -> Option<(&'a str, Placed)> {
-    let movable = || scene.now.iter().filter(|(_, placed)| placed.members.len() >= 3);
+    let movable = || scene.now.iter().map(|(name, placed)| (*name, *placed)).filter(|(_, p)| p.members.len() >= 3);
     let load = loads(&scene.live, movable().map(|(_, placed)| placed));
     let of = |id: &NodeId| load.get(id).copied().unwrap_or_default();
     let next = |placed: &Placed, members| Placed { members, epoch: placed.epoch + 1, ..placed.clone() };
@@ -135,13 +231,13 @@ fn balance<'a>(scene: &Scene<'a>) -> Option<(&'a str, Placed)> {
     if of(&most).0 >= of(&least).0 + 2 {
         // One that it leads, if it leads more than the other one will.
         let leads = |placed: &Placed| placed.members[0] == most;
-        let goes = |placed: &&Placed| placed.members.contains(&most) && !placed.members.contains(&least);
+        let goes = |placed: &Placed| placed.members.contains(&most) && !placed.members.contains(&least);
         let wanted = of(&most).1 > of(&least).1;
         let mut going: Vec<_> = movable().filter(|(_, placed)| goes(placed)).collect();
         going.sort_by_key(|(_, placed)| leads(placed) != wanted);
         let (name, placed) = going.into_iter().next()?;
         let members = placed.members.iter().map(|id| if *id == most { least } else { *id }).collect();
-        return Some((*name, next(placed, members)));
+        return Some((name, next(placed, members)));
     }
     let better = |placed: &Placed| {
         let heir = *placed.members.iter().min_by_key(|id| (of(id).1, **id))?;
@@ -153,7 +249,7 @@ fn balance<'a>(scene: &Scene<'a>) -> Option<(&'a str, Placed)> {
     let mut members = placed.members.clone();
     let at = members.iter().position(|id| *id == heir)?;
     members.swap(0, at);
-    Some((*name, next(placed, members)))
+    Some((name, next(placed, members)))
 }
 
 /// A namespace of which nobody but this node has all, if there is one.
@@ -187,9 +283,10 @@ fn found(
     load: &BTreeMap<NodeId, (usize, usize)>,
 ) -> Option<Placed> {
     let members = least_loaded(load, &[], size(scene.live.len(), wanted.replicas));
-    let width = u64::MAX / u64::from(wanted.shards);
-    let from = u64::from(shard) * (width + u64::from(wanted.shards > 1));
-    let to = if shard + 1 == wanted.shards { u64::MAX } else { from + width };
+    let shards = wanted.shards.unwrap_or(1);
+    let width = u64::MAX / u64::from(shards);
+    let from = u64::from(shard) * (width + u64::from(shards > 1));
+    let to = if shard + 1 == shards { u64::MAX } else { from + width };
     let (id, memory) = (GroupId(scene.fresh << 16 | nth), wanted.memory);
     let founders = members.clone();
     (!members.is_empty()).then(|| Placed {
@@ -201,6 +298,8 @@ fn found(
         founders,
         epoch: 1,
         memory,
+        splits: 0,
+        split: None,
     })
 }
 
@@ -244,13 +343,17 @@ fn change(
 mod tests {
     use super::*;
 
+    fn keep(placed: Placed) -> &'static Placed {
+        Box::leak(Box::new(placed))
+    }
+
     fn ids(ids: &[u64]) -> Vec<NodeId> {
         ids.iter().copied().map(NodeId).collect()
     }
 
     fn scene(shards: u32, replicas: u32, live: &[u64]) -> Scene<'static> {
         Scene {
-            wanted: BTreeMap::from([("bank", Wanted { shards, replicas, memory: false })]),
+            wanted: BTreeMap::from([("bank", Wanted { shards: Some(shards), replicas, memory: false })]),
             live: ids(live),
             fresh: 7,
             ..Scene::default()
@@ -286,16 +389,16 @@ mod tests {
         let mut it = scene(1, 3, &[1, 2]);
         let first = only(&it).unwrap();
         assert_eq!((first.members.len(), &first.founders), (1, &first.members), "two are worse than one");
-        it.now.insert("bank/0", first.clone());
+        it.now.insert("bank/0", keep(first.clone()));
         it.live = ids(&[1, 2, 3]);
         assert_eq!(only(&it), None, "it has not formed");
         it.formed.insert(first.id);
         let formed = only(&it).unwrap();
         assert_eq!((formed.founders.len(), formed.epoch), (0, 1));
-        it.now.insert("bank/0", formed);
+        it.now.insert("bank/0", keep(formed));
         let grown = only(&it).unwrap();
         assert_eq!((grown.members.len(), grown.epoch), (3, 2));
-        it.now.insert("bank/0", grown.clone());
+        it.now.insert("bank/0", keep(grown.clone()));
         assert_eq!(only(&it), None);
         let gone = grown.members[1];
         it.live = grown.members.iter().copied().filter(|id| *id != gone).chain([NodeId(9)]).collect();
@@ -316,7 +419,7 @@ mod tests {
             let names: Vec<String> = founded.keys().cloned().collect();
             for name in &names {
                 let placed = Placed { founders: Vec::new(), ..founded[name].clone() };
-                it.now.insert(name.clone().leak(), placed);
+                it.now.insert(name.clone().leak(), keep(placed));
             }
             assert_eq!(plan(&it), Plan::default());
             it.live = ids(&(1..=nodes + come).collect::<Vec<_>>());
@@ -327,12 +430,12 @@ mod tests {
                 let before = &it.now[name.as_str()];
                 let stay = placed.members.iter().filter(|id| before.members.contains(id)).count();
                 assert!((2..=3).contains(&stay) && placed.epoch == before.epoch + 1, "{before:?} {placed:?}");
-                it.now.insert(name.leak(), placed);
+                it.now.insert(name.leak(), keep(placed));
                 moves += 1;
                 assert!(moves <= 3 * shards, "it never ends");
             }
             let count = |node: u64, first: bool| {
-                let has = |p: &&Placed| {
+                let has = |p: &&&Placed| {
                     if first { p.members[0] == NodeId(node) } else { p.members.contains(&NodeId(node)) }
                 };
                 it.now.values().filter(has).count()
@@ -361,12 +464,14 @@ mod tests {
                 founders: Vec::new(),
                 epoch: 1,
                 memory: false,
+                splits: 0,
+                split: None,
             };
-            it.now.insert(format!("bank/{n}").leak(), placed);
+            it.now.insert(format!("bank/{n}").leak(), keep(placed));
         }
         let mut moves = 0;
         while let Some((name, placed)) = plan(&it).puts.pop_first() {
-            it.now.insert(name.leak(), placed);
+            it.now.insert(name.leak(), keep(placed));
             moves += 1;
         }
         let leads = |node| it.now.values().filter(|placed| placed.members[0] == NodeId(node)).count();
@@ -374,11 +479,52 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_split_when_it_is_large_or_more_are_declared_and_nothing_else_moves_meanwhile() {
+        for declared in [None, Some(2)] {
+            let mut it = scene(1, 3, &[1, 2, 3]);
+            let founded = only(&it).unwrap();
+            it.now.insert("bank/0", keep(Placed { founders: Vec::new(), ..founded.clone() }));
+            it.wanted.get_mut("bank").unwrap().shards = declared;
+            if declared.is_none() {
+                it.settled = true;
+                assert_eq!(only(&it), None);
+                it.large.insert(founded.id);
+            }
+            it.settled = false;
+            assert_eq!(only(&it), None, "something else is under way");
+            it.settled = true;
+            it.fresh = 8;
+            let split = only(&it).unwrap();
+            let child = split.split.unwrap().child;
+            assert_eq!((split.split.unwrap().at, created_at(child), split.splits), (1 << 63, 8, 0));
+            it.now.insert("bank/0", keep(split.clone()));
+            it.settled = false;
+            it.live = ids(&[1, 2, 9]);
+            it.away.insert(NodeId(3), MEMBER_AWAY_MAX);
+            assert_eq!(only(&it), None, "its members make the new group");
+            it.settled = true;
+            // Also not for balance: node 9 has no group yet.
+            it.live = ids(&[1, 2, 3, 9]);
+            assert_eq!(only(&it), None, "a report that says so is older than the record");
+            it.live = ids(&[1, 2, 9]);
+            it.formed.insert(child);
+            let parts = plan(&it).puts;
+            let (old, new) = (&parts["bank/0"], &parts["bank/1"]);
+            assert_eq!((old.from, old.to, old.splits, old.split), (0, (1 << 63) - 1, 1, None));
+            assert_eq!((new.from, new.to, new.splits, new.split), (1 << 63, u64::MAX, 0, None));
+            assert_eq!((new.id, &new.members, &new.founders), (child, &split.members, &Vec::new()));
+            let (old, new) = (old.clone(), new.clone());
+            it.now.extend([("bank/0", keep(old)), ("bank/1", keep(new))]);
+            assert_eq!(plan(&it).puts.len(), 2, "now who is away is replaced");
+        }
+    }
+
+    #[test]
     fn what_is_not_declared_any_more_is_removed() {
         let mut it = scene(1, 1, &[1]);
         let placed = only(&it).unwrap();
-        it.now.insert("bank/0", placed.clone());
-        it.now.insert("old/0", placed);
+        it.now.insert("bank/0", keep(placed.clone()));
+        it.now.insert("old/0", keep(Placed { namespace: "old".into(), ..placed }));
         it.formed.clear();
         assert_eq!(plan(&it).removes, ["old/0"]);
     }

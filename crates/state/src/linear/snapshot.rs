@@ -41,6 +41,10 @@ struct WireHead {
     clock: u64,
     #[prost(uint64, tag = "2")]
     revision: u64,
+    #[prost(uint32, tag = "3")]
+    splits: u32,
+    #[prost(uint64, optional, tag = "4")]
+    above: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -79,7 +83,8 @@ const LEASE: u32 = 5;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
-    let mut first = vec![Bytes::from(WireHead { clock, revision }.encode_to_vec())];
+    let head = WireHead { clock, revision, splits: space.splits(), above: space.above() };
+    let mut first = vec![Bytes::from(head.encode_to_vec())];
     for (node, client) in clients {
         let mut wire = WireClient { node: node.0, boot: client.boot.0, floor: client.floor, answers: Vec::new() };
         let mut bytes = 0;
@@ -144,7 +149,7 @@ impl Iterator for Body {
 pub fn read(parts: Vec<Bytes>) -> Option<Space> {
     let mut parts = parts.into_iter();
     let head = WireHead::decode(parts.next()?).ok()?;
-    let mut space = Space::restored(head.clock, head.revision);
+    let mut space = Space::restored(head.clock, head.revision, head.splits, head.above);
     for part in parts {
         let part = WirePart::decode(part).ok()?;
         for client in part.clients {

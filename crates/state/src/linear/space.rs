@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Parts};
+use base::{Boot, GroupId, NodeId, Parts};
 use bytes::Bytes;
 use cluster::raft;
 
@@ -17,6 +17,7 @@ use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_B
 use super::map::Map;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::snapshot;
+use super::split::{Split, hash_of};
 use super::value::{Entry, Value};
 use super::wire::{self, Command};
 
@@ -34,6 +35,8 @@ pub enum Verdict {
     Ran(Ran),
     /// So old that its fate is forgotten: it may have happened before, it does not happen now.
     Forgotten,
+    /// What it is about is another group's now. It has not happened, and never will here.
+    Moved,
 }
 
 #[derive(Default)]
@@ -45,6 +48,11 @@ pub struct Space {
     /// Counts up with each change.
     revision: u64,
     clients: BTreeMap<NodeId, Client>,
+    /// How often it was split, and the first hash that has gone so.
+    splits: u32,
+    above: Option<u64>,
+    /// What was taken out by the last split, for whoever drives the member; not a part of the state.
+    born: Option<(GroupId, Box<Space>)>,
     /// Keys and values, about.
     bytes: usize,
     /// What the leader's clock shows, for answers about what is left; not a part of the state.
@@ -95,6 +103,45 @@ impl Space {
 
     pub fn next_revision(&self) -> u64 {
         self.revision + 1
+    }
+
+    /// How often it was split.
+    pub fn splits(&self) -> u32 {
+        self.splits
+    }
+
+    /// The first hash that is another group's now.
+    pub fn above(&self) -> Option<u64> {
+        self.above
+    }
+
+    /// The space of the group that the last split has made, once.
+    pub fn take_born(&mut self) -> Option<(GroupId, Space)> {
+        self.born.take().map(|(child, space)| (child, *space))
+    }
+
+    fn split(&mut self, split: Split) {
+        if split.after != self.splits || self.above.is_some_and(|above| split.at >= above) {
+            return;
+        }
+        let goes = |key: &[u8]| hash_of(key) >= split.at;
+        let map = self.map.part(goes);
+        let ends = self.ends.extract_if(.., |(_, key)| goes(key)).collect();
+        let bytes = map.from(b"").map(|(key, entry)| entry_bytes(key, entry)).sum();
+        let born = Space {
+            map,
+            ends,
+            clock: self.clock,
+            revision: self.revision,
+            clients: self.clients.clone(),
+            above: self.above,
+            bytes,
+            history: self.history.part(goes),
+            ..Space::default()
+        };
+        self.bytes = self.bytes.saturating_sub(bytes);
+        (self.splits, self.above) = (self.splits + 1, Some(split.at));
+        self.born = Some((split.child, Box::new(born)));
     }
 
     pub fn history(&self) -> &History {
@@ -223,7 +270,7 @@ impl Space {
     }
 
     fn forget(&mut self, key: &[u8], old: &Entry, new_end: u64) {
-        self.bytes = self.bytes.saturating_sub(key.len() + old.size + KEY_BYTES);
+        self.bytes = self.bytes.saturating_sub(entry_bytes(key, old));
         if old.end != 0 && old.end != new_end {
             self.ends.remove(&(old.end, Bytes::copy_from_slice(key)));
         }
@@ -273,6 +320,9 @@ impl Space {
         if let Some(known) = self.verdict(command.id) {
             return known;
         }
+        if !self.has(&command) {
+            return Verdict::Moved;
+        }
         let ran = self.run(&command);
         let client = self.clients.entry(command.id.node).or_default();
         if client.boot < command.id.boot {
@@ -310,8 +360,8 @@ impl Space {
         (self.clock, self.revision, &self.clients)
     }
 
-    pub(super) fn restored(clock: u64, revision: u64) -> Self {
-        Self { clock, revision, history: History::from(revision), ..Self::default() }
+    pub(super) fn restored(clock: u64, revision: u64, splits: u32, above: Option<u64>) -> Self {
+        Self { clock, revision, splits, above, history: History::from(revision), ..Self::default() }
     }
 
     /// Puts some of a node's answers back.
@@ -323,12 +373,16 @@ impl Space {
 
     /// Puts an entry of a snapshot back.
     pub(super) fn restore(&mut self, key: Bytes, entry: Entry) {
-        self.bytes += key.len() + entry.size + KEY_BYTES;
+        self.bytes += entry_bytes(&key, &entry);
         if entry.end != 0 {
             self.ends.insert((entry.end, key.clone()));
         }
         self.map.insert(key, entry);
     }
+}
+
+fn entry_bytes(key: &[u8], entry: &Entry) -> usize {
+    key.len() + entry.size + KEY_BYTES
 }
 
 /// The reply, if it fits with those before it.
@@ -358,6 +412,9 @@ impl raft::State for Space {
             let id = command.id;
             let verdict = self.run_once(command);
             done.push((id, verdict));
+        }
+        if let Some(split) = batch.split {
+            self.split(split);
         }
         true
     }

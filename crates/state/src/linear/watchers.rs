@@ -113,8 +113,8 @@ impl Watchers {
         self.until.first().map(|(at, _)| *at)
     }
 
-    /// All, to be sent elsewhere.
-    pub fn drain(&mut self) -> Vec<CommandId> {
-        std::mem::take(self).waiting.into_keys().collect()
+    /// All, to be looked at again or sent elsewhere.
+    pub fn drain(&mut self) -> Vec<Read> {
+        std::mem::take(self).waiting.into_values().map(|(_, read)| read).collect()
     }
 }

@@ -7,6 +7,7 @@ use prost::Message as _;
 use super::functions;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::space::CommandId;
+use super::split::Split;
 
 /// A command on its way, with what makes it happen once.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +17,8 @@ pub struct Command {
     pub floor: u64,
     pub conditions: Vec<Condition>,
     pub steps: Vec<Step>,
+    /// How often its group has been split, as far as its node knew.
+    pub splits: u32,
 }
 
 impl Command {
@@ -35,6 +38,8 @@ pub struct Batch {
     /// The leader's reading of the group's clock, milliseconds.
     pub clock: u64,
     pub commands: Vec<Command>,
+    /// After them.
+    pub split: Option<Split>,
 }
 
 /// What travels in frames of kind `LINEAR_CALL`.
@@ -66,6 +71,8 @@ pub enum Answer {
     Elsewhere { leader: Option<NodeId> },
     /// I lead and have no room. It was not done.
     Busy,
+    /// What it is about is another group's since this one was split. It was not done, and never will be here.
+    Moved,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -112,6 +119,18 @@ struct WireCommand {
     conditions: Vec<WireCondition>,
     #[prost(message, repeated, tag = "6")]
     steps: Vec<WireStep>,
+    #[prost(uint32, tag = "7")]
+    splits: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireSplit {
+    #[prost(uint64, tag = "1")]
+    at: u64,
+    #[prost(uint64, tag = "2")]
+    child: u64,
+    #[prost(uint32, tag = "3")]
+    after: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -120,6 +139,8 @@ struct WireBatch {
     clock: u64,
     #[prost(message, repeated, tag = "2")]
     commands: Vec<WireCommand>,
+    #[prost(message, optional, tag = "3")]
+    split: Option<WireSplit>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -227,6 +248,7 @@ impl WireCommand {
             floor: command.floor,
             conditions: command.conditions.iter().map(condition).collect(),
             steps: command.steps.iter().map(step).collect(),
+            splits: command.splits,
             ..Self::of_id(command.id)
         }
     }
@@ -246,6 +268,7 @@ impl WireCommand {
             floor: self.floor,
             conditions: self.conditions.into_iter().map(|c| Condition { key: c.key, version: c.version }).collect(),
             steps: self.steps.into_iter().map(step).collect(),
+            splits: self.splits,
         }
     }
 }
@@ -256,12 +279,15 @@ fn own(bytes: Bytes) -> Bytes {
 }
 
 pub fn encode_batch(batch: &Batch) -> Vec<u8> {
-    WireBatch { clock: batch.clock, commands: batch.commands.iter().map(WireCommand::new).collect() }.encode_to_vec()
+    let split = batch.split.map(|Split { at, child, after }| WireSplit { at, child: child.0, after });
+    let commands = batch.commands.iter().map(WireCommand::new).collect();
+    WireBatch { clock: batch.clock, commands, split }.encode_to_vec()
 }
 
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
     let wire = WireBatch::decode(data).ok()?;
-    Some(Batch { clock: wire.clock, commands: wire.commands.into_iter().map(WireCommand::take).collect() })
+    let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
+    Some(Batch { clock: wire.clock, commands: wire.commands.into_iter().map(WireCommand::take).collect(), split })
 }
 
 pub fn encode_call(call: &Call) -> Bytes {
@@ -280,6 +306,7 @@ pub fn encode_call(call: &Call) -> Bytes {
                     WireAnswer { kind: 3, leader: leader.map_or(0, |id| id.0), ..WireAnswer::default() }
                 }
                 Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
+                Answer::Moved => WireAnswer { kind: 5, ..WireAnswer::default() },
             };
             let (command, answer) = (Some(WireCommand::of_id(*id)), Some(wire));
             WireCall { group: group.0, reads: false, command, answer, stale: 0 }
@@ -298,6 +325,7 @@ pub fn decode_call(head: Bytes) -> Option<Call> {
         2 => Answer::Forgotten,
         3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
         4 => Answer::Busy,
+        5 => Answer::Moved,
         _ => return None,
     };
     Some(Call::Answer { group, id: command.id(), answer })

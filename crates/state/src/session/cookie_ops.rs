@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{NodeId, Note, Refused, Rng, Span, Time};
+use base::{NodeId, Note, Priority, Refused, Rng, Span, Time};
 
 use super::brick::{Found, Standing, Want, Write};
 use super::cookie::{Cookie, CookieError, Unopened};
@@ -56,10 +56,10 @@ impl Session {
     }
 
     /// Chooses bricks for a write, or takes those of the cookie.
-    pub(super) fn place_cookie(&mut self, op: &mut Running) -> Result<(), Refused> {
+    pub(super) fn place_cookie(&mut self, call: &Call, op: &mut Running) -> Result<(), Refused> {
         let nodes = match (&op.action, &op.cookie) {
-            (Action::Put { .. }, Some(cookie)) => self.choose_bricks(&cookie.bricks.clone())?,
-            (_, None) => self.choose_bricks(&[])?,
+            (Action::Put { .. }, Some(cookie)) => self.choose_bricks(call, op.priority, &cookie.bricks.clone())?,
+            (_, None) => self.choose_bricks(call, op.priority, &[])?,
             // What is dead has no memory to remove it from.
             (Action::Remove, Some(cookie)) => {
                 let live: Vec<_> = cookie.bricks.iter().copied().filter(|node| self.is_live(*node)).collect();
@@ -77,7 +77,7 @@ impl Session {
     /// Up to three live bricks, at random, those with more room in their windows more often. Of those that hold the
     /// session two stay if they can, so that requests which are under way with an older cookie meet what is newer; the
     /// third is any, so that load spreads also over bricks that come.
-    fn choose_bricks(&mut self, held: &[NodeId]) -> Result<Vec<NodeId>, Refused> {
+    fn choose_bricks(&mut self, call: &Call, priority: Priority, held: &[NodeId]) -> Result<Vec<NodeId>, Refused> {
         let busy = |why: &str| Refused::busy(why, RETRY_AFTER);
         for peer in self.peers.values_mut().filter(|peer| peer.live && !peer.window.has_room()) {
             peer.counts.no_room += 1;
@@ -87,7 +87,7 @@ impl Session {
             if *node == self.me {
                 return Some(flow::window::WINDOW_FIRST as u64);
             }
-            let window = &self.peers.get(node).filter(|peer| peer.is_usable())?.window;
+            let window = &self.peers.get(node).filter(|peer| peer.is_usable(call.now, priority))?.window;
             Some((window.size() - f64::from(window.under_way())).max(1.0) as u64)
         };
         let mut rooms: BTreeMap<NodeId, u64> =
@@ -158,7 +158,7 @@ impl Session {
             if under_way > 0 {
                 return Next::Wait;
             }
-            if op.legs.iter().any(|leg| leg.state == LegState::TimedOut) && self.ask_again(op) {
+            if op.legs.iter().any(|leg| leg.state == LegState::TimedOut) && self.ask_again(call, op) {
                 continue;
             }
             if op.legs.iter().any(|leg| leg.state == LegState::NoRoom) {
@@ -197,7 +197,7 @@ impl Session {
     ) -> Next {
         let held: Vec<NodeId> = op.legs.iter().map(|leg| leg.node).collect();
         op.base = Some(found);
-        let nodes = match self.choose_bricks(&held) {
+        let nodes = match self.choose_bricks(call, op.priority, &held) {
             Ok(nodes) => nodes,
             Err(refused) => return self.give_up(call, op, &refused.why),
         };

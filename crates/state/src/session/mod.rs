@@ -24,13 +24,14 @@
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` and `secret` what clients hold
-//! and its keys; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `brick` and `table` its memory; `fill`; `wire`.
+//! and its keys; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick` and `table` its memory; `fill`; `wire`.
 
 mod brick;
 pub mod cookie;
 mod cookie_ops;
 pub mod doc;
 mod fill;
+mod intake;
 pub mod limits;
 pub mod map;
 pub mod merge;
@@ -60,6 +61,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
+use flow::Histogram;
 
 pub use brick::Intervals;
 pub use cookie::{Cookie, CookieError};
@@ -74,6 +76,7 @@ pub use wire::holds as wire_holds;
 use self::brick::Brick;
 use self::cookie::Sealer;
 use self::fill::Fill;
+use self::intake::Intake;
 use self::limits::{CUT_OFF_FORGETS, MINORITY_SERVES};
 use self::merge_ops::Writers;
 use self::ops::Ops;
@@ -137,6 +140,9 @@ pub struct Session {
     peers: BTreeMap<NodeId, Peer>,
     brick: Brick,
     fill: Fill,
+    intake: Intake,
+    /// How long answers of other bricks took.
+    answers: Histogram,
     ops: Ops,
     /// Since when this node sees less than a majority of the map's members.
     minority_since: Option<Time>,
@@ -209,6 +215,8 @@ impl Session {
             peers: BTreeMap::new(),
             brick: Brick::new(),
             fill: Fill::new(rng.u64()),
+            intake: Intake::new(),
+            answers: Histogram::default(),
             ops,
             rng,
             minority_since: None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::Span;
+use base::{Priority, Span};
 use bytes::Bytes;
 
 use super::{CookieError, Version};
@@ -15,17 +15,19 @@ pub struct Op {
     pub key: Bytes,
     pub action: Action,
     pub place: Place,
+    /// In overload bricks turn away what matters less.
+    pub priority: Priority,
 }
 
 impl Op {
     /// An operation of a client that holds only a key.
     pub fn keyed(namespace: Arc<str>, key: Bytes, action: Action) -> Self {
-        Self { namespace, key, action, place: Place::Keyed }
+        Self { namespace, key, action, place: Place::Keyed, priority: Priority::NORMAL }
     }
 
     /// An operation of a client that keeps a cookie; none yet for the first `Put`.
     pub fn cookie(namespace: Arc<str>, key: Bytes, action: Action, cookie: Option<String>) -> Self {
-        Self { namespace, key, action, place: Place::Cookie(cookie) }
+        Self { namespace, key, action, place: Place::Cookie(cookie), priority: Priority::NORMAL }
     }
 }
 

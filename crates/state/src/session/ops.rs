@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use base::{AskId, NodeId, Span, Time};
+use base::{AskId, NodeId, Priority, Span, Time};
 
 use super::Version;
 use super::brick::{Found, Write, Wrote};
@@ -42,7 +42,7 @@ pub(super) enum LegState {
     Wrote(Wrote),
     TimedOut,
     Dead,
-    /// No room in its window.
+    /// No room in its window, or it has too much to do for what matters so little: it was not asked.
     NoRoom,
 }
 
@@ -65,6 +65,7 @@ pub(super) struct Running {
     pub deadline: Time,
     /// How long one brick is waited for.
     pub timeout: Span,
+    pub priority: Priority,
     pub key: Key,
     pub action: Action,
     pub lease_default: Span,
@@ -107,6 +108,8 @@ impl Running {
             ask: None,
             deadline: Time::NEVER,
             timeout: BRICK_TIMEOUT,
+            // What others have begun is brought to its end.
+            priority: Priority::HIGHEST,
             key,
             action,
             lease_default: Span::ZERO,

@@ -1,9 +1,10 @@
 //! What a stub knows of the other nodes: who is live, how many requests they take, who was slow, who is filled; and
 //! what a brick knows of how long requests lay about before it saw them.
 
-use base::{Boot, Span, Time};
+use base::{Boot, Priority, Span, Time};
 use flow::Window;
 
+use super::intake::Floor;
 use super::limits::DOUBT_EVERY;
 
 pub(super) struct Peer {
@@ -12,6 +13,7 @@ pub(super) struct Peer {
     /// When it came to be live, or not.
     pub since: Time,
     pub window: Window,
+    pub floor: Floor,
     /// Its last request timed out: others are asked first until it answers something.
     pub slow: bool,
     /// Epoch for which its brick said it is filled; 0 in each new life.
@@ -48,6 +50,7 @@ impl Peer {
             live: true,
             since: now,
             window: Window::default(),
+            floor: Floor::default(),
             slow: false,
             filled: 0,
             doubted_at: None,
@@ -69,8 +72,9 @@ impl Peer {
         *self = Self { live: false, ..self.reborn(self.boot, now) };
     }
 
-    pub fn is_usable(&self) -> bool {
-        self.live && self.window.has_room()
+    /// It may be asked for what matters so much.
+    pub fn is_usable(&self, now: Time, priority: Priority) -> bool {
+        self.live && self.window.has_room() && !self.floor.turns_away(now, priority)
     }
 
     /// Worse is asked later.

@@ -115,7 +115,7 @@ impl Session {
                     return Next::Wait;
                 }
                 // Not enough settled ones answered. Who is slow, or not met yet, may be the one that knows better.
-                if self.ask_again(op) {
+                if self.ask_again(call, op) {
                     continue;
                 }
                 if self.awaits_first_meeting(call, op) {
@@ -198,7 +198,7 @@ impl Session {
                 self.send_read(call, number, op, at, Want::Newer(Version::default()));
                 continue;
             }
-            if self.ask_again(op) {
+            if self.ask_again(call, op) {
                 continue;
             }
             // It is known that there is something newer than what could be read; an older value would be stale.
@@ -222,7 +222,7 @@ impl Session {
         }
         let rank = |leg: &Leg| match self.peers.get(&leg.node) {
             _ if leg.node == self.me => 0,
-            Some(peer) if peer.is_usable() => 1 + peer.badness(wanted),
+            Some(peer) if peer.is_usable(call.now, op.priority) => 1 + peer.badness(wanted),
             Some(_) | None => u8::MAX,
         };
         // Starts at a random leg, so that equals share the work.
@@ -251,12 +251,13 @@ impl Session {
     }
 
     /// Gives those that did not answer another chance. False if there are none.
-    pub(super) fn ask_again(&mut self, op: &mut Running) -> bool {
+    pub(super) fn ask_again(&mut self, call: &Call, op: &mut Running) -> bool {
         let mut any = false;
         let is_silent =
             |leg: &&mut Leg| leg.state == LegState::TimedOut || leg.state == LegState::NoRoom && leg.tries > 0;
         for leg in op.legs.iter_mut().filter(is_silent).filter(|leg| leg.tries < FETCH_TRIES) {
-            if leg.node == self.me || self.peers.get(&leg.node).is_some_and(super::peers::Peer::is_usable) {
+            let peer = self.peers.get(&leg.node);
+            if leg.node == self.me || peer.is_some_and(|peer| peer.is_usable(call.now, op.priority)) {
                 leg.state = LegState::Idle;
                 any = true;
             }

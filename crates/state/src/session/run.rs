@@ -2,7 +2,6 @@
 //! sent and answered, and what has waited long enough is looked at again. What it does next is decided in `read`,
 //! `write`, `walk` and `cookie_ops`.
 
-use base::frame::Priority;
 use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
@@ -69,9 +68,10 @@ impl Session {
         let merges = namespace.merges;
         let mut running = Box::new(Running::new(Key::new(number, op.key), op.action));
         running.ask = Some(id);
+        running.priority = op.priority;
         running.deadline = call.now + budget.min(BUDGET_MAX);
-        // A brick that is still waited for when the budget ends was slow, too.
-        running.timeout = timeout.min(budget.min(BUDGET_MAX)).max(Span::millis(1));
+        // Whoever gives up sooner says nothing of how fast a brick is.
+        running.timeout = timeout;
         running.lease_default = lease_default;
         if let Place::Cookie(text) = op.place {
             running.namespace = Some((*name).into());
@@ -109,7 +109,7 @@ impl Session {
 
     /// Chooses the bricks.
     fn place(&mut self, call: &Call, op: &mut Running) -> Result<(), Refused> {
-        if op.by_cookie { self.place_cookie(op) } else { self.place_keyed(call, op) }
+        if op.by_cookie { self.place_cookie(call, op) } else { self.place_keyed(call, op) }
     }
 
     /// A node that has just started does not know the others yet: what it is asked waits for a moment.
@@ -272,7 +272,7 @@ impl Session {
             leg.state = LegState::Dead;
             return;
         };
-        if !peer.window.has_room() {
+        if !peer.is_usable(call.now, op.priority) {
             peer.counts.no_room += 1;
             leg.state = LegState::NoRoom;
             return;
@@ -281,7 +281,9 @@ impl Session {
         (leg.state, leg.sent) = (LegState::Waiting, call.now);
         leg.tries = leg.tries.saturating_add(1);
         let head = self.head((number & NUMBER_MASK) << 8 | u64::from(round), epoch, call.now, what);
-        let frame = wire::frame(&head, body, op.timeout, Priority::NORMAL);
+        // Whoever asked may not wait as long as a brick is given. What is answered already goes on.
+        let budget = if op.ask.is_some() { op.timeout.min(op.deadline.since(call.now)) } else { op.timeout };
+        let frame = wire::frame(&head, body, budget.max(Span::millis(1)), op.priority);
         call.out.push(Output::Send { to: op.legs[at].node, frame });
         self.ops.time_legs(call.now, number, op);
     }
@@ -320,7 +322,8 @@ impl Session {
 
     pub(super) fn head(&self, id: u64, epoch: u64, now: Time, what: What) -> Head {
         let (clock_ms, stamp_ms) = (self.clock.ms(), now.0 / 1000);
-        Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, boot: self.boot.0, what: Some(what) }
+        let floor = self.intake.floor(now).into();
+        Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, boot: self.boot.0, floor, what: Some(what) }
     }
 
     /// An answer to one of this node's operations.
@@ -341,8 +344,11 @@ impl Session {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.slow = false;
             peer.filled = head.filled;
+            peer.floor.heard(call.now, head.floor);
             if leg.state == LegState::Waiting {
-                peer.window.answered(call.now.since(leg.sent) < QUICK);
+                let took = call.now.since(leg.sent);
+                peer.window.answered(took < QUICK);
+                self.answers.note(took);
             }
         }
         // A late answer is as good as one in time; a second one is not taken.

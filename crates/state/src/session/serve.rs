@@ -1,8 +1,7 @@
 //! The brick's side of frames: who asks with too old a map is told, what lay too long in queues is dropped unexecuted
 //! (SSM 3.4), everything else is answered at once.
 
-use base::frame::Priority;
-use base::{Frame, NodeId, Span};
+use base::{Frame, NodeId, Priority, Span};
 use bytes::Bytes;
 
 use super::brick::Line;
@@ -46,6 +45,11 @@ impl Session {
         // Each life has a clock of its own. (Seed 331127767058: by that of the life before all that came seemed late.)
         if let Some(peer) = self.peers.get_mut(&from).filter(|_| head.boot == 0 || head.boot == known) {
             let waited = peer.delay.waited_ms(call.now, head.stamp_ms);
+            // What nodes do by themselves, to end or repair something, is never turned away: it does not count.
+            let is_asked = matches!(what, What::Read(_) | What::Write(_)) && frame.priority < Priority::HIGHEST;
+            if self.protects && is_asked && head.id & FILL_BIT == 0 {
+                self.intake.note(call.now, Span::millis(waited), frame.priority);
+            }
             if self.protects && frame.budget_ms > 0 && waited > u64::from(frame.budget_ms) {
                 self.figures.late += 1;
                 return;
@@ -126,7 +130,7 @@ impl Session {
 
     fn reply(&mut self, call: &mut Call, to: NodeId, asked: &Head, what: What, body: Bytes) {
         let head = self.head(asked.id, self.map_seen(), call.now, what);
-        let frame = wire::frame(&head, body, Span::ZERO, Priority::NORMAL);
+        let frame = wire::frame(&head, body, Span::ZERO, Priority::HIGHEST);
         call.out.push(Output::Send { to, frame });
     }
 

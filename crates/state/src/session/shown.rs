@@ -1,8 +1,10 @@
 //! What this node shows of its stub and its brick: figures, windows, write intervals; and the hook by which tests damage
 //! memory.
 
-use base::NodeId;
+use base::{NodeId, Time};
 use bytes::Bytes;
+use flow::histogram::percentile;
+use flow::stage::Shown;
 
 use super::brick::Intervals;
 use super::cookie_ops::COOKIE_BIT;
@@ -57,6 +59,24 @@ impl Session {
         all.sort_unstable_by(|(a, x), (b, y)| (y.count, a).cmp(&(x.count, b)));
         all.truncate(INTERVALS_TOLD);
         all
+    }
+
+    /// The stages of this class: the brick, with how long requests lay in queues before it took them up (to the millisecond, as
+    /// far as clocks tell); and the stub, with how long other bricks took to answer. Of the time since the last look.
+    pub fn stages(&mut self, now: Time) -> [(&'static str, Shown); 2] {
+        let live = || self.peers.values().filter(|peer| peer.live);
+        let of = |percent| percentile(self.answers.counts(), percent);
+        let stub = Shown {
+            under_way: live().map(|peer| u64::from(peer.window.under_way())).sum(),
+            limit: live().map(|peer| peer.window.size() as u64).sum(),
+            is_overloaded: live().any(|peer| !peer.window.has_room()),
+            refused: self.peers.values().map(|peer| peer.counts.no_room).sum(),
+            service_p50_us: of(50),
+            service_p99_us: of(99),
+            ..Shown::default()
+        };
+        self.answers.clear();
+        [("session-brick", self.intake.show(now)), ("session-stub", stub)]
     }
 
     /// Times that this node's brick gave up its memory and started anew.

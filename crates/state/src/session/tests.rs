@@ -323,6 +323,7 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
         stamp_ms,
         filled: 0,
         boot,
+        floor: 0,
         what: Some(super::wire::read(&key, Want::Version)),
     };
     let served = world.figure(1, "session.served");

@@ -69,7 +69,7 @@ impl Session {
             // Every key must have been listed by so many of its bricks that one has the last acknowledged write.
             let bricks = op.legs.len().min(BRICKS_ASKED);
             if silent > bricks.min(BRICKS_ACKED) - 1 {
-                if self.ask_again(op) {
+                if self.ask_again(call, op) {
                     continue;
                 }
                 return self.wait_or_give_up(call, number, op, "too many bricks are not live to list all keys");

@@ -32,6 +32,9 @@ pub(super) struct Head {
     /// Life of the sender; 0 from a version that does not say.
     #[prost(uint64, tag = "6")]
     pub boot: u64,
+    /// This node's brick has too much to do for what matters less than this: it is better not asked for now.
+    #[prost(uint32, tag = "7")]
+    pub floor: u32,
     #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20")]
     pub what: Option<What>,
 }
@@ -518,7 +521,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(what: What) -> Head {
-        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, boot: 4, what: Some(what) }
+        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, boot: 4, floor: 0, what: Some(what) }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -560,6 +563,8 @@ mod tests {
             assert_eq!(hex(&bytes), format!("{start}{tail}"), "{what:?}");
             assert_eq!(open(bytes.into()), Some(head(what)));
         }
+        let turns_away = Head { floor: 4, ..head(What::Undone(UndoneMessage {})) };
+        assert_eq!(hex(&turns_away.encode_to_vec()), format!("{start}3804920100"));
     }
 
     proptest! {

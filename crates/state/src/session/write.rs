@@ -100,7 +100,7 @@ impl Session {
                 if self.awaits_first_meeting(call, op) {
                     return self.wait_or_give_up(call, number, op, "this node has not met all bricks of the key yet");
                 }
-                match self.can_write(op) {
+                match self.can_write(call, op) {
                     Ok(()) => (),
                     Err(Cannot::FewLive(why)) => return self.wait_or_give_up(call, number, op, &why),
                     Err(Cannot::Overloaded) => {
@@ -141,7 +141,7 @@ impl Session {
                     // Who is silent may have stored it, and a reader may have found it at enough bricks: then it has not
                     // lost, in spite of those that said no, and must not be taken back.
                     if op.may_have_won() {
-                        if self.ask_again(op) {
+                        if self.ask_again(call, op) {
                             continue;
                         }
                         if op.legs.iter().any(|leg| leg.is_open() && leg.tries < FETCH_TRIES) {
@@ -165,7 +165,7 @@ impl Session {
                 }
                 continue;
             }
-            if self.ask_again(op) {
+            if self.ask_again(call, op) {
                 continue;
             }
             return self.write_failed(call, number, op);
@@ -223,14 +223,14 @@ impl Session {
     }
 
     /// Enough bricks can be asked: known before anything is sent, so that a refusal is one.
-    fn can_write(&self, op: &Running) -> Result<(), Cannot> {
+    fn can_write(&self, call: &Call, op: &Running) -> Result<(), Cannot> {
         for place in op.places() {
             let is_live = |leg: &&Leg| self.is_live(leg.node);
             let usable = |leg: &Leg| {
                 leg.node == self.me
                     || leg.has_stored()
                     || leg.state == LegState::Waiting
-                    || self.peers.get(&leg.node).is_some_and(super::peers::Peer::is_usable)
+                    || self.peers.get(&leg.node).is_some_and(|peer| peer.is_usable(call.now, op.priority))
             };
             let live = op.of(place).filter(is_live).count();
             if live < place.acks() {

@@ -54,13 +54,20 @@ impl<S: State> Member<S> {
         ticket
     }
 
+    /// Keeps everything that led to the present state, on the disk and for other members: it may have to happen again.
+    pub fn hold(&mut self, held: bool) {
+        self.node.mut_store().held = held;
+    }
+
     /// Has the disk records that a new snapshot would make superfluous?
     pub fn has_log(&self) -> bool {
-        self.records_on_disk > 0 && self.saving.is_none()
+        self.records_on_disk > 0 && self.saving.is_none() && !self.node.store().held
     }
 
     /// Carries out what raft has ready, until it has nothing more.
     pub fn pump(&mut self, now: Time, out: &mut Vec<Output>, happened: &mut Vec<Happened<S::Done>>) {
+        // First: whoever drives this may want to hold what the entries that come now lead to.
+        self.shorten(out);
         while self.node.has_ready() {
             self.one_ready(now, out, happened);
         }
@@ -72,10 +79,14 @@ impl<S: State> Member<S> {
         if self.in_doubt && is_asked && self.leader().is_some() && self.node.raft.commit_to_current_term() {
             self.in_doubt = false;
         }
+    }
+
+    /// A log that has grown long is replaced by a snapshot.
+    fn shorten(&mut self, out: &mut Vec<Output>) {
         let bytes_max = self.config.log_bytes_max;
         let long = self.records_on_disk > self.config.log_records_max
-            || self.bytes_on_disk > bytes_max.max(self.state().bytes());
-        if long && self.saving.is_none() {
+            || self.bytes_on_disk > bytes_max && self.bytes_on_disk > self.state().bytes();
+        if long && self.saving.is_none() && !self.node.store().held {
             // Only if it helps: entries that are not applied yet stay.
             let stay: usize = self.node.store().after(self.node.store().applied().0).iter().map(|e| e.data.len()).sum();
             if stay * 2 < bytes_max {

@@ -2,8 +2,8 @@
 //! other nodes' front doors, given to our members.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use base::checksum::place_hash;
 use base::limits::KEY_BYTES_MAX;
 use base::{AskId, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Span, Time, Unknown, kind};
 use bytes::Bytes;
@@ -16,11 +16,12 @@ use crate::linear::group::Asked;
 use crate::linear::limits::*;
 use crate::linear::op::{Op, Over, Ran};
 use crate::linear::space::CommandId;
+use crate::linear::split::hash_of;
 use crate::linear::wire::{self, Answer, Call, Command};
 
 /// Who waits for a call.
 #[derive(Clone, Copy)]
-pub(super) enum Asker {
+pub enum Asker {
     Door(AskId),
     Probe(u64),
     /// Part n of an operation in parts.
@@ -29,6 +30,8 @@ pub(super) enum Asker {
 
 pub(super) struct Pending {
     ask: Asker,
+    namespace: Arc<str>,
+    over: Over,
     pub(super) group: GroupId,
     reads: bool,
     command: Command,
@@ -49,27 +52,25 @@ pub(super) struct Pending {
 enum Parts {
     One(Judged, Op),
     /// The operation, which steps go to which shard, and what each is sent.
-    Each(Op, Vec<(u32, Vec<usize>)>, Vec<(Judged, Op)>),
+    Each(Op, Vec<apart::Part>, Vec<(Judged, Op)>),
 }
 
-/// Which group an operation is for, whether it only reads, whether the leader may let it wait.
+/// Which group an operation is for, how often that has been split, whether it only reads, whether the leader may let it wait.
 pub(super) struct Judged {
     pub(super) group: GroupId,
+    pub(super) splits: u32,
     pub(super) reads: bool,
     pub(super) waits: bool,
 }
 
 impl Linear {
-    pub(super) fn ask(&mut self, now: Now, ask: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
+    pub(super) fn ask(&mut self, now: Now, ask: Asker, budget: Span, op: Op, out: &mut Vec<Output>) {
         let parts = match self.parts(op) {
             Ok(parts) => parts,
-            Err(refused) => {
-                self.counts.refused += 1;
-                return out.push(Output::Answer { id: ask, outcome: Outcome::Refused(refused) });
-            }
+            Err(refused) => return self.ended(ask, Outcome::Refused(refused), out),
         };
         match parts {
-            Parts::One(judged, op) => self.call(now, Asker::Door(ask), budget, judged, op),
+            Parts::One(judged, op) => self.call(now, ask, budget, judged, op),
             Parts::Each(op, parts, each) => {
                 let apart = self.next_seq;
                 self.apart.insert(apart, Apart::new(ask, op.steps, parts));
@@ -82,9 +83,17 @@ impl Linear {
 
     /// What is sent for an operation, or why nothing is.
     fn parts(&self, op: Op) -> Result<Parts, Refused> {
-        let groups = self.spaces.get(&op.namespace).filter(|groups| op.over == Over::Each && groups.len() > 1);
-        let Some(groups) = groups else { return Ok(Parts::One(self.judge(&op)?, op)) };
-        let parts = apart::split(&op, groups)?;
+        let shards = match op.over {
+            Over::One => Vec::new(),
+            Over::Each => self.shards(&op.namespace, 0, u64::MAX),
+            // Who follows one shard must know of others itself.
+            Over::Range { .. } if waits(&op) => Vec::new(),
+            Over::Range { from, to } => self.shards(&op.namespace, from, to),
+        };
+        if shards.len() < 2 {
+            return Ok(Parts::One(self.judge(&op)?, op));
+        }
+        let parts = apart::split(&op, &shards)?;
         let judged = |op: Op| Ok((self.judge(&op)?, op));
         let each = parts.iter().map(|part| judged(op.part(part))).collect::<Result<Vec<_>, Refused>>()?;
         match each.len() {
@@ -93,8 +102,15 @@ impl Linear {
         }
     }
 
+    /// The ranges of a namespace's groups that lie within these hashes.
+    fn shards(&self, namespace: &str, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let Some(groups) = self.spaces.get(namespace) else { return Vec::new() };
+        let ends = groups.keys().skip(1).map(|next| next - 1).chain([u64::MAX]);
+        groups.keys().copied().zip(ends).filter(|shard| from <= shard.0 && shard.1 <= to).collect()
+    }
+
     pub(super) fn call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
-        let Judged { group, reads, waits } = judged;
+        let Judged { group, splits, reads, waits } = judged;
         let seq = self.next_seq;
         self.next_seq += 1;
         if reads {
@@ -104,12 +120,14 @@ impl Linear {
             self.writes.insert(seq);
         }
         let id = CommandId { node: self.me, boot: self.boot, seq };
-        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps };
+        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps, splits };
         let (deadline, again) = (now.mono + budget, now.mono);
         let begun = now.mono;
         let stale = op.stale.filter(|_| reads);
         let call = Pending {
             ask,
+            namespace: op.namespace,
+            over: op.over,
             group,
             reads,
             command,
@@ -170,21 +188,23 @@ impl Linear {
         let Some(groups) = self.spaces.get(&op.namespace) else {
             return Err(Refused::busy(format!("{} has no groups yet", op.namespace), Span::millis(200)));
         };
-        let of = |key: &Bytes| groups.range(..=place_hash(key)).next_back().map(|(_, id)| *id);
+        let of = |key: &Bytes| groups.range(..=hash_of(key)).next_back().map(|(_, id)| *id);
         let mut ids: BTreeSet<Option<GroupId>> = keys.into_iter().map(of).collect();
         let named = match op.over {
-            Over::Shard(nth) => {
-                let group = groups.values().nth(nth as usize).copied();
-                let missing = || Refused::wrong(format!("{} has {} shards", op.namespace, groups.len()));
-                Some(group.ok_or_else(missing)?)
+            Over::Range { from, to } => {
+                let is_one = self.shards(&op.namespace, from, to) == [(from, to)];
+                let other = || Refused::busy(format!("{} has other shards now", op.namespace), CALL_SOON);
+                Some(groups.get(&from).copied().filter(|_| is_one).ok_or_else(other)?)
             }
             Over::One | Over::Each => groups.values().next().copied().filter(|_| groups.len() == 1),
         };
         ids.extend(named.map(Some));
         match (ids.len(), ids.first()) {
-            (1, Some(Some(id))) if !whole || named.is_some() => Ok(Judged { group: *id, reads, waits }),
+            (1, Some(Some(id))) if !whole || named.is_some() => {
+                Ok(Judged { group: *id, splits: self.splits_of(*id), reads, waits })
+            }
             _ => Err(Refused::wrong(format!(
-                "{} has {} shards, and an operation on several keys needs them in one: declare shards = 1",
+                "{} has {} shards, and an operation on several keys needs them in one: give the keys the same {{tag}}, or declare a namespace with shards = 1",
                 op.namespace,
                 groups.len()
             ))),
@@ -266,7 +286,7 @@ impl Linear {
                 }
             }
             Some(Call::Answer { group, id, answer }) if id.node == self.me => {
-                self.answered(now.mono, group, from, id, answer, out);
+                self.answered(now, group, from, id, answer, out);
             }
             Some(Call::Do { .. } | Call::Answer { .. }) | None => {
                 out.push(Output::Note(Note::error(format!("a call of {from} is not one of this protocol"))));
@@ -276,7 +296,7 @@ impl Linear {
 
     pub(super) fn answered(
         &mut self,
-        now: Time,
+        now: Now,
         group: GroupId,
         from: NodeId,
         id: CommandId,
@@ -308,11 +328,37 @@ impl Linear {
                     Some(leader) => drop(self.leaders.insert(group, leader)),
                     None => drop(self.leaders.remove(&group)),
                 }
-                let at = if known.is_some() && call.tries < 4 { now } else { now + CALL_SOON };
+                let at = if known.is_some() && call.tries < 4 { now.mono } else { now.mono + CALL_SOON };
                 self.look_at(id.seq, at);
             }
-            Answer::Busy => self.look_at(id.seq, now + CALL_SOON),
+            Answer::Busy => self.look_at(id.seq, now.mono + CALL_SOON),
+            Answer::Moved => {
+                let knew = call.command.splits;
+                self.learn_split(group, knew);
+                if self.splits_of(group) > knew {
+                    self.ask_again(now, id.seq, out);
+                } else {
+                    // The declaration that says where to is still on its way.
+                    self.look_at(id.seq, now.mono + CALL_SOON);
+                }
+            }
         }
+    }
+
+    /// What a call is about has gone to another group. It has not happened; it is asked there, as if for the first time.
+    fn ask_again(&mut self, now: Now, seq: u64, out: &mut Vec<Output>) {
+        let Some(call) = self.take(seq) else { return };
+        let Pending { ask, namespace, over, stale, command, deadline, .. } = call;
+        let Command { conditions, steps, .. } = command;
+        self.ask(now, ask, deadline.since(now.mono), Op { namespace, conditions, steps, stale, over }, out);
+    }
+
+    fn take(&mut self, seq: u64) -> Option<Pending> {
+        let call = self.calls.remove(&seq)?;
+        self.waiting -= usize::from(call.waits);
+        self.timers.remove(&(call.again, seq));
+        self.writes.remove(&seq);
+        Some(call)
     }
 
     pub(super) fn look_again(&mut self, now: Time, which: impl Fn(&Pending) -> bool) {
@@ -329,35 +375,38 @@ impl Linear {
     }
 
     pub(super) fn end(&mut self, seq: u64, outcome: impl FnOnce(&Pending) -> Outcome<Ran>, out: &mut Vec<Output>) {
-        let Some(call) = self.calls.remove(&seq) else { return };
-        self.waiting -= usize::from(call.waits);
-        self.timers.remove(&(call.again, seq));
-        self.writes.remove(&seq);
-        let outcome = outcome(&call);
-        let id = match call.ask {
-            Asker::Door(id) => id,
+        let Some(call) = self.take(seq) else { return };
+        self.ended(call.ask, outcome(&call), out);
+    }
+
+    /// Tells who asked.
+    fn ended(&mut self, ask: Asker, outcome: Outcome<Ran>, out: &mut Vec<Output>) {
+        match ask {
+            Asker::Door(id) => {
+                match &outcome {
+                    Outcome::Done(_) => (),
+                    Outcome::Refused(_) => self.counts.refused += 1,
+                    Outcome::Unknown(_) => self.counts.unknown += 1,
+                }
+                out.push(Output::Answer { id, outcome });
+            }
             Asker::Part(apart, nth) => {
                 let whole = self.apart.get_mut(&apart).and_then(|it| Some((it.ask, it.ended(nth, outcome)?)));
-                let Some((id, outcome)) = whole else { return };
+                let Some((ask, outcome)) = whole else { return };
                 self.apart.remove(&apart);
-                return self.answer(id, outcome, out);
+                self.ended(ask, outcome, out);
             }
             Asker::Probe(id) => {
                 let answers = matches!(outcome, Outcome::Done(_));
-                return out.push(Output::Probed { id, answers });
+                out.push(Output::Probed { id, answers });
             }
-        };
-        self.answer(id, outcome, out);
-    }
-
-    fn answer(&mut self, id: AskId, outcome: Outcome<Ran>, out: &mut Vec<Output>) {
-        match &outcome {
-            Outcome::Done(_) => (),
-            Outcome::Refused(_) => self.counts.refused += 1,
-            Outcome::Unknown(_) => self.counts.unknown += 1,
         }
-        out.push(Output::Answer { id, outcome });
     }
+}
+
+/// Is it one that may wait, be it told to or not?
+fn waits(op: &Op) -> bool {
+    op.steps.iter().any(|step| functions::find(step.function).is_some_and(|function| function.waits))
 }
 
 fn unknown(why: &str) -> Outcome<Ran> {

@@ -11,6 +11,8 @@ use super::wire::{self, Answer, Batch, Call, Command};
 use super::{Input, Linear, Output, Placed};
 use base::GroupId;
 
+mod split;
+
 fn id(seq: u64) -> CommandId {
     CommandId { node: NodeId(1), boot: Boot(1), seq }
 }
@@ -21,13 +23,13 @@ fn step(key: &str, function: &'static str, args: &[&str]) -> Step {
 }
 
 fn command(seq: u64, steps: Vec<Step>) -> Command {
-    Command { id: id(seq), floor: 0, conditions: Vec::new(), steps }
+    Command { id: id(seq), floor: 0, conditions: Vec::new(), steps, splits: 0 }
 }
 
 /// Applies an entry with these commands.
 fn apply(space: &mut Space, clock: u64, commands: Vec<Command>) -> Vec<Verdict> {
     let mut done = Vec::new();
-    let data = wire::encode_batch(&Batch { clock, commands });
+    let data = wire::encode_batch(&Batch { clock, commands, split: None });
     assert!(space.apply(1, data.into(), &mut done));
     done.into_iter().map(|(_, verdict)| verdict).collect()
 }
@@ -199,10 +201,11 @@ fn a_call_and_an_answer_have_these_bytes() {
     let command = Command {
         floor: 2,
         conditions: vec![Condition { key: "c".into(), version: 9 }],
+        splits: 4,
         ..command(3, vec![step("k", "get", &["x"])])
     };
     let call = Call::Do { group: GroupId(7), reads: true, stale: None, command };
-    let golden = b"\x08\x07\x10\x01\x1a\x1c\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x";
+    let golden = b"\x08\x07\x10\x01\x1a\x1e\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x\x38\x04";
     assert_eq!(wire::encode_call(&call), &golden[..]);
     assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
     let stale = Call::Do {
@@ -219,6 +222,7 @@ fn a_call_and_an_answer_have_these_bytes() {
         Answer::Elsewhere { leader: Some(NodeId(4)) },
         Answer::Elsewhere { leader: None },
         Answer::Busy,
+        Answer::Moved,
     ] {
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
@@ -248,7 +252,18 @@ fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
 fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
     let (id, members) = (GroupId(7 << 16), vec![NodeId(1), NodeId(2), NodeId(3)]);
     let (namespace, founders) = ("bank".to_owned(), members.clone());
-    let placed = Placed { id, namespace, from: 0, to: u64::MAX, members, founders, epoch: 1, memory: true };
+    let placed = Placed {
+        id,
+        namespace,
+        from: 0,
+        to: u64::MAX,
+        members,
+        founders,
+        epoch: 1,
+        memory: true,
+        splits: 0,
+        split: None,
+    };
     let mut linear = Linear::new(NodeId(node), Boot(1), base::Rng::new(node));
     if !kept.is_empty() {
         linear.start([(id, kept.to_vec())].into(), true);

@@ -1,0 +1,126 @@
+//! The group follows its record: its members, who leads it, and whether it is split.
+
+use std::collections::BTreeSet;
+
+use base::{GroupId, NodeId, Span, Time};
+use cluster::raft::Step;
+
+use super::Group;
+use crate::linear::limits::{HAND_OVER_AFTER, HAND_OVER_TRIES, STANDS_MAX};
+use crate::linear::place::Placed;
+use crate::linear::space::Space;
+use crate::linear::split::Split;
+
+impl Group {
+    /// Who should lead in our place.
+    pub(super) fn heir(&self, live: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let first = *self.placed.members.first()?;
+        (self.leads.is_some() && first != self.me() && live.contains(&first)).then_some(first)
+    }
+
+    /// Leads are spread over the nodes as the records say; who leads since another one died gives the lead back.
+    pub(super) fn hand_over(&mut self, now: Time, live: &BTreeSet<NodeId>) {
+        let (at, tries) = self.hand_over;
+        let heir = self.heir(live).filter(|_| now >= at && tries < HAND_OVER_TRIES && self.is_as_wanted());
+        if let Some(heir) = heir.filter(|heir| self.member.has_all(*heir)) {
+            self.hand_over = (now + Span(HAND_OVER_AFTER.0 << tries), tries + 1);
+            self.member.hand_over(heir);
+        }
+    }
+
+    /// Others are there than before, or should be: a lead that could not be handed over may be.
+    pub fn try_hand_over_again(&mut self, now: Time) {
+        self.hand_over = (now + HAND_OVER_AFTER, 0);
+    }
+
+    /// Has the group the members that it should have?
+    pub fn is_as_wanted(&self) -> bool {
+        let mut wanted = self.placed.members.clone();
+        wanted.sort_unstable();
+        self.member.voters() == wanted && !self.member.is_joint() && self.member.learners().is_empty()
+    }
+
+    /// What the group's record wants, and has not happened. Members may not change meanwhile: those that there are found the
+    /// new group.
+    pub(super) fn split(&self, live: &BTreeSet<NodeId>) -> Option<Split> {
+        let after = self.member.state().splits();
+        let wanted = match self.placed.split {
+            Some(split) if after == self.placed.splits => Some((split.at, split.child)),
+            // The power of all has failed, and this was not on a disk: the new group has its half.
+            None if after < self.placed.splits => Some((self.placed.to + 1, GroupId(0))),
+            Some(_) | None => None,
+        };
+        // From then on nobody is sent what was before: all have it already.
+        let others = || self.placed.members.iter().filter(|id| **id != self.me() && live.contains(id));
+        let have_all = || others().all(|id| self.member.has_all(*id));
+        let may = self.splitting != Some(after) && self.is_as_wanted() && self.member.may_regroup() && have_all();
+        wanted.filter(|_| may).map(|(at, child)| Split { at, child, after })
+    }
+
+    /// Has it been split, and the cluster does not know yet that the new group is there?
+    pub(super) fn is_splitting(&self) -> bool {
+        self.member.state().splits() > self.placed.splits
+    }
+
+    /// The new group of a split, if it is under way: its record, and what it begins with, if this member took it out itself.
+    pub fn born(&mut self) -> Option<(Placed, Option<Space>)> {
+        let child = self.placed.child().filter(|_| self.is_splitting())?;
+        let space = self.born.take_if(|(id, _)| *id == child.id).map(|(_, space)| space);
+        Some((child, space))
+    }
+
+    /// Stands for election as soon as it can.
+    pub fn stand(&mut self, now: Time) {
+        (self.campaign_at, self.eager) = (Some(now), STANDS_MAX);
+    }
+
+    /// The disk has the log from before a split, which nobody needs any more.
+    pub fn may_save(&self) -> bool {
+        self.to_save && !self.is_splitting()
+    }
+
+    /// The record of the group has changed.
+    pub fn follow(&mut self, now: Time, placed: Placed) {
+        self.placed = placed;
+        self.try_hand_over_again(now);
+        self.rouse(now);
+    }
+
+    /// As leader: brings the group one step towards the members that it should have.
+    pub(super) fn regroup(&mut self, live: &BTreeSet<NodeId>) -> bool {
+        if self.is_as_wanted() || !self.member.may_regroup() {
+            return false;
+        }
+        let wanted: BTreeSet<NodeId> = self.placed.members.iter().copied().collect();
+        let voters: BTreeSet<NodeId> = self.member.voters().into_iter().collect();
+        let learners: BTreeSet<NodeId> = self.member.learners().into_iter().collect();
+        if self.member.is_joint() {
+            self.member.regroup(&Step::Leave);
+            return true;
+        }
+        let step = if let Some(new) = wanted.iter().find(|id| !voters.contains(id) && !learners.contains(id)) {
+            Step::Learn(*new)
+        } else if voters != wanted {
+            let caught_up: BTreeSet<NodeId> = self.member.caught_up().into_iter().collect();
+            let come: Vec<NodeId> = wanted.difference(&voters).copied().collect();
+            if come.iter().any(|id| !caught_up.contains(id) || !live.contains(id)) {
+                return false;
+            }
+            if !wanted.contains(&self.me()) {
+                // Another one leads it out of our hands.
+                if let Some(heir) = voters.iter().find(|id| wanted.contains(id) && live.contains(id)) {
+                    self.member.hand_over(*heir);
+                }
+                return false;
+            }
+            Step::Vote { come, go: voters.difference(&wanted).copied().collect() }
+        } else {
+            match learners.difference(&wanted).next() {
+                Some(gone) => Step::Drop(*gone),
+                None => return false,
+            }
+        };
+        self.member.regroup(&step);
+        true
+    }
+}
