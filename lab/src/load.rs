@@ -31,6 +31,8 @@ pub struct Shape {
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub per_second: f64,
+    /// How many were done; only of [`crate::puts::load`].
+    pub done: u64,
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,

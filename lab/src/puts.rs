@@ -22,8 +22,23 @@ pub enum Side {
 pub enum Does {
     Put,
     Get,
-    /// All on one key.
+    /// All to one number.
     Add,
+    /// Likewise, by a function that is declared weak.
+    WeakAdd,
+    /// Likewise, by swapping a lock into its place, and the sum when the number came out.
+    Swap,
+}
+
+impl Does {
+    /// Of those that all work on one number: its key.
+    pub fn key(self) -> &'static str {
+        match self {
+            Does::Swap => "swapped",
+            Does::WeakAdd => "weak",
+            Does::Add | Does::Put | Does::Get => "hot",
+        }
+    }
 }
 
 pub enum Conn {
@@ -66,12 +81,59 @@ impl Conn {
         }
     }
 
+    fn redis(&mut self) -> Result<&mut client::Conn, String> {
+        if let Conn::Redis(conn) = self { Ok(conn) } else { Err("etcd has no such operation".into()) }
+    }
+
     async fn add(&mut self, key: &str) -> Result<(), String> {
-        let Conn::Redis(conn) = self else { return Err("etcd has no such operation".into()) };
+        let conn = self.redis()?;
         command(&mut conn.out, &[b"INCR", key.as_bytes()]);
         conn.send().await?;
         conn.status().await.map(drop)
     }
+
+    async fn weak_add(&mut self, key: &str) -> Result<(), String> {
+        let conn = self.redis()?;
+        command(&mut conn.out, &[b"FCALL", b"number.add", b"1", key.as_bytes(), b"1"]);
+        conn.send().await?;
+        conn.status().await.map(drop)
+    }
+
+    async fn swap(&mut self, key: &str, value: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let conn = self.redis()?;
+        command(&mut conn.out, &[b"SET", key.as_bytes(), value, b"GET"]);
+        conn.send().await?;
+        conn.bulk().await
+    }
+
+    /// Who gets the number out, and not the lock, puts its sum in.
+    async fn swap_add(&mut self, key: &str) -> Result<(), String> {
+        let begun = Instant::now();
+        // One that ends with the lock in its hands leaves it to nobody.
+        while begun.elapsed() < Duration::from_secs(10) {
+            let number = match self.swap(key, LOCKED).await? {
+                Some(locked) if locked == LOCKED => continue,
+                Some(number) => String::from_utf8_lossy(&number).parse().map_err(|e| format!("no number: {e}"))?,
+                None => 0_u64,
+            };
+            return self.swap(key, (number + 1).to_string().as_bytes()).await.map(drop);
+        }
+        Err("the lock was not free for 10 s".into())
+    }
+}
+
+const LOCKED: &[u8] = b"locked";
+
+/// What is in a key; 0 if there is none.
+pub fn number_of(side: &Side, key: &str) -> Result<u64, String> {
+    runtime()?.block_on(async {
+        let mut conn = side.open(0).await?;
+        let conn = conn.redis()?;
+        command(&mut conn.out, &[b"GET", key.as_bytes()]);
+        conn.send().await?;
+        let Some(number) = conn.bulk().await? else { return Ok(0) };
+        String::from_utf8_lossy(&number).parse().map_err(|e| format!("{key} holds no number: {e}"))
+    })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
@@ -96,6 +158,7 @@ pub fn load(side: &Side, does: Does, clients: usize, value_bytes: usize, length:
             out.wrong += wrong;
             out.first_failure = out.first_failure.or(why);
         }
+        out.done = times.len();
         out.per_second = times.len() as f64 / begun.elapsed().as_secs_f64();
         out.p50_us = times.value_at_quantile(0.5) as f64;
         out.p99_us = times.value_at_quantile(0.99) as f64;
@@ -138,7 +201,9 @@ async fn one(
             Some(conn) => match does {
                 Does::Put => conn.put(key, &value).await.map(|()| Some(true)),
                 Does::Get => conn.is(key, &value).await.map(Some),
-                Does::Add => conn.add("hot").await.map(|()| Some(true)),
+                Does::Add => conn.add(does.key()).await.map(|()| Some(true)),
+                Does::WeakAdd => conn.weak_add(does.key()).await.map(|()| Some(true)),
+                Does::Swap => conn.swap_add(does.key()).await.map(|()| Some(true)),
             },
         };
         match result {

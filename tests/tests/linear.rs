@@ -98,6 +98,53 @@ fn a_hot_key_is_shown_on_every_node_with_who_waits_for_it() {
 }
 
 #[test]
+fn weak_functions_are_done_together_and_each_counts_once() {
+    let up = UP.take();
+    let file = "[namespace.weak]\nclass = \"linear\"\nweak = [\"number.add\", \"set.add\"]\n";
+    let wrong = file.replace("set.add", "put");
+    let refused = up.apply("weak.toml", &wrong).wrong();
+    assert!(refused.contains("weak.toml:3: namespace.weak.weak") && refused.contains("those that can"), "{refused}");
+    up.apply("weak.toml", file).good();
+    let token = up.token("weak");
+    let open = |n: u8| up.linear(n, "weak", &token);
+    let ok = Word::Simple("OK".to_owned());
+    let each = 40;
+    std::thread::scope(|scope| {
+        for n in (0..48).map(|n| n % 3 + 1) {
+            let (mut resp, ok) = (open(n), &ok);
+            scope.spawn(move || {
+                for turn in 0..each {
+                    assert_eq!(resp.ask(&["FCALL", "number.add", "1", "n", "2"]).unwrap(), *ok);
+                    let member = format!("{turn}");
+                    assert_eq!(resp.ask(&["FCALL", "set.add", "1", "s", &member]).unwrap(), *ok);
+                }
+            });
+        }
+    });
+    let mut resp = open(2);
+    assert_eq!(resp.ask(&["GET", "n"]).unwrap(), Word::Bulk((48 * each * 2).to_string()));
+    assert_eq!(resp.ask(&["SCARD", "s"]).unwrap(), Word::Int(each));
+    // A command that clients know answers as they know it.
+    assert_eq!(resp.ask(&["INCRBY", "n", "1"]).unwrap(), Word::Int(48 * each * 2 + 1));
+    let wrong = |resp: &mut Resp, words: &[&str]| match resp.ask(words).unwrap() {
+        Word::Error(text) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(wrong(&mut resp, &["FCALL", "number.add", "1", "s", "1"]).starts_with("WRONGTYPE"));
+    assert!(wrong(&mut resp, &["FCALL", "number.add", "1", "n", "one"]).contains("not an integer"));
+    wait_for("some are known to have waited for another one", Duration::from_secs(5), || {
+        let joined = |n| up.status(n).unwrap()["figures"]["linear.joined"].as_u64().unwrap_or(0);
+        if (1..=3).map(joined).sum::<u64>() > 0 { Ok(()) } else { Err("none".to_owned()) }
+    });
+    let bearer = format!("Bearer {token}");
+    let body = br#"{"function":"number.add","args":["1"]}"#;
+    let reply =
+        http::request(up.at(1).api, "POST", "/v1/ns/weak/apply/n", &[("Authorization", &bearer)], body).unwrap();
+    assert_eq!((reply.status, &reply.text()[..]), (200, r#"{"result":null}"#));
+    assert!(up.coppice(&["ns", "show", "weak"]).good().contains("weak functions:    number.add, set.add"));
+}
+
+#[test]
 fn over_http_a_read_may_be_stale_and_says_so_and_a_transaction_holds_or_does_nothing() {
     let up = UP.take();
     drop(bank(&up, 1));

@@ -153,9 +153,13 @@ fn page(n: &NamespaceView) -> String {
         let shards: String = n.shards.iter().map(shard).collect();
         let (name, class, promise) = (&n.name, &n.class, &n.promise);
         let durability = n.durability.as_deref().unwrap_or("disk");
+        let weak = match n.weak.join(", ") {
+            none if none.is_empty() => none,
+            weak => format!("weak functions:    {weak}\n"),
+        };
         return format!(
             "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-             durability:        {durability}\n{}{shards}{}",
+             durability:        {durability}\n{weak}{}{shards}{}",
             n.loss_window.map(window).unwrap_or_default(),
             hot_keys(&n.hot)
         );

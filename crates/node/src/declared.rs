@@ -323,7 +323,7 @@ impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(mut map) = value else { return None };
         map.retain(|key, _| {
-            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability"].contains(&key.as_str())
+            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability", "weak"].contains(&key.as_str())
         });
         serde_json::from_value(map.into()).ok()
     }

@@ -106,8 +106,8 @@ pub struct Node {
     /// Kept from call to call, so that the hot path allocates no vector.
     pub(crate) session_out: Vec<session::Output>,
     pub(crate) linear_out: Vec<linear::Output>,
-    /// `linear` namespaces, for the front doors.
-    pub(crate) linear_names: Arc<BTreeSet<String>>,
+    /// `linear` namespaces with the functions that are weak in each, for the front doors.
+    pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
 }

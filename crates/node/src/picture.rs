@@ -192,6 +192,7 @@ impl Node {
             timeout_ms: spec.timeout_ms,
             merge: spec.merge.name().into(),
             promise: spec.promise().into(),
+            weak: spec.weak.clone(),
             durability: spec.durability().map(|durability| durability.name().into()),
             loss_window: (spec.durability() == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),

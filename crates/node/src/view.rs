@@ -40,9 +40,9 @@ pub struct View {
     /// Service to the token of its clones. Never shown.
     #[serde(skip)]
     pub service_tokens: Arc<BTreeMap<String, String>>,
-    /// Namespaces of class `linear`, for the front doors.
+    /// Namespaces of class `linear`, and the functions that are weak in each, for the front doors.
     #[serde(skip)]
-    pub linear: Arc<BTreeSet<String>>,
+    pub linear: Arc<BTreeMap<String, Vec<String>>>,
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
@@ -224,6 +224,9 @@ pub struct NamespaceView {
     /// Of class `linear`: where an acknowledged write is, `disk` or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Of class `linear`: functions that are declared weak.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weak: Vec<String>,
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,

@@ -199,7 +199,8 @@ impl Node {
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
         let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
         let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
-        self.linear_names = Arc::new(specs.iter().filter(is_linear).map(|(name, _)| name.clone()).collect());
+        let weak = |(name, spec): (&String, &NamespaceSpec)| (name.clone(), spec.weak.clone());
+        self.linear_names = Arc::new(specs.iter().filter(is_linear).map(weak).collect());
         // A record that this version cannot read is left out.
         let placed = self.root.declared().of_kind(record::GROUP);
         let placed = placed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?)));

@@ -8,6 +8,8 @@ use base::Span;
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::linear::functions;
+
 /// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`; or `class = "linear"`, `shards = 1`,
 /// `replicas = 3`, `durability = "disk"`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,6 +35,9 @@ pub struct NamespaceSpec {
     /// Of class `linear`: where an acknowledged write is. None: `disk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Of class `linear`: functions whose callers need no reply but that it is done (`linear/together.rs`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weak: Vec<String>,
 }
 
 /// As people write it.
@@ -49,16 +54,18 @@ struct Written {
     shards: Option<u32>,
     replicas: Option<u32>,
     durability: Option<Durability>,
+    #[serde(default)]
+    weak: Vec<String>,
 }
 
 impl From<Written> for NamespaceSpec {
-    fn from(Written { class, lease, merge, timeout, shards, replicas, durability }: Written) -> Self {
+    fn from(Written { class, lease, merge, timeout, shards, replicas, durability, weak }: Written) -> Self {
         let lease_ms = lease.unwrap_or(match class {
             Class::Session => default_lease(),
             Class::Linear => 0,
         });
         let timeout_ms = timeout.unwrap_or(default_timeout());
-        Self { class, lease_ms, merge, timeout_ms, shards, replicas, durability }
+        Self { class, lease_ms, merge, timeout_ms, shards, replicas, durability, weak }
     }
 }
 
@@ -77,6 +84,7 @@ impl NamespaceSpec {
             shards: None,
             replicas: None,
             durability: None,
+            weak: Vec::new(),
         }
     }
 
@@ -139,6 +147,7 @@ impl NamespaceSpec {
             ("shards", self.shards.is_some()),
             ("replicas", self.replicas.is_some()),
             ("durability", self.durability.is_some()),
+            ("weak", !self.weak.is_empty()),
         ];
         if let Some((key, _)) = of_linear.into_iter().find(|(_, is_there)| *is_there) {
             return Err((key, "is of class linear, and this is of class session; leave it out".into()));
@@ -176,6 +185,11 @@ impl NamespaceSpec {
         if self.durability == Some(Durability::Memory) && self.replicas == Some(1) {
             let why = "\"memory\" needs a second node's memory: write replicas = 3 or 5, or durability = \"disk\"";
             return wrong("durability", why.into());
+        }
+        let weak = |name: &str| functions::weak_names().any(|known| known == name);
+        if let Some(other) = self.weak.iter().find(|name| !weak(name)) {
+            let known: Vec<_> = functions::weak_names().collect();
+            return wrong("weak", format!("\"{other}\" cannot be weak; those that can: {}", known.join(", ")));
         }
         Ok(())
     }
@@ -441,6 +455,8 @@ mod tests {
         let linear = read(r#"{"class":"linear","replicas":5}"#).unwrap();
         assert_eq!(linear, NamespaceSpec { replicas: Some(5), ..NamespaceSpec::linear() });
         assert_eq!(serde_json::to_string(&linear).unwrap(), r#"{"class":"linear","replicas":5}"#);
+        let weak = read(r#"{"class":"linear","weak":["set.add"]}"#).unwrap();
+        assert_eq!((weak.validate(), &weak.weak[..]), (Ok(()), &["set.add".to_owned()][..]));
         let tape = read(r#"{"class":"linear","durability":"tape"}"#).unwrap_err();
         assert!(tape.contains("\"tape\" is not known") && tape.contains("\"memory\""), "{tape}");
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
@@ -470,6 +486,8 @@ mod tests {
             (NamespaceSpec { shards: Some(0), ..NamespaceSpec::linear() }, "shards"),
             (NamespaceSpec { lease_ms: 1000, ..NamespaceSpec::linear() }, "lease"),
             (NamespaceSpec { replicas: Some(1), ..memory.clone() }, "second node's memory"),
+            (NamespaceSpec { weak: vec!["put".into()], ..NamespaceSpec::linear() }, "\\\"put\\\" cannot be weak"),
+            (NamespaceSpec { weak: vec!["set.add".into()], ..NamespaceSpec::session() }, "\"weak\""),
             (NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::session() }, "\"durability\""),
             (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "\"replicas\""),
             (NamespaceSpec { timeout_ms: 100, ..NamespaceSpec::linear() }, "\"timeout\""),

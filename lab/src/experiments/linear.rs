@@ -53,8 +53,13 @@ fn bank(nodes: u8) -> Result<(Cluster, Target), String> {
 }
 
 fn bank_on(nodes: u8, durability: &str) -> Result<(Cluster, Target), String> {
+    bank_of(nodes, &format!("durability = \"{durability}\""))
+}
+
+/// Likewise, declared with these lines.
+pub fn bank_of(nodes: u8, lines: &str) -> Result<(Cluster, Target), String> {
     let cluster = Cluster::start(nodes, false)?;
-    cluster.apply(&format!("[namespace.lab]\nclass = \"linear\"\ndurability = \"{durability}\"\n"))?;
+    cluster.apply(&format!("[namespace.lab]\nclass = \"linear\"\n{lines}\n"))?;
     let auth = Some(("lab".to_owned(), cluster.namespace_token("lab")?));
     let target = Target { addrs: cluster.doors("resp"), auth, wait: None };
     let side = Side::Coppice(target.clone());

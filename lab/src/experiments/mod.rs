@@ -11,6 +11,7 @@ mod ninja11;
 mod ninja12;
 mod ninja13;
 mod ninja2;
+mod ninja34;
 mod overload;
 mod priorities;
 mod sentinel;
@@ -26,7 +27,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 19] = [
+pub const ALL: [(&str, &str, Run); 20] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -65,6 +66,11 @@ pub const ALL: [(&str, &str, Run); 19] = [
         sentinel::run,
     ),
     ("ninja2", "two partitions, one clone and two, as load rises: throughput, latency (Ninja figure 2)", ninja2::run),
+    (
+        "ninja34",
+        "one value updated by 1 to 64 clients: two swaps, apply, weak apply (Ninja figures 3 and 4)",
+        ninja34::run,
+    ),
     ("ninja11", "a node with one of two clones is killed: takeover, recovery (Ninja figure 11)", ninja11::run),
     ("ninja12", "two partitions in overload, with priorities and without (Ninja figure 12)", ninja12::run),
     (

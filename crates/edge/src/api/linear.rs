@@ -272,7 +272,7 @@ struct Applied {
     result: serde_json::Value,
 }
 
-/// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`.
+/// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
 pub async fn apply(
     State(api): State<Api>,
     Path((ns, key)): Path<(String, String)>,
@@ -287,12 +287,15 @@ pub async fn apply(
     let step = step(key.into(), &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
-    let result = run(&api, Op::of(ns.into(), vec![step])).await.map_err(|problem| match problem.status {
-        StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
-        _ => problem,
-    })?;
+    let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
+    let result =
+        run(&api, Op { weak, ..Op::of(ns.into(), vec![step]) }).await.map_err(|problem| match problem.status {
+            StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
+            _ => problem,
+        })?;
     let result = result.into_iter().next().expect("one step has one reply");
-    Ok(Json(Applied { result: shown(&result) }).into_response())
+    let result = if weak { serde_json::Value::Null } else { shown(&result) };
+    Ok(Json(Applied { result }).into_response())
 }
 
 #[derive(Deserialize)]
@@ -335,7 +338,7 @@ pub async fn keys(
 }
 
 pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
-    if api.view().linear.contains(ns) {
+    if api.view().linear.contains_key(ns) {
         return Ok(());
     }
     Err(Problem::wrong(format!("namespace {ns} is not of class linear, which alone offers this")))

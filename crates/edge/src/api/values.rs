@@ -40,7 +40,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains(&ns) {
+    if api.view().linear.contains_key(&ns) {
         return linear::get(&api, &ns, &key, &asked(query)?, &headers).await;
     }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
@@ -54,7 +54,7 @@ pub async fn put(
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains(&ns) {
+    if api.view().linear.contains_key(&ns) {
         return linear::put(&api, &ns, &key, &headers, body).await;
     }
     let value = whole(body, VALUE_BYTES_MAX).await?;
@@ -69,7 +69,7 @@ pub async fn put(
 /// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
 pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains(&ns) {
+    if api.view().linear.contains_key(&ns) {
         return linear::remove(&api, &ns, &key, &headers).await;
     }
     let action = match when(&headers)? {
@@ -83,7 +83,7 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.
 pub async fn touch(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains(&ns) {
+    if api.view().linear.contains_key(&ns) {
         return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
     }
     let action = Action::Touch { lease: lease(&headers)? };

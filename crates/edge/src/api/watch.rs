@@ -203,7 +203,7 @@ impl What {
                 Err(Problem { retry_after: Some(_), .. }) => sleep(WATCH_AGAIN.into()).await,
                 Err(problem) => return Err(last_word("ended", &problem.error, None)),
             }
-            if !api.view().linear.contains(&*self.ns) {
+            if !api.view().linear.contains_key(&*self.ns) {
                 return Err(last_word("ended", "the namespace was removed", None));
             }
             if !self.shards(api).contains(&shard) {

@@ -112,7 +112,7 @@ impl Client {
             (Some((namespace, token)), None) => {
                 self.known = Some(Known {
                     namespace: namespace.as_str().into(),
-                    is_linear: view.linear.contains(namespace),
+                    is_linear: view.linear.contains_key(namespace),
                     token: token.clone(),
                     seen: Arc::clone(&view.tokens),
                 });

@@ -112,6 +112,7 @@ impl Toy {
             lease_ms: 1,
             merge,
             durability: None,
+            weak: Vec::new(),
             loss_window: None,
             promise: String::new(),
             timeout_ms: 60,

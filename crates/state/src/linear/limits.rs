@@ -15,6 +15,10 @@ pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Commands of one node that wait for answers. More are refused: no client needs more.
 pub const CALLS_MAX: usize = 16_384;
+/// Weak operations on one key that are one command: more go beside it.
+pub const TOGETHER_MAX: usize = 4_096;
+/// ... and bytes of their arguments: one such command must not hold up others.
+pub const TOGETHER_BYTES_MAX: usize = 256 << 10;
 /// Commands that wait at one group's leader to be put into its log.
 pub const QUEUE_MAX: usize = 16_384;
 /// Bytes of commands in one entry, but for one that is larger alone.

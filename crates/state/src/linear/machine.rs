@@ -18,6 +18,7 @@ use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
 use super::space::Space;
+use super::together::{Together, Waiter};
 use super::wire::{self, Call};
 
 mod calls;
@@ -130,6 +131,10 @@ pub struct Linear {
     calls: BTreeMap<u64, Pending>,
     /// Operations of which each shard has a call of its own.
     apart: BTreeMap<u64, Apart>,
+    /// Weak operations, several of which are one call.
+    together: Together,
+    /// Those of them that are done alone now.
+    alone: Vec<(Waiter, Op)>,
     /// When each call wants to be looked at.
     timers: BTreeSet<(Time, u64)>,
     /// Writes without an end.
@@ -151,6 +156,8 @@ struct Counts {
     refused: u64,
     unknown: u64,
     again: u64,
+    /// Weak operations that were done with another one.
+    joined: u64,
     /// Reads that a member answered without asking the leader.
     stale: u64,
 }
@@ -178,6 +185,8 @@ impl Linear {
             leaders: BTreeMap::new(),
             calls: BTreeMap::new(),
             apart: BTreeMap::new(),
+            together: Together::default(),
+            alone: Vec::new(),
             timers: BTreeSet::new(),
             writes: BTreeSet::new(),
             waiting: 0,
@@ -236,6 +245,9 @@ impl Linear {
             }
             Input::DiskFull(full) => self.disk_full(now, full, out),
             Input::Wake => self.wake(now, out),
+        }
+        for (Waiter { ask, deadline, .. }, op) in std::mem::take(&mut self.alone) {
+            self.ask(now, ask, deadline.since(now.mono), op, out);
         }
         self.send_due(now, out);
         let is_whole = self.kept.is_empty() && self.unreadable.is_empty();
@@ -494,7 +506,7 @@ impl Linear {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 14] {
+    pub fn figures(&self) -> [(&'static str, u64); 15] {
         let led = || self.groups.values().filter(|group| group.leads());
         let keys = led().map(|group| group.member.state().len() as u64).sum();
         let bytes = led().map(|group| raft::State::bytes(group.member.state()) as u64).sum();
@@ -510,6 +522,7 @@ impl Linear {
             ("linear.writes", self.counts.writes),
             ("linear.refused", self.counts.refused),
             ("linear.unknown", self.counts.unknown),
+            ("linear.joined", self.counts.joined),
             ("linear.sent_again", self.counts.again),
             ("linear.waiting", self.calls.len() as u64),
             ("linear.watchers", led().map(|group| group.watchers() as u64).sum()),

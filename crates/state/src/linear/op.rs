@@ -16,6 +16,9 @@ pub struct Op {
     /// `age` says how old it was.
     pub stale: Option<Span>,
     pub over: Over,
+    /// Whoever asks does not care what comes of it, if only it is done: the reply means nothing, unless it is
+    /// [`Reply::Wrong`]. So several may be done as one (`together.rs`).
+    pub weak: bool,
 }
 
 /// How an operation lies over the shards of its namespace.
@@ -133,7 +136,7 @@ impl Op {
 
     /// Steps without a condition.
     pub fn of(namespace: Arc<str>, steps: Vec<Step>) -> Self {
-        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One }
+        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One, weak: false }
     }
 }
 

@@ -76,16 +76,19 @@ pub const ALL: &[Function] = &[
             count(gone)
         })
     }),
-    write("hash.add", "field delta", |space, key, args| {
-        let (field, delta) = two(args)?;
-        let delta = integer(delta)?;
-        let now = of(space, key)?.and_then(|map| map.get(field)).map_or(Ok(0), |text| integer(text))?;
-        let sum = now.checked_add(delta).ok_or(Wrong::Overflow)?;
-        change(space, key, field.len() + 32 + ITEM_BYTES, |map, size| {
-            insert(map, size, field.clone(), sum.to_string().into());
-            Reply::Int(sum)
-        })
-    }),
+    weak(
+        sum_of_both,
+        write("hash.add", "field delta", |space, key, args| {
+            let (field, delta) = two(args)?;
+            let delta = integer(delta)?;
+            let now = of(space, key)?.and_then(|map| map.get(field)).map_or(Ok(0), |text| integer(text))?;
+            let sum = now.checked_add(delta).ok_or(Wrong::Overflow)?;
+            change(space, key, field.len() + 32 + ITEM_BYTES, |map, size| {
+                insert(map, size, field.clone(), sum.to_string().into());
+                Reply::Int(sum)
+            })
+        }),
+    ),
     write("hash.add-float", "field delta", |space, key, args| {
         let (field, delta) = two(args)?;
         let delta = float(delta)?;

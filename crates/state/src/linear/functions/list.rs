@@ -61,8 +61,14 @@ pub const ALL: &[Function] = &[
         })
     }),
     Function { keys: 1, ..write("list.move", "to left|right left|right", move_item) },
-    write("list.push-left", "item...", |space, key, args| push(space, key, args, Items::push_front)),
-    write("list.push-right", "item...", |space, key, args| push(space, key, args, Items::push_back)),
+    weak(
+        items_of_both,
+        write("list.push-left", "item...", |space, key, args| push(space, key, args, Items::push_front)),
+    ),
+    weak(
+        items_of_both,
+        write("list.push-right", "item...", |space, key, args| push(space, key, args, Items::push_back)),
+    ),
     write("list.pop-left", "[count]", |space, key, args| pop(space, key, args, Items::pop_front)),
     write("list.pop-right", "[count]", |space, key, args| pop(space, key, args, Items::pop_back)),
     write("list.trim", "start stop", |space, key, args| {

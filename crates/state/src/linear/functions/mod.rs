@@ -47,9 +47,14 @@ pub struct Function {
     pub keys: usize,
     /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
     pub waits: bool,
+    /// It may be declared weak: its order among others of its kind does not matter, and several calls are one with these arguments.
+    pub combine: Option<Combine>,
     /// If it is about all keys, or none: how the replies of several shards become one.
     pub merge: Merge,
 }
+
+/// Adds the arguments of one call to those of others; false: it cannot, and has changed nothing.
+pub type Combine = fn(&mut Vec<Bytes>, &[Bytes]) -> bool;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
@@ -85,6 +90,7 @@ const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[
         keyless: false,
         keys: 0,
         waits: false,
+        combine: None,
         merge: Merge::List,
     }
 }
@@ -98,8 +104,14 @@ const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Byte
         keyless: false,
         keys: 0,
         waits: false,
+        combine: None,
         merge: Merge::List,
     }
+}
+
+/// One that may be declared weak.
+const fn weak(combine: Combine, function: Function) -> Function {
+    Function { combine: Some(combine), ..function }
 }
 
 /// Everything that is offered.
@@ -123,7 +135,28 @@ pub fn find(name: &str) -> Option<&'static Function> {
     BY_NAME.get(name).copied()
 }
 
+/// Names of those that may be declared weak.
+pub fn weak_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().flat_map(|some| some.iter()).filter(|function| function.combine.is_some()).map(|function| function.name)
+}
+
 // What several functions need.
+
+/// Items of one call behind those of others.
+fn items_of_both(args: &mut Vec<Bytes>, more: &[Bytes]) -> bool {
+    args.extend_from_slice(more);
+    !more.is_empty()
+}
+
+/// One sum of two, both behind the same words.
+fn sum_of_both(args: &mut Vec<Bytes>, more: &[Bytes]) -> bool {
+    let (Some((last, words)), Some((delta, same))) = (args.split_last(), more.split_last()) else { return false };
+    let sum = integer(last).ok().zip(integer(delta).ok()).and_then(|(last, delta)| last.checked_add(delta));
+    let Some(sum) = sum.filter(|_| words == same) else { return false };
+    args.pop();
+    args.push(sum.to_string().into());
+    true
+}
 
 fn integer(arg: &[u8]) -> std::result::Result<i64, Wrong> {
     // As Redis: no sign but a minus, no spaces, no leading zeros.

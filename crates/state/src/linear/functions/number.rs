@@ -3,13 +3,16 @@
 use super::*;
 
 pub const ALL: &[Function] = &[
-    write("number.add", "delta", |space, key, args| {
-        let delta = integer(one(args)?)?;
-        let now = text_of(space, key)?.map_or(Ok(0), |text| integer(text))?;
-        let sum = now.checked_add(delta).ok_or(Wrong::Overflow)?;
-        space.set_keeping_end(key, Value::Text(sum.to_string().into()));
-        Ok(Reply::Int(sum))
-    }),
+    weak(
+        sum_of_both,
+        write("number.add", "delta", |space, key, args| {
+            let delta = integer(one(args)?)?;
+            let now = text_of(space, key)?.map_or(Ok(0), |text| integer(text))?;
+            let sum = now.checked_add(delta).ok_or(Wrong::Overflow)?;
+            space.set_keeping_end(key, Value::Text(sum.to_string().into()));
+            Ok(Reply::Int(sum))
+        }),
+    ),
     write("number.add-float", "delta", |space, key, args| {
         let delta = float(one(args)?)?;
         let now = text_of(space, key)?.map_or(Ok(0.0), |text| float(text))?;

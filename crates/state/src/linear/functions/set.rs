@@ -91,20 +91,26 @@ pub const ALL: &[Function] = &[
             Ok(Reply::Int(1))
         })
     },
-    write("set.add", "member...", |space, key, args| {
-        some(args)?;
-        if of(space, key)?.is_some_and(|set| args.iter().all(|member| set.contains(member))) {
-            return Ok(Reply::Int(0));
-        }
-        add(space, key, args)
-    }),
-    write("set.remove", "member...", |space, key, args| {
-        some(args)?;
-        if of(space, key)?.is_none_or(|set| !args.iter().any(|member| set.contains(member))) {
-            return Ok(Reply::Int(0));
-        }
-        remove(space, key, args)
-    }),
+    weak(
+        items_of_both,
+        write("set.add", "member...", |space, key, args| {
+            some(args)?;
+            if of(space, key)?.is_some_and(|set| args.iter().all(|member| set.contains(member))) {
+                return Ok(Reply::Int(0));
+            }
+            add(space, key, args)
+        }),
+    ),
+    weak(
+        items_of_both,
+        write("set.remove", "member...", |space, key, args| {
+            some(args)?;
+            if of(space, key)?.is_none_or(|set| !args.iter().any(|member| set.contains(member))) {
+                return Ok(Reply::Int(0));
+            }
+            remove(space, key, args)
+        }),
+    ),
 ];
 
 fn add(space: &mut Space, key: &Bytes, members: &[Bytes]) -> Result {

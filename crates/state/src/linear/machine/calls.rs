@@ -14,9 +14,10 @@ use crate::linear::functions::changes::may_wait;
 use crate::linear::functions::{self, Run};
 use crate::linear::group::Asked;
 use crate::linear::limits::*;
-use crate::linear::op::{Op, Over, Ran};
+use crate::linear::op::{Op, Over, Ran, Step};
 use crate::linear::space::CommandId;
 use crate::linear::split::hash_of;
+use crate::linear::together::{Ended, Place, Waiter};
 use crate::linear::wire::{self, Answer, Call, Command};
 
 /// Who waits for a call.
@@ -26,6 +27,8 @@ pub enum Asker {
     Probe(u64),
     /// Part n of an operation in parts.
     Part(u64, usize),
+    /// All that asked for a batch of weak operations.
+    Together(u64),
 }
 
 pub(super) struct Pending {
@@ -70,12 +73,12 @@ impl Linear {
             Err(refused) => return self.ended(ask, Outcome::Refused(refused), out),
         };
         match parts {
-            Parts::One(judged, op) => self.call(now, ask, budget, judged, op),
+            Parts::One(judged, op) => self.begin_call(now, ask, budget, judged, op),
             Parts::Each(op, parts, each) => {
                 let apart = self.next_seq;
                 self.apart.insert(apart, Apart::new(ask, op.steps, parts));
                 for (nth, (judged, op)) in each.into_iter().enumerate() {
-                    self.call(now, Asker::Part(apart, nth), budget, judged, op);
+                    self.begin_call(now, Asker::Part(apart, nth), budget, judged, op);
                 }
             }
         }
@@ -145,8 +148,44 @@ impl Linear {
         self.timers.insert((again, seq));
     }
 
+    /// A call of its own; or, of a weak operation, one with others, if there are any.
+    fn begin_call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
+        let combine = match &op.steps[..] {
+            [step] if op.weak && op.conditions.is_empty() => {
+                functions::find(step.function).and_then(|function| function.combine)
+            }
+            _ => None,
+        };
+        let Some(combine) = combine else { return self.call(now, ask, budget, judged, op) };
+        let Step { key, function, args } = &op.steps[0];
+        let what = (Arc::clone(&op.namespace), key.clone(), *function);
+        let waiter = Waiter { ask, args: args.clone(), deadline: now.mono + budget };
+        let place = self.together.place(&what, &waiter);
+        if let Place::Joins(seq) = place
+            && let Some(call) = self.calls.get_mut(&seq)
+            && combine(&mut call.command.steps[0].args, args)
+        {
+            self.counts.joined += 1;
+            if let Some(deadline) = self.together.join(&what, waiter) {
+                call.deadline = deadline;
+                self.look_at(seq, deadline);
+            }
+            return;
+        }
+        if !matches!(place, Place::Goes | Place::Waits) {
+            return self.call(now, ask, budget, judged, op);
+        }
+        let (number, seq) = (self.next_seq, self.next_seq + 1);
+        self.next_seq += 1;
+        self.call(now, Asker::Together(number), budget, judged, op);
+        self.together.begin(number, seq, what, waiter);
+        if place == Place::Waits {
+            self.look_at(seq, now.mono + budget);
+        }
+    }
+
     fn judge(&self, op: &Op) -> Result<Judged, Refused> {
-        if self.calls.len() >= CALLS_MAX {
+        if self.calls.len() + self.together.joined() >= CALLS_MAX {
             return Err(Refused::busy(format!("{CALLS_MAX} operations of this node wait already"), Span::millis(50)));
         }
         if op.steps.is_empty() || op.steps.len() > STEPS_MAX || op.conditions.len() > STEPS_MAX {
@@ -350,7 +389,13 @@ impl Linear {
         let Some(call) = self.take(seq) else { return };
         let Pending { ask, namespace, over, stale, command, deadline, .. } = call;
         let Command { conditions, steps, .. } = command;
-        self.ask(now, ask, deadline.since(now.mono), Op { namespace, conditions, steps, stale, over }, out);
+        self.ask(
+            now,
+            ask,
+            deadline.since(now.mono),
+            Op { namespace, conditions, steps, stale, over, weak: false },
+            out,
+        );
     }
 
     fn take(&mut self, seq: u64) -> Option<Pending> {
@@ -395,6 +440,14 @@ impl Linear {
                 let Some((ask, outcome)) = whole else { return };
                 self.apart.remove(&apart);
                 self.ended(ask, outcome, out);
+            }
+            Asker::Together(number) => {
+                let Ended { told, alone, next } = self.together.ended(number, &outcome);
+                told.into_iter().for_each(|ask| self.ended(ask, outcome.clone(), out));
+                self.alone.extend(alone);
+                if let Some(seq) = next {
+                    self.look_at(seq, Time::default());
+                }
             }
             Asker::Probe(id) => {
                 let answers = matches!(outcome, Outcome::Done(_));

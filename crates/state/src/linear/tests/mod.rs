@@ -12,6 +12,7 @@ use super::{Input, Linear, Output, Placed};
 use base::GroupId;
 
 mod split;
+mod together;
 
 fn id(seq: u64) -> CommandId {
     CommandId { node: NodeId(1), boot: Boot(1), seq }

@@ -190,10 +190,19 @@ fn fcall(call: &mut Call<'_>) -> Act {
         return Act::Now(Reply::error("ERR a function is applied to one key: FCALL function 1 key [arg ...]"));
     }
     let args = (4..command.len()).map(|i| command.value(i)).collect();
-    steps(call, vec![Step::new(command.key(3), function.name, args)], |got| match only(got) {
+    let steps = vec![Step::new(command.key(3), function.name, args)];
+    let (name, view) = (call.space().name, call.node.gate.view());
+    let weak = view.linear.get(&*name).is_some_and(|weak| weak.iter().any(|weak| weak == function.name));
+    let then: Then = if weak { |got| called(got, |_| Reply::OK) } else { |got| called(got, plain_one) };
+    Act::Linear(Op { weak, stale: call.client.stale, ..Op::of(name, steps) }, then)
+}
+
+fn called(got: Vec<Got>, shown: fn(Got) -> Reply) -> Reply {
+    match only(got) {
         Got::Wrong(Wrong::Arguments) => {
             Reply::error("ERR wrong arguments for this function: FUNCTION LIST says what each takes")
         }
-        got => plain_one(got),
-    })
+        wrong @ Got::Wrong(_) => plain_one(wrong),
+        got => shown(got),
+    }
 }

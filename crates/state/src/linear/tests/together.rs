@@ -1,0 +1,184 @@
+//! Weak operations of one node, beside a leader elsewhere that answers what and when the test wants.
+
+use base::{AskId, Outcome, Time, kind};
+
+use super::*;
+use crate::linear::limits::TOGETHER_MAX;
+use crate::linear::op::Op;
+
+struct Door {
+    linear: Linear,
+    now: Now,
+    asks: u64,
+    ended: Vec<(u64, Outcome<Ran>)>,
+    /// Sent to the leader, and not answered.
+    sent: Vec<Command>,
+}
+
+impl Door {
+    fn new() -> Self {
+        let mut linear = with_group(4, &[], &mut Vec::new());
+        linear.handle(Now::default(), Input::Birth { peer: NodeId(1) }, &mut Vec::new());
+        Self { linear, now: Now::default(), asks: 0, ended: Vec::new(), sent: Vec::new() }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.linear.handle(self.now, input, &mut out);
+        for output in out {
+            match output {
+                Output::Answer { id, outcome } => self.ended.push((id.0, outcome)),
+                Output::Send { frame, .. } => match wire::decode_call(frame.head) {
+                    Some(Call::Do { command, .. }) => self.sent.push(command),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// With a budget in milliseconds.
+    fn ask(&mut self, budget: u64, weak: bool, step: Step) -> u64 {
+        self.asks += 1;
+        let op = Op { weak, ..Op::of("bank".into(), vec![step]) };
+        self.handle(Input::Ask { id: AskId(self.asks), budget: Span::millis(budget), op });
+        self.asks
+    }
+
+    fn weak(&mut self, function: &'static str, arg: &str) -> u64 {
+        self.ask(1_000, true, step("k", function, &[arg]))
+    }
+
+    /// What was sent, as words.
+    fn sent(&self) -> Vec<String> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let words = |step: &Step| {
+            let all = [step.function.to_owned(), text(&step.key)].into_iter().chain(step.args.iter().map(text));
+            all.collect::<Vec<_>>().join(" ")
+        };
+        self.sent.iter().flat_map(|command| &command.steps).map(words).collect()
+    }
+
+    /// The leader answers the first that it was sent.
+    fn answers(&mut self, answer: Answer) {
+        let id = self.sent.remove(0).id;
+        let call = Call::Answer { group: GroupId(7 << 16), id, answer };
+        let frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&call));
+        self.handle(Input::Frame { from: NodeId(1), frame });
+    }
+
+    fn replies(&mut self, reply: Reply) {
+        self.answers(Answer::Ran(Ran::Done(vec![reply]), 1));
+    }
+
+    fn ended(&mut self) -> Vec<u64> {
+        let ended = std::mem::take(&mut self.ended);
+        ended.into_iter().map(|(id, _)| id).collect()
+    }
+}
+
+#[test]
+fn weak_operations_that_wait_for_the_same_go_as_one_command() {
+    let mut door = Door::new();
+    let first = door.weak("number.add", "1");
+    let more = ["2", "-3", "40"].map(|delta| door.weak("number.add", delta));
+    assert_eq!(door.sent(), ["number.add k 1"], "the first goes at once, the others wait for its end");
+    // What is not weak, of another key or another function goes beside them.
+    door.ask(1_000, false, step("k", "number.add", &["7"]));
+    door.ask(1_000, true, step("other", "number.add", &["8"]));
+    door.weak("set.add", "m");
+    assert_eq!(door.sent()[1..], ["number.add k 7", "number.add other 8", "set.add k m"]);
+    door.replies(Reply::Int(1));
+    assert_eq!((door.ended(), &door.sent()[3]), (vec![first], &"number.add k 39".to_owned()));
+    (0..3).for_each(|_| door.replies(Reply::Int(0)));
+    assert_eq!(door.ended().len(), 3);
+    let late = door.weak("number.add", "5");
+    door.replies(Reply::Int(1));
+    assert_eq!((door.ended(), door.sent()), (more.to_vec(), vec!["number.add k 5".to_owned()]));
+    door.replies(Reply::Int(1));
+    assert_eq!(door.ended(), [late]);
+    // Nothing is left of them: the next one goes at once.
+    door.weak("number.add", "6");
+    assert_eq!(door.sent(), ["number.add k 6"]);
+    let joined = door.linear.figures().into_iter().find(|(name, _)| *name == "linear.joined").unwrap().1;
+    assert_eq!(joined, 2);
+}
+
+#[test]
+fn items_go_together_and_what_cannot_be_added_goes_alone() {
+    let mut door = Door::new();
+    for function in ["list.push-left", "list.push-right", "set.add", "set.remove"] {
+        for item in ["a", "m", "n", "o"] {
+            door.weak(function, item);
+        }
+        door.replies(Reply::Int(1));
+        assert_eq!(door.sent(), [format!("{function} k m n o")]);
+        door.replies(Reply::Int(1));
+        assert_eq!(door.ended().len(), 4);
+    }
+    door.weak("number.add", "1");
+    door.weak("number.add", "2");
+    // The one that makes no sense, and another field.
+    door.weak("number.add", "two");
+    assert_eq!(door.sent(), ["number.add k 1", "number.add k two"]);
+    door.ask(1_000, true, step("h", "hash.add", &["f", "1"]));
+    door.ask(1_000, true, step("h", "hash.add", &["f", "2"]));
+    door.ask(1_000, true, step("h", "hash.add", &["f", "4"]));
+    door.ask(1_000, true, step("h", "hash.add", &["g", "3"]));
+    assert_eq!(door.sent()[2..], ["hash.add h f 1", "hash.add h g 3"]);
+    (0..3).for_each(|_| door.replies(Reply::Int(1)));
+    assert_eq!(door.sent(), ["hash.add h g 3", "number.add k 2", "hash.add h f 6"]);
+}
+
+#[test]
+fn each_hears_what_is_wrong_with_its_own() {
+    let mut door = Door::new();
+    door.weak("number.add", "1");
+    let (good, bad) = (door.weak("number.add", "1"), door.weak("number.add", "9223372036854775806"));
+    door.replies(Reply::Int(1));
+    assert_eq!(door.ended(), [1]);
+    // Together they are too much: it did not happen, and each is asked for alone.
+    door.replies(Reply::Wrong(Wrong::Overflow));
+    assert_eq!(door.sent(), ["number.add k 1", "number.add k 9223372036854775806"]);
+    door.replies(Reply::Int(2));
+    door.replies(Reply::Wrong(Wrong::Overflow));
+    let done = |reply| Outcome::Done(Ran::Done(vec![reply]));
+    assert_eq!(door.ended, [(good, done(Reply::Int(2))), (bad, done(Reply::Wrong(Wrong::Overflow)))]);
+}
+
+#[test]
+fn who_gathers_has_ended_when_the_first_of_them_gives_up() {
+    let mut door = Door::new();
+    door.weak("number.add", "1");
+    let waits = [door.weak("number.add", "2"), door.ask(100, true, step("k", "number.add", &["3"]))];
+    door.now = Now { mono: Time::default() + Span::millis(100), wall_ms: 0 };
+    door.handle(Input::Wake);
+    let refused = door.ended.iter().all(|(_, outcome)| matches!(outcome, Outcome::Refused(_)));
+    assert!(refused && door.ended() == waits, "nothing of them was sent");
+    assert_eq!(door.sent(), ["number.add k 1"]);
+    let next = door.weak("number.add", "4");
+    door.now = Now { mono: Time::default() + Span::millis(1_000), wall_ms: 0 };
+    door.handle(Input::Wake);
+    assert!(matches!(door.ended[..], [(1, Outcome::Unknown(_))]), "the first may have happened: {:?}", door.ended);
+    assert_eq!((door.ended(), door.sent().pop()), (vec![1], Some("number.add k 4".to_owned())));
+    door.sent.rotate_right(1);
+    door.replies(Reply::Int(0));
+    assert_eq!(door.ended(), [next]);
+}
+
+#[test]
+fn a_batch_has_bounds_and_what_is_over_them_goes_beside_it() {
+    let mut door = Door::new();
+    for _ in 0..TOGETHER_MAX + 3 {
+        door.weak("number.add", "1");
+    }
+    assert_eq!(door.sent(), ["number.add k 1"; 3], "the first and the two that have no room");
+    door.replies(Reply::Int(1));
+    assert_eq!(door.sent().last(), Some(&format!("number.add k {TOGETHER_MAX}")));
+    let long = "x".repeat(200 << 10);
+    let mut door = Door::new();
+    for _ in 0..3 {
+        door.weak("set.add", &long);
+    }
+    assert_eq!(door.sent.len(), 2, "the third does not fit beside the second");
+}
