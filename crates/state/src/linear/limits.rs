@@ -15,6 +15,8 @@ pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Commands of one node that wait for answers. More are refused: no client needs more.
 pub const CALLS_MAX: usize = 16_384;
+/// Commands of weak operations on one key that one node has under way before it gathers more: as a leader's entries.
+pub const TOGETHER_FLYING_MAX: usize = BATCHES_FLYING_MAX;
 /// Weak operations on one key that are one command: more go beside it.
 pub const TOGETHER_MAX: usize = 4_096;
 /// ... and bytes of their arguments: one such command must not hold up others.

@@ -2,7 +2,8 @@
 //! same function on the same key are done as one command (Ninja 3.4's weak apply: under contention what costs is the number
 //! of updates that are put in order one by one).
 //!
-//! The first goes at once. Those that come while it is under way are gathered, and go together when it has ended. Each still
+//! The first two go at once, so that the disk of one is not idle while the other is asked. Those that come while both are under
+//! way are gathered, and go together when one has ended. Each still
 //! happens once, at one moment between its start and its end, and is as durable as any other write.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use base::{Outcome, Time};
 use bytes::Bytes;
 
-use super::limits::{TOGETHER_BYTES_MAX, TOGETHER_MAX};
+use super::limits::{TOGETHER_BYTES_MAX, TOGETHER_FLYING_MAX, TOGETHER_MAX};
 use super::machine::Asker;
 use super::op::{Op, Ran, Reply};
 
@@ -22,10 +23,17 @@ pub type What = (Arc<str>, Bytes, &'static str);
 #[derive(Default)]
 pub struct Together {
     batches: BTreeMap<u64, Batch>,
-    /// Of each the batch under way, and the one that is gathered meanwhile.
-    of: BTreeMap<What, (u64, Option<u64>)>,
+    of: BTreeMap<What, Turns>,
     /// Operations besides the first of each batch.
     joined: usize,
+}
+
+/// Batches for one key and function.
+#[derive(Default)]
+struct Turns {
+    /// At most [`TOGETHER_FLYING_MAX`].
+    flying: Vec<u64>,
+    gathered: Option<u64>,
 }
 
 /// Operations that are one command.
@@ -51,7 +59,7 @@ pub struct Waiter {
 pub enum Place {
     /// It begins a batch that goes at once.
     Goes,
-    /// It begins one that goes when the one under way has ended.
+    /// It begins one that goes when one of those under way has ended.
     Waits,
     /// It may join the one that this call carries.
     Joins(u64),
@@ -77,17 +85,21 @@ impl Together {
     }
 
     pub fn place(&self, what: &What, waiter: &Waiter) -> Place {
-        let Some((_, gathered)) = self.of.get(what) else { return Place::Goes };
-        let Some(batch) = gathered.and_then(|gathered| self.batches.get(&gathered)) else { return Place::Waits };
+        let Some(turns) = self.of.get(what).filter(|turns| turns.flying.len() >= TOGETHER_FLYING_MAX) else {
+            return Place::Goes;
+        };
+        let Some(batch) = turns.gathered.and_then(|gathered| self.batches.get(&gathered)) else { return Place::Waits };
         let has_room = batch.waiters.len() < TOGETHER_MAX && batch.bytes + waiter.bytes() <= TOGETHER_BYTES_MAX;
         if has_room { Place::Joins(batch.call) } else { Place::Alone }
     }
 
     /// A new batch, of a number of its own; what has its place so.
     pub fn begin(&mut self, number: u64, call: u64, what: What, waiter: Waiter) {
-        match self.of.get_mut(&what) {
-            Some((_, gathered)) => *gathered = Some(number),
-            None => drop(self.of.insert(what.clone(), (number, None))),
+        let turns = self.of.entry(what.clone()).or_default();
+        if turns.flying.len() < TOGETHER_FLYING_MAX {
+            turns.flying.push(number);
+        } else {
+            turns.gathered = Some(number);
         }
         self.batches
             .insert(number, Batch { what, call, bytes: waiter.bytes(), until: waiter.deadline, waiters: vec![waiter] });
@@ -95,7 +107,7 @@ impl Together {
 
     /// It is part of the gathered batch now. Says by when that must have ended.
     pub fn join(&mut self, what: &What, waiter: Waiter) -> Option<Time> {
-        let batch = self.batches.get_mut(&self.of.get(what)?.1?)?;
+        let batch = self.batches.get_mut(&self.of.get(what)?.gathered?)?;
         batch.bytes += waiter.bytes();
         batch.until = batch.until.min(waiter.deadline);
         batch.waiters.push(waiter);
@@ -106,13 +118,18 @@ impl Together {
     pub fn ended(&mut self, number: u64, outcome: &Outcome<Ran>) -> Ended {
         let Some(Batch { what, waiters, .. }) = self.batches.remove(&number) else { return Ended::default() };
         self.joined -= waiters.len() - 1;
-        let turns = self.of.remove(&what);
-        let (stays, next) = match turns {
-            Some((flying, Some(gathered))) if flying == number => (Some((gathered, None)), Some(gathered)),
-            Some((flying, Some(gathered))) if gathered == number => (Some((flying, None)), None),
-            _ => (None, None),
-        };
-        stays.map(|turns| self.of.insert(what.clone(), turns));
+        let mut next = None;
+        if let Some(turns) = self.of.get_mut(&what) {
+            turns.gathered.take_if(|gathered| *gathered == number);
+            turns.flying.retain(|flying| *flying != number);
+            if turns.flying.len() < TOGETHER_FLYING_MAX {
+                next = turns.gathered.take();
+                turns.flying.extend(next);
+            }
+            if turns.flying.is_empty() {
+                self.of.remove(&what);
+            }
+        }
         let next = next.and_then(|next| self.batches.get(&next)).map(|batch| batch.call);
         let is_wrong = |ran: &Ran| matches!(ran, Ran::Done(replies) if matches!(replies[..], [Reply::Wrong(_)]));
         // Each may have to hear something else.
