@@ -10,7 +10,7 @@ def add(count, n):
     return str(count), count
 
 
-def take(count, n):
+def withdraw(count, n):
     left = int(count or 0) - int(n)
     if left < 0:
         raise ValueError("not enough")
@@ -25,7 +25,7 @@ def crash(_count):
     os._exit(1)
 
 
-FUNCTIONS = {f.__name__: f for f in (add, take, twice, crash)}
+FUNCTIONS = {f.__name__: f for f in (add, withdraw, twice, crash)}
 ASKED = 0
 
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use e2e::http::{self, Reply};
 use e2e::procs::{Proc, Signal};
 use e2e::resp::{Resp, Word};
-use e2e::{Shared, Up, say, skip, tools, wait_for};
+use e2e::{At, Shared, Up, say, skip, tools, wait_for};
 use serde_json::{Value, json};
 
 static UP: Shared = Shared::new(|| {
@@ -98,7 +98,7 @@ fn a_function_of_a_service_is_applied_through_every_door_of_every_node() {
     bank.resp(&["SET", "ends", "5", "PX", "60000"]);
     assert_eq!(bank.gives("ends", "add", &["1"]), 6);
     assert!(matches!(bank.resp(&["PTTL", "ends"]), Word::Int(1..=60_000)));
-    assert_eq!(bank.gives("ends", "take", &["6"]), 0);
+    assert_eq!(bank.gives("ends", "withdraw", &["6"]), 0);
     assert_eq!(bank.resp(&["EXISTS", "ends"]), Word::Int(0));
     // What it gives, in both protocols.
     assert_eq!(bank.gives("t", "twice", &["a", "b"]), json!([["a", "b"], {"of": 2}, null, 1.5]));
@@ -113,11 +113,11 @@ fn what_a_function_cannot_do_is_said_with_its_name_and_changes_nothing() {
     let mut bank = Bank::at(&up, 1);
     bank.resp(&["SET", "few", "3"]);
     bank.resp(&["RPUSH", "list", "a"]);
-    let (status, kind, why) = refusal(&bank.apply("few", "take", &["4"]));
+    let (status, kind, why) = refusal(&bank.apply("few", "withdraw", &["4"]));
     assert_eq!((status, kind.as_str()), (400, "function"));
-    assert_eq!(why, "function \"take\" of service \"teller\": not enough");
+    assert_eq!(why, "function \"withdraw\" of service \"teller\": not enough");
     for (words, says) in [
-        (&["FCALL", "take", "1", "few", "4"][..], "ERR function \"take\" of service \"teller\": not enough"),
+        (&["FCALL", "withdraw", "1", "few", "4"][..], "ERR function \"withdraw\" of service \"teller\": not enough"),
         (&["FCALL", "nope", "1", "few"], "ERR function \"nope\" of service \"teller\": there is none of this name"),
         (
             &["FCALL", "nonsense", "1", "few"],
@@ -217,11 +217,11 @@ struct Ends {
 }
 
 /// Adds one to the hot key again and again, through one node after the other as they fail.
-fn write(up: &Up, token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) {
+fn write(nodes: &[At], token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) {
     let mut n = nth;
     let bearer = format!("Bearer {token}");
     while !stop.load(Relaxed) {
-        let at = up.at(n as u8 % 3 + 1);
+        let at = &nodes[n % nodes.len()];
         n += 1;
         // One in eight over HTTP, each with a connection of its own.
         if nth % 8 == 0 {
@@ -229,7 +229,8 @@ fn write(up: &Up, token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) {
             let headers = [("Authorization", bearer.as_str())];
             match http::request(at.api, "POST", "/v1/ns/bank/apply/hot", &headers, body).map(|reply| reply.status) {
                 Ok(200) => ends.done.fetch_add(1, Relaxed),
-                Ok(503) => ends.refused.fetch_add(1, Relaxed),
+                // A node that has just started knows no tokens yet.
+                Ok(503 | 401) => ends.refused.fetch_add(1, Relaxed),
                 Ok(504) => ends.unknown.fetch_add(1, Relaxed),
                 Ok(other) => panic!("HTTP {other}"),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => 0,
@@ -262,6 +263,7 @@ fn write(up: &Up, token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) {
 
 /// So many writers, until `during` is over.
 fn writers(up: &Up, count: usize, ends: &Ends, during: impl FnOnce()) {
+    let nodes: Vec<At> = (1..=3).map(|n| up.at(n)).collect();
     let (token, stop) = (up.token("bank"), AtomicBool::new(false));
     struct Stops<'a>(&'a AtomicBool);
     impl Drop for Stops<'_> {
@@ -273,8 +275,8 @@ fn writers(up: &Up, count: usize, ends: &Ends, during: impl FnOnce()) {
         // Also if something fails meanwhile: the writers are waited for.
         let _stops = Stops(&stop);
         for nth in 1..=count {
-            let (token, stop) = (&token, &stop);
-            scope.spawn(move || write(up, token, nth, stop, ends));
+            let (nodes, token, stop) = (&nodes, &token, &stop);
+            scope.spawn(move || write(nodes, token, nth, stop, ends));
         }
         during();
     });

@@ -211,7 +211,7 @@ mod tests {
             let sum = old.unwrap_or(0) + args.get::<i64>(0)?;
             Ok((Some(sum), sum))
         });
-        functions.add("take", |old: Option<i64>, args| match old.unwrap_or(0) - args.get::<i64>(0)? {
+        functions.add("withdraw", |old: Option<i64>, args| match old.unwrap_or(0) - args.get::<i64>(0)? {
             0 => Ok((None, 0)),
             left @ 1.. => Ok((Some(left), left)),
             _ => Err("not enough".into()),
@@ -231,9 +231,9 @@ mod tests {
         };
         let list = [
             ("add", json!(["5"])),
-            ("take", json!(["7"])),
+            ("withdraw", json!(["7"])),
             ("crash", json!([])),
-            ("take", json!(["2"])),
+            ("withdraw", json!(["2"])),
             ("nope", json!([])),
             ("add", json!(["x"])),
             ("add", json!([])),
@@ -246,7 +246,7 @@ mod tests {
         for (at, why) in [
             (1, "not enough"),
             (2, "it panicked: by zero"),
-            (4, "there are: add, crash, take"),
+            (4, "there are: add, crash, withdraw"),
             (5, "argument 0 is \"x\""),
             (6, "argument 0 is missing"),
             (7, "argument 0 is no text"),
@@ -265,7 +265,7 @@ mod tests {
             answer(question)
         };
         assert_eq!(one(Value::Null, "add", "3"), json!({"value": "3", "replies": [{"result": 3}]}));
-        assert_eq!(one(json!("3"), "take", "3"), json!({"value": null, "replies": [{"result": 0}]}));
+        assert_eq!(one(json!("3"), "withdraw", "3"), json!({"value": null, "replies": [{"result": 0}]}));
         assert_eq!(one(json!("3"), "add", "0"), json!({"replies": [{"result": 3}]}), "as it was");
         let text = one(json!("a word"), "add", "0");
         assert!(text["replies"][0]["error"].as_str().unwrap().contains("no JSON of its type"), "{text}");

@@ -81,7 +81,7 @@ impl Service {
     ///
     /// ```no_run
     /// # let service = sdk::Service::from_env().unwrap();
-    /// let service = service.function("take", |held: Option<u64>, args| {
+    /// let service = service.function("withdraw", |held: Option<u64>, args| {
     ///     let left = held.unwrap_or(0).checked_sub(args.get(0)?).ok_or("not enough")?;
     ///     Ok((Some(left), left))
     /// });

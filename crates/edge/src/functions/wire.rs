@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! POST /.coppice/functions
-//! {"namespace": "bank", "key": "alice", "value": "100", "calls": [{"function": "take", "args": ["30"]}, ...]}
+//! {"namespace": "bank", "key": "alice", "value": "100", "calls": [{"function": "withdraw", "args": ["30"]}, ...]}
 //! 200
 //! {"value": "70", "replies": [{"result": 70}, ...]}
 //! ```
