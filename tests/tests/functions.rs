@@ -224,7 +224,7 @@ fn write(nodes: &[At], token: &str, nth: usize, stop: &AtomicBool, ends: &Ends) 
         let at = &nodes[n % nodes.len()];
         n += 1;
         // One in eight over HTTP, each with a connection of its own.
-        if nth % 8 == 0 {
+        if nth.is_multiple_of(8) {
             let body = br#"{"function":"add","args":["1"]}"#;
             let headers = [("Authorization", bearer.as_str())];
             match http::request(at.api, "POST", "/v1/ns/bank/apply/hot", &headers, body).map(|reply| reply.status) {
@@ -306,13 +306,23 @@ fn many_writers_of_one_key_get_further_than_one_and_no_call_counts_twice() {
     let (one, many) = (rate(1), rate(64));
     say(&format!("calls a second on one key: {one:.0} by 1 writer, {many:.0} by 64 over three nodes"));
     assert!(many >= one, "{many} a second by 64 writers, {one} by one");
-    let figures = http::get(up.at(1).api, "/metrics").unwrap().text();
-    assert!(figures.contains("functions"), "{figures}");
+    for n in 1..=3 {
+        let figures = http::get(up.at(n).api, "/metrics").unwrap().text();
+        let figure = |name: &str| -> f64 {
+            let line = figures.lines().find(|line| line.starts_with(&format!("coppice_functions_{name}_total")));
+            line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+                .unwrap_or_else(|| panic!("no {name}: {figures}"))
+        };
+        let (calls, rounds, conflicts) = (figure("calls"), figure("rounds"), figure("conflicts"));
+        say(&format!("at n{n}: {calls} calls in {rounds} rounds, {conflicts} of which were in vain"));
+        assert!(calls > 1.2 * rounds, "calls go together: {calls} calls in {rounds} rounds");
+    }
 
     writers(&up, 64, &ends, || {
         let goes_on = |what: &str| {
             let until = acked() + 200;
-            wait_for(what, Duration::from_secs(60), || if acked() >= until { Ok(()) } else { Err("no".into()) });
+            let so = || if acked() >= until { Ok(()) } else { Err("no".into()) };
+            say(&format!("{what}: within {:?}", wait_for(what, Duration::from_secs(60), so).1));
         };
         goes_on("calls are done");
         let pid = up.status(1).unwrap()["services"][0]["clones"][0]["pid"].as_u64().unwrap();
