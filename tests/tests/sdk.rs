@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use e2e::http::{self, Reply};
 use e2e::procs::{Proc, Signal};
+use e2e::resp::Word;
 use e2e::{Shared, Up, program, soon, wait_for};
 
 static NOTES: Shared = Shared::new(notes);
@@ -22,6 +23,38 @@ fn notes() -> Up {
     up.apply("notes.toml", &declaration).good();
     up.settle(BACK_WITHIN, 1);
     up
+}
+
+#[test]
+fn a_function_of_the_service_is_applied_by_the_sdk_and_by_any_door() {
+    let up = NOTES.take();
+    let token = up.token("boards");
+    let bearer = format!("Bearer {token}");
+    let mut pinned = BTreeSet::new();
+    for node in 1..=3 {
+        // The service itself, by the SDK.
+        pin(&[up.at(node).http], 0, &format!("by the service at {node}"));
+        let body = format!(r#"{{"function":"pin","args":["over HTTP at {node}"]}}"#);
+        let headers = [("Authorization", bearer.as_str())];
+        let reply =
+            http::request(up.at(node).api, "POST", "/v1/ns/boards/apply/all", &headers, body.as_bytes()).unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let mut resp = up.linear(node, "boards", &token);
+        let Word::Bulk(board) = resp.ask(&["FCALL", "pin", "1", "all", &format!("by RESP at {node}")]).unwrap() else {
+            panic!("a board is what it gives")
+        };
+        for how in ["by the service at", "over HTTP at", "by RESP at"] {
+            pinned.insert(format!("{how} {node}"));
+        }
+        assert!(pinned.iter().all(|note| board.contains(note)), "{board}");
+        let Word::Error(why) = resp.ask(&["FCALL", "unpin", "1", "all"]).unwrap() else { panic!("there is no unpin") };
+        assert_eq!(why, "ERR function \"unpin\" of service \"notes\": there is none of this name; there are: pin");
+        let Word::Error(why) = resp.ask(&["FCALL", "pin", "1", "all"]).unwrap() else { panic!("it lacks an argument") };
+        assert!(why.ends_with("argument 0 is missing: there are 0"), "{why}");
+    }
+    let seen = listed(&http::get(up.at(1).http, "/boards/all").unwrap()).unwrap();
+    assert_eq!(seen, pinned);
+    up.linear(1, "boards", &token).ask(&["DEL", "all"]).unwrap();
 }
 
 /// Says "stop" when it goes.

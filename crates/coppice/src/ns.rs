@@ -157,9 +157,11 @@ fn page(n: &NamespaceView) -> String {
             none if none.is_empty() => none,
             weak => format!("weak functions:    {weak}\n"),
         };
+        let functions = n.functions.as_ref().map(|service| format!("functions:         of service {service}\n"));
         return format!(
             "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-             durability:        {durability}\n{weak}{}{shards}{}",
+             durability:        {durability}\n{weak}{}{}{shards}{}",
+            functions.unwrap_or_default(),
             n.loss_window.map(window).unwrap_or_default(),
             hot_keys(&n.hot)
         );

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use base::Boot;
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
-use edge::Meter;
 use edge::tls::Certs;
+use edge::{Functions, Meter};
 use host::{DataDir, HostConfig};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
 use tokio::sync::watch;
@@ -226,15 +226,16 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     }
     let meter = Arc::new(Meter::new());
     let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
+    let functions = Functions::new(&meter);
+    let resp_functions = Arc::clone(&functions);
     let started = host::start(
         config,
         move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
         move |port| {
             Box::pin(async move {
                 let stop = edge::http::closes(port.watch());
-                if let Err(error) =
-                    edge::resp::serve(doors.resp, Rc::new(RespDesk { port, sheds }), resp_meter, stop).await
-                {
+                let desk = Rc::new(RespDesk { port, sheds });
+                if let Err(error) = edge::resp::serve(doors.resp, desk, resp_meter, resp_functions, stop).await {
                     tracing::error!(%error, "the Redis protocol is not served");
                 }
             })
@@ -261,7 +262,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     // The page starts a task that samples.
     let entered = io.enter();
     let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
-    let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), pages);
+    functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
+    let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages);
     drop(entered);
     let ports = Arc::clone(&tcp_ports);
     let leaves = io.block_on(async move {

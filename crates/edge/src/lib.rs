@@ -8,6 +8,7 @@ pub mod api;
 mod cookie;
 pub mod demand;
 mod frames;
+pub mod functions;
 mod handle;
 pub mod http;
 pub mod meter;
@@ -21,5 +22,6 @@ pub mod tcp;
 pub mod tls;
 pub mod turnstile;
 
+pub use functions::Functions;
 pub use meter::Meter;
 pub use pool::Dial;

@@ -28,6 +28,8 @@ pub struct Meter {
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
     pub sessions: Arc<Sessions>,
+    /// `functions.calls_total` and so on.
+    pub calls: Arc<Calls>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
     pub stages: Arc<Stages>,
     pub turnstiles: Arc<Turnstiles>,
@@ -82,6 +84,30 @@ pub struct Sessions {
     pub ended: AtomicU64,
     /// Requests that ended in 503, since the session could not be read or stored.
     pub failed: AtomicU64,
+}
+
+/// Functions of services, counted since the start.
+#[derive(Debug, Default)]
+pub struct Calls {
+    calls: AtomicU64,
+    rounds: AtomicU64,
+    conflicts: AtomicU64,
+}
+
+impl Calls {
+    pub fn asked(&self) {
+        self.calls.fetch_add(1, Relaxed);
+    }
+
+    /// A clone is asked for some calls of one key.
+    pub fn round(&self) {
+        self.rounds.fetch_add(1, Relaxed);
+    }
+
+    /// What it gave was not written, as somebody else was faster.
+    pub fn conflicted(&self) {
+        self.conflicts.fetch_add(1, Relaxed);
+    }
 }
 
 /// One front door's counts.
@@ -151,6 +177,7 @@ impl Meter {
             resp: Arc::new(Door::new("resp", "commands")),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
+            calls: Arc::default(),
             stages: Arc::default(),
             turnstiles: Arc::default(),
             shown_at: Mutex::default(),
@@ -202,6 +229,10 @@ impl Meter {
         };
         self.stages.each(put, Shown::totals);
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
+        let Calls { calls, rounds, conflicts } = &*self.calls;
+        for (what, count) in [("calls", calls), ("rounds", rounds), ("conflicts", conflicts)] {
+            all.insert(format!("functions.{what}_total"), count.load(Relaxed));
+        }
         let Sessions { read, stored, touched, ended, failed } = &*self.sessions;
         for (what, count) in
             [("read", read), ("stored", stored), ("touched", touched), ("ended", ended), ("failed", failed)]

@@ -278,8 +278,12 @@ impl Table {
 
     /// The rest of a service, by its name.
     pub fn service(&self, name: &str) -> Option<Place> {
+        self.find_service(name).map(|found| self.place_of(found))
+    }
+
+    pub fn find_service(&self, name: &str) -> Option<Found> {
         let service = self.routes.services.iter().position(|service| service.name == name)?;
-        Some(self.place_of(Found { service, partition: None }))
+        Some(Found { service, partition: None })
     }
 
     /// What takes this, if it was found in these routes, else anew.

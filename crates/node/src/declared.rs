@@ -164,6 +164,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let after = after(now, &diff.change);
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
     let mut errors = wrong_classes(&services, &specs);
+    errors.extend(wrong_functions(&services, &specs));
     errors.extend(rolling);
     let mut ours: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
     ours.sort_by_key(|(_, spec)| spec.span().start);
@@ -189,6 +190,30 @@ fn wrong_classes(
         })
     };
     services.iter().filter_map(wrong).collect()
+}
+
+/// Who knows a namespace's functions is a service that nodes can ask over HTTP.
+fn wrong_functions(
+    services: &BTreeMap<String, ServiceSpec>,
+    namespaces: &BTreeMap<String, NamespaceSpec>,
+) -> Vec<SpecError> {
+    let wrong = |(name, namespace): (&String, &NamespaceSpec)| {
+        let service = namespace.functions.as_ref()?;
+        let why = match services.get(service) {
+            None => {
+                format!(
+                    "there is no service {service:?}; declared are: {}",
+                    listed(services.keys().map(String::as_str))
+                )
+            }
+            Some(spec) if spec.http.is_none() => {
+                format!("service {service:?} has no `http`, by which its clones are asked for functions")
+            }
+            Some(_) => return None,
+        };
+        Some(SpecError { key: format!("namespace.{name}.functions"), why })
+    };
+    namespaces.iter().filter_map(wrong).collect()
 }
 
 /// A new key for the cookies of a namespace.
@@ -323,7 +348,8 @@ impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(mut map) = value else { return None };
         map.retain(|key, _| {
-            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability", "weak"].contains(&key.as_str())
+            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability", "weak", "functions"]
+                .contains(&key.as_str())
         });
         serde_json::from_value(map.into()).ok()
     }

@@ -137,6 +137,18 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[namespace.carts]\n# durability: none\nclass = \"session\"\ndurability = \"disk\"\n",
             &["shop.toml:4: namespace.carts.durability: is of class linear"],
         ),
+        (
+            "[namespace.bank]\nclass = \"linear\"\nfunctions = \"bnk\"\n[service.bank]\nrun = [\"x\"]\nhttp = {}\n",
+            &["shop.toml:3: namespace.bank.functions: there is no service \"bnk\"", "declared are: bank"],
+        ),
+        (
+            "[namespace.bank]\nclass = \"linear\"\nfunctions = \"bank\"\n[service.bank]\nrun = [\"x\"]\ntcp = { port = 7000 }\n",
+            &["shop.toml:3: namespace.bank.functions: service \"bank\" has no `http`"],
+        ),
+        (
+            "[namespace.carts]\nclass = \"session\"\nfunctions = \"shop\"\n",
+            &["shop.toml:3: namespace.carts.functions: is of class linear"],
+        ),
         ("[namespace.Carts]\nclass = \"session\"\n", &["shop.toml:1", "lower-case"]),
         (
             "[service.a]\nrun = [\"x\"]\nhttp = {}\n[service.b]\nrun = [\"x\"]\nhttp = {}\n",
@@ -154,6 +166,19 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             assert!(why.contains(word), "{word:?} is not in {why:?}, for {text:?}");
         }
     }
+}
+
+#[test]
+fn a_service_whose_functions_a_namespace_names_cannot_go() {
+    let bank = "[service.bank]\nrun = [\"x\"]\nhttp = {}\n";
+    let now = applied(&empty(), "bank.toml", bank);
+    let linear = "[namespace.money]\nclass = \"linear\"\nfunctions = \"bank\"\n";
+    let now = applied(&now, "money.toml", linear);
+    assert!(export(&now).contains("functions = \"bank\""), "{}", export(&now));
+    let why = diff(&now, "bank.toml", "", &[7; 32]).unwrap_err();
+    assert!(why.contains("namespace.money.functions: there is no service \"bank\""), "{why}");
+    let now = applied(&now, "money.toml", "[namespace.money]\nclass = \"linear\"\n");
+    assert!(diff(&now, "bank.toml", "", &[7; 32]).is_ok());
 }
 
 #[test]

@@ -106,8 +106,9 @@ pub struct Node {
     /// Kept from call to call, so that the hot path allocates no vector.
     pub(crate) session_out: Vec<session::Output>,
     pub(crate) linear_out: Vec<linear::Output>,
-    /// `linear` namespaces with the functions that are weak in each, for the front doors.
+    /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
     pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
+    pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
 }
@@ -180,6 +181,7 @@ impl Node {
             session_out: Vec::new(),
             linear_out: Vec::new(),
             linear_names: Arc::default(),
+            functions_of: Arc::default(),
             placed: Arc::default(),
             card,
         }

@@ -64,6 +64,7 @@ impl Node {
             tokens: Arc::clone(&self.tokens),
             service_tokens: Arc::clone(&self.service_tokens),
             linear: Arc::clone(&self.linear_names),
+            functions: Arc::clone(&self.functions_of),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
         }
@@ -193,6 +194,7 @@ impl Node {
             merge: spec.merge.name().into(),
             promise: spec.promise().into(),
             weak: spec.weak.clone(),
+            functions: spec.functions.clone(),
             durability: spec.durability().map(|durability| durability.name().into()),
             loss_window: (spec.durability() == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),

@@ -43,6 +43,9 @@ pub struct View {
     /// Namespaces of class `linear`, and the functions that are weak in each, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeMap<String, Vec<String>>>,
+    /// Namespace to the service whose clones know its functions, for the front doors.
+    #[serde(skip)]
+    pub functions: Arc<BTreeMap<String, String>>,
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
@@ -221,6 +224,9 @@ pub struct NamespaceView {
     pub timeout_ms: u64,
     /// What the class promises, in a sentence.
     pub promise: String,
+    /// Of class `linear`: the service whose clones know its functions, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<String>,
     /// Of class `linear`: where an acknowledged write is, `disk` or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,

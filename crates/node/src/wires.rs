@@ -201,6 +201,8 @@ impl Node {
         let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
         let weak = |(name, spec): (&String, &NamespaceSpec)| (name.clone(), spec.weak.clone());
         self.linear_names = Arc::new(specs.iter().filter(is_linear).map(weak).collect());
+        let functions = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
+        self.functions_of = Arc::new(functions.collect());
         // A record that this version cannot read is left out.
         let placed = self.root.declared().of_kind(record::GROUP);
         let placed = placed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?)));

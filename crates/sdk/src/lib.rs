@@ -19,6 +19,7 @@
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
+//! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `pressure.rs`: the service is told when it is overloaded.
 //! - `node.rs`: the connections to the own node, and to another one if that goes.
@@ -28,6 +29,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod error;
+mod functions;
 mod given;
 mod group;
 pub mod limits;
@@ -41,6 +43,7 @@ mod stream;
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
+pub use functions::{Args, FunctionError};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored};

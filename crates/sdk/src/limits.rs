@@ -39,6 +39,9 @@ pub const EVENT_BYTES_MAX: usize = 256 << 10;
 pub const PRESSURE_HIGH: f32 = 0.9;
 pub const PRESSURE_LOW: f32 = 0.5;
 
+/// What a node asks for functions at a time: a value and arguments, 1 MiB each, of which JSON escapes each byte.
+pub const QUESTION_BYTES_MAX: usize = 16 << 20;
+
 /// Connections to a service at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// The head of a request must have come by then. The edge sends it whole; a person with `curl` is not slower.

@@ -10,14 +10,17 @@ use axum::middleware::Next;
 use axum::routing::get;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::functions::{Args, Functions};
 use crate::limits::*;
 use crate::pressure::Watch;
-use crate::{Given, Group, Linear, Node, Sessions, StartError};
+use crate::{FunctionError, Given, Group, Linear, Node, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -29,6 +32,7 @@ pub struct Service {
     given: Arc<Given>,
     node: Node,
     watch: Option<Arc<Watch>>,
+    functions: Option<Functions>,
 }
 
 impl Service {
@@ -38,7 +42,7 @@ impl Service {
     }
 
     pub fn of(given: Given) -> Result<Self, StartError> {
-        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None })
+        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None, functions: None })
     }
 
     pub fn given(&self) -> &Given {
@@ -71,6 +75,34 @@ impl Service {
         self
     }
 
+    /// Offers a function for values of the `linear` namespaces that declare `functions = "this service"`: from the value before, if
+    /// there is one, and the arguments it makes the value after (None: it is removed) and what the caller gets. Who calls it
+    /// uses [`Linear::apply`], as for functions that are built in, or any other way to apply.
+    ///
+    /// ```no_run
+    /// # let service = sdk::Service::from_env().unwrap();
+    /// let service = service.function("withdraw", |held: Option<u64>, args| {
+    ///     let left = held.unwrap_or(0).checked_sub(args.get(0)?).ok_or("not enough")?;
+    ///     Ok((Some(left), left))
+    /// });
+    /// ```
+    ///
+    /// It must be pure: it may be run several times for one call, on any clone, and what it gave be thrown away. So it looks
+    /// at nothing but the value and the arguments, changes nothing, and is quick. If it fails or panics the value stays as it was,
+    /// and the caller is told why.
+    pub fn function<T, R>(
+        mut self,
+        name: &str,
+        function: impl Fn(Option<T>, &Args) -> Result<(Option<T>, R), FunctionError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Serialize + DeserializeOwned,
+        R: Serialize,
+    {
+        self.functions.get_or_insert_default().add(name, function);
+        self
+    }
+
     /// Serves until the stop signal (TERM or INT), then takes no new connection, answers the requests that it has, and
     /// returns. `/health` answers 200.
     pub async fn serve(self, app: Router) -> Result<(), StartError> {
@@ -93,6 +125,9 @@ impl Service {
             .await
             .map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
         let mut app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
+        if let Some(functions) = self.functions {
+            app = app.merge(functions.router(self.given.token_of_service.clone()));
+        }
         if let Some(watch) = self.watch {
             app = app.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
                 watch.saw(request.headers());

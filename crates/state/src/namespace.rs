@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::linear::functions;
 
 /// One declared namespace. In TOML: `class = "session"`, `lease = "30m"`; or `class = "linear"`, `shards = 1`,
-/// `replicas = 3`, `durability = "disk"`.
+/// `replicas = 3`, `durability = "disk"`, `functions = "bank"`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct NamespaceSpec {
@@ -38,6 +38,9 @@ pub struct NamespaceSpec {
     /// Of class `linear`: functions whose callers need no reply but that it is done (`linear/together.rs`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weak: Vec<String>,
+    /// Of class `linear`: the service whose clones know functions besides those that are built in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<String>,
 }
 
 /// As people write it.
@@ -56,16 +59,18 @@ struct Written {
     durability: Option<Durability>,
     #[serde(default)]
     weak: Vec<String>,
+    functions: Option<String>,
 }
 
 impl From<Written> for NamespaceSpec {
-    fn from(Written { class, lease, merge, timeout, shards, replicas, durability, weak }: Written) -> Self {
+    fn from(written: Written) -> Self {
+        let Written { class, lease, merge, timeout, shards, replicas, durability, weak, functions } = written;
         let lease_ms = lease.unwrap_or(match class {
             Class::Session => default_lease(),
             Class::Linear => 0,
         });
         let timeout_ms = timeout.unwrap_or(default_timeout());
-        Self { class, lease_ms, merge, timeout_ms, shards, replicas, durability, weak }
+        Self { class, lease_ms, merge, timeout_ms, shards, replicas, durability, weak, functions }
     }
 }
 
@@ -85,6 +90,7 @@ impl NamespaceSpec {
             replicas: None,
             durability: None,
             weak: Vec::new(),
+            functions: None,
         }
     }
 
@@ -148,6 +154,7 @@ impl NamespaceSpec {
             ("replicas", self.replicas.is_some()),
             ("durability", self.durability.is_some()),
             ("weak", !self.weak.is_empty()),
+            ("functions", self.functions.is_some()),
         ];
         if let Some((key, _)) = of_linear.into_iter().find(|(_, is_there)| *is_there) {
             return Err((key, "is of class linear, and this is of class session; leave it out".into()));
@@ -457,6 +464,9 @@ mod tests {
         assert_eq!(serde_json::to_string(&linear).unwrap(), r#"{"class":"linear","replicas":5}"#);
         let weak = read(r#"{"class":"linear","weak":["set.add"]}"#).unwrap();
         assert_eq!((weak.validate(), &weak.weak[..]), (Ok(()), &["set.add".to_owned()][..]));
+        let functions = read(r#"{"class":"linear","functions":"bank"}"#).unwrap();
+        assert_eq!(functions.functions.as_deref(), Some("bank"));
+        assert_eq!(serde_json::to_string(&functions).unwrap(), r#"{"class":"linear","functions":"bank"}"#);
         let tape = read(r#"{"class":"linear","durability":"tape"}"#).unwrap_err();
         assert!(tape.contains("\"tape\" is not known") && tape.contains("\"memory\""), "{tape}");
         assert!(read(r#"{"class":"session","lease":"soon"}"#).unwrap_err().contains("like \"30m\""));
@@ -491,6 +501,7 @@ mod tests {
             (NamespaceSpec { durability: Some(Durability::Disk), ..NamespaceSpec::session() }, "\"durability\""),
             (NamespaceSpec { replicas: Some(3), ..NamespaceSpec::session() }, "\"replicas\""),
             (NamespaceSpec { timeout_ms: 100, ..NamespaceSpec::linear() }, "\"timeout\""),
+            (NamespaceSpec { functions: Some("shop".into()), ..NamespaceSpec::session() }, "\"functions\""),
         ] {
             assert!(format!("{:?}", wrong.validate()).contains(says), "{wrong:?}");
         }

@@ -9,7 +9,9 @@ use sdk::axum::http::{HeaderMap, StatusCode, header};
 use sdk::axum::response::{IntoResponse, Response};
 use sdk::axum::routing::get;
 use sdk::axum::{Json, Router};
-use sdk::{Linear, LinearError, ReadError, Service, Sessions, StartError, When, WriteError};
+use sdk::{
+    Args, Function, FunctionError, Linear, LinearError, ReadError, Service, Sessions, StartError, When, WriteError,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -31,7 +33,17 @@ async fn main() -> Result<(), StartError> {
         .route("/boards/{name}", get(board).post(note))
         .route("/draft", get(draft).put(keep_draft))
         .with_state(app);
-    service.serve(routes).await
+    service.function("pin", pin).serve(routes).await
+}
+
+/// A note that is there already is not added twice: who got "unknown" may just send it again. However many pin to one board at a
+/// time, none of them has to try again.
+fn pin(board: Option<Board>, args: &Args) -> Result<(Option<Board>, Board), FunctionError> {
+    let (mut board, text) = (board.unwrap_or_default(), args.get(0)?);
+    if !board.notes.contains(&text) {
+        board.notes.push(text);
+    }
+    Ok((Some(board.clone()), board))
 }
 
 async fn board(State(app): State<App>, Path(name): Path<String>) -> Result<Json<Board>, Response> {
@@ -39,15 +51,11 @@ async fn board(State(app): State<App>, Path(name): Path<String>) -> Result<Json<
     Ok(Json(stored.map(|stored| stored.value).unwrap_or_default()))
 }
 
-/// A note that is there already is not added twice: who got "unknown" may just send it again.
-async fn note(State(app): State<App>, Path(name): Path<String>, text: String) -> Result<Json<Board>, Response> {
-    let add = |board: &mut Board| {
-        if !board.notes.contains(&text) {
-            board.notes.push(text.clone());
-        }
-    };
-    let (board, ()) = app.boards.update(&name, add).await.map_err(|error| of_linear(&error))?;
-    Ok(Json(board))
+async fn note(State(app): State<App>, Path(name): Path<String>, text: String) -> Response {
+    match app.boards.apply(&name, Function::new("pin").arg(text)).await {
+        Ok(board) => Json(board).into_response(),
+        Err(error) => of_linear(&error),
+    }
 }
 
 async fn draft(State(app): State<App>, headers: HeaderMap) -> Result<String, Response> {

@@ -11,6 +11,7 @@ use base::Span;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use clones::partition::Priority;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
@@ -19,8 +20,10 @@ use state::linear::{Condition, Op, Over, Ran, Reply, Step, Wrong, functions};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{asked, done};
+use super::values::passed_on;
 use super::versions::Versions;
 use super::{Api, Problem, guard};
+use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
 const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
@@ -249,7 +252,11 @@ pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers
     let holds = |holds: Holds| Ok(Condition { key: holds.key.bytes()?, version: holds.version });
     let conditions = conditions.into_iter().map(holds).collect::<Result<_, Problem>>()?;
     let todo = |todo: Todo| step(todo.key.bytes()?, &todo.function, todo.args);
-    let steps = steps.into_iter().map(todo).collect::<Result<_, Problem>>()?;
+    let steps = steps.into_iter().map(todo).collect::<Result<_, Problem>>();
+    let steps = steps.map_err(|problem| match api.view().functions.get(&ns) {
+        Some(_) => Problem::wrong(format!("{}; functions of services cannot stand in a transaction", problem.error)),
+        None => problem,
+    })?;
     let op = Op { conditions, ..Op::of(ns.into(), steps) };
     match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
         Answer::Linear(outcome) => match done(outcome)? {
@@ -284,6 +291,11 @@ pub async fn apply(
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let apply: Apply = serde_json::from_slice(&body)
         .map_err(|e| Problem::wrong(format!("the body must be {{\"function\": NAME, \"args\": [...]}}: {e}")))?;
+    if let Some(service) = api.view().functions.get(&ns)
+        && functions::find(&apply.function).is_none_or(|function| !function.is_offered())
+    {
+        return apply_of(&api, service, ns, key, apply, &headers).await;
+    }
     let step = step(key.into(), &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
@@ -296,6 +308,25 @@ pub async fn apply(
     let result = result.into_iter().next().expect("one step has one reply");
     let result = if weak { serde_json::Value::Null } else { shown(&result) };
     Ok(Json(Applied { result }).into_response())
+}
+
+/// A function that a service's clones know.
+async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Apply, headers: &HeaderMap) -> Done {
+    let (class, left) = passed_on(headers)?;
+    let call = Call {
+        namespace: ns.into(),
+        service: service.into(),
+        key: key.into(),
+        function: apply.function,
+        args: apply.args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?,
+        class: class.unwrap_or(Priority::default().0),
+        left,
+    };
+    match done(api.functions.apply(call).await)? {
+        Of::Done(result) => Ok(Json(Applied { result }).into_response()),
+        Of::Type => Err(problem(Wrong::Type)),
+        Of::Failed(why) => Err(Problem { kind: Some("function"), ..Problem::wrong(why) }),
+    }
 }
 
 #[derive(Deserialize)]

@@ -29,7 +29,7 @@ use hyper_util::service::TowerToHyperService;
 use node::{Answer, Ask, View};
 use tokio::sync::{Semaphore, watch as channel};
 
-use crate::Meter;
+use crate::{Functions, Meter};
 
 mod code;
 mod declare;
@@ -79,6 +79,7 @@ pub struct Minted {
 pub struct Api {
     backend: Arc<dyn Backend>,
     meter: Arc<Meter>,
+    functions: Arc<Functions>,
     streams: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
     member_streams: Arc<Semaphore>,
@@ -93,10 +94,11 @@ impl Api {
 }
 
 /// All of the API. `pages` (the monitor) is served beside it, behind the same guard.
-pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, pages: Router) -> Router {
+pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Functions>, pages: Router) -> Router {
     let api = Api {
         backend,
         meter,
+        functions,
         streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
         watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         member_streams: Arc::new(Semaphore::new(limits::MEMBER_STREAMS_MAX)),

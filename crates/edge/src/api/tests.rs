@@ -94,7 +94,9 @@ fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
         budget: Mutex::default(),
     });
     let pages = Router::new().route("/", get(|| async { "the page" }));
-    (toy.clone(), router(toy, Arc::new(Meter::new()), pages))
+    let meter = Arc::new(Meter::new());
+    let functions = Functions::new(&meter);
+    (toy.clone(), router(toy, meter, functions, pages))
 }
 
 /// `PUT /path` with headers, and a body.

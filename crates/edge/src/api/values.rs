@@ -188,14 +188,21 @@ async fn keyed(api: &Api, ns: String, key: String, action: Action, headers: &Hea
 
 /// With the priority and within the time that a program passes on of the request that it serves.
 async fn operate(api: &Api, mut op: Op, headers: &HeaderMap) -> Result<Reply, Problem> {
-    if let Some(class) = number(headers, &PRIORITY, 0..=u64::from(PRIORITY_MAX))? {
-        op.priority = Priority::of_ten(class as u8);
+    let (class, left) = passed_on(headers)?;
+    if let Some(class) = class {
+        op.priority = Priority::of_ten(class);
     }
-    let left = number(headers, &DEADLINE, 1..=u64::MAX / 1000)?;
-    match api.backend.ask(Ask::Session(op), left.map_or(OP_BUDGET, |ms| Span::millis(ms).min(OP_BUDGET))).await? {
+    match api.backend.ask(Ask::Session(op), left.map_or(OP_BUDGET, |left| left.min(OP_BUDGET))).await? {
         Answer::Session(outcome) => done(outcome),
         other => unreachable!("a session operation was answered by {other:?}"),
     }
+}
+
+/// How much it matters, 0 to 9, and how long somebody waits for it, as far as that is said.
+pub fn passed_on(headers: &HeaderMap) -> Result<(Option<u8>, Option<Span>), Problem> {
+    let class = number(headers, &PRIORITY, 0..=u64::from(PRIORITY_MAX))?;
+    let left = number(headers, &DEADLINE, 1..=u64::MAX / 1000)?;
+    Ok((class.map(|class| class as u8), left.map(Span::millis)))
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {

@@ -166,12 +166,7 @@ impl Body for DownBody {
                 let text = std::mem::take(text);
                 Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
             }
-            Kind::FromClone(from) => {
-                if let Some(first) = from.first.take() {
-                    return Poll::Ready(Some(Ok(first)));
-                }
-                from.line.as_mut().expect("taken only when dropped").poll_frame(cx)
-            }
+            Kind::FromClone(from) => from.poll_frame(cx),
         }
     }
 
@@ -191,6 +186,16 @@ impl Body for DownBody {
                 more(rest.map_or_else(SizeHint::new, SizeHint::with_exact), first)
             }
         }
+    }
+}
+
+impl FromClone {
+    /// The next part of it.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        self.line.as_mut().expect("taken only when dropped").poll_frame(cx)
     }
 }
 

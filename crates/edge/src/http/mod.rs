@@ -2,20 +2,21 @@
 //! with certificates (`crate::tls`) HTTP/2 as well, as the client chooses (`h2`).
 //!
 //! A connection of HTTP/1.1 has one task. Its bytes pass the [`guard`], which refuses what two readers could understand differently
-//! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, which picks a clone
-//! from the pool and sends the request down a `line`, an idle or new connection on which we are the client. Bodies
-//! stream both ways. The line is driven by the same task, so a request crosses no thread.
+//! (`check`) and ends what takes too long; then hyper, which makes requests of them; then `proxy`, whose `errand`
+//! picks a clone from the pool and sends the request down a `line`, an idle or new connection on which we are the client.
+//! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread.
 //!
 //! For services that say so, `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
-mod admit;
+pub(crate) mod admit;
 mod body;
 // Public for the fuzz crate alone.
 #[doc(hidden)]
 pub mod check;
 mod drop_files;
+pub(crate) mod errand;
 mod guard;
 mod h2;
 #[doc(hidden)]
@@ -23,7 +24,8 @@ pub mod headers;
 pub mod limits;
 pub(crate) mod line;
 mod proxy;
-mod refusal;
+pub(crate) mod refusal;
+mod reserved;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;

@@ -1,9 +1,7 @@
-//! One request on its way: which clone, what is sent, what happens when a clone fails. A request that no clone has seen
-//! goes to another one, whatever it is. One that a clone may have seen goes again only if it may be repeated (RFC 9110
-//! 9.2.2, or the client says so by Idempotency-Key) and we still have it; else the client hears that the end is unknown.
+//! A client's request: what is taken off and put on, whether it is let in, its session, and its answer. On its way to a clone it
+//! is an `errand`.
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -12,34 +10,26 @@ use base::Rng;
 use bytes::Bytes;
 use clones::partition::Asked;
 use flow::stage::End;
-use futures_util::future::poll_fn;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri, Version};
-use http_body::{Body as _, Frame};
-use http_body_util::BodyExt as _;
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use super::admit;
-use super::body::{Busy, Counted, DownBody, FromClone, UpBody};
-use super::check::{Framing, Violation};
+use super::body::{Busy, Counted, DownBody, FromClone};
+use super::check::Violation;
 use super::drop_files::DropFiles;
+use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
-use super::limits::{CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
-use super::line::{self, Expects, Failed, Line};
 use super::refusal::Refusal;
+use super::reserved::is_reserved;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};
-use crate::affinity;
 use crate::cookie;
-use crate::demand::Visit;
 use crate::meter::Door;
-use crate::pool::{InFlight, Place, Pool, Upstream};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+use crate::pool::Pool;
 
 /// What all requests of this door share.
 pub struct Edge {
@@ -54,45 +44,6 @@ pub struct Edge {
 pub struct Client {
     pub peer: Arc<Peer>,
     pub flags: Arc<Flags>,
-}
-
-/// A request on its way to some clone.
-struct Errand {
-    host: HeaderValue,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    /// As a clone gets it.
-    head: Bytes,
-    expects: Expects,
-    framing: Framing,
-    /// What takes it, if that was known when it came.
-    place: Option<Place>,
-    /// Tells a browser to come back to the clone that was chosen, if that is new to it.
-    stay: Option<HeaderValue>,
-    /// It counts as one request of its service, however often it is sent.
-    visit: Option<Visit>,
-    /// None only while a clone has it.
-    body: Option<UpBody>,
-    /// The body of a request that may be sent again.
-    again: Option<Bytes>,
-    sends: u32,
-    tried: Vec<Arc<Upstream>>,
-    /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
-    want_fresh: bool,
-    give_up_at: Option<Instant>,
-}
-
-/// A clone's answer, and the line it comes by.
-struct Answer {
-    response: Response<()>,
-    /// The first part of its body, if that was waited for.
-    first: Option<Frame<Bytes>>,
-    line: Box<Line>,
-    upstream: Arc<Upstream>,
-    in_flight: InFlight,
-    /// When its head was there.
-    at: Instant,
 }
 
 /// Answers one request; never fails, as hyper's only answer to that would be to hang up.
@@ -130,6 +81,9 @@ async fn carry(
     }
     if request.version() == Version::HTTP_2 {
         h2::to_http1(&mut request).map_err(Refusal::Violation)?;
+    }
+    if is_reserved(request.uri().path()) {
+        return Err(Refusal::Reserved);
     }
     let upgrade = (request.version() == Version::HTTP_11 && request.body().is_end_stream())
         .then(|| wanted_upgrade(request.headers()))
@@ -185,7 +139,7 @@ async fn carry(
     let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
     let mut errand = Errand::new(parts, host, upgrade.is_some(), incoming).await.map_err(|_| body_broken(client))?;
     errand.place = let_in.as_ref().map(|(place, _)| place.clone());
-    let answer = errand.run(edge, client).await;
+    let answer = errand.run(&edge.pool, client).await;
     let mut answer = match answer {
         Ok(mut answer) => {
             let end = admit::end_of(&mut answer.response);
@@ -216,196 +170,9 @@ async fn carry(
 }
 
 /// The client's body did not come whole, and the guard knows why unless the client just left.
-fn body_broken(client: &Client) -> Refusal {
+pub fn body_broken(client: &Client) -> Refusal {
     let left = Violation { status: 400, why: "the request's body ended early" };
     Refusal::Violation(client.flags.violation().unwrap_or(left))
-}
-
-/// Requests that have the same effect once or twice.
-fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
-    let is_idempotent =
-        matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE);
-    is_idempotent || headers.contains_key(IDEMPOTENCY_KEY)
-}
-
-impl Errand {
-    async fn new(parts: Parts, host: HeaderValue, upgrade: bool, incoming: Counted) -> io::Result<Self> {
-        let Parts { method, uri, headers, .. } = parts;
-        let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
-        let framing = bytes.map_or(Framing::Chunked, Framing::Length);
-        let (body, again) = match bytes {
-            Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
-            Some(bytes) if bytes <= REPLAY_BYTES_MAX && may_repeat(&method, &headers) => {
-                let body = incoming.collect().await?.to_bytes();
-                (UpBody::Whole(body.clone()), Some(body))
-            }
-            _ => (UpBody::Stream(incoming), None),
-        };
-        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        Ok(Self {
-            head: line::request(&method, path, &headers, framing),
-            expects: Expects { no_body: method == Method::HEAD, upgrade },
-            framing,
-            host,
-            method,
-            uri,
-            headers,
-            place: None,
-            stay: None,
-            visit: None,
-            body: Some(body),
-            again,
-            sends: 0,
-            tried: Vec::new(),
-            want_fresh: false,
-            give_up_at: None,
-        })
-    }
-
-    /// The request for this clone.
-    fn request(&mut self, upstream: &Upstream) -> line::Request {
-        let mut head = self.head.clone();
-        if !self.headers.contains_key(header::HOST) {
-            // HTTP/1.0 needs none, what we send does.
-            head = line::with_host(&head, &upstream.addr.to_string());
-        }
-        let body = self.body.take().expect("put back after each failure that goes on");
-        line::Request { head, expects: self.expects, framing: self.framing, body }
-    }
-
-    async fn run(&mut self, edge: &Edge, client: &Client) -> Result<Answer, Refusal> {
-        loop {
-            let upstream = self.choose(&edge.pool, &client.peer).await?;
-            let in_flight = upstream.begin();
-            let Some((mut line, is_fresh)) = self.line_to(&edge.pool, &upstream).await else { continue };
-            let request = self.request(&upstream);
-            let attempt = upstream.count.begin();
-            match line.send(request).await {
-                Ok(response) => match self.first_part(&mut line).await {
-                    Ok(first) => {
-                        let failed = response.status().is_server_error();
-                        let at = Instant::now();
-                        attempt.ended_at(failed, at);
-                        edge.pool.answered(&upstream, failed);
-                        return Ok(Answer { response, first, line, upstream, in_flight, at });
-                    }
-                    Err(error) => {
-                        attempt.ended(true);
-                        edge.pool.answered(&upstream, true);
-                        tracing::debug!(clone = %upstream.name, %error, "clone ended while it answered");
-                        self.ready_again(Refusal::CloneEnded)?;
-                    }
-                },
-                Err(Failed::Unsent(body)) => self.body = Some(body),
-                Err(Failed::TimedOut) => {
-                    attempt.ended(true);
-                    edge.pool.answered(&upstream, true);
-                    return Err(Refusal::CloneSilent);
-                }
-                // That is not the clone's fault.
-                Err(Failed::Upload) => return Err(body_broken(client)),
-                Err(Failed::NoAnswer(why)) => {
-                    attempt.ended(true);
-                    edge.pool.answered(&upstream, true);
-                    tracing::debug!(clone = %upstream.name, why, "clone's answer is none");
-                    self.ready_again(Refusal::BadAnswer)?;
-                }
-                Err(Failed::Ended(error)) => {
-                    attempt.ended(true);
-                    edge.pool.answered(&upstream, true);
-                    tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
-                    self.ready_again(Refusal::CloneEnded)?;
-                }
-            }
-            if is_fresh {
-                edge.pool.failed(&upstream);
-                self.tried.push(upstream);
-            } else {
-                self.want_fresh = true;
-            }
-        }
-    }
-
-    /// The clone for the next try, waiting a little if there is none.
-    async fn choose(&mut self, pool: &Pool, peer: &Peer) -> Result<Arc<Upstream>, Refusal> {
-        loop {
-            let refusal;
-            {
-                let table = pool.table();
-                let fields = Fields(&self.headers);
-                let asked = Asked {
-                    port: peer.port,
-                    host: self.host.to_str().unwrap_or(""),
-                    path: self.uri.path(),
-                    method: self.method.as_str(),
-                    client: peer.ip,
-                    headers: &fields,
-                };
-                match table.find(self.place.as_ref(), &asked) {
-                    Some(found) if table.routes.is_off(found) => return Err(Refusal::Off),
-                    Some(found) => {
-                        self.visit.get_or_insert_with(|| table.enter(found));
-                        let target = table.target(found, &asked);
-                        if let Some(upstream) = pool.choose(&target, &self.tried) {
-                            self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
-                            return Ok(upstream);
-                        }
-                        refusal = Refusal::NoClone;
-                    }
-                    // A node that has just started may not know of any service yet.
-                    None if table.routes.services.is_empty() => refusal = Refusal::NoService,
-                    None => return Err(Refusal::NoService),
-                }
-            }
-            let give_up_at = *self.give_up_at.get_or_insert_with(|| Instant::now() + CLONE_WAIT);
-            if Instant::now() >= give_up_at {
-                return Err(refusal);
-            }
-            pool.wait_for_change(TRY_AGAIN).await;
-            self.tried.clear();
-        }
-    }
-
-    /// An idle line or a new one; whether it is new.
-    async fn line_to(&mut self, pool: &Pool, upstream: &Arc<Upstream>) -> Option<(Box<Line>, bool)> {
-        let surely = self.again.is_none();
-        if !std::mem::take(&mut self.want_fresh)
-            && let Some(line) = upstream.idle.take(surely)
-        {
-            return Some((line, false));
-        }
-        match pool.connect(upstream).await {
-            Ok(stream) => Some((Box::new(Line::new(stream)), true)),
-            Err(error) => {
-                tracing::debug!(clone = %upstream.name, %error, "clone not reached");
-                pool.failed(upstream);
-                self.tried.push(Arc::clone(upstream));
-                None
-            }
-        }
-    }
-
-    /// Makes the request ready to be sent once more if it may be; else that is its end.
-    fn ready_again(&mut self, end: Refusal) -> Result<(), Refusal> {
-        self.sends += 1;
-        match &self.again {
-            Some(body) if self.sends < SENDS_MAX => {
-                self.body = Some(UpBody::Whole(body.clone()));
-                Ok(())
-            }
-            _ => Err(end),
-        }
-    }
-
-    /// Many programs send the head of an answer and then its body, and may die in between. As long as the client has
-    /// seen nothing, a request that may be repeated can be; so with a short body the head waits for its first part.
-    async fn first_part(&self, line: &mut Line) -> io::Result<Option<Frame<Bytes>>> {
-        let is_short = line.left().is_some_and(|n| n > 0 && n <= REPLAY_BYTES_MAX);
-        if !is_short || self.again.is_none() {
-            return Ok(None);
-        }
-        poll_fn(|cx| line.poll_frame(cx)).await.transpose()
-    }
 }
 
 /// Makes the client's answer of the clone's.

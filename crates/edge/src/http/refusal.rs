@@ -18,6 +18,8 @@ pub enum Refusal {
     Violation(Violation),
     Expectation,
     NoService,
+    /// The path is not for clients.
+    Reserved,
     /// An operator took it out of use. It did not happen.
     Off,
     /// No clone serves it now. It did not happen.
@@ -60,7 +62,7 @@ impl Refusal {
                 StatusCode::from_u16(violation.status).expect("violations carry statuses from a fixed list")
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
-            Refusal::NoService => StatusCode::NOT_FOUND,
+            Refusal::NoService | Refusal::Reserved => StatusCode::NOT_FOUND,
             Refusal::Off
             | Refusal::NoClone
             | Refusal::SessionUnread
@@ -83,6 +85,7 @@ impl Refusal {
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
+            Refusal::Reserved => "paths with .coppice in them are between nodes and programs",
             Refusal::Off => "this is out of use for maintenance; the request was not carried out; try again later",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
             Refusal::Dropped(_) => {

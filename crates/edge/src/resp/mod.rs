@@ -26,7 +26,7 @@ use bytes::Bytes;
 use node::{Answer, Ask, View};
 use tokio::sync::{Notify, oneshot};
 
-use crate::Meter;
+use crate::{Functions, Meter};
 
 pub mod client;
 mod commands;
@@ -58,6 +58,7 @@ pub trait Backend: 'static {
 pub struct Node {
     gate: Rc<Gate>,
     meter: Arc<Meter>,
+    functions: Arc<Functions>,
     since: Instant,
     last_id: Cell<u64>,
     /// Where scans of class `linear` go on.
@@ -101,6 +102,7 @@ pub async fn serve(
     listener: std::net::TcpListener,
     backend: Rc<dyn Backend>,
     meter: Arc<Meter>,
+    functions: Arc<Functions>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -113,6 +115,7 @@ pub async fn serve(
     let node = Rc::new(Node {
         gate,
         meter,
+        functions,
         since: Instant::now(),
         last_id: Cell::new(0),
         cursors: Rc::default(),

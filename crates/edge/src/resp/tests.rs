@@ -111,6 +111,7 @@ impl Toy {
             class,
             lease_ms: 1,
             merge,
+            functions: None,
             durability: None,
             weak: Vec::new(),
             loss_window: None,
@@ -166,8 +167,13 @@ fn with_door<F: Future<Output = ()>>(test: impl FnOnce(Rc<Toy>, TcpStream) -> F)
         toy.set_tokens(&[("carts", "secret"), ("other", "secret2")]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        let door =
-            tokio::task::spawn_local(serve(listener, toy.clone(), Arc::clone(&toy.meter), std::future::pending()));
+        let door = tokio::task::spawn_local(serve(
+            listener,
+            toy.clone(),
+            Arc::clone(&toy.meter),
+            Functions::new(&toy.meter),
+            std::future::pending(),
+        ));
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
         test(toy, stream).await;
@@ -534,10 +540,16 @@ fn a_token_opens_its_namespace_and_wrong_ones_end_the_connection() {
 fn a_stranger_who_says_nothing_is_let_go() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(LocalSet::new().run_until(async {
-        let toy = Rc::new(Toy::default());
+        let (toy, meter) = (Rc::new(Toy::default()), Arc::new(Meter::new()));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        tokio::task::spawn_local(serve(listener, toy, Arc::new(Meter::new()), std::future::pending()));
+        tokio::task::spawn_local(serve(
+            listener,
+            toy,
+            Arc::clone(&meter),
+            Functions::new(&meter),
+            std::future::pending(),
+        ));
         let began = tokio::time::Instant::now();
         let mut stream = TcpStream::connect(addr).await.unwrap();
         assert_eq!(expect_end(&mut stream).await, "");
@@ -748,7 +760,8 @@ fn a_closing_door_answers_what_has_come_and_then_ends_each_connection() {
         let (close, closed) = oneshot::channel::<()>();
         let stop = async move { closed.await.unwrap() };
         let meter = Arc::new(Meter::new());
-        let door = tokio::task::spawn_local(serve(listener, toy.clone(), Arc::clone(&meter), stop));
+        let door =
+            tokio::task::spawn_local(serve(listener, toy.clone(), Arc::clone(&meter), Functions::new(&meter), stop));
         let (mut idle, mut busy) = (TcpStream::connect(addr).await.unwrap(), TcpStream::connect(addr).await.unwrap());
         for stream in [&mut idle, &mut busy] {
             send(stream, &["AUTH carts secret"]).await;

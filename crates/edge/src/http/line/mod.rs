@@ -12,6 +12,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::poll_fn;
@@ -24,7 +25,7 @@ pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
 use super::check::Framing;
-use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX};
+use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX};
 use super::wait::Wait;
 use crate::pool::Stream;
 use framing::Body;
@@ -53,6 +54,8 @@ pub struct Request {
     pub expects: Expects,
     pub framing: Framing,
     pub body: UpBody,
+    /// How long the head of its answer is waited for.
+    pub patience: Duration,
 }
 
 /// How a request came to nothing on one line.
@@ -158,7 +161,7 @@ impl Line {
 
     /// Sends a request and waits for the head of its answer.
     pub async fn send(&mut self, request: Request) -> Result<Response<()>, Failed> {
-        let Request { head, expects, framing, body } = request;
+        let Request { head, expects, framing, body, patience } = request;
         self.wait.over();
         (self.acknowledged, self.read_bytes) = (false, CLONE_READ_BYTES);
         self.out = Out { head, ..Out::default() };
@@ -176,7 +179,7 @@ impl Line {
                 Upload::Done
             }
         };
-        let answer = poll_fn(|cx| self.poll_answer(cx, expects)).await;
+        let answer = poll_fn(|cx| self.poll_answer(cx, expects, patience)).await;
         match answer {
             Ok(head) => {
                 (self.body, self.keeps) = (head.body, head.keeps);
@@ -189,7 +192,12 @@ impl Line {
         }
     }
 
-    fn poll_answer(&mut self, cx: &mut Context<'_>, expects: Expects) -> Poll<Result<head::Head, Failed>> {
+    fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        expects: Expects,
+        patience: Duration,
+    ) -> Poll<Result<head::Head, Failed>> {
         // A clone that closed while we were idle, or spoke unasked, gets nothing.
         if !self.out.began && (!self.input.is_empty() || self.poll_fill(cx).is_ready()) {
             return Poll::Ready(Err(self.unsent()));
@@ -216,7 +224,7 @@ impl Line {
                 Poll::Pending => break,
             }
         }
-        if self.wait.is_overdue(cx, ANSWER_TIME) { Poll::Ready(Err(Failed::TimedOut)) } else { Poll::Pending }
+        if self.wait.is_overdue(cx, patience) { Poll::Ready(Err(Failed::TimedOut)) } else { Poll::Pending }
     }
 
     /// Reads once. Zero: the clone has closed its side.

@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::http::limits::ANSWER_TIME;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -17,7 +18,7 @@ fn line(room: usize) -> (Line, DuplexStream) {
 
 fn post(body: UpBody, framing: Framing) -> Request {
     let head = request(&Method::POST, "/once", &HeaderMap::new(), framing);
-    Request { head, expects: Expects { no_body: false, upgrade: false }, framing, body }
+    Request { head, expects: Expects { no_body: false, upgrade: false }, framing, body, patience: ANSWER_TIME }
 }
 
 fn whole(body: &'static str) -> Request {

@@ -12,6 +12,7 @@ use state::linear::{Op, Over, Ran, Reply as Got, Step, Wrong};
 use super::*;
 
 pub mod block;
+mod fcall;
 mod hash;
 mod keys;
 mod list;
@@ -54,7 +55,7 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
     (&["KEYS"], "SCAN with MATCH lists keys in pages"),
     (
         &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
-        "WATCH, MULTI and EXEC run several commands as one; FCALL applies built-in functions",
+        "WATCH, MULTI and EXEC run several commands as one; FCALL applies functions, those of a service too",
     ),
     (
         &["ZADD", "ZREM", "ZRANGE", "ZSCORE", "ZCARD", "ZINCRBY", "ZRANGEBYSCORE"],

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base::Span;
 use state::linear::functions;
 
+use super::fcall::fcall;
 use super::*;
 use crate::resp::limits::STALE_DEFAULT;
 
@@ -84,7 +85,7 @@ pub const ALL: &[Spec] = &[
             "applies a function by name to a key",
             fcall,
         ),
-        "functions are built in: FUNCTION LIST; exactly one key",
+        "functions are built in (FUNCTION LIST), or of the service that the namespace declares; exactly one key",
     ),
     noted(
         spec("FCALL_RO", -3, Keys::None, Does::ReadAll, "function 1 key [arg ...]", "FCALL, if it only reads", fcall),
@@ -175,34 +176,4 @@ fn object(call: &mut Call<'_>) -> Act {
         }
     };
     steps(call, vec![Step::new(call.command.key(2), "type", Vec::new())], then)
-}
-
-fn fcall(call: &mut Call<'_>) -> Act {
-    let command = call.command;
-    let name = String::from_utf8_lossy(command.arg(1));
-    let Some(function) = functions::find(&name).filter(|function| function.is_offered()) else {
-        return Act::Now(Reply::error("ERR Function not found: FUNCTION LIST names those that there are"));
-    };
-    if is(command.arg(0), "FCALL_RO") && !matches!(function.run, functions::Run::Read(_)) {
-        return Act::Now(Reply::error("ERR Can not execute a script with write flag using *_ro command."));
-    }
-    if integer(command.arg(2)) != Some(1) || command.len() < 4 {
-        return Act::Now(Reply::error("ERR a function is applied to one key: FCALL function 1 key [arg ...]"));
-    }
-    let args = (4..command.len()).map(|i| command.value(i)).collect();
-    let steps = vec![Step::new(command.key(3), function.name, args)];
-    let (name, view) = (call.space().name, call.node.gate.view());
-    let weak = view.linear.get(&*name).is_some_and(|weak| weak.iter().any(|weak| weak == function.name));
-    let then: Then = if weak { |got| called(got, |_| Reply::OK) } else { |got| called(got, plain_one) };
-    Act::Linear(Op { weak, stale: call.client.stale, ..Op::of(name, steps) }, then)
-}
-
-fn called(got: Vec<Got>, shown: fn(Got) -> Reply) -> Reply {
-    match only(got) {
-        Got::Wrong(Wrong::Arguments) => {
-            Reply::error("ERR wrong arguments for this function: FUNCTION LIST says what each takes")
-        }
-        wrong @ Got::Wrong(_) => plain_one(wrong),
-        got => shown(got),
-    }
 }

@@ -1,0 +1,314 @@
+//! Rounds: read a value, have a clone compute the next one, write it if nobody else has written meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Outcome, Refused, Rng, Span, Unknown};
+use bytes::Bytes;
+use flow::Backoff;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
+use node::{Answer as NodeAnswer, Ask};
+use state::linear::{self, Condition, Op, Reply, Wrong};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::limits::*;
+use super::queue::{Id, Waiting, claim, release, retain_wanted};
+use super::wire::{self, Answer, Change};
+use super::{Desk, End, Functions, Ran};
+use crate::http::admit::{DEADLINE, PRIORITY};
+use crate::http::errand::{self, Own};
+use crate::http::refusal::Refusal;
+
+/// Carries out all that waits for a key, until nobody does.
+pub async fn run(functions: Arc<Functions>, id: Id) {
+    // Also if something here panics: a queue without rounds would hold up its key for ever.
+    let mut ends = Ends(Some((Arc::clone(&functions), id.clone())));
+    let desk = functions.desk.get().expect("it was open when the call came in");
+    let rounds = functions.rounds_of(&id.service);
+    let round = Round { functions: &functions, desk, id: &id };
+    let (mut batch, mut pause) = (Vec::new(), Pause::new(&id));
+    loop {
+        let place = rounds.acquire().await.expect("it is never closed");
+        if !functions.queues().fill(&id, &mut batch) {
+            // Whoever comes now begins anew.
+            ends.0 = None;
+            return;
+        }
+        let next = round.carry(&mut batch).await;
+        drop(place);
+        match next {
+            Next::Over => pause.0.reset(),
+            Next::Again => pause.wait().await,
+        }
+    }
+}
+
+/// None once they have ended well.
+struct Ends(Option<(Arc<Functions>, Id)>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some((functions, id)) = &self.0 {
+            functions.queues().abandon(id);
+        }
+    }
+}
+
+/// After somebody else was faster.
+struct Pause(Backoff, Rng);
+
+impl Pause {
+    fn new(id: &Id) -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        Self(Backoff::new(PAUSE_FIRST, PAUSE_MAX), Rng::new(RandomState::new().hash_one(id)))
+    }
+
+    async fn wait(&mut self) {
+        sleep(self.0.next(&mut self.1).into()).await;
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Next {
+    /// All of the batch have been told their end.
+    Over,
+    /// Somebody else has written the value.
+    Again,
+}
+
+/// Why a clone has computed nothing.
+enum NoAnswer {
+    /// Whatever it was asked.
+    Busy(Refused),
+    /// Perhaps because of one of the calls; what that one is to be told.
+    OfOne(String, Option<Span>),
+}
+
+/// A value as it was read.
+struct Seen {
+    value: Option<Bytes>,
+    /// 0: there is none.
+    version: u64,
+}
+
+struct Round<'a> {
+    functions: &'a Functions,
+    desk: &'a Desk,
+    id: &'a Id,
+}
+
+impl Round<'_> {
+    async fn carry(&self, batch: &mut Vec<Waiting>) -> Next {
+        loop {
+            retain_wanted(batch);
+            let Some(until) = batch.iter().map(|call| call.deadline).max() else { return Next::Over };
+            let seen = match self.read(until).await {
+                Ok(seen) => seen,
+                Err(end) => return tell_all(batch, &end),
+            };
+            let Answer { change, replies } = match self.ask(&seen, batch, until).await {
+                Ok(answer) => answer,
+                Err(NoAnswer::Busy(refused)) => return tell_all(batch, &Outcome::Refused(refused)),
+                Err(NoAnswer::OfOne(why, retry_after)) => return self.each_alone(batch, why, retry_after).await,
+            };
+            if !changes(&change, &seen) {
+                return self.tell_each(batch, replies);
+            }
+            if until < Instant::now() + WRITE_TIME_MIN {
+                return tell_all(batch, &Outcome::Refused(Refused::busy("no time was left to write it", RETRY_AFTER)));
+            }
+            if !claim(batch) {
+                // What was computed has the effect of one that was given up. There is one less each time.
+                continue;
+            }
+            return match self.write(change, seen.version, until).await {
+                Written::Done => self.tell_each(batch, replies),
+                Written::Unmet => {
+                    self.functions.calls.conflicted();
+                    release(batch);
+                    Next::Again
+                }
+                Written::Not(end) => tell_all(batch, &end),
+            };
+        }
+    }
+
+    /// A batch that came to nothing: one call after the other, so that the others do not share the fate of the one whose fault it
+    /// is. If it is a single one, that one hears of it.
+    async fn each_alone(&self, batch: &mut Vec<Waiting>, why: String, retry_after: Option<Span>) -> Next {
+        if let [_] = &batch[..] {
+            let end = match retry_after {
+                Some(after) => Outcome::Refused(Refused::busy(self.says(&batch[0], &why), after)),
+                None => Outcome::Done(Ran::Failed(self.says(&batch[0], &why))),
+            };
+            return tell_all(batch, &end);
+        }
+        let mut pause = Pause::new(self.id);
+        for one in std::mem::take(batch) {
+            let mut one = vec![one];
+            while Box::pin(self.carry(&mut one)).await == Next::Again {
+                pause.wait().await;
+            }
+        }
+        Next::Over
+    }
+
+    async fn read(&self, until: Instant) -> Result<Seen, End> {
+        let busy = |why: String| Outcome::Refused(Refused::busy(why, RETRY_AFTER));
+        let op = Op::one(Arc::clone(&self.id.namespace), self.id.key.clone(), "look", Vec::new());
+        let mut replies = match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
+            Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => replies,
+            Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => return Err(Outcome::Refused(refused)),
+            // It was only read.
+            Ok(NodeAnswer::Linear(Outcome::Unknown(unknown))) => return Err(busy(unknown.why)),
+            Ok(other) => unreachable!("a read was answered by {other:?}"),
+            Err(_) => return Err(busy("the node is about to stop".into())),
+        };
+        let seen = match replies.pop() {
+            Some(Reply::Nil) => return Ok(Seen { value: None, version: 0 }),
+            Some(Reply::List(seen)) => seen,
+            other => unreachable!("a look was answered by {other:?}"),
+        };
+        match &seen[..] {
+            [Reply::Bytes(value), Reply::Int(version), _] if value.len() <= VALUE_BYTES_MAX => {
+                Ok(Seen { value: Some(value.clone()), version: *version as u64 })
+            }
+            [Reply::Bytes(_), ..] => {
+                let most = VALUE_BYTES_MAX >> 20;
+                Err(Outcome::Refused(Refused::wrong(format!(
+                    "functions of services take values of {most} MiB at most"
+                ))))
+            }
+            [Reply::Wrong(Wrong::Type), ..] => Err(Outcome::Done(Ran::Type)),
+            other => unreachable!("a look was answered by {other:?}"),
+        }
+    }
+
+    async fn ask(&self, seen: &Seen, batch: &[Waiting], until: Instant) -> Result<Answer, NoAnswer> {
+        let service = &self.id.service;
+        let busy = |why: &str| NoAnswer::Busy(Refused::busy(format!("service {service:?}: {why}"), RETRY_AFTER));
+        let own = Own {
+            service,
+            path: wire::PATH,
+            headers: self.headers(batch, until),
+            body: wire::question(self.id, seen.value.as_ref(), batch),
+            patience: PATIENCE,
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        };
+        self.functions.calls.round();
+        let asked = timeout_at(until, errand::ask(&self.desk.pool, own)).await;
+        let (status, body) = match asked {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(refusal)) => {
+                return Err(match refusal {
+                    Refusal::Off => busy("it is out of use for maintenance"),
+                    Refusal::CloneEnded => {
+                        NoAnswer::OfOne("its clone ended before it answered".into(), Some(RETRY_AFTER))
+                    }
+                    Refusal::CloneSilent => {
+                        NoAnswer::OfOne("its clones did not answer in time".into(), Some(RETRY_AFTER))
+                    }
+                    Refusal::BadAnswer => {
+                        NoAnswer::OfOne("its clone's answer is not sound HTTP, or is over 8 MiB".into(), None)
+                    }
+                    // No clone serves, or none is known here yet.
+                    _ => busy("no clone of it answers now"),
+                });
+            }
+            Err(_) => return Err(NoAnswer::OfOne("its clones did not answer in time".into(), Some(RETRY_AFTER))),
+        };
+        match status {
+            StatusCode::OK => wire::answer(&body, batch.len())
+                .map_err(|why| NoAnswer::OfOne(format!("what its clone answered is of no use: {why}"), None)),
+            StatusCode::SERVICE_UNAVAILABLE => Err(busy("its clone has too much to do")),
+            StatusCode::NOT_FOUND => {
+                Err(NoAnswer::OfOne(format!("its clone knows no functions (404 at {})", wire::PATH), None))
+            }
+            other => {
+                let said = wire::cut(String::from_utf8_lossy(&body).trim().to_owned());
+                Err(NoAnswer::OfOne(format!("its clone answered HTTP {}: {said}", other.as_u16()), None))
+            }
+        }
+    }
+
+    fn headers(&self, batch: &[Waiting], until: Instant) -> HeaderMap {
+        let class = batch.iter().map(|call| call.class).max().unwrap_or_default();
+        let mut headers = HeaderMap::from_iter([
+            (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (PRIORITY, HeaderValue::from(u16::from(class))),
+            (DEADLINE, HeaderValue::from(left(until).as_millis().max(1))),
+        ]);
+        // By it the program knows that a node asks.
+        let view = Arc::clone(&self.desk.backend.watch().borrow());
+        let token = view.service_tokens.get(&*self.id.service);
+        if let Some(bearer) = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()) {
+            headers.insert(header::AUTHORIZATION, bearer);
+        }
+        headers
+    }
+
+    async fn write(&self, change: Change, version: u64, until: Instant) -> Written {
+        let (namespace, key) = (Arc::clone(&self.id.namespace), self.id.key.clone());
+        let word = Bytes::from_static;
+        let op = match change {
+            Change::Set(value) => Op::one(namespace, key.clone(), "put", vec![value, word(b"always"), word(b"keep")]),
+            Change::Remove => Op::one(namespace, key.clone(), "remove", Vec::new()),
+            Change::None => return Written::Done,
+        };
+        let op = Op { conditions: vec![Condition { key, version }], ..op };
+        match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
+            Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Unmet))) => Written::Unmet,
+            Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => match replies.first() {
+                Some(Reply::Wrong(wrong)) => Written::Not(Outcome::Refused(Refused::wrong(wrong.text()))),
+                _ => Written::Done,
+            },
+            Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => Written::Not(Outcome::Refused(refused)),
+            Ok(NodeAnswer::Linear(Outcome::Unknown(unknown))) => Written::Not(Outcome::Unknown(unknown)),
+            Ok(other) => unreachable!("a write was answered by {other:?}"),
+            Err(_) => Written::Not(Outcome::Unknown(Unknown { why: "the node stopped before it answered".into() })),
+        }
+    }
+
+    fn tell_each(&self, batch: &mut Vec<Waiting>, replies: Vec<Result<serde_json::Value, String>>) -> Next {
+        for (call, reply) in batch.drain(..).zip(replies) {
+            let ran = match reply {
+                Ok(result) => Ran::Done(result),
+                Err(why) => Ran::Failed(self.says(&call, &why)),
+            };
+            // Who has gone does not hear it.
+            let _ = call.tell.send(Outcome::Done(ran));
+        }
+        Next::Over
+    }
+
+    fn says(&self, call: &Waiting, why: &str) -> String {
+        format!("function {:?} of service {:?}: {why}", call.function, self.id.service)
+    }
+}
+
+/// What became of a write.
+enum Written {
+    Done,
+    Unmet,
+    Not(End),
+}
+
+fn changes(change: &Change, seen: &Seen) -> bool {
+    match change {
+        Change::None => false,
+        Change::Remove => seen.value.is_some(),
+        Change::Set(value) => seen.value.as_ref() != Some(value),
+    }
+}
+
+fn tell_all(batch: &mut Vec<Waiting>, end: &End) -> Next {
+    for call in batch.drain(..) {
+        let _ = call.tell.send(end.clone());
+    }
+    Next::Over
+}
+
+fn left(until: Instant) -> Span {
+    Span::from(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
+}

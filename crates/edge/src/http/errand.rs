@@ -1,0 +1,333 @@
+//! A request on its way to some clone: which one, what is sent, what happens when a clone fails. A request that no clone has
+//! seen goes to another one, whatever it is. One that a clone may have seen goes again only if it may be repeated (RFC 9110
+//! 9.2.2, or the client says so by Idempotency-Key) and we still have it; else its end is unknown.
+//!
+//! Most are clients' (`proxy`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its name.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use clones::partition::Asked;
+use futures_util::future::poll_fn;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Response, StatusCode, Uri};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt as _;
+
+use super::body::{Counted, FromClone, UpBody};
+use super::check::Framing;
+use super::guard::Flags;
+use super::headers::{Fields, Peer};
+use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
+use super::line::{self, Expects, Failed, Line};
+use super::proxy::{Client, body_broken};
+use super::refusal::Refusal;
+use crate::affinity;
+use crate::demand::Visit;
+use crate::pool::{InFlight, Place, Pool, Upstream};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A request on its way to some clone.
+pub struct Errand {
+    host: HeaderValue,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    /// As a clone gets it.
+    head: Bytes,
+    expects: Expects,
+    framing: Framing,
+    /// What takes it, if that was known when it came.
+    pub place: Option<Place>,
+    /// Tells a browser to come back to the clone that was chosen, if that is new to it.
+    pub stay: Option<HeaderValue>,
+    /// It counts as one request of its service, however often it is sent.
+    visit: Option<Visit>,
+    /// None only while a clone has it.
+    body: Option<UpBody>,
+    /// The body of a request that may be sent again.
+    again: Option<Bytes>,
+    sends: u32,
+    tried: Vec<Arc<Upstream>>,
+    /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
+    want_fresh: bool,
+    give_up_at: Option<Instant>,
+    /// Of the node's own: whose clones may take it, wherever the service is reached.
+    service: Option<Arc<str>>,
+    /// How long a clone may take until its answer begins.
+    patience: Duration,
+}
+
+/// A clone's answer, and the line it comes by.
+pub struct Answer {
+    pub response: Response<()>,
+    /// The first part of its body, if that was waited for.
+    pub first: Option<Frame<Bytes>>,
+    pub line: Box<Line>,
+    pub upstream: Arc<Upstream>,
+    pub in_flight: InFlight,
+    /// When its head was there.
+    pub at: Instant,
+}
+
+/// A request of the node's own. Whoever gets it may get it twice.
+pub struct Own<'a> {
+    pub service: &'a str,
+    pub path: &'static str,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// For each clone that is tried, until its answer begins.
+    pub patience: Duration,
+    pub answer_bytes_max: usize,
+}
+
+/// Asks some clone of a service, on any node, and another one if that one fails. Gives the answer's status and body.
+///
+/// # Errors
+/// No clone gave a whole answer. Some may have seen the request.
+pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refusal> {
+    let answer_bytes_max = own.answer_bytes_max;
+    let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
+    let client = Client { peer, flags: Arc::new(Flags::default()) };
+    let Answer { response, first, line, upstream, in_flight, at: _ } = Errand::own(own).run(pool, &client).await?;
+    let mut from = FromClone { line: Some(line), first, upstream, _in_flight: in_flight };
+    let mut whole = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| from.poll_frame(cx)).await {
+        let frame = frame.map_err(|_| Refusal::CloneEnded)?;
+        let part = frame.data_ref().map_or(&[][..], |part| part);
+        if whole.len() + part.len() > answer_bytes_max {
+            return Err(Refusal::BadAnswer);
+        }
+        whole.extend_from_slice(part);
+    }
+    Ok((response.status(), whole.freeze()))
+}
+
+/// Requests that have the same effect once or twice.
+fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
+    let is_idempotent =
+        matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE);
+    is_idempotent || headers.contains_key(IDEMPOTENCY_KEY)
+}
+
+impl Errand {
+    pub async fn new(parts: Parts, host: HeaderValue, upgrade: bool, incoming: Counted) -> io::Result<Self> {
+        let Parts { method, uri, headers, .. } = parts;
+        let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
+        let framing = bytes.map_or(Framing::Chunked, Framing::Length);
+        let (body, again) = match bytes {
+            Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
+            Some(bytes) if bytes <= REPLAY_BYTES_MAX && may_repeat(&method, &headers) => {
+                let body = incoming.collect().await?.to_bytes();
+                (UpBody::Whole(body.clone()), Some(body))
+            }
+            _ => (UpBody::Stream(incoming), None),
+        };
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        Ok(Self {
+            head: line::request(&method, path, &headers, framing),
+            expects: Expects { no_body: method == Method::HEAD, upgrade },
+            framing,
+            host,
+            method,
+            uri,
+            headers,
+            place: None,
+            stay: None,
+            visit: None,
+            body: Some(body),
+            again,
+            sends: 0,
+            tried: Vec::new(),
+            want_fresh: false,
+            give_up_at: None,
+            service: None,
+            patience: ANSWER_TIME,
+        })
+    }
+
+    fn own(own: Own<'_>) -> Self {
+        let framing = Framing::Length(own.body.len() as u64);
+        Self {
+            head: line::request(&Method::POST, own.path, &own.headers, framing),
+            expects: Expects { no_body: false, upgrade: false },
+            framing,
+            host: HeaderValue::from_static(""),
+            method: Method::POST,
+            uri: Uri::from_static(own.path),
+            headers: own.headers,
+            place: None,
+            stay: None,
+            visit: None,
+            body: Some(UpBody::Whole(own.body.clone())),
+            again: Some(own.body),
+            sends: 0,
+            tried: Vec::new(),
+            want_fresh: false,
+            give_up_at: None,
+            service: Some(own.service.into()),
+            patience: own.patience,
+        }
+    }
+
+    /// The request for this clone.
+    fn request(&mut self, upstream: &Upstream) -> line::Request {
+        let mut head = self.head.clone();
+        if !self.headers.contains_key(header::HOST) {
+            // HTTP/1.0 needs none, what we send does.
+            head = line::with_host(&head, &upstream.addr.to_string());
+        }
+        let body = self.body.take().expect("put back after each failure that goes on");
+        line::Request { head, expects: self.expects, framing: self.framing, body, patience: self.patience }
+    }
+
+    pub async fn run(&mut self, pool: &Pool, client: &Client) -> Result<Answer, Refusal> {
+        loop {
+            let upstream = self.choose(pool, &client.peer).await?;
+            let in_flight = upstream.begin();
+            let Some((mut line, is_fresh)) = self.line_to(pool, &upstream).await else { continue };
+            let request = self.request(&upstream);
+            let attempt = upstream.count.begin();
+            match line.send(request).await {
+                Ok(response) => match self.first_part(&mut line).await {
+                    Ok(first) => {
+                        let failed = response.status().is_server_error();
+                        let at = Instant::now();
+                        attempt.ended_at(failed, at);
+                        pool.answered(&upstream, failed);
+                        return Ok(Answer { response, first, line, upstream, in_flight, at });
+                    }
+                    Err(error) => {
+                        attempt.ended(true);
+                        pool.answered(&upstream, true);
+                        tracing::debug!(clone = %upstream.name, %error, "clone ended while it answered");
+                        self.ready_again(Refusal::CloneEnded)?;
+                    }
+                },
+                Err(Failed::Unsent(body)) => self.body = Some(body),
+                Err(Failed::TimedOut) => {
+                    attempt.ended(true);
+                    pool.answered(&upstream, true);
+                    if self.service.is_none() {
+                        return Err(Refusal::CloneSilent);
+                    }
+                    self.ready_again(Refusal::CloneSilent)?;
+                    pool.failed(&upstream);
+                    self.tried.push(upstream);
+                    continue;
+                }
+                // That is not the clone's fault.
+                Err(Failed::Upload) => return Err(body_broken(client)),
+                Err(Failed::NoAnswer(why)) => {
+                    attempt.ended(true);
+                    pool.answered(&upstream, true);
+                    tracing::debug!(clone = %upstream.name, why, "clone's answer is none");
+                    self.ready_again(Refusal::BadAnswer)?;
+                }
+                Err(Failed::Ended(error)) => {
+                    attempt.ended(true);
+                    pool.answered(&upstream, true);
+                    tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
+                    self.ready_again(Refusal::CloneEnded)?;
+                }
+            }
+            if is_fresh {
+                pool.failed(&upstream);
+                self.tried.push(upstream);
+            } else {
+                self.want_fresh = true;
+            }
+        }
+    }
+
+    /// The clone for the next try, waiting a little if there is none.
+    async fn choose(&mut self, pool: &Pool, peer: &Peer) -> Result<Arc<Upstream>, Refusal> {
+        loop {
+            let refusal;
+            {
+                let table = pool.table();
+                let fields = Fields(&self.headers);
+                let asked = Asked {
+                    port: peer.port,
+                    host: self.host.to_str().unwrap_or(""),
+                    path: self.uri.path(),
+                    method: self.method.as_str(),
+                    client: peer.ip,
+                    headers: &fields,
+                };
+                let found = match &self.service {
+                    Some(name) => table.find_service(name),
+                    None => table.find(self.place.as_ref(), &asked),
+                };
+                match found {
+                    Some(found) if table.routes.is_off(found) => return Err(Refusal::Off),
+                    Some(found) => {
+                        self.visit.get_or_insert_with(|| table.enter(found));
+                        let target = table.target(found, &asked);
+                        if let Some(upstream) = pool.choose(&target, &self.tried) {
+                            self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
+                            return Ok(upstream);
+                        }
+                        refusal = Refusal::NoClone;
+                    }
+                    // A node that has just started may not know of any service yet.
+                    None if table.routes.services.is_empty() => refusal = Refusal::NoService,
+                    None => return Err(Refusal::NoService),
+                }
+            }
+            let give_up_at = *self.give_up_at.get_or_insert_with(|| Instant::now() + CLONE_WAIT);
+            if Instant::now() >= give_up_at {
+                return Err(refusal);
+            }
+            pool.wait_for_change(TRY_AGAIN).await;
+            self.tried.clear();
+        }
+    }
+
+    /// An idle line or a new one; whether it is new.
+    async fn line_to(&mut self, pool: &Pool, upstream: &Arc<Upstream>) -> Option<(Box<Line>, bool)> {
+        let surely = self.again.is_none();
+        if !std::mem::take(&mut self.want_fresh)
+            && let Some(line) = upstream.idle.take(surely)
+        {
+            return Some((line, false));
+        }
+        match pool.connect(upstream).await {
+            Ok(stream) => Some((Box::new(Line::new(stream)), true)),
+            Err(error) => {
+                tracing::debug!(clone = %upstream.name, %error, "clone not reached");
+                pool.failed(upstream);
+                self.tried.push(Arc::clone(upstream));
+                None
+            }
+        }
+    }
+
+    /// Makes the request ready to be sent once more if it may be; else that is its end.
+    fn ready_again(&mut self, end: Refusal) -> Result<(), Refusal> {
+        self.sends += 1;
+        match &self.again {
+            Some(body) if self.sends < SENDS_MAX => {
+                self.body = Some(UpBody::Whole(body.clone()));
+                Ok(())
+            }
+            _ => Err(end),
+        }
+    }
+
+    /// Many programs send the head of an answer and then its body, and may die in between. As long as the client has
+    /// seen nothing, a request that may be repeated can be; so with a short body the head waits for its first part.
+    async fn first_part(&self, line: &mut Line) -> io::Result<Option<Frame<Bytes>>> {
+        let is_short = line.left().is_some_and(|n| n > 0 && n <= REPLAY_BYTES_MAX);
+        if !is_short || self.again.is_none() {
+            return Ok(None);
+        }
+        poll_fn(|cx| line.poll_frame(cx)).await.transpose()
+    }
+}
