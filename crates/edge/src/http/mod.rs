@@ -22,6 +22,7 @@ mod h2;
 pub mod headers;
 pub mod limits;
 pub(crate) mod line;
+mod linger;
 mod proxy;
 mod refusal;
 pub(crate) mod session;
