@@ -276,6 +276,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
             }
             if this.flags.upgraded.load(Relaxed) {
                 this.reading = Reading::Raw;
+                if this.buffer.is_empty() {
+                    // What comes from now on goes past it.
+                    this.buffer = Buffer::default();
+                }
             }
             if !this.buffer.is_empty() {
                 if let Err(violation) = this.check() {
