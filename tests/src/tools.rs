@@ -1,6 +1,7 @@
 //! Programs run to their end, with a deadline, and what they said.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -67,4 +68,14 @@ pub fn run(command: &mut Command, within: Duration) -> Said {
 pub fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
+}
+
+/// Makes a certificate for a host, signed by itself, with its key: `a.crt` and `a.key`. By openssl.
+#[track_caller]
+pub fn certificate(dir: &Path, host: &str) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    openssl.args(["-subj", "/CN=x", "-addext", &format!("subjectAltName=DNS:{host}"), "-keyout"]);
+    openssl.arg(dir.join("a.key")).arg("-out").arg(dir.join("a.crt"));
+    run(&mut openssl, Duration::from_secs(20)).good();
 }

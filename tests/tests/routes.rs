@@ -1,7 +1,6 @@
 //! Partitions and HTTPS with the real program: what `apply`, `route explain` and curl say.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,14 +29,6 @@ header = [{ name = "x-visitor" }]
 affinity = "sticky"
 "#;
 
-fn certificate(dir: &Path, host: &str) {
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
-    openssl.args(["-subj", "/CN=x", "-addext", &format!("subjectAltName=DNS:{host}"), "-keyout"]);
-    openssl.arg(dir.join("a.key")).arg("-out").arg(dir.join("a.crt"));
-    tools::run(&mut openssl, SHORT).good();
-}
-
 fn curl(args: &[&str]) -> Said {
     tools::run(Command::new("curl").args(["-s", "-k", "--max-time", "10"]).args(args), SHORT)
 }
@@ -60,7 +51,7 @@ fn partitions_https_and_a_new_certificate() {
     }
     let tls = std::env::temp_dir().join(format!("coppice-e2e-tls-{}", std::process::id()));
     std::fs::create_dir_all(&tls).unwrap();
-    certificate(&tls, "old.example");
+    tools::certificate(&tls, "old.example");
     let https = Ports::free(2).http;
     let dir = tls.display().to_string();
     let up = Up::start(2, &["--no-demo", "--tls-dir", &dir, "--https-port", &https.to_string()]);
@@ -121,7 +112,7 @@ fn partitions_https_and_a_new_certificate() {
     };
     subject("old.example").unwrap();
     let key = std::fs::read(tls.join("a.key")).unwrap();
-    certificate(&tls, "new.example");
+    tools::certificate(&tls, "new.example");
     let fresh = std::fs::read(tls.join("a.key")).unwrap();
     std::fs::write(tls.join("a.key"), key).unwrap();
     assert!(shown(2).contains("SSL connection"), "it goes on");

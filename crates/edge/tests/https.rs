@@ -6,19 +6,23 @@ mod common;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Door, Toy, clone, field, ok, routes, soon};
 use edge::http::Config;
+use edge::http::limits::HEAR_OUT;
 use edge::tls::Certs;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::SendRequest;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use node::{Leaving, View};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -49,11 +53,14 @@ impl Secure {
     }
 
     async fn stream(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
+        self.over(soon(TcpStream::connect(self.door.addr)).await.unwrap(), alpn).await
+    }
+
+    async fn over(&self, tcp: TcpStream, alpn: &[&str]) -> TlsStream<TcpStream> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let tcp = soon(TcpStream::connect(self.door.addr)).await.unwrap();
         let name = ServerName::try_from("shop.example").unwrap();
         soon(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await.unwrap()
     }
@@ -67,11 +74,30 @@ impl Secure {
 
     /// A raw connection after its preface, for frames by hand.
     async fn raw(&self) -> TlsStream<TcpStream> {
-        let mut stream = self.stream(&["h2"]).await;
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
-        stream
+        preface(self.stream(&["h2"]).await).await
     }
+
+    /// The node says that its doors are to close.
+    fn close(&self) {
+        let view = View::clone(&self.door.view.borrow());
+        self.door.view.send_replace(Arc::new(View { closing: Some(Leaving::Restart), ..view }));
+    }
+
+    /// As whoever runs the door waits for it.
+    async fn closed(&self) {
+        soon(async {
+            while !self.door.meter.http.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+async fn preface(mut stream: TlsStream<TcpStream>) -> TlsStream<TcpStream> {
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    stream
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -80,6 +106,19 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes.extend(stream.to_be_bytes());
     bytes.extend(payload);
     bytes
+}
+
+/// Kind, flags, and what is in it.
+async fn next_frame(stream: &mut TlsStream<TcpStream>) -> std::io::Result<(u8, u8, Vec<u8>)> {
+    let mut head = [0; 9];
+    soon(stream.read_exact(&mut head)).await?;
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    soon(stream.read_exact(&mut payload)).await?;
+    Ok((head[3], head[4], payload))
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(format!("https://shop.example{path}")).body(Full::default()).unwrap()
 }
 
 async fn text(response: Response<hyper::body::Incoming>) -> String {
@@ -266,6 +305,107 @@ async fn broken_tls_ends_its_own_connection_and_no_other() {
     let request = Request::get("https://shop.example/").body(Full::default()).unwrap();
     assert_eq!(text(soon(secure.h2().await.send_request(request)).await.unwrap()).await, "hello");
     assert_eq!(toy.connections(), 1);
+}
+
+#[tokio::test]
+async fn when_the_doors_close_what_is_under_way_is_answered_and_then_the_connection_ends() {
+    let (asked, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (told, may) = (Arc::clone(&asked), Arc::clone(&go));
+    let toy = Toy::start(move |toy, mut stream, _| {
+        let (told, may) = (Arc::clone(&told), Arc::clone(&may));
+        async move {
+            let request = toy.read_request(&mut stream).await?;
+            if request.starts_with("GET /late") {
+                return stream.write_all(ok("").as_bytes()).await;
+            }
+            // One begins to answer, the other does not.
+            let begins = request.starts_with("GET /half");
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(if begins { head.as_bytes() } else { b"" }).await?;
+            told.add_permits(1);
+            let _ = may.acquire().await;
+            let later = if begins { "5\r\nhello\r\n0\r\n\r\n".to_owned() } else { ok("whole") };
+            stream.write_all(later.as_bytes()).await
+        }
+    })
+    .await;
+    let secure = Secure::to("close", &[toy.addr], 1000).await;
+    let mut sender = secure.h2().await;
+    let half = soon(sender.send_request(get("/half"))).await.unwrap();
+    let whole = tokio::spawn(sender.send_request(get("/whole")));
+    soon(asked.acquire_many(2)).await.unwrap().forget();
+    secure.close();
+    // The client hears that it is to ask no more here.
+    soon(async { while sender.send_request(get("/late")).await.is_ok() {} }).await;
+    assert!(!secure.door.meter.http.is_empty() && !whole.is_finished(), "two are under way");
+    go.add_permits(2);
+    assert_eq!(text(soon(whole).await.unwrap().unwrap()).await, "whole");
+    assert_eq!(text(half).await, "hello");
+    secure.closed().await;
+}
+
+#[tokio::test]
+async fn who_has_just_connected_when_the_doors_close_is_heard() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("hear", &[toy.addr], 1000).await;
+    let mut sender = secure.h2().await;
+    secure.close();
+    // A client is slow to say what it wants; many do not ask elsewhere by themselves if it was too late.
+    tokio::time::sleep(HEAR_OUT / 3).await;
+    assert_eq!(text(soon(sender.send_request(get("/"))).await.unwrap()).await, "hello");
+    secure.closed().await;
+    assert!(soon(sender.ready()).await.is_err() || sender.is_closed());
+}
+
+#[tokio::test]
+async fn a_client_that_is_slow_to_take_the_last_answer_gets_all_of_it() {
+    const BODY: usize = 60_000;
+    let (asked, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (told, may) = (Arc::clone(&asked), Arc::clone(&go));
+    let toy = Toy::start(move |toy, mut stream, _| {
+        let (told, may) = (Arc::clone(&told), Arc::clone(&may));
+        async move {
+            toy.read_request(&mut stream).await?;
+            told.add_permits(1);
+            let _ = may.acquire().await;
+            stream.write_all(ok(&"x".repeat(BODY)).as_bytes()).await
+        }
+    })
+    .await;
+    let secure = Secure::to("linger", &[toy.addr], 1000).await;
+    // Most of the answer waits in the door's socket.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let tcp = soon(socket.connect(secure.door.addr)).await.unwrap();
+    let mut client = preface(secure.over(tcp, &["h2"]).await).await;
+    client.write_all(&frame(1, 5, 1, &[0x82, 0x87, 0x84, 0x41, 1, b'x'])).await.unwrap();
+    soon(asked.acquire()).await.unwrap().forget();
+    secure.close();
+    // GOAWAY comes with a PING; the last GOAWAY when that is answered.
+    let mut goodbyes = 0;
+    while goodbyes < 2 {
+        match next_frame(&mut client).await.unwrap() {
+            (6, 0, ping) => client.write_all(&frame(6, 1, 0, &ping)).await.unwrap(),
+            (7, ..) => goodbyes += 1,
+            _ => (),
+        }
+    }
+    go.add_permits(1);
+    // If the door closes its socket now, what the client still says resets it.
+    let _ = tokio::time::timeout(HEAR_OUT / 3, secure.closed()).await;
+    client.write_all(&frame(8, 0, 0, &1000u32.to_be_bytes())).await.unwrap();
+    client.flush().await.unwrap();
+    let (mut taken, mut is_over) = (0, false);
+    while !is_over {
+        let (kind, flags, payload) =
+            next_frame(&mut client).await.unwrap_or_else(|e| panic!("{e} after {taken} bytes"));
+        if kind == 0 {
+            (taken, is_over) = (taken + payload.len(), flags & 1 == 1);
+        }
+    }
+    assert_eq!(taken, BODY);
+    drop(client);
+    secure.closed().await;
 }
 
 /// Virtual time on real loopback sockets: time jumps only when no task has anything to do.

@@ -57,6 +57,8 @@ pub struct Errand {
     tried: Vec<Arc<Upstream>>,
     /// The line that failed last came from the pool: the clone may be well, and only have closed idle connections.
     want_fresh: bool,
+    /// Of the clones that were tried, one does not speak HTTP: it said something on a new line before it was asked.
+    one_spoke_first: bool,
     give_up_at: Option<Instant>,
     /// Of the node's own: whose clones may take it, wherever the service is reached.
     service: Option<Arc<str>>,
@@ -146,6 +148,7 @@ impl Errand {
             sends: 0,
             tried: Vec::new(),
             want_fresh: false,
+            one_spoke_first: false,
             give_up_at: None,
             service: None,
             patience: ANSWER_TIME,
@@ -170,6 +173,7 @@ impl Errand {
             sends: 0,
             tried: Vec::new(),
             want_fresh: false,
+            one_spoke_first: false,
             give_up_at: None,
             service: Some(own.service.into()),
             patience: own.patience,
@@ -211,6 +215,16 @@ impl Errand {
                     }
                 },
                 Err(Failed::Unsent(body)) => self.body = Some(body),
+                Err(Failed::SpokeFirst(body)) => {
+                    self.body = Some(body);
+                    // On a line that has been idle it is the end of that line, as many servers say why they close one.
+                    if is_fresh {
+                        attempt.ended(true);
+                        pool.answered(&upstream, true);
+                        tracing::debug!(clone = %upstream.name, "clone spoke before it was asked");
+                        self.one_spoke_first = true;
+                    }
+                }
                 Err(Failed::TimedOut) => {
                     attempt.ended(true);
                     pool.answered(&upstream, true);
@@ -273,6 +287,9 @@ impl Errand {
                         if let Some(upstream) = pool.choose(&target, &self.tried) {
                             self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
                             return Ok(upstream);
+                        }
+                        if self.one_spoke_first {
+                            return Err(Refusal::SpokeFirst);
                         }
                         refusal = Refusal::NoClone;
                     }

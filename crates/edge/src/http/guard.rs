@@ -9,19 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
 
 use super::check::{Chunks, Framing, HeadScan, Violation};
 use super::limits::{
-    BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, LINGER, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES, WRITE_IDLE,
+    BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES, WRITE_IDLE,
 };
+use super::linger::Linger;
 use super::wait::Wait;
 
 /// The method of the request that stands for a refused one. A client that sends it gets a 400 as well.
 pub const REFUSED_METHOD: &str = "COPPICE-REFUSED";
 const REFUSED_REQUEST: &[u8] = b"COPPICE-REFUSED / HTTP/1.1\r\n\r\n";
-/// Bytes read and thrown away while a connection lingers, at a time.
-const LINGER_BYTES: usize = 4 << 10;
 
 /// What a connection's guard and its requests tell each other.
 #[derive(Debug, Default)]
@@ -55,7 +53,8 @@ pub struct Guard<S> {
     buffer: Buffer,
     read_wait: Wait,
     write_wait: Wait,
-    linger: Option<Instant>,
+    /// Our side is closed.
+    linger: Option<Linger>,
 }
 
 #[derive(Debug)]
@@ -277,6 +276,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
             }
             if this.flags.upgraded.load(Relaxed) {
                 this.reading = Reading::Raw;
+                if this.buffer.is_empty() {
+                    // What comes from now on goes past it.
+                    this.buffer = Buffer::default();
+                }
             }
             if !this.buffer.is_empty() {
                 if let Err(violation) = this.check() {
@@ -342,23 +345,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         let this = self.get_mut();
         if this.linger.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
-            this.linger = Some(Instant::now() + LINGER);
-            this.read_wait.over();
         }
-        if matches!(this.reading, Reading::Raw) {
-            return Poll::Ready(Ok(()));
-        }
-        // Closing with unread bytes would reset the connection, and the client could lose our answer.
-        let deadline = this.linger.expect("set above");
-        let mut waste = [0; LINGER_BYTES];
-        loop {
-            let mut room = ReadBuf::new(&mut waste);
-            match Pin::new(&mut this.stream).poll_read(cx, &mut room) {
-                Poll::Ready(Ok(())) if !room.filled().is_empty() && Instant::now() < deadline => (),
-                Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending if this.read_wait.is_overdue(cx, LINGER) => return Poll::Ready(Ok(())),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let linger = this.linger.get_or_insert_default();
+        if matches!(this.reading, Reading::Raw) { Poll::Ready(Ok(())) } else { linger.poll(&mut this.stream, cx) }
     }
 }

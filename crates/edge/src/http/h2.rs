@@ -8,7 +8,8 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -27,6 +28,7 @@ use super::check::{Violation, is_host, is_target};
 use super::guard::Flags;
 use super::headers::Peer;
 use super::limits::*;
+use super::linger::Linger;
 use super::proxy::{self, Client, Edge};
 use super::wait::Wait;
 
@@ -106,9 +108,10 @@ where
         .max_send_buf_size(SEND_BUFFER_BYTES)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIME);
-    let io = TokioIo::new(Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default() });
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let counting = Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default(), linger: None };
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(counting), service));
     let mut asked_before = None;
+    let mut goodbye_at = None;
     loop {
         tokio::select! {
             served = connection.as_mut() => {
@@ -118,7 +121,17 @@ where
                 return;
             }
             // Changed once: from false to true. Its sender lives as long as the door.
-            Ok(()) = closing.changed() => connection.as_mut().graceful_shutdown(),
+            Ok(()) = closing.changed() => {
+                // Who has just connected is about to say something, and many clients give up what they were not asked to send
+                // elsewhere but on this connection.
+                let is_new = manners.asked.load(Relaxed) == 0;
+                goodbye_at = Some(Instant::now() + if is_new { HEAR_OUT } else { Duration::ZERO });
+            }
+            // What is under way is answered, and so is what the client sends until it has heard of it.
+            () = tokio::time::sleep_until(goodbye_at.unwrap_or_else(Instant::now)), if goodbye_at.is_some() => {
+                connection.as_mut().graceful_shutdown();
+                goodbye_at = None;
+            }
             () = manners.enough.notified() => {
                 tracing::info!(peer = %ip, "an HTTP/2 client took back most of its requests and was cut off");
                 return;
@@ -297,11 +310,13 @@ impl<F: Future<Output = ()>> Future for Running<F> {
     }
 }
 
-/// Counts what comes, and ends a connection that floods or takes nothing.
+/// Counts what comes, ends a connection that floods or takes nothing, and closes so that the client keeps its last answer.
 struct Counting<S> {
     stream: S,
     manners: Arc<Manners>,
     write_wait: Wait,
+    /// Our side is closed.
+    linger: Option<Linger>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
@@ -318,7 +333,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counting<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counting<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Counting<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if polled.is_ready() {
@@ -333,7 +348,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counting<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.linger.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        }
+        // A client that takes its last answer still sends window updates.
+        this.linger.get_or_insert_default().poll(&mut this.stream, cx)
     }
 }

@@ -23,6 +23,7 @@ mod h2;
 pub mod headers;
 pub mod limits;
 pub(crate) mod line;
+mod linger;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;

@@ -31,6 +31,8 @@ pub enum Refusal {
     CloneSilent,
     /// The clone's answer is not HTTP that we can pass on. It may have happened.
     BadAnswer,
+    /// A clone said something before it was asked, so it does not speak HTTP, and there is no other. It did not happen.
+    SpokeFirst,
     /// The session of its cookie cannot be read now. It did not happen.
     SessionUnread,
     /// A clone has carried it out, but the session that it returned was not stored.
@@ -69,7 +71,9 @@ impl Refusal {
             | Refusal::SessionUnstored
             | Refusal::SessionUnknown => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Dropped(dropped) => dropped.status,
-            Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
+            Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SpokeFirst | Refusal::SessionSaid(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -99,6 +103,9 @@ impl Refusal {
             }
             Refusal::BadAnswer => {
                 "the clone's answer was not sound HTTP; whether the request was carried out is unknown, look before you repeat it"
+            }
+            Refusal::SpokeFirst => {
+                "the clone spoke before it was asked, as no HTTP server does; the request was not carried out"
             }
             Refusal::SessionUnread => "your session cannot be read now; the request was not carried out; try again",
             Refusal::SessionUnstored => {

@@ -4,16 +4,17 @@
 //! the clone, and both end. Of other protocols nobody knows where a message ends, so the clone is shown the end of its input
 //! (TCP's half close): it answers what it has, and ends.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::poll_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
 use super::limits::{CONNECT_TIME, GOODBYE_TIME, UPGRADED_IDLE};
@@ -24,6 +25,23 @@ use crate::pool::InFlight;
 
 /// What one direction of a splice holds at most, bytes.
 const COPY_BYTES: usize = 16 << 10;
+
+thread_local! {
+    /// Where what comes is read into.
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; COPY_BYTES]);
+}
+
+/// What comes next; empty at the end. While nothing comes nothing is held for it, as most of these connections are idle.
+async fn part(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    poll_fn(|cx| {
+        ROOM.with_borrow_mut(|room| {
+            let mut read = ReadBuf::new(room);
+            ready!(Pin::new(&mut *from).poll_read(cx, &mut read))?;
+            Poll::Ready(Ok(read.filled().to_vec()))
+        })
+    })
+    .await
+}
 
 /// Runs an upgraded connection to its end. It counts as in flight at its clone all the time.
 pub async fn splice(line: Line, of_client: OnUpgrade, in_flight: InFlight, is_websocket: bool) {
@@ -109,19 +127,18 @@ async fn forth(
     alive: &Alive<'_>,
     ends: bool,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; COPY_BYTES];
     loop {
-        let count = tokio::select! {
-            read = from.read(&mut buffer) => read?,
-            () = alive.stay.goodbye(), if ends => 0,
+        let bytes = tokio::select! {
+            read = part(from) => read?,
+            () = alive.stay.goodbye(), if ends => Vec::new(),
         };
         alive.hears();
-        if count == 0 {
+        if bytes.is_empty() {
             // The other side may be gone already, which is an end as well.
             let _ = to.shutdown().await;
             return Ok(());
         }
-        to.write_all(&buffer[..count]).await?;
+        to.write_all(&bytes).await?;
         to.flush().await?;
     }
 }
@@ -133,19 +150,18 @@ async fn back(
     alive: &Alive<'_>,
     mut frames: Option<Frames>,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; COPY_BYTES];
     let mut goes = false;
     loop {
         let read = tokio::select! {
-            read = from.read(&mut buffer) => Some(read?),
+            read = part(from) => Some(read?),
             () = alive.stay.goodbye(), if frames.is_some() && !goes => None,
         };
         goes |= read.is_none();
-        if read == Some(0) {
+        if read.as_ref().is_some_and(Vec::is_empty) {
             let _ = to.shutdown().await;
             return Ok(());
         }
-        let mut bytes = &buffer[..read.unwrap_or(0)];
+        let mut bytes = read.as_deref().unwrap_or_default();
         if !bytes.is_empty() {
             alive.hears();
             match &mut frames {
@@ -162,7 +178,7 @@ async fn back(
                 to.flush().await?;
             }
             // Nothing may follow, whatever the clone still says before it takes up the client's answer.
-            while from.read(&mut buffer).await? > 0 {}
+            while !part(from).await?.is_empty() {}
             let _ = to.shutdown().await;
             return Ok(());
         }

@@ -201,11 +201,16 @@ impl Door {
 
     /// With a node that is asked for sessions.
     pub async fn before(routes: Arc<Routes>, config: Config, backend: Arc<dyn Backend>) -> Self {
+        Self::over(routes, config, backend, Arc::new(Plain)).await
+    }
+
+    /// With a way of its own to clones on other nodes.
+    pub async fn over(routes: Arc<Routes>, config: Config, backend: Arc<dyn Backend>, dial: Arc<dyn Dial>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (view, receiver) = watch::channel(view(routes));
         let meter = Arc::new(Meter::new());
-        tokio::spawn(serve_with(listener, receiver, Arc::new(Plain), Arc::clone(&meter), backend, config));
+        tokio::spawn(serve_with(listener, receiver, dial, Arc::clone(&meter), backend, config));
         Self { addr, view, meter }
     }
 

@@ -62,6 +62,8 @@ pub struct Request {
 pub enum Failed {
     /// The clone has not seen it; here is its body again.
     Unsent(UpBody),
+    /// The same, and the clone has said something before it was asked anything.
+    SpokeFirst(UpBody),
     /// The client broke its body off.
     Upload,
     /// The clone has it, and what it said is no answer: why.
@@ -198,13 +200,21 @@ impl Line {
         expects: Expects,
         patience: Duration,
     ) -> Poll<Result<head::Head, Failed>> {
-        // A clone that closed while we were idle, or spoke unasked, gets nothing.
-        if !self.out.began && (!self.input.is_empty() || self.poll_fill(cx).is_ready()) {
-            return Poll::Ready(Err(self.unsent()));
+        // A clone that closed while we were idle, or spoke unasked, gets nothing: what it says would be taken for the answer.
+        if !self.out.began {
+            let closed = self.input.is_empty() && matches!(self.poll_fill(cx), Poll::Ready(Ok(0) | Err(_)));
+            if closed {
+                return Poll::Ready(Err(Failed::Unsent(self.unsent())));
+            }
+            if !self.input.is_empty() {
+                return Poll::Ready(Err(Failed::SpokeFirst(self.unsent())));
+            }
         }
         match self.poll_upload(cx) {
             Poll::Ready(Err(Broken::Client)) => return Poll::Ready(Err(Failed::Upload)),
-            Poll::Ready(Err(Broken::Clone)) if !self.out.began => return Poll::Ready(Err(self.unsent())),
+            Poll::Ready(Err(Broken::Clone)) if !self.out.began => {
+                return Poll::Ready(Err(Failed::Unsent(self.unsent())));
+            }
             // It may have answered before it closed.
             Poll::Ready(_) | Poll::Pending => (),
         }
@@ -239,16 +249,16 @@ impl Line {
     }
 
     /// The request comes back as it was; nothing of it was written.
-    fn unsent(&mut self) -> Failed {
+    fn unsent(&mut self) -> UpBody {
         let out = std::mem::take(&mut self.out);
-        Failed::Unsent(match std::mem::replace(&mut self.upload, Upload::Done) {
+        match std::mem::replace(&mut self.upload, Upload::Done) {
             Upload::Length(_, mut body) | Upload::Chunked(mut body) => {
                 body.put_back(out.data);
                 UpBody::Stream(body)
             }
             Upload::Done | Upload::Broken if out.data.is_empty() => UpBody::Empty,
             Upload::Done | Upload::Broken => UpBody::Whole(out.data),
-        })
+        }
     }
 
     /// Writes what there is of the request. Ready when that is all of it.

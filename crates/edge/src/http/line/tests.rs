@@ -88,7 +88,7 @@ async fn who_speaks_unasked_gets_no_request() {
     clone_answers(&mut line, &mut clone).await;
     clone.write_all(OK.as_bytes()).await.unwrap();
     // Or the next request would get the answer that nobody asked for.
-    let Err(Failed::Unsent(UpBody::Whole(body))) = line.send(whole("hello")).await else { panic!("it was sent") };
+    let Err(Failed::SpokeFirst(UpBody::Whole(body))) = line.send(whole("hello")).await else { panic!("it was sent") };
     assert!(body == "hello" && !line.is_ready());
 }
 
@@ -193,7 +193,7 @@ async fn what_is_no_answer_and_what_breaks_off_are_told_apart() {
     let (mut bad, mut clone) = line(4096);
     clone_says(&mut clone, "SMTP ready\r\n").await;
     let sent = tokio::join!(bad.send(whole("hello")), clone_says(&mut clone, "")).0;
-    assert!(matches!(sent, Err(Failed::Unsent(_))), "it spoke first");
+    assert!(matches!(sent, Err(Failed::SpokeFirst(_))));
 
     let (mut bad, mut clone) = line(4096);
     let (sent, ()) = tokio::join!(bad.send(whole("hello")), async {
