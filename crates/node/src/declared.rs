@@ -209,6 +209,11 @@ fn wrong_functions(
             Some(spec) if spec.http.is_none() => {
                 format!("service {service:?} has no `http`, by which its clones are asked for functions")
             }
+            Some(spec) if spec.tcp.is_some() => {
+                format!(
+                    "service {service:?} has `tcp`, by which anybody could call its functions; put them into a service of their own"
+                )
+            }
             Some(_) => return None,
         };
         Some(SpecError { key: format!("namespace.{name}.functions"), why })

@@ -146,6 +146,10 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             &["shop.toml:3: namespace.bank.functions: service \"bank\" has no `http`"],
         ),
         (
+            "[namespace.bank]\nclass = \"linear\"\nfunctions = \"bank\"\n[service.bank]\nrun = [\"x\"]\nhttp = {}\ntcp = { port = 7000 }\n",
+            &["shop.toml:3: namespace.bank.functions: service \"bank\" has `tcp`"],
+        ),
+        (
             "[namespace.carts]\nclass = \"session\"\nfunctions = \"shop\"\n",
             &["shop.toml:3: namespace.carts.functions: is of class linear"],
         ),

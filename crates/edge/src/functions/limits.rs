@@ -6,7 +6,9 @@ use base::Span;
 
 /// A value that they are applied to: it goes to a clone and back each time.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// One call: its function's name and its arguments.
+/// What an argument costs besides its bytes, about.
+pub const ARG_BYTES: usize = 32;
+/// One call: its key, its function's name and its arguments.
 pub const CALL_BYTES_MAX: usize = 1 << 20;
 /// A function's name.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -14,6 +16,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const BATCH_CALLS_MAX: usize = 256;
 /// And their bytes, if there is more than one.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// And so many bytes of values, as each call reads and writes the whole one: what a program does in a fraction of [`PATIENCE`].
+pub const BATCH_WORK_MAX: usize = 8 << 20;
 /// Calls that wait for one key: a few batches. Who comes then is served sooner by another try.
 pub const WAITING_MAX: usize = 4 * BATCH_CALLS_MAX;
 /// Bytes of all calls that a node has, of all keys; each counts as so many at least.

@@ -18,6 +18,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use base::limits::KEY_BYTES_MAX;
 use base::{Outcome, Refused, Span, Unknown};
 use bytes::Bytes;
 use serde_json::Value;
@@ -126,7 +127,11 @@ impl Functions {
         if !(1..=NAME_BYTES_MAX).contains(&call.function.len()) {
             return Err(Refused::wrong(format!("the name of a function has 1 to {NAME_BYTES_MAX} bytes")));
         }
-        let bytes = call.function.len() + call.args.iter().map(Bytes::len).sum::<usize>();
+        if !(1..=KEY_BYTES_MAX).contains(&call.key.len()) {
+            return Err(Refused::wrong(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", call.key.len())));
+        }
+        let args = call.args.iter().map(|arg| arg.len() + ARG_BYTES);
+        let bytes = call.key.len() + call.function.len() + args.sum::<usize>();
         if bytes > CALL_BYTES_MAX {
             let most = CALL_BYTES_MAX >> 20;
             return Err(Refused::wrong(format!("a function of a service takes arguments of {most} MiB at most")));

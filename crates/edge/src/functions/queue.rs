@@ -130,6 +130,13 @@ impl Queues {
         !batch.is_empty()
     }
 
+    /// The last of a batch are for the next round.
+    pub fn put_back(&mut self, id: &Id, tail: Vec<Waiting>) {
+        if let Some(queue) = self.of.get_mut(id) {
+            tail.into_iter().rev().for_each(|call| queue.push_front(call));
+        }
+    }
+
     /// Its rounds have come to a bad end: who waits hears of it by the end of his channel.
     pub fn abandon(&mut self, id: &Id) {
         self.of.remove(id);
@@ -160,6 +167,27 @@ mod tests {
 
     fn names(batch: &[Waiting]) -> Vec<&str> {
         batch.iter().map(|call| call.function.as_str()).collect()
+    }
+
+    #[test]
+    fn what_a_round_leaves_comes_first_in_the_next_one() {
+        let mut queues = Queues::default();
+        let answers: Vec<_> = (0..4)
+            .map(|n| {
+                let (waiting, answer) = call(n, 1);
+                queues.enter(&id("k"), waiting).unwrap();
+                answer
+            })
+            .collect();
+        let mut batch = Vec::new();
+        assert!(queues.fill(&id("k"), &mut batch));
+        let (late, _answer) = call(4, 1);
+        queues.enter(&id("k"), late).unwrap();
+        queues.put_back(&id("k"), batch.split_off(1));
+        batch.clear();
+        assert!(queues.fill(&id("k"), &mut batch));
+        assert_eq!(names(&batch), ["1", "2", "3", "4"]);
+        drop(answers);
     }
 
     #[test]

@@ -107,6 +107,10 @@ impl Round<'_> {
                 Ok(seen) => seen,
                 Err(end) => return tell_all(batch, &end),
             };
+            let most = BATCH_WORK_MAX / seen.value.as_ref().map_or(1, |value| value.len().max(1));
+            if batch.len() > most {
+                self.functions.queues().put_back(self.id, batch.split_off(most));
+            }
             let Answer { change, replies } = match self.ask(&seen, batch, until).await {
                 Ok(answer) => answer,
                 Err(NoAnswer::Busy(refused)) => return tell_all(batch, &Outcome::Refused(refused)),
@@ -221,7 +225,9 @@ impl Round<'_> {
         match status {
             StatusCode::OK => wire::answer(&body, batch.len())
                 .map_err(|why| NoAnswer::OfOne(format!("what its clone answered is of no use: {why}"), None)),
-            StatusCode::SERVICE_UNAVAILABLE => Err(busy("its clone has too much to do")),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Err(busy("its clone has too much to do"))
+            }
             StatusCode::NOT_FOUND => {
                 Err(NoAnswer::OfOne(format!("its clone knows no functions (404 at {})", wire::PATH), None))
             }

@@ -116,7 +116,7 @@ fn if_there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Given>>,
 /// It is none, and here is why.
 pub fn answer(body: &[u8], calls: usize) -> Result<Answer, String> {
     let Said { value, replies } =
-        serde_json::from_slice(body).map_err(|e| format!("it is not {{\"value\", \"replies\": [...]}}: {e}"))?;
+        serde_json::from_slice(body).map_err(|e| cut(format!("it is not {{\"value\", \"replies\": [...]}}: {e}")))?;
     if replies.len() != calls {
         return Err(format!("it has {} replies to {calls} calls", replies.len()));
     }

@@ -60,6 +60,8 @@ pub struct Errand {
     /// Of the clones that were tried, one does not speak HTTP: it said something on a new line before it was asked.
     one_spoke_first: bool,
     give_up_at: Option<Instant>,
+    /// How the last try ended, of those that reached a clone.
+    ended: Option<Refusal>,
     /// Of the node's own: whose clones may take it, wherever the service is reached.
     service: Option<Arc<str>>,
     /// How long a clone may take until its answer begins.
@@ -150,6 +152,7 @@ impl Errand {
             want_fresh: false,
             one_spoke_first: false,
             give_up_at: None,
+            ended: None,
             service: None,
             patience: ANSWER_TIME,
         })
@@ -175,6 +178,7 @@ impl Errand {
             want_fresh: false,
             one_spoke_first: false,
             give_up_at: None,
+            ended: None,
             service: Some(own.service.into()),
             patience: own.patience,
         }
@@ -288,6 +292,10 @@ impl Errand {
                             self.stay = affinity::stay(&table.routes, found, &target, &upstream, peer.is_https);
                             return Ok(upstream);
                         }
+                        // For the node's own nobody waits until a clone is back: it may ask for less, which was not to blame.
+                        if let Some(ended) = self.ended.take().filter(|_| self.service.is_some()) {
+                            return Err(ended);
+                        }
                         if self.one_spoke_first {
                             return Err(Refusal::SpokeFirst);
                         }
@@ -331,6 +339,7 @@ impl Errand {
         self.sends += 1;
         match &self.again {
             Some(body) if self.sends < SENDS_MAX => {
+                self.ended = Some(end);
                 self.body = Some(UpBody::Whole(body.clone()));
                 Ok(())
             }

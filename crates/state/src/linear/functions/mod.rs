@@ -144,8 +144,11 @@ pub fn weak_names() -> impl Iterator<Item = &'static str> {
 
 /// Items of one call behind those of others.
 fn items_of_both(args: &mut Vec<Bytes>, more: &[Bytes]) -> bool {
-    args.extend_from_slice(more);
-    !more.is_empty()
+    let both = !args.is_empty() && !more.is_empty();
+    if both {
+        args.extend_from_slice(more);
+    }
+    both
 }
 
 /// One sum of two, both behind the same words.

@@ -262,7 +262,10 @@ impl Linear {
         {
             self.timers.remove(&(at, seq));
             let Some(call) = self.calls.get_mut(&seq) else { continue };
-            if call.deadline <= now.mono {
+            // Those that were gathered for long have little time when they may go: as long as nothing was sent, nothing happened.
+            let is_late =
+                !call.sent && matches!(call.ask, Asker::Together(_)) && call.deadline.since(now.mono) < CALL_SOON;
+            if call.deadline <= now.mono || is_late {
                 self.end(seq, |call| fails(call, "no answer of its group's leader in time"), out);
                 continue;
             }

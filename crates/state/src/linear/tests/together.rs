@@ -175,6 +175,20 @@ fn who_gathers_has_ended_when_the_first_of_them_gives_up() {
 }
 
 #[test]
+fn who_may_go_too_late_is_refused_and_not_left_in_doubt() {
+    let mut door = Door::new();
+    let first = [door.weak("number.add", "1"), door.weak("number.add", "1")];
+    door.now = Now { mono: Time::default() + Span::millis(5), wall_ms: 0 };
+    let waits = [door.weak("number.add", "2"), door.weak("number.add", "3")];
+    door.now = Now { mono: Time::default() + Span::millis(1_000), wall_ms: 0 };
+    door.handle(Input::Wake);
+    let refused =
+        |id: &u64| door.ended.iter().any(|(ended, outcome)| ended == id && matches!(outcome, Outcome::Refused(_)));
+    assert!(waits.iter().all(refused) && !first.iter().any(refused), "{:?}", door.ended);
+    assert_eq!((door.ended().len(), door.sent().len()), (4, 2), "they were not sent with 5 ms left");
+}
+
+#[test]
 fn a_batch_has_bounds_and_what_is_over_them_goes_beside_it() {
     let mut door = Door::new();
     for _ in 0..TOGETHER_MAX + 4 {
