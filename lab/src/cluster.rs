@@ -183,6 +183,15 @@ impl Cluster {
         json["token"].as_str().map(str::to_owned).ok_or_else(|| format!("no token in {reply}"))
     }
 
+    /// Where the first clone of a service listens. It serves already.
+    pub fn clone_addr(&self, service: &str) -> Result<SocketAddr, String> {
+        let status = self.status()?;
+        let all = status["services"].as_array().into_iter().flatten();
+        let port = all.filter(|of| of["name"] == service).find_map(|of| of["clones"][0]["port"].as_u64());
+        let port = port.and_then(|port| u16::try_from(port).ok()).ok_or_else(|| format!("{service} has no port"))?;
+        Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
     pub fn status(&self) -> Result<Value, String> {
         serde_json::from_str(&self.coppice(&["status", "--json"])?).map_err(|e| e.to_string())
     }

@@ -11,6 +11,7 @@ mod load;
 mod open;
 mod peers;
 mod plot;
+mod proxies;
 mod puts;
 mod report;
 mod users;

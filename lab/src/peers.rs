@@ -162,15 +162,27 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String
 /// What `wrk` measured.
 pub struct Wrk {
     pub per_second: f64,
+    pub requests: u64,
     pub p99_us: f64,
+    /// Answers that are no good ones, and connections that failed.
     pub errors: u64,
 }
 
-/// `wrk` with keep-alive: threads 1, so many connections.
-pub fn wrk(url: &str, connections: u32, seconds: u64) -> Result<Wrk, String> {
-    let output = Command::new("wrk")
-        .args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--latency", url])
-        .output();
+impl Wrk {
+    pub fn good_per_second(&self) -> f64 {
+        let bad = self.errors.min(self.requests);
+        self.per_second * (self.requests - bad) as f64 / self.requests.max(1) as f64
+    }
+}
+
+/// `wrk` with one thread and so many connections, which are kept or used for one request each.
+pub fn wrk(url: &str, connections: u32, seconds: u64, is_kept: bool) -> Result<Wrk, String> {
+    let mut command = Command::new("wrk");
+    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--latency", url]);
+    if !is_kept {
+        command.args(["-H", "Connection: close"]);
+    }
+    let output = command.output();
     let output = output.map_err(|e| format!("wrk cannot be started ({e}); it is in the package wrk"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let after = |mark: &str| text.lines().find_map(|l| l.trim().strip_prefix(mark).map(|rest| rest.trim().to_owned()));
@@ -179,7 +191,9 @@ pub fn wrk(url: &str, connections: u32, seconds: u64) -> Result<Wrk, String> {
     let numbers =
         |line: String| line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok()).sum::<u64>();
     let errors = after("Non-2xx or 3xx responses:").map_or(0, numbers) + after("Socket errors:").map_or(0, numbers);
-    Ok(Wrk { per_second, p99_us, errors })
+    let requests = text.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
+    let requests = requests.ok_or_else(|| format!("wrk said: {text}"))?;
+    Ok(Wrk { per_second, requests, p99_us, errors })
 }
 
 /// `812.00us`, `1.20ms`, `2.01s` in microseconds.
@@ -196,6 +210,15 @@ fn micros(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_is_refused_is_no_good_answer() {
+        let wrk = |requests, errors| super::Wrk { per_second: 1000.0, requests, p99_us: 1.0, errors };
+        assert_eq!(wrk(1100, 0).good_per_second(), 1000.0);
+        assert_eq!(wrk(1100, 825).good_per_second(), 250.0);
+        assert_eq!(wrk(1100, 2000).good_per_second(), 0.0);
+        assert_eq!(wrk(0, 5).good_per_second(), 0.0);
+    }
+
     #[test]
     fn times_of_wrk_are_read() {
         assert_eq!(super::micros("812.00us"), Some(812.0));

@@ -64,6 +64,9 @@ async fn serve(mut stream: TcpStream, worker: Arc<Worker>) {
     while stream.read_buf(&mut buffer).await.is_ok_and(|n| n > 0) {
         let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let head: Vec<u8> = buffer.drain(..end + 4).collect();
+        if head.windows(UPGRADE.len()).any(|part| part.eq_ignore_ascii_case(UPGRADE)) {
+            return echo(stream).await;
+        }
         let path = head.split(|byte| *byte == b' ').nth(1).map(String::from_utf8_lossy).unwrap_or_default();
         let body = match path.as_ref() {
             "/health" => "ok\n".to_owned(),
@@ -77,6 +80,23 @@ async fn serve(mut stream: TcpStream, worker: Arc<Worker>) {
         if written.is_err() {
             return;
         }
+    }
+}
+
+/// What a WebSocket client of these experiments asks, and what it is told: key and answer are those of RFC 6455 1.3.
+pub const WEBSOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const UPGRADE: &[u8] = b"\r\nupgrade: websocket\r\n";
+const SWITCHES: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// A WebSocket: sends back what comes, to its end.
+async fn echo(mut stream: TcpStream) {
+    let mut bytes = [0; 64];
+    let mut out = SWITCHES.as_bytes();
+    while stream.write_all(out).await.is_ok() {
+        let Ok(count @ 1..) = stream.read(&mut bytes).await else { return };
+        out = &bytes[..count];
     }
 }
 

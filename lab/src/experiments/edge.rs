@@ -1,111 +1,180 @@
-//! HTTP proxying: the same origin (nginx with one worker, a 1 KiB file) behind our edge and behind nginx as a proxy.
+//! HTTP proxying: the same origin (nginx with one worker, a 1 KiB file) behind our edge, and behind nginx and HAProxy as
+//! proxies. Second by second in turn, as the machine is not as fast in one second as in another.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::Plan;
-use crate::cluster::{Cluster, free_port};
-use crate::peers::{Program, scratch, wait_until, wrk};
+use crate::cluster::Cluster;
+use crate::peers::{Wrk, scratch, wait_until, wrk};
 use crate::plot::{Line, lines};
+use crate::proxies::{self, Size, Start};
 use crate::report::{Figure, Report, median};
 
-const CONNECTIONS: u32 = 64;
+/// Connections that are kept, and connections of one request each.
+const KEPT: [u32; 2] = [64, 512];
+const ONCE: u32 = 64;
+
+/// One way to ask.
+struct Way {
+    name: String,
+    connections: u32,
+    is_kept: bool,
+}
+
+/// What one side did in each second of one way.
+#[derive(Default)]
+struct Seconds {
+    /// Good answers: a refusal is quickly given.
+    rates: Vec<f64>,
+    p99_us: Vec<f64>,
+    errors: u64,
+}
+
+impl Seconds {
+    fn add(&mut self, found: &Wrk) {
+        self.rates.push(found.good_per_second());
+        self.p99_us.push(found.p99_us);
+        self.errors += found.errors;
+    }
+}
 
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("edge");
-    let mut csv = "side,round,per_second,p99_us,errors\n".to_owned();
-    let dir = scratch("edge-origin");
-    let conf = dir.join("origin.conf");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    std::fs::write(dir.join("1k"), vec![b'x'; 1024]).map_err(|e| e.to_string())?;
-    // The origin is a service like any other: the program takes PORT from its environment.
-    let root = dir.display();
-    let origin = format!(
-        "daemon off; worker_processes 1; pid {root}/o.pid; error_log /dev/null; events {{ worker_connections 1024; }} \
-        http {{ access_log off; keepalive_requests 100000000; server {{ listen LISTEN; root {root}; }} }}"
-    );
-    std::fs::write(&conf, &origin).map_err(|e| e.to_string())?;
-    let shell = format!(
-        "sed \"s/LISTEN/$HOST:$PORT/\" {c} > {c}.$PORT && exec nginx -e /dev/null -p {root} -c {c}.$PORT",
-        c = conf.display()
-    );
-    let service =
-        format!("[service.origin]\nrun = [\"sh\", \"-c\", {shell:?}]\nclones = 1\nhealth = \"/1k\"\nhttp = {{}}\n");
-    let mut rates = [Vec::new(), Vec::new()];
-    let mut tails = [Vec::new(), Vec::new()];
-    let mut errors = [0u64; 2];
+    let (peers, missing): (Vec<_>, Vec<_>) = proxies::ALL.iter().partition(|(name, _)| proxies::is_installed(name));
+    for (name, _) in &missing {
+        report.notes.push(format!("{name} is not installed (package {name}), so it was not run"));
+    }
+    let kept = match plan.connections.as_slice() {
+        [] => KEPT.to_vec(),
+        given => given.iter().map(|count| u32::try_from(*count).unwrap_or(u32::MAX)).collect(),
+    };
+    let way = |connections, is_kept| {
+        let name = if is_kept { "connections kept" } else { "connections, one request each" };
+        Way { name: format!("{connections} {name}"), connections, is_kept }
+    };
+    let ways: Vec<Way> = kept.into_iter().map(|count| way(count, true)).chain([way(ONCE, false)]).collect();
+    let names: Vec<&str> = ["coppice"].into_iter().chain(peers.iter().map(|(name, _)| *name)).collect();
+    // By way, then by side.
+    let mut seen: Vec<Vec<Seconds>> = ways.iter().map(|_| names.iter().map(|_| Seconds::default()).collect()).collect();
+    let mut csv = "way,side,round,second,per_second,good_per_second,p99_us,errors\n".to_owned();
     for round in 0..plan.rounds {
+        let scene = Scene::start(&ways, &peers)?;
+        for (way, seen) in ways.iter().zip(&mut seen) {
+            for second in 0..=plan.seconds {
+                // Not always the same one after the same one.
+                for nth in 0..names.len() {
+                    let side = (nth + second as usize) % names.len();
+                    let found = wrk(&format!("http://{}/1k", scene.doors[side]), way.connections, 1, way.is_kept)?;
+                    if second == 0 {
+                        // The first one warms up.
+                        continue;
+                    }
+                    csv += &format!(
+                        "{},{},{round},{second},{:.0},{:.0},{:.0},{}\n",
+                        way.name,
+                        names[side],
+                        found.per_second,
+                        found.good_per_second(),
+                        found.p99_us,
+                        found.errors
+                    );
+                    seen[side].add(&found);
+                }
+            }
+        }
+    }
+    let plotted: Vec<Line> = names
+        .iter()
+        .zip(&seen[0])
+        .map(|(name, side)| Line {
+            name: (*name).into(),
+            points: side.rates.iter().enumerate().map(|(i, v)| (i as f64 + 1.0, *v)).collect(),
+        })
+        .collect();
+    for (way, sides) in ways.iter().zip(seen) {
+        figures(&mut report, &way.name, &names, sides);
+    }
+    report.notes.push(
+        "one node; wrk -t1, a second each in turn, medians; the origin (nginx, 1 worker) is the same process for all"
+            .into(),
+    );
+    report.write(&plan.out, "edge.csv", &csv)?;
+    let title = format!("HTTP proxying, 1 KiB, {}", ways[0].name);
+    report.write(&plan.out, "edge.svg", &lines(&title, "second", "requests a second", &plotted, &[]))?;
+    Ok(report)
+}
+
+fn figures(report: &mut Report, way: &str, names: &[&str], mut sides: Vec<Seconds>) {
+    let ours = sides.remove(0);
+    let (rate, p99_us) = (median(ours.rates), median(ours.p99_us));
+    for (name, theirs) in names[1..].iter().zip(sides) {
+        let (their_rate, their_p99_us) = (median(theirs.rates), median(theirs.p99_us));
+        report.figures.push(Figure::new(format!("good answers, {way}"), "1/s", rate, name, Some(their_rate)));
+        report.figures.push(Figure::new(format!("p99, {way}"), "us", p99_us, name, Some(their_p99_us)));
+        let errors = (ours.errors as f64, Some(theirs.errors as f64));
+        report.figures.push(Figure::new(format!("refused or failed, {way}"), "requests", errors.0, name, errors.1));
+    }
+    if names.len() == 1 {
+        report.figures.push(Figure::new(format!("good answers, {way}"), "1/s", rate, "", None));
+    }
+}
+
+/// The origin, a node in front of it, and all peers.
+struct Scene {
+    /// Ours first.
+    doors: Vec<SocketAddr>,
+    /// Of the origin.
+    dir: PathBuf,
+    _peers: Vec<crate::peers::Program>,
+    // Last, as the origin goes with it.
+    _cluster: Cluster,
+}
+
+impl Scene {
+    fn start(ways: &[Way], peers: &[(&str, Start)]) -> Result<Self, String> {
         let cluster = Cluster::start(1, false)?;
+        // Not below the cluster's folder, which is for its owner alone: nginx reads as another user.
+        let dir = scratch("edge-origin");
+        std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+        let (conf, root) = (dir.join("origin.conf"), dir.display());
+        for (file, bytes) in [("1k", vec![b'x'; 1024]), ("health", b"well\n".to_vec())] {
+            std::fs::write(dir.join(file), bytes).map_err(|e| e.to_string())?;
+        }
+        // The origin is a service like any other: the program takes PORT from its environment.
+        let origin = format!(
+            "daemon off; worker_processes 1; pid {root}/o.pid; error_log /dev/null; events {{ worker_connections 4096; }} \
+            http {{ access_log off; keepalive_requests 100000000; server {{ listen LISTEN; root {root}; }} }}"
+        );
+        std::fs::write(&conf, &origin).map_err(|e| e.to_string())?;
+        let shell = format!(
+            "sed \"s/LISTEN/$HOST:$PORT/\" {c} > {c}.$PORT && exec nginx -e /dev/null -p {root} -c {c}.$PORT",
+            c = conf.display()
+        );
+        let service = format!(
+            "[service.origin]\nrun = [\"sh\", \"-c\", {shell:?}]\nclones = 1\nhealth = \"/health\"\nhttp = {{}}\n"
+        );
         cluster.apply(&service)?;
         let door = cluster.doors("http").first().copied().ok_or("no edge")?;
         wait_until(
             "the origin serves",
             || matches!(crate::load::http_get(door, "/1k", None), Ok(body) if body.len() == 1024),
         )?;
-        let status = cluster.status()?;
-        let port = status["services"][0]["clones"][0]["port"]
-            .as_u64()
-            .and_then(|p| u16::try_from(p).ok())
-            .ok_or("the origin has no port")?;
-        let proxy = nginx_proxy(SocketAddr::from(([127, 0, 0, 1], port)))?;
-        for (side, name, url) in
-            [(0, "coppice", format!("http://{door}/1k")), (1, "nginx", format!("http://{}/1k", proxy.1))]
-        {
-            wrk(&url, CONNECTIONS, 1)?;
-            let found = wrk(&url, CONNECTIONS, plan.seconds)?;
-            csv += &format!("{name},{round},{:.0},{:.0},{}\n", found.per_second, found.p99_us, found.errors);
-            rates[side].push(found.per_second);
-            tails[side].push(found.p99_us);
-            errors[side] += found.errors;
+        let origin = cluster.clone_addr("origin")?;
+        let connections = ways.iter().map(|way| way.connections).max().unwrap_or(0);
+        let mut doors = vec![door];
+        let mut programs = Vec::new();
+        for (_, start) in peers {
+            let (program, addr) = start(origin, Size { workers: 2, connections })?;
+            programs.push(program);
+            doors.push(addr);
         }
+        Ok(Self { doors, dir, _peers: programs, _cluster: cluster })
     }
-    let plotted: Vec<Line> = rates
-        .iter()
-        .zip(["coppice", "nginx"])
-        .map(|(r, name)| Line {
-            name: name.into(),
-            points: r.iter().enumerate().map(|(i, v)| (i as f64 + 1.0, *v)).collect(),
-        })
-        .collect();
-    let [ours, theirs] = rates.map(median);
-    let [our_tail, their_tail] = tails.map(median);
-    report.figures.push(Figure::new("requests, 64 connections, 1 KiB", "1/s", ours, "nginx proxy_pass", Some(theirs)));
-    report.figures.push(Figure::new("p99", "us", our_tail, "nginx proxy_pass", Some(their_tail)));
-    report.figures.push(Figure::new(
-        "errors",
-        "requests",
-        errors[0] as f64,
-        "nginx proxy_pass",
-        Some(errors[1] as f64),
-    ));
-    report
-        .notes
-        .push("one node; wrk -t1 -c64, keep-alive; the origin (nginx, 1 worker) is the same process for both".into());
-    report.write(&plan.out, "edge.csv", &csv)?;
-    report.write(
-        &plan.out,
-        "edge.svg",
-        &lines("HTTP proxying, 1 KiB, 64 connections", "round", "requests a second", &plotted, &[]),
-    )?;
-    let _ = std::fs::remove_dir_all(&dir);
-    Ok(report)
 }
 
-fn nginx_proxy(origin: SocketAddr) -> Result<(Program, SocketAddr), String> {
-    let port = free_port(1)?;
-    let dir = scratch("edge-proxy");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let root = dir.display().to_string();
-    let conf = format!(
-        "daemon off; worker_processes 2; pid {root}/p.pid; error_log /dev/null; events {{ worker_connections 4096; }} \
-        http {{ access_log off; keepalive_requests 100000000; proxy_temp_path {root}/t; client_body_temp_path {root}/b; \
-        upstream o {{ server {origin}; keepalive 256; keepalive_requests 100000000; }} \
-        server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://o; proxy_http_version 1.1; proxy_set_header Connection \"\"; }} }} }}"
-    );
-    let file = dir.join("proxy.conf");
-    std::fs::write(&file, conf).map_err(|e| e.to_string())?;
-    let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    let program =
-        Program::start("nginx", "nginx", dir, &["-e", "/dev/null", "-p", &root, "-c", &file.display().to_string()])?;
-    wait_until("nginx proxies", || matches!(crate::load::http_get(addr, "/1k", None), Ok(body) if body.len() == 1024))?;
-    Ok((program, addr))
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
 }

@@ -85,7 +85,7 @@ fn value(i: usize) -> Vec<u8> {
     value
 }
 
-fn resident(pid: i32) -> Result<f64, String> {
+pub fn resident(pid: i32) -> Result<f64, String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     let kib: f64 = line.trim().trim_end_matches(" kB").parse().map_err(|e| format!("{line}: {e}"))?;

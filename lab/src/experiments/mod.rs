@@ -20,6 +20,7 @@ mod session1;
 mod slowbrick;
 mod sns8;
 mod snstable2;
+mod websockets;
 
 use crate::Plan;
 use crate::report::Report;
@@ -33,7 +34,8 @@ pub const ALL: [(&str, &str, Run); 20] = [
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
         session::run,
     ),
-    ("edge", "HTTP proxying of 1 KiB answers, keep-alive, 64 connections, against nginx", edge::run),
+    ("edge", "HTTP proxying of 1 KiB answers, connections kept and not, against nginx and HAProxy", edge::run),
+    ("websockets", "memory of a proxy for each idle WebSocket, against HAProxy and nginx", websockets::run),
     ("cookie", "sealing and verifying a cookie on one core, against the promised microsecond", cookie::run),
     ("kills", "the shop under load while nodes are killed: requests, failures, slowest", kills::run),
     ("figure4", "one brick of four killed and started again later: throughput, failures (SSM figure 4)", figure4::run),

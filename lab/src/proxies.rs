@@ -1,0 +1,74 @@
+//! Proxies of other people in front of one origin, set up for the same work as the edge: HTTP/1.1 on both sides, idle
+//! connections to the origin kept, no log.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::cluster::free_port;
+use crate::peers::{Program, scratch, wait_until};
+
+/// What a proxy is to be ready for.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub workers: u32,
+    pub connections: u32,
+}
+
+pub type Start = fn(SocketAddr, Size) -> Result<(Program, SocketAddr), String>;
+
+/// Name, as its program and its package are called, and how it is started.
+pub const ALL: [(&str, Start); 2] = [("nginx", nginx), ("haproxy", haproxy)];
+
+pub fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("-v").output().is_ok()
+}
+
+fn nginx(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
+    let (dir, addr) = place("nginx")?;
+    let root = dir.display().to_string();
+    let Size { workers, connections } = size;
+    let conf = format!(
+        "daemon off; worker_processes {workers}; worker_rlimit_nofile {files}; pid {root}/p.pid; error_log /dev/null; \
+        events {{ worker_connections {files}; }} \
+        http {{ access_log off; keepalive_requests 100000000; proxy_temp_path {root}/t; client_body_temp_path {root}/b; \
+        map $http_upgrade $hop {{ default upgrade; '' ''; }} \
+        upstream o {{ server {origin}; keepalive 256; keepalive_requests 100000000; }} \
+        server {{ listen {addr}; location / {{ proxy_pass http://o; proxy_http_version 1.1; proxy_read_timeout 1h; \
+        proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $hop; }} }} }}",
+        files = 2 * connections + 500,
+    );
+    let file = dir.join("proxy.conf");
+    std::fs::write(&file, conf).map_err(|e| e.to_string())?;
+    let program =
+        Program::start("nginx", "nginx", dir, &["-e", "/dev/null", "-p", &root, "-c", &file.display().to_string()])?;
+    started("nginx", program, addr)
+}
+
+fn haproxy(origin: SocketAddr, size: Size) -> Result<(Program, SocketAddr), String> {
+    let (dir, addr) = place("haproxy")?;
+    let Size { workers, connections } = size;
+    let conf = format!(
+        "global\n  nbthread {workers}\n  maxconn {}\n\
+        defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  timeout tunnel 1h\n  http-reuse always\n\
+        frontend f\n  bind {addr}\n  default_backend b\n\
+        backend b\n  server o {origin}\n",
+        connections + 100,
+    );
+    let file = dir.join("haproxy.cfg");
+    std::fs::write(&file, conf).map_err(|e| e.to_string())?;
+    let program = Program::start("haproxy", "haproxy", dir, &["-db", "-f", &file.display().to_string()])?;
+    started("haproxy", program, addr)
+}
+
+fn place(name: &str) -> Result<(std::path::PathBuf, SocketAddr), String> {
+    let port = free_port(1)?;
+    let dir = scratch(&format!("{name}-{port}"));
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    Ok((dir, SocketAddr::from(([127, 0, 0, 1], port))))
+}
+
+/// The origin answers `/health` through it.
+fn started(name: &str, program: Program, addr: SocketAddr) -> Result<(Program, SocketAddr), String> {
+    wait_until(&format!("{name} proxies"), || crate::load::http_get(addr, "/health", None).is_ok())?;
+    Ok((program, addr))
+}
