@@ -191,11 +191,16 @@ async fn operate(api: &Api, mut op: Op, headers: &HeaderMap) -> Result<Reply, Pr
     if let Some(class) = number(headers, &PRIORITY, 0..=u64::from(PRIORITY_MAX))? {
         op.priority = Priority::of_ten(class as u8);
     }
-    let left = number(headers, &DEADLINE, 1..=u64::MAX / 1000)?;
-    match api.backend.ask(Ask::Session(op), left.map_or(OP_BUDGET, |ms| Span::millis(ms).min(OP_BUDGET))).await? {
+    match api.backend.ask(Ask::Session(op), within(headers, OP_BUDGET)?).await? {
         Answer::Session(outcome) => done(outcome),
         other => unreachable!("a session operation was answered by {other:?}"),
     }
+}
+
+/// The time for an operation: `most`, or what is left of the request that it is done for.
+pub fn within(headers: &HeaderMap, most: Span) -> Result<Span, Problem> {
+    let left = number(headers, &DEADLINE, 1..=u64::MAX / 1000)?;
+    Ok(left.map_or(most, |ms| Span::millis(ms).min(most)))
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
