@@ -20,7 +20,7 @@ use state::linear::{Condition, Op, Over, Ran, Reply, Step, Wrong, functions};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{asked, done};
-use super::values::passed_on;
+use super::values::{passed_on, within};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
 use crate::functions::{Call, Ran as Of};
@@ -34,14 +34,21 @@ const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
 type Done = Result<Response, Problem>;
 
 /// One step, and its reply.
-async fn one(api: &Api, ns: &str, key: &str, function: &'static str, args: Vec<Bytes>) -> Result<Reply, Problem> {
+async fn one(
+    api: &Api,
+    ns: &str,
+    key: &str,
+    headers: &HeaderMap,
+    function: &'static str,
+    args: Vec<Bytes>,
+) -> Result<Reply, Problem> {
     let op = Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args);
-    Ok(run(api, op).await?.pop().expect("one step has one reply"))
+    Ok(run(api, op, headers).await?.pop().expect("one step has one reply"))
 }
 
 /// Steps without a condition, and their replies; a step that went wrong is the problem.
-async fn run(api: &Api, op: Op) -> Result<Vec<Reply>, Problem> {
-    match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
+async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, Problem> {
+    match api.backend.ask(Ask::Linear(op), within(headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {
                 match replies.iter().find_map(|reply| if let Reply::Wrong(why) = reply { Some(*why) } else { None }) {
@@ -72,7 +79,7 @@ fn tag(version: i64) -> HeaderValue {
 pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderMap) -> Done {
     let stale = stale(query.stale.as_deref())?;
     let step = |function| Step::new(Bytes::copy_from_slice(key.as_bytes()), function, Vec::new());
-    let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }).await?;
+    let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }, headers).await?;
     let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
     let age = stale.map(|_| age);
     let Reply::List(seen) = seen else { return Ok(aged(absent().into_response(), age)) };
@@ -124,7 +131,7 @@ pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body
             None => return Err(Problem::wrong("Coppice-Ends-Ms must be a positive number")),
         },
     };
-    let reply = one(api, ns, key, "put", vec![value, when(headers)?.into(), end]).await?;
+    let reply = one(api, ns, key, headers, "put", vec![value, when(headers)?.into(), end]).await?;
     let Reply::List(seen) = reply else { unreachable!("a put was answered by {reply:?}") };
     match seen[..] {
         [Reply::Int(1), _, Reply::Int(version)] => {
@@ -143,7 +150,7 @@ pub async fn remove(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done
         _ => vec![Bytes::from(when.clone())],
     };
     let conditional = !args.is_empty();
-    match one(api, ns, key, "remove", args).await? {
+    match one(api, ns, key, headers, "remove", args).await? {
         Reply::Int(1) => Ok(StatusCode::NO_CONTENT.into_response()),
         _ if conditional => Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the value does not have this version")),
         _ => Err(absent()),
@@ -258,7 +265,7 @@ pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers
         None => problem,
     })?;
     let op = Op { conditions, ..Op::of(ns.into(), steps) };
-    match api.backend.ask(Ask::Linear(op), LINEAR_BUDGET).await? {
+    match api.backend.ask(Ask::Linear(op), within(&headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {
                 let results: Vec<_> = replies.iter().map(shown).collect();
@@ -300,11 +307,11 @@ pub async fn apply(
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
     let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
-    let result =
-        run(&api, Op { weak, ..Op::of(ns.into(), vec![step]) }).await.map_err(|problem| match problem.status {
-            StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
-            _ => problem,
-        })?;
+    let op = Op { weak, ..Op::of(ns.into(), vec![step]) };
+    let result = run(&api, op, &headers).await.map_err(|problem| match problem.status {
+        StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
+        _ => problem,
+    })?;
     let result = result.into_iter().next().expect("one step has one reply");
     let result = if weak { serde_json::Value::Null } else { shown(&result) };
     Ok(Json(Applied { result }).into_response())
@@ -359,7 +366,7 @@ pub async fn keys(
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
-    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }).await?;
+    let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, &headers).await?;
     let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else {
         unreachable!("a scan was answered by {reply:?}")
     };

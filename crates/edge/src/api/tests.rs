@@ -287,6 +287,24 @@ async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may()
         call(&router, request("GET /v1/ns/carts/keys/a", &[&[CARTS], headers].concat(), "")).await;
         assert_eq!(*toy.budget.lock().unwrap(), Span::millis(budget));
     }
+    // Class linear has more time, and keeps to the same.
+    let add = r#"{"function": "number.add", "args": ["1"]}"#;
+    for (line, body) in [
+        ("GET /v1/ns/carts/keys/a", ""),
+        ("GET /v1/ns/carts/keys", ""),
+        ("PUT /v1/ns/carts/keys/a", "x"),
+        ("DELETE /v1/ns/carts/keys/a", ""),
+        ("POST /v1/ns/carts/apply/a", add),
+        ("POST /v1/ns/carts/txn", r#"{"do": []}"#),
+    ] {
+        for (headers, budget) in [(&[][..], 4_000), (&[("coppice-deadline-ms", "70")][..], 70)] {
+            let (toy, router) = toy(Vec::new());
+            toy.view
+                .send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+            call(&router, request(line, &[&[CARTS], headers].concat(), body)).await;
+            assert_eq!(*toy.budget.lock().unwrap(), Span::millis(budget), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -205,6 +205,11 @@ pub fn passed_on(headers: &HeaderMap) -> Result<(Option<u8>, Option<Span>), Prob
     Ok((class.map(|class| class as u8), left.map(Span::millis)))
 }
 
+/// The time for an operation: `most`, or what is left of the request that it is done for.
+pub fn within(headers: &HeaderMap, most: Span) -> Result<Span, Problem> {
+    Ok(passed_on(headers)?.1.map_or(most, |left| left.min(most)))
+}
+
 fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
     let Some(text) = headers.get(name) else { return Ok(None) };
     let number = text.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| range.contains(number));

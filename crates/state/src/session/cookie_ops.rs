@@ -79,8 +79,8 @@ impl Session {
     /// third is any, so that load spreads also over bricks that come.
     fn choose_bricks(&mut self, call: &Call, priority: Priority, held: &[NodeId]) -> Result<Vec<NodeId>, Refused> {
         let busy = |why: &str| Refused::busy(why, RETRY_AFTER);
-        for peer in self.peers.values_mut().filter(|peer| peer.live && !peer.window.has_room()) {
-            peer.counts.no_room += 1;
+        for peer in self.peers.values_mut().filter(|peer| peer.live && !peer.is_usable(call.now, priority)) {
+            peer.not_asked();
         }
         let map = self.map.as_ref().ok_or_else(|| busy("this node does not know the bricks yet"))?;
         let room = |node: &NodeId| {

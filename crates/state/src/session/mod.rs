@@ -143,6 +143,8 @@ pub struct Session {
     intake: Intake,
     /// How long answers of other bricks took.
     answers: Histogram,
+    /// Whether the stub was overloaded at the last look, and at how many looks it had come to be.
+    stub_overload: (bool, u64),
     ops: Ops,
     /// Since when this node sees less than a majority of the map's members.
     minority_since: Option<Time>,
@@ -217,6 +219,7 @@ impl Session {
             fill: Fill::new(rng.u64()),
             intake: Intake::new(),
             answers: Histogram::default(),
+            stub_overload: (false, 0),
             ops,
             rng,
             minority_since: None,

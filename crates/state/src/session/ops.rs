@@ -83,9 +83,9 @@ pub(super) struct Running {
     /// What the read before a conditional write found.
     pub base: Option<Found>,
     pub write: Option<Write>,
-    /// Versions that were tried and taken back.
     /// The newest version that a write of it met.
     pub met: Option<Version>,
+    /// Versions that were tried and taken back.
     pub tried: Vec<Version>,
     /// A write went out that was not surely taken back.
     pub may_have_happened: bool,

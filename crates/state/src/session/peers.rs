@@ -29,9 +29,13 @@ pub(super) struct Peer {
 /// What a stub has gone through with one brick.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
+    /// Requests that were sent.
+    pub sent: u64,
     pub timeouts: u64,
     /// Requests that were not sent because its window was full.
     pub no_room: u64,
+    /// Requests that were not sent because it turns away what matters so little.
+    pub turned_away: u64,
 }
 
 impl Peer {
@@ -75,6 +79,15 @@ impl Peer {
     /// It may be asked for what matters so much.
     pub fn is_usable(&self, now: Time, priority: Priority) -> bool {
         self.live && self.window.has_room() && !self.floor.turns_away(now, priority)
+    }
+
+    /// It was to be asked, and is not usable: why.
+    pub fn not_asked(&mut self) {
+        if self.window.has_room() {
+            self.counts.turned_away += 1;
+        } else {
+            self.counts.no_room += 1;
+        }
     }
 
     /// Worse is asked later.

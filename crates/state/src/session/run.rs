@@ -273,11 +273,12 @@ impl Session {
             return;
         };
         if !peer.is_usable(call.now, op.priority) {
-            peer.counts.no_room += 1;
+            peer.not_asked();
             leg.state = LegState::NoRoom;
             return;
         }
         peer.window.sent();
+        peer.counts.sent += 1;
         (leg.state, leg.sent) = (LegState::Waiting, call.now);
         leg.tries = leg.tries.saturating_add(1);
         let head = self.head((number & NUMBER_MASK) << 8 | u64::from(round), epoch, call.now, what);

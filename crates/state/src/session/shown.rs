@@ -62,15 +62,21 @@ impl Session {
     }
 
     /// The stages of this class: the brick, with how long requests lay in queues before it took them up (to the millisecond, as
-    /// far as clocks tell); and the stub, with how long other bricks took to answer. Of the time since the last look.
+    /// far as clocks tell); and the stub, with how long other bricks took to answer. Of the time since the last look. The stub is
+    /// overloaded while a brick's window is full, as looks see it: between two it is full and not full again many times.
     pub fn stages(&mut self, now: Time) -> [(&'static str, Shown); 2] {
         let live = || self.peers.values().filter(|peer| peer.live);
         let of = |percent| percentile(self.answers.counts(), percent);
+        let is_overloaded = live().any(|peer| !peer.window.has_room());
+        let rises = u64::from(is_overloaded && !self.stub_overload.0);
+        self.stub_overload = (is_overloaded, self.stub_overload.1 + rises);
         let stub = Shown {
             under_way: live().map(|peer| u64::from(peer.window.under_way())).sum(),
             limit: live().map(|peer| peer.window.size() as u64).sum(),
-            is_overloaded: live().any(|peer| !peer.window.has_room()),
-            refused: self.peers.values().map(|peer| peer.counts.no_room).sum(),
+            is_overloaded,
+            started: self.peers.values().map(|peer| peer.counts.sent).sum(),
+            overloads: self.stub_overload.1,
+            refused: self.peers.values().map(|peer| peer.counts.no_room + peer.counts.turned_away).sum(),
             service_p50_us: of(50),
             service_p99_us: of(99),
             ..Shown::default()
@@ -107,6 +113,7 @@ impl Session {
             ("session.undos", f.undos),
             ("session.served", f.served),
             ("session.late_dropped", f.late),
+            ("session.turned_away", self.peers.values().map(|peer| peer.counts.turned_away).sum()),
             ("session.filled_values", f.filled_values),
             ("session.merged", f.merged),
             ("session.merge_ended", f.ended),

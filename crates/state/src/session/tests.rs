@@ -26,7 +26,7 @@ pub(super) fn planted(bug: Planted) -> bool {
 #[path = "../../tests/world/mod.rs"]
 mod world;
 
-use base::{AskId, NodeId, Outcome, Span};
+use base::{AskId, NodeId, Outcome, Span, Time};
 use bytes::Bytes;
 
 use super::brick::Want;
@@ -154,6 +154,9 @@ fn what_was_left_undecided_is_let_go_when_its_brick_never_has_room() {
     world.run(Span::secs(3));
     assert!(matches!(world.answers[&asked[0]].1, Outcome::Unknown(_)), "{:?}", world.answers[&asked[0]]);
     assert_eq!(world.session(1).ops.numbers().len(), 1, "it is still seen to");
+    // What it shows of that: a full window is overload, and goes on being the same one.
+    let shown = [(); 2].map(|()| world.session(1).stages(Time::ZERO)[1].1);
+    assert!(shown.iter().all(|stub| stub.is_overloaded && stub.overloads == 1 && stub.started > 0), "{shown:?}");
     world.run(OPEN_MAX);
     assert_eq!(world.session(1).ops.numbers().len(), 0);
 }

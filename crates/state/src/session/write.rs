@@ -2,7 +2,7 @@
 //! Before anybody is told, versions are made and values sealed; afterwards the third brick is seen to, and what lost is
 //! taken back.
 
-use base::Span;
+use base::{Span, Time};
 use bytes::Bytes;
 
 use super::brick::{Standing, Write, Wrote};
@@ -104,7 +104,7 @@ impl Session {
                     Ok(()) => (),
                     Err(Cannot::FewLive(why)) => return self.wait_or_give_up(call, number, op, &why),
                     Err(Cannot::Overloaded) => {
-                        self.count_no_room(op);
+                        self.count_not_asked(call.now, op);
                         return self.give_up(call, op, OVERLOADED);
                     }
                 }
@@ -244,11 +244,12 @@ impl Session {
         Ok(())
     }
 
-    /// For the figures: whose window it was that was full.
-    fn count_no_room(&mut self, op: &Running) {
+    /// For the figures: who it was that could not be asked.
+    fn count_not_asked(&mut self, now: Time, op: &Running) {
         for leg in &op.legs {
-            if let Some(peer) = self.peers.get_mut(&leg.node).filter(|peer| peer.live && !peer.window.has_room()) {
-                peer.counts.no_room += 1;
+            let peer = self.peers.get_mut(&leg.node).filter(|peer| peer.live && !peer.is_usable(now, op.priority));
+            if let Some(peer) = peer {
+                peer.not_asked();
             }
         }
     }
