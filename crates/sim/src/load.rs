@@ -2,7 +2,7 @@
 //! It draws operations and knows their values; judging what came back is for `scene`.
 
 use base::checksum::place_hash_pair;
-use base::{Priority, Rng, Span, Time};
+use base::{Rng, Span};
 use bytes::Bytes;
 use state::session::{Action, Lease, Version, When};
 
@@ -168,12 +168,6 @@ pub fn wide_shards(mark: u64) -> u64 {
 pub fn mark(view: &node::View) -> Option<u64> {
     let namespace = view.namespaces.iter().find(|namespace| namespace.name == MARK)?;
     (namespace.lease_ms / 1000).checked_sub(MARK_BASE_SECS)
-}
-
-/// How much matters what a client asks at this moment: any of the edge's ten classes. It follows from these and is no draw, so
-/// that what clients do besides stays what it was.
-pub fn priority(client: u64, now: Time) -> Priority {
-    Priority::of_ten((place_hash_pair(&client.to_be_bytes(), now.0) % 10) as u8)
 }
 
 /// The value of a write: its name, then bytes that follow from it. One in 16 is a large one.
