@@ -7,6 +7,7 @@ mod affinity;
 pub mod api;
 mod cookie;
 pub mod demand;
+mod fairness;
 mod frames;
 pub mod functions;
 mod handle;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::{Span, Time};
 use clones::Doors;
-use flow::admission::{Admission, CLASSES, CLIENTS, Came, Rooms, fair_share};
+use flow::admission::{Admission, CLASSES, Came, Rooms};
 use flow::doors::{Door, Others};
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::limit::{Bounds, Seen};
@@ -17,6 +17,7 @@ use flow::limits::LEARN_EVERY;
 use flow::stage::{End, Shown};
 use tokio::sync::oneshot;
 
+use crate::fairness::Fairness;
 use crate::http::limits::{ADMISSION, CLONE_WAIT};
 
 pub struct Turnstile {
@@ -32,9 +33,7 @@ pub struct Turnstile {
     /// Microseconds since it began when the next look is due.
     look_at: AtomicU64,
     seen: Counts,
-    /// Requests of each client since the last look, and how many of them are let in.
-    clients: [AtomicU32; CLIENTS],
-    share: AtomicU32,
+    fairness: Fairness,
     queue: Mutex<[VecDeque<oneshot::Sender<Permit>>; CLASSES]>,
     /// In the queue, those included who have left.
     waiting: AtomicU32,
@@ -45,12 +44,13 @@ pub struct Turnstile {
 #[derive(Default)]
 struct Counts {
     arrived: [AtomicU64; CLASSES],
+    let_in: [AtomicU64; CLASSES],
     done: AtomicU64,
     took_us: AtomicU64,
     overloads: AtomicU64,
     under_way_max: AtomicU32,
     no_room: AtomicU64,
-    refused: AtomicU64,
+    refused: [AtomicU64; CLASSES],
     waited_us: AtomicU64,
 }
 
@@ -171,8 +171,7 @@ impl Turnstile {
             elsewhere: AtomicU32::new(0),
             look_at: AtomicU64::new(LEARN_EVERY.0),
             seen: Counts::default(),
-            clients: std::array::from_fn(|_| AtomicU32::new(0)),
-            share: AtomicU32::new(u32::MAX),
+            fairness: Fairness::default(),
             queue: Mutex::default(),
             waiting: AtomicU32::new(0),
             shown: Totals {
@@ -212,17 +211,16 @@ impl Turnstile {
     pub async fn enter(self: &Arc<Self>, class: u8, client: u64) -> Result<Permit, Full> {
         let class = usize::from(class).min(CLASSES - 1);
         self.seen.arrived[class].fetch_add(1, Relaxed);
-        let of_client = self.clients[client as usize % CLIENTS].fetch_add(1, Relaxed);
-        let has_share = of_client < self.share.load(Relaxed);
+        let has_share = self.fairness.has_share(class, client);
         if has_share && self.waiting.load(SeqCst) == 0 && self.grab(class) {
-            return Ok(self.permit());
+            return Ok(self.permit(class));
         }
         self.seen.no_room.fetch_add(1, Relaxed);
         self.look_if_due(Instant::now());
         let waited = if has_share { self.wait(class).await } else { Err(Full) };
         if waited.is_err() {
             self.shown.refused.fetch_add(1, Relaxed);
-            self.seen.refused.fetch_add(1, Relaxed);
+            self.seen.refused[class].fetch_add(1, Relaxed);
         }
         waited
     }
@@ -270,7 +268,7 @@ impl Turnstile {
             while !queue[class].is_empty() && self.grab(class) {
                 let waiter = queue[class].pop_front().expect("just seen");
                 self.waiting.fetch_sub(1, SeqCst);
-                if let Err(mut permit) = waiter.send(self.permit()) {
+                if let Err(mut permit) = waiter.send(self.permit(class)) {
                     // He has left. Not dropped open: that would come back to this queue.
                     permit.is_open = false;
                     self.under_way.fetch_sub(1, SeqCst);
@@ -288,7 +286,8 @@ impl Turnstile {
         grabbed.is_ok()
     }
 
-    fn permit(self: &Arc<Self>) -> Permit {
+    fn permit(self: &Arc<Self>, class: usize) -> Permit {
+        self.seen.let_in[class].fetch_add(1, Relaxed);
         self.shown.started.fetch_add(1, Relaxed);
         Permit { of: Arc::clone(self), began: Instant::now(), is_open: true }
     }
@@ -329,19 +328,16 @@ impl Turnstile {
             ..Seen::default()
         };
         let waited = Span(counts.waited_us.swap(0, Relaxed));
-        let (refused, under_way) = (counts.refused.swap(0, Relaxed), self.under_way.load(Relaxed));
-        let mut came = Came { waited, refused, under_way, ..Came::default() };
-        for (arrived, count) in came.arrived.iter_mut().zip(&counts.arrived) {
-            *arrived = count.swap(0, Relaxed);
-        }
+        let taken = |counts: &[AtomicU64; CLASSES]| counts.each_ref().map(|count| count.swap(0, Relaxed));
+        let (arrived, let_in, refused) = (taken(&counts.arrived), taken(&counts.let_in), taken(&counts.refused));
+        let under_way = self.under_way.load(Relaxed);
+        let came = Came { arrived, waited, refused: refused.iter().sum(), under_way };
         let rooms = admission.look(now, &seen, &came);
         self.size.store(admission.limit().size(), Relaxed);
         self.take(&rooms);
-        let clients: Vec<u32> = self.clients.iter().map(|count| count.swap(0, Relaxed)).collect();
         // Only while requests are refused: before that nobody takes anything from anybody.
-        let is_unfair = admission.is_overloaded() && seen.no_room > 0;
-        let share = is_unfair.then(|| fair_share(&clients, seen.done + seen.done / 8 + 1)).flatten();
-        self.share.store(share.unwrap_or(u32::MAX), Relaxed);
+        let scarce = refused.iter().rposition(|count| *count > 0).filter(|_| admission.is_overloaded());
+        self.fairness.look(scarce.map(|class| (class, let_in[class])));
     }
 
     fn take(&self, rooms: &Rooms) {
@@ -515,10 +511,13 @@ mod tests {
     #[tokio::test]
     async fn a_client_over_its_share_is_refused_and_others_are_not() {
         let turnstile = turnstile(100, 100, [5, 5]);
-        turnstile.share.store(2, Relaxed);
-        let greedy = (0..5).filter(|_| turnstile.enter(TOP, 7).now_or_never().unwrap().is_ok()).count();
-        assert_eq!(greedy, 2);
-        assert!(turnstile.enter(TOP, 8).now_or_never().unwrap().is_ok());
+        let entered = |class, client| turnstile.enter(class, client).now_or_never().unwrap().is_ok();
+        for _ in 0..2 {
+            turnstile.fairness.look(Some((LOW.into(), 10)));
+            let count = (0..40).filter(|_| entered(LOW, 7)).count();
+            assert!(count > 0 && entered(LOW, 8));
+        }
+        assert!(!entered(LOW, 7) && entered(LOW, 9) && entered(TOP, 7));
     }
 
     #[tokio::test]

@@ -18,6 +18,16 @@ pub struct Limit {
     probe_at: Time,
     /// The last mean over [`Limit::target`].
     queue: f64,
+    /// While it shrinks.
+    shrinks_from: Option<Before>,
+}
+
+/// How it was before it shrank.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    size: f64,
+    under_way: u32,
+    mean: Span,
 }
 
 /// Of one limit.
@@ -98,6 +108,7 @@ impl Limit {
             probe: Probe::Not,
             probe_at: Time::ZERO,
             queue: 0.0,
+            shrinks_from: None,
         }
     }
 
@@ -159,7 +170,9 @@ impl Limit {
     /// Is there enough to learn from? Then call [`Limit::learn`] with it, and begin a new interval.
     pub fn is_due(&self, now: Time, seen: &Seen) -> bool {
         let passed = now.since(self.learned_at);
-        let enough = seen.done + seen.overloads >= LEARN_SAMPLES_MIN;
+        // What drains is not learned from.
+        let is_drained = self.probe == Probe::Drains && passed >= self.base.times(2);
+        let enough = is_drained || seen.done + seen.overloads >= LEARN_SAMPLES_MIN;
         passed >= LEARN_EVERY && (enough || passed >= LEARN_AFTER_AT_MOST)
     }
 
@@ -200,15 +213,35 @@ impl Limit {
         if seen.overloads * 10 > seen.done {
             self.shrink(SHRINK_MIN);
         } else if queue > 1.0 && is_used {
-            let least = self.size.min(seen.elsewhere.needed.into());
-            self.shrink(1.0 / queue);
-            self.size = self.size.max(least);
-        } else if was_full {
-            self.grow();
+            self.ease(under_way_max, mean, queue, seen.elsewhere.needed);
+        } else {
+            self.shrinks_from = None;
+            if was_full {
+                self.grow();
+            }
         }
         if was_full && now >= self.probe_at && seen.elsewhere.kept.saturating_mul(PROBE_PART) < self.size() {
             self.probe = Probe::Drains;
         }
+    }
+
+    /// Answers take longer than they may: with less under way they should not.
+    fn ease(&mut self, under_way: u32, mean: Span, queue: f64, needed: u32) {
+        let from = *self.shrinks_from.get_or_insert(Before { size: self.size, under_way, mean });
+        let is_halved = under_way.saturating_mul(2) <= from.under_way;
+        if is_halved && mean.0 * 4 > from.mean.0 * 3 {
+            // A queue would have become shorter by as much. What is slow is something else: all of the machine, as a rule.
+            self.size = from.size;
+            self.base = self.base.max(mean);
+            self.shrinks_from = None;
+            return;
+        }
+        if is_halved {
+            self.shrinks_from = Some(Before { size: self.size, under_way, mean });
+        }
+        let least = self.size.min(needed.into());
+        self.shrink(1.0 / queue);
+        self.size = self.size.max(least);
     }
 
     /// A test has ended.
@@ -271,8 +304,8 @@ mod tests {
             shares.push(rate / capacity);
             means.push(took.0);
         }
-        let last = shares.len() - 10;
-        (shares[last..].iter().sum::<f64>() / 10.0, Span(means[last..].iter().sum::<u64>() / 10))
+        let (shares, means) = (&shares[shares.len().saturating_sub(10)..], &means[means.len().saturating_sub(10)..]);
+        (shares.iter().sum::<f64>() / shares.len() as f64, Span(means.iter().sum::<u64>() / means.len() as u64))
     }
 
     #[test]
@@ -296,10 +329,23 @@ mod tests {
     fn a_server_that_became_slower_for_good_gets_its_limit_and_so_does_a_faster_one() {
         let (mut limit, mut now) = (Limit::new(BOUNDS), Time(1_000_000));
         run(&mut limit, &mut now, 10, Span::millis(5), 10_000.0, Span::secs(10));
-        let (share, _) = run(&mut limit, &mut now, 10, Span::millis(50), 10_000.0, Span::secs(40));
+        let (share, _) = run(&mut limit, &mut now, 10, Span::millis(50), 10_000.0, Span::secs(8));
         assert!(share > 0.9, "slower: {share} with {}", limit.size());
         let (share, took) = run(&mut limit, &mut now, 10, Span::millis(5), 10_000.0, Span::secs(20));
         assert!(share > 0.9 && took < Span::millis(12), "faster: {share}, {took:?} with {}", limit.size());
+    }
+
+    #[test]
+    fn a_machine_that_is_slow_whatever_is_let_in_keeps_its_limit() {
+        let bounds = Bounds { first: 64, tolerance_percent: 125, slack: Span::millis(4), ..BOUNDS };
+        let (mut limit, mut now) = (Limit::new(bounds), Time(1_000_000));
+        run(&mut limit, &mut now, 1000, Span(400), 200_000.0, Span::secs(3));
+        // Everything takes 12 ms, and no queue is part of it.
+        for _ in 0..100 {
+            run(&mut limit, &mut now, 1000, Span::millis(12), 20_000.0, LEARN_EVERY);
+            assert!(limit.size() >= 32, "{}", limit.size());
+        }
+        assert!(limit.size() >= 64, "{}", limit.size());
     }
 
     #[test]

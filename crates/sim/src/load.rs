@@ -2,7 +2,7 @@
 //! It draws operations and knows their values; judging what came back is for `scene`.
 
 use base::checksum::place_hash_pair;
-use base::{Rng, Span};
+use base::{Priority, Rng, Span, Time};
 use bytes::Bytes;
 use state::session::{Action, Lease, Version, When};
 
@@ -170,6 +170,18 @@ pub fn mark(view: &node::View) -> Option<u64> {
     (namespace.lease_ms / 1000).checked_sub(MARK_BASE_SECS)
 }
 
+/// Whether what clients ask in this round matters more or less; else it all matters the same. It follows from the seed and is no
+/// draw, so that what clients do besides stays what it was.
+fn has_priorities(seed: u64) -> bool {
+    place_hash_pair(b"priorities", seed).is_multiple_of(2)
+}
+
+/// How much matters what a client asks at this moment: in some rounds any of the edge's ten classes.
+pub fn priority(seed: u64, client: u64, now: Time) -> Priority {
+    let class = place_hash_pair(&client.to_be_bytes(), now.0) % 10;
+    if has_priorities(seed) { Priority::of_ten(class as u8) } else { Priority::NORMAL }
+}
+
 /// The value of a write: its name, then bytes that follow from it. One in 16 is a large one.
 pub fn value(id: WriteId) -> Bytes {
     let hash = place_hash_pair(b"size", id);
@@ -204,6 +216,14 @@ mod tests {
             assert_ne!(written(&other), (id, true));
             assert!(!written(&bytes[..bytes.len() - 1]).1);
         }
+    }
+
+    #[test]
+    fn in_some_rounds_there_are_all_priorities_and_in_the_others_one() {
+        let of = |seed| (0..200).map(|us| priority(seed, 1, Time(us))).collect::<std::collections::BTreeSet<_>>();
+        let mixed = (0..100).filter(|seed| of(*seed).len() > 1).count();
+        assert!((25..75).contains(&mixed), "{mixed} of 100");
+        assert!((0..100).all(|seed| [1, 7].contains(&of(seed).len())));
     }
 
     #[test]

@@ -127,6 +127,8 @@ struct Seen {
     version: u64,
     mark: Option<u64>,
     voters: usize,
+    /// Requests that it did not send for their priority.
+    turned_away: u64,
     /// Bricks of the map that it takes for dead: one whose disk was emptied stays in the map for a while.
     bricks_dead: u64,
     wanted: Vec<(String, u32)>,
@@ -174,6 +176,8 @@ pub struct Scene {
     clones: Clones,
     declared: Declared,
     ops: BTreeMap<String, u64>,
+    /// Requests that stubs did not send for their priority.
+    turned_away: u64,
 }
 
 /// Runs a plan to its end, or until a promise breaks.
@@ -188,6 +192,7 @@ pub fn run(plan: Plan) -> Report {
     scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
+    scene.ops.insert("requests turned away for their priority".into(), scene.turned_away);
     Report {
         seed,
         ran: scene.world.now().since(Time::ZERO),
@@ -237,6 +242,7 @@ impl Scene {
             clones: Clones::default(),
             declared: Declared::default(),
             ops: BTreeMap::new(),
+            turned_away: 0,
         };
         scene.begin();
         scene
@@ -273,7 +279,11 @@ impl Scene {
                 let flight = self.flights.remove(&id).expect("what was asked flies until it is answered");
                 return self.judge(flight, answer);
             }
-            Happened::Published { node, view } => self.seen[node].take(&view),
+            Happened::Published { node, view } => {
+                let before = self.seen[node].turned_away;
+                self.seen[node].take(&view);
+                self.turned_away += self.seen[node].turned_away.saturating_sub(before);
+            }
             Happened::Noted { node, note } if note.text.contains(STARTS_ANEW) => self.modes.failed(node, now),
             Happened::Noted { .. } => (),
             Happened::Distrusted { node } => {
@@ -507,13 +517,14 @@ impl Scene {
             return self.world.alarm(Span::millis(300), client as u64);
         }
         let node = nodes[self.load.choose(client, nodes.len())];
-        let op = Op::keyed(load::NAMESPACE.into(), drawn.key.clone().into_bytes().into(), drawn.action.clone());
+        let mut op = Op::keyed(load::NAMESPACE.into(), drawn.key.clone().into_bytes().into(), drawn.action.clone());
+        op.priority = load::priority(self.seed, client as u64, now);
+        let must = self.must_serve();
         let id = self.world.ask(node, drawn.budget, Ask::Session(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, drawn.budget, self.world.is_hung(node));
         if let Some((write, what)) = drawn.write {
             self.sessions.begin(&drawn.key, write, what, now);
         }
-        let must = self.must_serve();
         self.flights.insert(id, Flight { client: client as u64, node, start: now, must, what: Asked::Session(drawn) });
     }
 
@@ -548,10 +559,11 @@ impl Scene {
         }
         let node = nodes[self.modes_load.choose(client, nodes.len())];
         let (act, budget) = self.modes_load.draw(client);
-        let id = self.world.ask(node, budget, Ask::Session(act.op())).expect("the node was seen to run");
+        let op = Op { priority: load::priority(self.seed, token, now), ..act.op() };
+        let must = self.must_serve();
+        let id = self.world.ask(node, budget, Ask::Session(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         self.modes.begin(&act);
-        let must = self.must_serve();
         self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Modes(act) });
     }
 
@@ -597,6 +609,7 @@ impl Seen {
         self.version = view.root.version;
         self.voters = view.root.voters.len();
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
+        self.turned_away = view.figures.get("session.turned_away").copied().unwrap_or(0);
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
         self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();

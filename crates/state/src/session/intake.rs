@@ -10,7 +10,7 @@ use flow::histogram::percentile;
 use flow::overload::Overload;
 use flow::stage::Shown;
 
-use super::limits::{FLOOR_MOVES_EVERY, FLOOR_TOLD_FOR, INTAKE_WAIT};
+use super::limits::{FLOOR_MOVES_EVERY, FLOOR_TOLD_FOR, INTAKE_WAIT, QUEUE_MIN};
 
 pub(super) struct Intake {
     overload: Overload,
@@ -19,8 +19,8 @@ pub(super) struct Intake {
     /// What matters less than this had better not come while waits are long.
     floor: u8,
     moved_at: Time,
-    /// Somebody has waited for too long since the floor moved.
-    is_too_low: bool,
+    /// Since when all have waited for too long, and how many: a queue stands. A few late messages are none (CoDel's distinction).
+    long: Option<(Time, u32)>,
     /// Priorities that came since the floor moved, and in the time before: a bit for each.
     came: [u8; 2],
     waits: Histogram,
@@ -35,7 +35,7 @@ impl Intake {
             wait: Span::ZERO,
             floor: 0,
             moved_at: Time::ZERO,
-            is_too_low: false,
+            long: None,
             came: [0; 2],
             waits: Histogram::default(),
             taken: 0,
@@ -46,19 +46,26 @@ impl Intake {
     /// A request of a client has lain in queues for so long.
     pub fn note(&mut self, now: Time, waited: Span, priority: Priority) {
         self.waits.note(waited);
-        let was_up = self.overload.is_up();
         self.overload.waited(now, waited);
+        // Where nobody has come for a while nobody was in a queue.
+        let goes_on = now.since(self.noted_at) < FLOOR_TOLD_FOR;
+        let (since, count) = self.long.filter(|_| goes_on).unwrap_or((now, 0));
+        self.long = (waited > INTAKE_WAIT).then_some((since, count + 1));
         (self.wait, self.noted_at) = (waited, now);
         self.taken += 1;
-        self.is_too_low |= waited > INTAKE_WAIT;
         self.came[0] |= 1 << priority.0;
-        if now.since(self.moved_at) >= FLOOR_MOVES_EVERY || self.overload.is_up() && !was_up {
+        let is_first = self.floor == 0 && self.stands(now);
+        if now.since(self.moved_at) >= FLOOR_MOVES_EVERY || is_first {
             self.move_floor(now);
         }
     }
 
-    /// One step up if somebody has waited for too long all the same, but never above all that comes; one step down when
-    /// there is no overload any more.
+    fn stands(&self, now: Time) -> bool {
+        self.long.is_some_and(|(since, count)| count >= QUEUE_MIN && now.since(since) >= INTAKE_WAIT)
+    }
+
+    /// One step up if a queue stands all the same, but never above all that comes; one step down when there is no overload any
+    /// more.
     fn move_floor(&mut self, now: Time) {
         self.moved_at = now;
         let came = self.came[0] | self.came[1];
@@ -66,17 +73,13 @@ impl Intake {
         if !self.overload.is_up() {
             self.floor = self.floor.saturating_sub(1);
         }
-        if !std::mem::take(&mut self.is_too_low) {
-            return;
+        self.floor = self.floor.min(came.checked_ilog2().unwrap_or(0) as u8);
+        if self.stands(now) {
+            let taken = came >> self.floor << self.floor;
+            // Without the lowest of those that are taken, unless they are all the same.
+            let higher = taken & taken.wrapping_sub(1);
+            self.floor = if higher == 0 { self.floor } else { higher.trailing_zeros() as u8 };
         }
-        let taken = came >> self.floor << self.floor;
-        // Without the lowest of those that are taken.
-        let higher = taken & taken.wrapping_sub(1);
-        self.floor = match (higher, taken) {
-            (0, 0) => came.checked_ilog2().unwrap_or(0) as u8,
-            (0, _) => self.floor,
-            (higher, _) => higher.trailing_zeros() as u8,
-        };
     }
 
     /// What matters less had better not come at this moment; 0 if all may. As soon as the queue is short, or nobody comes, there
@@ -151,9 +154,14 @@ mod tests {
     fn who_matters_least_is_told_first_not_to_come_and_never_all_of_them() {
         let (mut intake, mut now) = (Intake::new(), Time(1_000_000));
         assert_eq!(second(&mut intake, &mut now, Span::ZERO, &[1, 4, 6]), [1, 4, 6]);
-        // The first that waited too long raises it at once, by one.
+        // One that comes late raises nothing; a queue that stands does so soon, by one.
         now = now + Span::millis(1);
         intake.note(now, LONG, Priority(4));
+        assert_eq!(intake.floor(now), 0);
+        for _ in 0..21 {
+            now = now + Span::millis(1);
+            intake.note(now, LONG, Priority(4));
+        }
         assert_eq!(intake.floor(now), 4);
         assert_eq!(second(&mut intake, &mut now, LONG, &[1, 4, 6]), [6]);
         let shown = intake.show(now);
@@ -167,6 +175,18 @@ mod tests {
         second(&mut intake, &mut now, Span::ZERO, &[1, 4]);
         assert_eq!(second(&mut intake, &mut now, Span::ZERO, &[1, 4]), [1, 4]);
         assert!(!intake.show(now).is_overloaded && intake.floor(now) == 0);
+    }
+
+    #[test]
+    fn late_messages_are_no_queue() {
+        let (mut intake, mut now) = (Intake::new(), Time(1_000_000));
+        for n in 0..1_000_u32 {
+            // Some of many, and then for a time all, but seldom any.
+            now = now + Span::millis(if n < 500 { 7 } else { 150 });
+            let waited = if n >= 500 || n % 9 != 0 { LONG } else { Span::millis(1) };
+            intake.note(now, waited, Priority((n % 5) as u8));
+            assert_eq!(intake.floor(now), 0, "{n}");
+        }
     }
 
     #[test]
