@@ -180,6 +180,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         },
         overflow: args.overflow || file.overflow,
         room: args.clones_max.or(file.clones_max).unwrap_or_else(clones_max_default),
+        linear_log: state::linear::limits::LOG,
         found: founding,
     };
     let doors = Doors {

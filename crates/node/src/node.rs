@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
 use clones::deploy::Deployed;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
+use cluster::raft::LogBounds;
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use state::linear::{self, HotKey, Linear, Placed};
@@ -36,6 +37,8 @@ pub struct Birth {
     pub overflow: bool,
     /// Clones that it is meant to run at most.
     pub room: u32,
+    /// How long the logs of `linear` groups become.
+    pub linear_log: LogBounds,
     /// First records of a new cluster, if this node founds it and its log is empty.
     pub found: Option<Change>,
 }
@@ -132,7 +135,7 @@ pub(crate) struct ShardsShown {
 
 impl Node {
     pub fn new(birth: Birth) -> Self {
-        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, found } = birth;
+        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, linear_log, found } = birth;
         let mut rng = Rng::new(seed);
         let (me, boot) = (card.id, card.boot);
         Self {
@@ -141,7 +144,7 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
-            linear: Linear::new(me, boot, rng.fork()),
+            linear: Linear::new(me, boot, rng.fork()).with_log(linear_log),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me, boot),
             doors: BTreeMap::new(),

@@ -4,6 +4,8 @@
 use base::checksum::place_hash_pair;
 use base::{Priority, Rng, Span, Time};
 use bytes::Bytes;
+use cluster::raft::LogBounds;
+use state::linear::limits::LOG;
 use state::session::{Action, Lease, Version, When};
 
 use crate::linear_load::WIDE_SHARDS;
@@ -168,6 +170,16 @@ pub fn wide_shards(mark: u64) -> u64 {
 pub fn mark(view: &node::View) -> Option<u64> {
     let namespace = view.namespaces.iter().find(|namespace| namespace.name == MARK)?;
     (namespace.lease_ms / 1000).checked_sub(MARK_BASE_SECS)
+}
+
+/// How long the logs of `linear` groups become in this round: in two of three so short that snapshots replace them all the time,
+/// and that who was away for a moment needs one. It follows from the seed and is no draw.
+pub fn linear_log(seed: u64) -> LogBounds {
+    match place_hash_pair(b"log", seed) % 3 {
+        0 => LOG,
+        1 => LogBounds { records_max: 300, bytes_max: 64 << 10, entries_kept: 16 },
+        _ => LogBounds { records_max: 40, bytes_max: 8 << 10, entries_kept: 2 },
+    }
 }
 
 /// Whether what clients ask in this round matters more or less; else it all matters the same. It follows from the seed and is no

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use base::{AskId, Boot, Effect, Event, GroupId, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::Card;
+use cluster::raft::LogBounds;
 use cluster::root::{Change, Declared};
 use node::{Answer, Applied, Ask, Node, View};
+use state::linear::limits::LOG;
 use state::linear::{Ran, Reply as Got};
 use state::session::doc::Doc;
 use state::session::merge::MARK;
@@ -61,11 +63,12 @@ pub struct Cluster {
     pub declaration: String,
     pub bug: Option<Bug>,
     pub founded: bool,
+    pub linear_log: LogBounds,
 }
 
 impl Cluster {
     pub fn new(declaration: String, bug: Option<Bug>) -> Self {
-        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false }
+        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false, linear_log: LOG }
     }
 
     fn first_records(&self) -> Change {
@@ -116,6 +119,7 @@ impl Factory for Cluster {
             brick_bytes: state::session::limits::BRICK_BYTES,
             overflow: false,
             room: 64,
+            linear_log: self.linear_log,
             found: founds.then(|| self.first_records()),
         });
         let planted = self.bug.map(|bug| Planted {

@@ -50,6 +50,17 @@ pub trait State: Default {
     fn bytes(&self) -> usize;
 }
 
+/// How long a group's log becomes.
+#[derive(Clone, Copy, Debug)]
+pub struct LogBounds {
+    /// It is replaced by a snapshot after so many records or bytes...
+    pub records_max: usize,
+    /// ... of which the bytes must also be more than the snapshot would have.
+    pub bytes_max: usize,
+    /// Entries kept in memory behind a snapshot, so that a member that is a little late needs no snapshot.
+    pub entries_kept: u64,
+}
+
 /// What tells one group from another.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -58,12 +69,7 @@ pub struct Config {
     pub control: u16,
     /// Kind of frames with entries or parts of a snapshot.
     pub data: u16,
-    /// The log is replaced by a snapshot after so many records or bytes...
-    pub log_records_max: usize,
-    /// ... of which the bytes must also be more than the snapshot would have.
-    pub log_bytes_max: usize,
-    /// Entries kept in memory behind a snapshot, so that a member that is a little late needs no snapshot.
-    pub entries_kept: u64,
+    pub log: LogBounds,
     /// An entry counts as kept when it is written, and is forced soon after: what all members but a minority have so may
     /// be lost only when a majority of machines loses its power at once.
     pub memory: bool,

@@ -7,15 +7,13 @@ use base::{Frame, GroupId, NodeId, Parts, Rng, Time, kind};
 use bytes::Bytes;
 
 use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, REBOOTED_TICKS, TICK};
-use super::{Config, Member, Output, State};
+use super::{Config, LogBounds, Member, Output, State};
 
 const CONFIG: Config = Config {
     group: GroupId(7),
     control: kind::LINEAR_CONTROL,
     data: kind::LINEAR_DATA,
-    log_records_max: 1_000,
-    log_bytes_max: 1 << 20,
-    entries_kept: 100,
+    log: LogBounds { records_max: 1_000, bytes_max: 1 << 20, entries_kept: 100 },
     memory: true,
     uncommitted_bytes_max: 1 << 20,
 };

@@ -12,7 +12,7 @@ use super::group::{self, Scene};
 use super::limits::*;
 use super::wire::{self, Call};
 use crate::raft::limits::{LOG_HELD_BYTES_MAX, TICK};
-use crate::raft::{self, Config, Member};
+use crate::raft::{self, Config, LogBounds, Member};
 
 type Happened = raft::Happened<(ChangeId, Verdict)>;
 
@@ -20,9 +20,7 @@ const CONFIG: Config = Config {
     group: GroupId::ROOT,
     control: kind::ROOT,
     data: kind::ROOT,
-    log_records_max: LOG_RECORDS_MAX,
-    log_bytes_max: LOG_BYTES_MAX,
-    entries_kept: ENTRIES_KEPT,
+    log: LogBounds { records_max: LOG_RECORDS_MAX, bytes_max: LOG_BYTES_MAX, entries_kept: ENTRIES_KEPT },
     memory: false,
     uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
 };

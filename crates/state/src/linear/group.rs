@@ -15,7 +15,7 @@ use base::checksum::place_hash;
 use base::{GroupId, NodeId, Note, Now, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use cluster::raft::limits::TICK;
-use cluster::raft::{self, Config, Happened, Member};
+use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
 use super::freshness::Freshness;
 use super::functions;
@@ -90,14 +90,12 @@ pub struct Group {
     pub log_at_save: u64,
 }
 
-fn config(id: GroupId, memory: bool) -> Config {
+fn config(id: GroupId, memory: bool, log: LogBounds) -> Config {
     Config {
         group: id,
         control: base::kind::LINEAR_CONTROL,
         data: base::kind::LINEAR_DATA,
-        log_records_max: LOG_RECORDS_MAX,
-        log_bytes_max: LOG_BYTES_MAX,
-        entries_kept: ENTRIES_KEPT,
+        log,
         memory,
         uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
     }
@@ -112,13 +110,13 @@ impl Group {
         placed: Placed,
         me: NodeId,
         first: Option<Space>,
-        log: Vec<Bytes>,
+        (log, bounds): (Vec<Bytes>, LogBounds),
         rebooted: bool,
         now: Time,
         mut rng: Rng,
         out: &mut Vec<raft::Output>,
     ) -> Result<Self, String> {
-        let config = config(id, placed.memory);
+        let config = config(id, placed.memory, bounds);
         let founds = log.is_empty() && (first.is_some() || placed.founders.contains(&me));
         let member = if founds {
             Member::found(config, me, &placed.members, first.unwrap_or_default(), rng.fork(), out)

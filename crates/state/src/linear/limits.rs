@@ -1,6 +1,7 @@
 //! Numbers of the `linear` class, with units and reasons.
 
 use base::Span;
+use cluster::raft::LogBounds;
 
 /// Largest value, bytes: of a text, or of all that a hash, list or set holds (state.md, rule 4; room for a frame's head).
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -82,12 +83,8 @@ pub const WAITS_MAX: usize = 4_096;
 /// A leader answers who waits for changes after so long, even if there are none: so both know that the other is there.
 pub const WATCH_HOLD: Span = Span::secs(10);
 
-/// A group's log is replaced by a snapshot after so many bytes, and not before it has as many as the snapshot.
-pub const LOG_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
-/// ... or so many records, so that a start reads few.
-pub const LOG_RECORDS_MAX: usize = if cfg!(test) { 500 } else { 1_000_000 };
-/// Entries kept in memory behind a snapshot, so that a member that is a little late needs none.
-pub const ENTRIES_KEPT: u64 = if cfg!(test) { 16 } else { 1_024 };
+/// So many records that a start reads few.
+pub const LOG: LogBounds = LogBounds { records_max: 1_000_000, bytes_max: 64 << 20, entries_kept: 1_024 };
 /// Proposed but not committed bytes at a leader.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// About so many bytes of a snapshot in one part.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Rng, Span, Ticket, Time, kind};
 use bytes::Bytes;
-use cluster::raft;
 use cluster::raft::limits::LOG_HELD_BYTES_MAX;
+use cluster::raft::{self, LogBounds};
 
 use super::apart::Apart;
 use super::group::{Answered, Group};
@@ -141,6 +141,7 @@ pub struct Linear {
     writes: BTreeSet<u64>,
     /// Calls that may wait at a leader.
     waiting: usize,
+    log: LogBounds,
     next_seq: u64,
     /// Bytes appended to the node's log by all groups since it started.
     logged: u64,
@@ -163,12 +164,18 @@ struct Counts {
 }
 
 impl Linear {
+    /// Groups' logs become no longer than this.
+    pub fn with_log(self, log: LogBounds) -> Self {
+        Self { log, ..self }
+    }
+
     /// `boot` must be higher at each start of the same node: it makes the ids of commands unique.
     pub fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
         Self {
             me,
             boot,
             rng,
+            log: LOG,
             live: BTreeSet::from([me]),
             mute: false,
             placed: BTreeMap::new(),
@@ -419,7 +426,7 @@ impl Linear {
             return;
         }
         let rng = self.rng.fork();
-        match Group::start(id, placed, self.me, first, log, self.rebooted, now.mono, rng, &mut self.wants) {
+        match Group::start(id, placed, self.me, first, (log, self.log), self.rebooted, now.mono, rng, &mut self.wants) {
             Ok(mut group) => {
                 group.unwanted_since = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);

@@ -46,7 +46,7 @@ impl<S: State> Member<S> {
 
     /// Gives the disk the whole log in its shortest form.
     pub fn save(&mut self, out: &mut Vec<Output>) -> Ticket {
-        self.node.mut_store().compact(self.config.entries_kept);
+        self.node.mut_store().compact(self.config.log.entries_kept);
         (self.records_on_disk, self.bytes_on_disk) = (0, 0);
         let ticket = self.next_ticket();
         self.saving = Some(ticket);
@@ -83,8 +83,8 @@ impl<S: State> Member<S> {
 
     /// A log that has grown long is replaced by a snapshot.
     fn shorten(&mut self, out: &mut Vec<Output>) {
-        let bytes_max = self.config.log_bytes_max;
-        let long = self.records_on_disk > self.config.log_records_max
+        let bytes_max = self.config.log.bytes_max;
+        let long = self.records_on_disk > self.config.log.records_max
             || self.bytes_on_disk > bytes_max && self.bytes_on_disk > self.state().bytes();
         if long && self.saving.is_none() && !self.node.store().held {
             // Only if it helps: entries that are not applied yet stay.

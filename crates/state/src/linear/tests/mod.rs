@@ -2,7 +2,7 @@
 
 use base::{Boot, Frame, NodeId, Now, Span, Ticket};
 use bytes::Bytes;
-use cluster::raft::{self, State};
+use cluster::raft::{self, LogBounds, State};
 use proptest::prelude::*;
 
 use super::op::{Condition, Ran, Reply, Step, Wrong};
@@ -10,6 +10,8 @@ use super::space::{CommandId, Space, Verdict};
 use super::wire::{self, Answer, Batch, Call, Command};
 use super::{Input, Linear, Output, Placed};
 use base::GroupId;
+
+const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
 mod split;
 mod together;
@@ -265,7 +267,7 @@ fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
         splits: 0,
         split: None,
     };
-    let mut linear = Linear::new(NodeId(node), Boot(1), base::Rng::new(node));
+    let mut linear = Linear::new(NodeId(node), Boot(1), base::Rng::new(node)).with_log(SHORT);
     if !kept.is_empty() {
         linear.start([(id, kept.to_vec())].into(), true);
     }
