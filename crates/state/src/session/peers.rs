@@ -112,32 +112,30 @@ impl Peer {
 /// the same from one minute to the next (as LEDBAT, RFC 6817, measures queues).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delay {
-    /// Smallest difference of clocks seen in this minute and in the one before.
-    least: [Option<i64>; 2],
-    minute_ends: Time,
+    /// Smallest difference of clocks, microseconds, and when it was seen.
+    least: Option<(Time, i64)>,
 }
 
 impl Delay {
     /// Milliseconds that a request with this stamp waited beyond the quickest of late.
     pub fn waited_ms(&mut self, now: Time, stamp_ms: u64) -> u64 {
-        let offset = (now.0 / 1000) as i64 - i64::try_from(stamp_ms).unwrap_or(i64::MAX);
-        if now >= self.minute_ends {
-            self.least = [None, self.least[0]];
-            self.minute_ends = now + base::Span::secs(60);
-        }
-        let [this, last] = &mut self.least;
-        *this = Some(this.map_or(offset, |least| least.min(offset)));
-        let least = this.unwrap_or(offset).min(last.unwrap_or(offset));
-        let waited = offset.saturating_sub(least).max(0) as u64;
-        if waited > WAITED_MS_MAX {
-            // No queue is so long: the least came from another life of the peer, whose clock had another start.
-            self.least = [Some(offset), None];
+        let stamp_us = i64::try_from(stamp_ms).unwrap_or(i64::MAX).saturating_mul(1000);
+        let offset = i64::try_from(now.0).unwrap_or(i64::MAX).saturating_sub(stamp_us);
+        let drifted = |(at, least): (Time, i64)| least.saturating_add((now.since(at).0 / DRIFT_PART) as i64);
+        let least = self.least.map_or(offset, drifted);
+        let waited_ms = (offset.saturating_sub(least).max(0) as u64).saturating_add(500) / 1000;
+        // No queue is so long: the least came from another life of the peer, whose clock had another start.
+        if offset <= least || waited_ms > WAITED_MS_MAX {
+            self.least = Some((now, offset));
             return 0;
         }
-        waited
+        waited_ms
     }
 }
 
+/// Two clocks drift apart by this part of time at most: 500 ppm, which no machine's clock reaches. A queue that stands for minutes
+/// is forgotten as slowly.
+const DRIFT_PART: u64 = 2_000;
 /// A link that is stuck for so long is ended by its host; nothing older comes out of it.
 const WAITED_MS_MAX: u64 = 10_000;
 
@@ -152,7 +150,8 @@ mod tests {
         assert_eq!(peer.delay.waited_ms(before, 70), 0);
         peer.died(before);
         let mut again = peer.reborn(Boot(1), after);
-        assert_eq!(again.delay.waited_ms(after, 80), 4_990);
+        // Less what clocks may drift in 5 s.
+        assert_eq!(again.delay.waited_ms(after, 80), 4_988);
         // Another life has another clock.
         let mut other = peer.reborn(Boot(2), after);
         assert_eq!(other.delay.waited_ms(after, 80), 0);
@@ -171,10 +170,13 @@ mod tests {
         assert_eq!(delay.waited_ms(ms(1_000_001), 500_000), 0);
         assert_eq!(delay.waited_ms(ms(1_000_010), 15), 0);
         assert_eq!(delay.waited_ms(ms(1_000_110), 55), 60);
-        let mut delay = Delay::default();
-        // A clock that runs slow by 6 ms a minute is no queue for long.
-        for minute in 1..100 {
-            assert!(delay.waited_ms(ms(1_000_200 + minute * 60_000), 205 + minute * 59_994) <= 12);
+        // A clock that runs slow by 24 ms a minute, or fast, is no queue. (Seed 403421581117: clocks that drift by 400 ppm looked like one.)
+        for a_minute in [59_976, 60_024] {
+            let mut delay = Delay::default();
+            for second in 1..600 {
+                assert_eq!(delay.waited_ms(ms(1_000_200 + second * 1000), 205 + second * a_minute / 60), 0);
+            }
+            assert_eq!(delay.waited_ms(ms(1_000_200 + 600_000 + 40), 205 + 600 * a_minute / 60), 40);
         }
     }
 }
