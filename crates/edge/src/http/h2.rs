@@ -25,7 +25,6 @@ use tokio::time::Instant;
 
 use super::body::DownBody;
 use super::check::{Violation, is_host, is_target};
-use super::guard::Flags;
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
@@ -91,7 +90,7 @@ where
         of_requests.allow(fields.sum::<usize>() as u64 + request.uri().path().len() as u64);
         of_requests.asked.fetch_add(1, Relaxed);
         let ending = Ending { manners: Arc::clone(&of_requests), is_answered: false };
-        let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::new(Flags::default()) });
+        let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::default(), open: None });
         let edge = Arc::clone(&edge);
         async move {
             let answer = proxy::answer(edge, client, request).await;

@@ -28,13 +28,16 @@ use super::reserved::is_reserved;
 use super::session::{Sessions, remove_ours};
 use super::{Config, h2, upgrade};
 use crate::cookie;
-use crate::meter::Door;
+use crate::meter::{Door, Opened};
+use crate::pace::Stays;
 use crate::pool::Pool;
 
 /// What all requests of this door share.
 pub struct Edge {
     pub pool: Arc<Pool>,
     pub door: Arc<Door>,
+    /// All that may last.
+    pub stays: Arc<Stays>,
     pub config: Config,
     pub sessions: Sessions,
     pub files: DropFiles,
@@ -44,6 +47,8 @@ pub struct Edge {
 pub struct Client {
     pub peer: Arc<Peer>,
     pub flags: Arc<Flags>,
+    /// It counts as open, also when it speaks something else by now; of HTTP/1.1.
+    pub open: Option<Arc<Opened>>,
 }
 
 /// Answers one request; never fails, as hyper's only answer to that would be to hang up.
@@ -97,8 +102,9 @@ async fn carry(
     remove_ours(&mut parts.headers);
     let place = {
         let fields = Fields(&parts.headers);
-        let (host, path, method) = (host.to_str().unwrap_or(""), parts.uri.path(), parts.method.as_str());
+        let (host, method) = (host.to_str().unwrap_or(""), parts.method.as_str());
         let (port, client) = (client.peer.port, client.peer.ip);
+        let path = parts.uri.path();
         edge.pool.table().place(&Asked { port, host, path, method, client, headers: &fields })
     };
     let (mut session, mut let_in) = (None, None);
@@ -162,7 +168,7 @@ async fn carry(
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_ours(fields),
     }
-    let (mut response, from) = pass_on(client, answer, upgrade.map(|(_, client)| client))?;
+    let (mut response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client))?;
     if let Some(stay) = errand.stay {
         response.headers_mut().append(header::SET_COOKIE, stay);
     }
@@ -177,6 +183,7 @@ pub fn body_broken(client: &Client) -> Refusal {
 
 /// Makes the client's answer of the clone's.
 fn pass_on(
+    edge: &Edge,
     client: &Client,
     answer: Answer,
     upgrade: Option<OnUpgrade>,
@@ -187,7 +194,10 @@ fn pass_on(
         client.flags.upgraded.store(true, Relaxed);
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
-        tokio::spawn(upgrade::splice(*line, of_client, in_flight, is_websocket));
+        let stay = in_flight.stay(&edge.stays, is_websocket);
+        let open = client.open.clone().unwrap_or_else(|| Arc::new(edge.door.opened()));
+        let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
+        tokio::spawn(upgrade::splice(*line, of_client, counted, is_websocket));
         strip_one_hop(response.headers_mut());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {
