@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use clones::partition::Asked;
+use clones::path::canonical;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -269,11 +270,11 @@ impl Errand {
             let refusal;
             {
                 let table = pool.table();
-                let fields = Fields(&self.headers);
+                let (fields, path) = (Fields(&self.headers), canonical(self.uri.path()));
                 let asked = Asked {
                     port: peer.port,
                     host: self.host.to_str().unwrap_or(""),
-                    path: self.uri.path(),
+                    path: &path,
                     method: self.method.as_str(),
                     client: peer.ip,
                     headers: &fields,

@@ -9,6 +9,7 @@ use std::time::Instant;
 use base::Rng;
 use bytes::Bytes;
 use clones::partition::Asked;
+use clones::path::{canonical, is_clear};
 use flow::stage::End;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
@@ -18,7 +19,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone};
-use super::check::Violation;
+use super::check::{UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
@@ -104,8 +105,12 @@ async fn carry(
         let fields = Fields(&parts.headers);
         let (host, method) = (host.to_str().unwrap_or(""), parts.method.as_str());
         let (port, client) = (client.peer.port, client.peer.ip);
-        let path = parts.uri.path();
-        edge.pool.table().place(&Asked { port, host, path, method, client, headers: &fields })
+        let (table, path) = (edge.pool.table(), canonical(parts.uri.path()));
+        let asked = Asked { port, host, path: &path, method, client, headers: &fields };
+        if !is_clear(&path, |path| table.routes.find(&Asked { path, ..asked })) {
+            return Err(Refusal::Violation(UNCLEAR_PATH));
+        }
+        table.place(&asked)
     };
     let (mut session, mut let_in) = (None, None);
     if let Some(asked) = place.clone() {
