@@ -16,6 +16,7 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,7 +33,7 @@ use super::proxy::{self, Client, Edge};
 use super::wait::Wait;
 
 /// What is known of one connection's manners.
-struct Manners {
+pub struct Manners {
     began: Instant,
     asked: AtomicU64,
     answered: AtomicU64,
@@ -44,6 +45,21 @@ struct Manners {
 }
 
 impl Manners {
+    /// A request, or a WebSocket, is under way until it has `ended`.
+    pub fn begin(&self) {
+        self.asked.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes of a body or a WebSocket came.
+    pub fn came(&self, bytes: u64) {
+        self.allow(bytes + bytes / 8);
+    }
+
+    /// The client has so much to take, which it acknowledges by frames.
+    pub fn went(&self, bytes: u64) {
+        self.allow(bytes / 8);
+    }
+
     fn allow(&self, bytes: u64) {
         self.allowed.fetch_add(bytes + CONTROL_BYTES_EACH, Relaxed);
     }
@@ -58,7 +74,7 @@ impl Manners {
         self.came.load(Relaxed) > self.allowed.load(Relaxed) + by_time
     }
 
-    fn ended(&self, is_answered: bool) {
+    pub fn ended(&self, is_answered: bool) {
         if is_answered {
             self.answered.fetch_add(1, Relaxed);
             return;
@@ -88,7 +104,7 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
         of_requests.allow(fields.sum::<usize>() as u64 + request.uri().path().len() as u64);
-        of_requests.asked.fetch_add(1, Relaxed);
+        of_requests.begin();
         let ending = Ending { manners: Arc::clone(&of_requests), is_answered: false };
         let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::default(), open: None });
         let edge = Arc::clone(&edge);
@@ -105,6 +121,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .enable_connect_protocol()
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIME);
     let counting = Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default(), linger: None };
@@ -146,11 +163,22 @@ where
     }
 }
 
-/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1).
-pub fn to_http1(request: &mut Request<Incoming>) -> Result<(), Violation> {
+/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1), and for a
+/// WebSocket GET instead of CONNECT (RFC 8441). Whether it is one.
+pub fn to_http1(request: &mut Request<Incoming>) -> Result<bool, Violation> {
     let bad = |why| Err(Violation { status: 400, why });
-    if *request.method() == Method::CONNECT {
-        return Err(Violation { status: 501, why: "this is no forward proxy: CONNECT is not offered" });
+    let is_websocket = *request.method() == Method::CONNECT;
+    if is_websocket {
+        match request.extensions_mut().remove::<Protocol>() {
+            Some(protocol) if protocol.as_str() == "websocket" => *request.method_mut() = Method::GET,
+            Some(_) => return Err(Violation { status: 501, why: "the only protocol for CONNECT here is websocket" }),
+            None => {
+                return Err(Violation {
+                    status: 501,
+                    why: "this is no forward proxy: CONNECT is for WebSockets alone",
+                });
+            }
+        }
     }
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -184,7 +212,7 @@ pub fn to_http1(request: &mut Request<Incoming>) -> Result<(), Violation> {
         let cookie = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).expect("made of values");
         headers.insert(header::COOKIE, cookie);
     }
-    Ok(())
+    Ok(is_websocket)
 }
 
 /// Counts how a request ended.
@@ -213,7 +241,7 @@ impl Body for Taken {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.ending.manners.allow(frame.data_ref().map_or(0, |data| data.len() as u64 / 8));
+                self.ending.manners.went(frame.data_ref().map_or(0, |data| data.len() as u64));
                 with_stream(|stream| stream.client_has_to_take.store(true, Relaxed));
             }
             Poll::Ready(_) => self.ending.is_answered = true,
@@ -262,9 +290,14 @@ fn with_stream(act: impl FnOnce(&Stream)) {
 pub fn progress(bytes: u64) {
     with_stream(|stream| {
         if bytes > 0 {
-            stream.manners.allow(bytes + bytes / 8);
+            stream.manners.came(bytes);
         }
     });
+}
+
+/// Of the connection whose stream is polled on this thread now.
+pub fn manners() -> Option<Arc<Manners>> {
+    NOW.with_borrow(|now| now.as_ref().map(|stream| Arc::clone(&stream.manners)))
 }
 
 /// Runs hyper's tasks, one a stream.

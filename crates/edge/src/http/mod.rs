@@ -30,6 +30,7 @@ mod reserved;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone};
-use super::check::{UNCLEAR_PATH, Violation};
+use super::check::{TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
@@ -27,6 +27,7 @@ use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade}
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_ours};
+use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
 use crate::meter::{Door, Opened};
@@ -85,16 +86,25 @@ async fn carry(
     {
         return Err(Refusal::Expectation);
     }
-    if request.version() == Version::HTTP_2 {
-        h2::to_http1(&mut request).map_err(Refusal::Violation)?;
+    let mut accept = None;
+    if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
+        // A WebSocket is as dear as a connection.
+        if edge.door.connections() >= edge.config.connections_max {
+            return Err(Refusal::Violation(TOO_MANY));
+        }
+        accept = Some(websocket::ask(request.headers_mut()));
     }
     if is_reserved(request.uri().path()) {
         return Err(Refusal::Reserved);
     }
-    let upgrade = (request.version() == Version::HTTP_11 && request.body().is_end_stream())
-        .then(|| wanted_upgrade(request.headers()))
-        .flatten()
-        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let upgrade = match accept {
+        Some(_) => Some(HeaderValue::from_static("websocket")),
+        None if request.version() == Version::HTTP_11 && request.body().is_end_stream() => {
+            wanted_upgrade(request.headers())
+        }
+        None => None,
+    };
+    let upgrade = upgrade.map(|protocol| (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept }));
 
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
@@ -180,6 +190,13 @@ async fn carry(
     Ok((response, from))
 }
 
+/// A client that wants to speak something else.
+struct Upgrade {
+    of_client: OnUpgrade,
+    /// Over HTTP/2: what the clone must say.
+    accept: Option<Accept>,
+}
+
 /// The client's body did not come whole, and the guard knows why unless the client just left.
 pub fn body_broken(client: &Client) -> Refusal {
     let left = Violation { status: 400, why: "the request's body ended early" };
@@ -191,24 +208,37 @@ fn pass_on(
     edge: &Edge,
     client: &Client,
     answer: Answer,
-    upgrade: Option<OnUpgrade>,
+    upgrade: Option<Upgrade>,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     let Answer { mut response, first, line, upstream, in_flight, at: _ } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(of_client) = upgrade else { return Err(Refusal::BadAnswer) };
+        let Some(Upgrade { of_client, accept }) = upgrade else { return Err(Refusal::BadAnswer) };
+        let is_http2 = accept.is_some();
+        if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
+            return Err(Refusal::BadAnswer);
+        }
         client.flags.upgraded.store(true, Relaxed);
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
         let stay = in_flight.stay(&edge.stays, is_websocket);
         let open = client.open.clone().unwrap_or_else(|| Arc::new(edge.door.opened()));
         let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
-        tokio::spawn(upgrade::splice(*line, of_client, counted, is_websocket));
+        let manners = if is_http2 { h2::manners() } else { None };
+        tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket));
         strip_one_hop(response.headers_mut());
+        if is_http2 {
+            *response.status_mut() = StatusCode::OK;
+            return Ok((response, None));
+        }
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {
             response.headers_mut().insert(header::UPGRADE, protocol);
         }
         return Ok((response, None));
+    }
+    // It would mean that the WebSocket is open.
+    if upgrade.is_some_and(|upgrade| upgrade.accept.is_some()) && response.status().is_success() {
+        return Err(Refusal::BadAnswer);
     }
     let headers = response.headers_mut();
     strip_one_hop(headers);

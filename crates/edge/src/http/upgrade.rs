@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use futures_util::future::poll_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
+use super::h2::Manners;
 use super::limits::{CONNECT_TIME, GOODBYE_TIME, UPGRADED_IDLE};
 use super::line::Line;
+use super::websocket::Tunnel;
 use crate::frames::{Frames, GOING_AWAY};
 use crate::meter::Opened;
 use crate::pace::Stay;
@@ -53,12 +54,18 @@ pub struct Counted {
 }
 
 /// Runs an upgraded connection to its end.
-pub async fn splice(line: Line, of_client: OnUpgrade, counted: Counted, is_websocket: bool) {
+pub async fn splice(
+    line: Line,
+    of_client: OnUpgrade,
+    counted: Counted,
+    manners: Option<Arc<Manners>>,
+    is_websocket: bool,
+) {
     let mut frames = is_websocket.then(Frames::default);
     // Both ends have said that they change; what is left is to hand over the sockets.
     let both = async {
         let (clone, early) = line.into_upgraded();
-        let mut client = TokioIo::new(of_client.await.map_err(io::Error::other)?);
+        let mut client = Tunnel::new(of_client.await.map_err(io::Error::other)?, manners);
         client.write_all(&early).await?;
         if let Some(frames) = &mut frames {
             frames.skip(&early);
