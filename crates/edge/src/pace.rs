@@ -161,7 +161,7 @@ impl Stays {
     /// Those that are to leave have gone, or should have so long ago.
     pub fn have_left(&self, late: Duration) -> bool {
         let inner = self.locked();
-        let is_late = inner.leaves.is_some_and(|leave| leave.until.elapsed() >= late);
+        let is_late = inner.leaves.is_some_and(|leave| Instant::now() >= leave.until + late);
         is_late || inner.going == 0 && inner.meant().next().is_none()
     }
 
