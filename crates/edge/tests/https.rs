@@ -8,9 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::secure::{Secure, frame, next_frame, preface};
 use common::{Toy, field, ok, soon};
-use edge::http::limits::HEAR_OUT;
+use edge::http::limits::{self, HEAR_OUT};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -304,6 +305,37 @@ async fn a_client_that_is_slow_to_take_the_last_answer_gets_all_of_it() {
     assert_eq!(taken, BODY);
     drop(client);
     secure.closed().await;
+}
+
+/// A byte each so often.
+struct Drips(tokio::time::Interval);
+
+impl hyper::body::Body for Drips {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        self.0.poll_tick(cx).map(|_| Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"X")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_gets_408() {
+    let toy = Toy::steady("hi").await;
+    let secure = Secure::to("drips", &[toy.addr], 1 << 20).await;
+    let io = TokioIo::new(secure.stream(&["h2"]).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let drips = Drips(tokio::time::interval(limits::BODY_IDLE / 4));
+    let request = Request::post("https://shop.example/").header("content-length", "100000").body(drips).unwrap();
+    let begun = tokio::time::Instant::now();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 408);
+    let took = begun.elapsed();
+    assert!(took >= limits::RATE_GRACE && took < limits::RATE_GRACE * 2, "after {took:?}");
 }
 
 /// Virtual time on real loopback sockets: time jumps only when no task has anything to do.

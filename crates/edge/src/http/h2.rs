@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
 use super::proxy::{self, Client, Edge};
-use super::wait::Wait;
+use super::wait::{Rate, Wait};
 
 /// What is known of one connection's manners.
 pub struct Manners {
@@ -45,6 +45,12 @@ pub struct Manners {
 }
 
 impl Manners {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        let (asked, answered, taken_back, came, allowed) = (zero(), zero(), zero(), zero(), zero());
+        Self { began: Instant::now(), asked, answered, taken_back, came, allowed, enough: Notify::new() }
+    }
+
     /// A request, or a WebSocket, is under way until it has `ended`.
     pub fn begin(&self) {
         self.asked.fetch_add(1, Relaxed);
@@ -91,15 +97,7 @@ pub async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<Peer>, mut closing: w
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let manners = Arc::new(Manners {
-        began: Instant::now(),
-        asked: AtomicU64::new(0),
-        answered: AtomicU64::new(0),
-        taken_back: AtomicU64::new(0),
-        came: AtomicU64::new(0),
-        allowed: AtomicU64::new(0),
-        enough: Notify::new(),
-    });
+    let manners = Arc::new(Manners::new());
     let (of_requests, ip) = (Arc::clone(&manners), peer.ip);
     let service = service_fn(move |request: Request<Incoming>| {
         let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
@@ -242,7 +240,8 @@ impl Body for Taken {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.ending.manners.went(frame.data_ref().map_or(0, |data| data.len() as u64));
-                with_stream(|stream| stream.client_has_to_take.store(true, Relaxed));
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                with_stream(|stream| stream.asked_for(bytes));
             }
             Poll::Ready(_) => self.ending.is_answered = true,
             Poll::Pending => with_stream(|stream| stream.client_has_to_take.store(false, Relaxed)),
@@ -271,6 +270,22 @@ struct Stream {
     manners: Arc<Manners>,
     /// hyper has a part of the answer and asks for no more before the client has taken it.
     client_has_to_take: AtomicBool,
+    /// Bytes of that part, and of those before since the task looked.
+    given: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+impl Stream {
+    fn new(manners: &Arc<Manners>) -> Self {
+        let (client_has_to_take, given, taken) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { manners: Arc::clone(manners), client_has_to_take, given, taken }
+    }
+
+    /// hyper asked for a part, and got so much.
+    fn asked_for(&self, bytes: usize) {
+        self.taken.fetch_add(self.given.swap(bytes, Relaxed), Relaxed);
+        self.client_has_to_take.store(true, Relaxed);
+    }
 }
 
 thread_local! {
@@ -309,16 +324,16 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        let stream = Arc::new(Stream { manners: Arc::clone(&self.0), client_has_to_take: AtomicBool::new(false) });
-        tokio::spawn(Running { future: Some(Box::pin(future)), stream, wait: Wait::default() });
+        let stream = Arc::new(Stream::new(&self.0));
+        tokio::spawn(Running { future: Some(Box::pin(future)), stream, wait: Rate::default() });
     }
 }
 
-/// A stream's task. It ends, and with it the stream, when the client takes nothing for too long.
+/// A stream's task. It ends, and with it the stream, when the client takes too little for too long.
 struct Running<F> {
     future: Option<Pin<Box<F>>>,
     stream: Arc<Stream>,
-    wait: Wait,
+    wait: Rate,
 }
 
 impl<F: Future<Output = ()>> Future for Running<F> {
@@ -331,9 +346,13 @@ impl<F: Future<Output = ()>> Future for Running<F> {
         let polled = future.as_mut().poll(cx);
         NOW.set(before);
         if polled.is_pending() {
+            let taken = this.stream.taken.swap(0, Relaxed);
+            if taken > 0 {
+                this.wait.moved(taken);
+            }
             if !this.stream.client_has_to_take.load(Relaxed) {
                 this.wait.over();
-            } else if this.wait.is_overdue(cx, WRITE_IDLE) {
+            } else if this.wait.is_slow(cx, WRITE_IDLE) {
                 this.future = None;
                 return Poll::Ready(());
             }
@@ -387,5 +406,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Counting<S> {
         }
         // A client that takes its last answer still sends window updates.
         this.linger.get_or_insert_default().poll(&mut this.stream, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a stream lives whose client takes so many bytes each second, while there is always more for it.
+    async fn lives(bytes: usize, seconds: u64) -> u64 {
+        let manners = Arc::new(Manners::new());
+        let stream = Arc::new(Stream::new(&manners));
+        let mut turns = tokio::time::interval(Duration::from_secs(1));
+        let future = std::future::poll_fn(move |cx| {
+            while turns.poll_tick(cx).is_ready() {
+                with_stream(|stream| stream.asked_for(bytes));
+            }
+            Poll::<()>::Pending
+        });
+        let began = Instant::now();
+        let running = Running { future: Some(Box::pin(future)), stream, wait: Rate::default() };
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), running).await;
+        began.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_goes_on_as_long_as_its_client_takes_enough() {
+        let grace = RATE_GRACE.as_secs();
+        assert_eq!(lives(10_000, 20 * grace).await, 20 * grace);
+        assert!((grace - 1..=grace + 3).contains(&lives(1, 20 * grace).await));
     }
 }
