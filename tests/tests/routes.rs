@@ -27,6 +27,10 @@ share = "50%"
 name = "visitors"
 header = [{ name = "x-visitor" }]
 affinity = "sticky"
+
+[[service.web.partition]]
+name = "pay"
+path = "/pay"
 "#;
 
 fn curl(args: &[&str]) -> Said {
@@ -86,6 +90,20 @@ fn partitions_https_and_a_new_certificate() {
     let page = up.coppice(&["route", "explain", "x/"]).good();
     assert!(page.contains("not web, partition visitors: header x-visitor is not there"), "{page}");
     assert!(page.contains("goes to web, its rest"), "{page}");
+
+    // A path that programs read in several ways: the same for each protocol, and `explain` knows.
+    for (path, status) in
+        [("/pay", 200), ("/p%61y/a%2fb", 200), ("/a/../b", 200), ("/pay/%2E%2e/a", 400), ("//pay", 400)]
+    {
+        let mut told = vec![explain(&format!("http://x{path}"), &[])["refused"].as_u64().unwrap_or(200)];
+        let doors =
+            [format!("http://{}{path}", up.at(1).http), format!("https://{}:{https}{path}", up.at(1).http.ip())];
+        for (door, version) in [(&doors[0], "--http1.1"), (&doors[1], "--http1.1"), (&doors[1], "--http2")] {
+            let said = curl(&["--path-as-is", version, "-o", "/dev/null", "-w", "%{http_code}", door]).good();
+            told.push(said.parse().unwrap());
+        }
+        assert_eq!(told, [status; 4], "{path}");
+    }
 
     // HTTP/2, the same visitor at the same clone over another node.
     let url = |node: u8| format!("https://{}:{https}/", up.at(node).http.ip());

@@ -22,6 +22,7 @@ pub mod members;
 pub mod off;
 pub mod partition;
 mod partition_check;
+pub mod path;
 pub mod plan;
 mod rollout;
 pub mod route;

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
 use crate::partition::{Affinity, DropHandler, Fraction, HashOn, Partition, Priority, is_token};
+use crate::path::canonical;
 use crate::route::{bare_host, host_covers, is_below};
-use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, path_error};
+use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, prefix_error};
 
 /// All mistakes in a service's partitions.
 pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
@@ -64,7 +65,7 @@ fn http_mistakes(partition: &Partition, http: &HttpRoute, wrong: &mut dyn FnMut(
         }
     }
     if let Some(path) = &partition.path {
-        if let Some(why) = path_error(path) {
+        if let Some(why) = prefix_error(path) {
             wrong(".path", why);
         } else if !is_below(&http.path, path) {
             let why = "never takes a request, as the service is reached at";
@@ -106,6 +107,10 @@ fn own_mistakes(partition: &Partition, wrong: &mut dyn FnMut(&str, String)) {
             wrong(key, "is empty, which every path has; leave it out".into());
         } else if let Some(c) = part.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#')) {
             wrong(key, format!("{part:?} contains {c:?}, which no path has; percent-encode it"));
+        } else if let plain = canonical(part)
+            && plain != *part
+        {
+            wrong(key, format!("{part:?} is matched as {plain:?}; write it so"));
         }
     }
     for method in &partition.method {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::*;
 use crate::partition::Partition;
 use crate::partition_check as partition;
+use crate::path::{canonical, is_clear};
 use crate::route::bare_host;
 use crate::session::SessionCookie;
 use crate::size::Size;
@@ -214,7 +215,7 @@ impl ServiceSpec {
             if let Some(why) = host_error(&http.host) {
                 wrong("http.host", why);
             }
-            if let Some(why) = path_error(&http.path) {
+            if let Some(why) = prefix_error(&http.path) {
                 wrong("http.path", why);
             }
         }
@@ -370,6 +371,18 @@ pub(crate) fn name_error(name: &str) -> Option<String> {
         && !name.ends_with('-');
     (!fits)
         .then(|| format!("a service's name has 1 to {NAME_BYTES_MAX} of a-z, 0-9 and inner -; {name:?} does not fit"))
+}
+
+/// Of a path that requests are matched by.
+pub(crate) fn prefix_error(path: &str) -> Option<String> {
+    let plain = canonical(path);
+    if plain != path {
+        return Some(format!("{path:?} is matched as {plain:?}; write it so"));
+    }
+    let is_clear = is_clear(path, str::to_owned);
+    let why =
+        || format!("{path:?} can be read in several ways; write it without dot segments, double and escaped slashes");
+    path_error(path).or_else(|| (!is_clear).then(why))
 }
 
 pub(crate) fn path_error(path: &str) -> Option<String> {

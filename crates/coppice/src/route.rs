@@ -53,6 +53,8 @@ struct Explained {
     clones: Vec<String>,
     target: Option<String>,
     why: String,
+    #[serde(default)]
+    refused: Option<u16>,
     before: Vec<Before>,
 }
 
@@ -86,6 +88,9 @@ fn page(method: &str, url: &str, explained: &Explained) -> String {
     for before in &explained.before {
         text += &format!("  not {}: {}\n", part(&before.service, &before.partition), before.why_not);
     }
+    if let Some(status) = explained.refused {
+        return text + &format!("  is refused with {status}: {}\n", explained.why);
+    }
     let Some(service) = &explained.service else { return text + "  no service takes it: 404\n" };
     text += &format!("  goes to {}\n", part(service, &explained.partition));
     let clones = if explained.clones.is_empty() { "none".to_owned() } else { explained.clones.join(", ") };
@@ -116,6 +121,7 @@ mod tests {
             clones: vec!["shop/0".into()],
             target: None,
             why: "the less loaded of two".into(),
+            refused: None,
             before: vec![before],
         };
         let told = page("GET", "http://x/", &explained);
@@ -126,6 +132,8 @@ mod tests {
         );
         explained.service = None;
         assert!(page("GET", "http://x/", &explained).ends_with("404\n"));
+        explained.refused = Some(400);
+        assert!(page("GET", "http://x/", &explained).ends_with("is refused with 400: the less loaded of two\n"));
         assert_eq!(field("a: b:c"), Ok(("a".into(), "b:c".into())));
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base::Boot;
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
+use edge::closing::{LAST_TIME, closes};
 use edge::tls::Certs;
 use edge::{Functions, Meter};
 use host::{DataDir, HostConfig};
@@ -77,8 +78,8 @@ pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 pub const EXIT_REMOVED: i32 = 76;
 /// Doors that are closing wait so long for clients to take what is theirs.
 const DOORS_CLOSE_MAX: Duration = Duration::from_secs(5);
-/// Connections of TCP services are waited for so long at most.
-const TCP_CLOSE_MAX: Duration = Duration::from_secs(1);
+/// Connections of TCP services, which nearly all have had their turn by then, so long at most: the last ones, and a moment.
+const TCP_CLOSE_MAX: Duration = LAST_TIME.saturating_add(Duration::from_millis(500));
 
 /// Files and sockets that the doors' own limits on connections may need, and room for disk, peers and children.
 const FILES_WANTED: u64 = 64 << 10;
@@ -226,7 +227,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         tracing::warn!("COPPICE_LAB_NO_SHED=1: this node does not protect itself from overload; for experiments only");
     }
     let meter = Arc::new(Meter::new());
-    let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
+    let (resp_meter, gauges_meter, stays) = (Arc::clone(&meter), Arc::clone(&meter), Arc::clone(&meter.stays));
     let functions = Functions::new(&meter);
     let resp_functions = Arc::clone(&functions);
     let started = host::start(
@@ -234,7 +235,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
         move |port| {
             Box::pin(async move {
-                let stop = edge::http::closes(port.watch());
+                let stop = edge::closing::closes(port.watch(), stays);
                 let desk = Rc::new(RespDesk { port, sheds });
                 if let Err(error) = edge::resp::serve(doors.resp, desk, resp_meter, resp_functions, stop).await {
                     tracing::error!(%error, "the Redis protocol is not served");
@@ -330,6 +331,7 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
         // The node's thread is gone, and the process with it.
         None => std::future::pending().await,
     };
+    closes(view, Arc::clone(&meter.stays)).await;
     let began = Instant::now();
     let has_some = || {
         // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.
@@ -339,8 +341,8 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
     while has_some() && began.elapsed() < DOORS_CLOSE_MAX {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let (resp, http) = (meter.resp.connections(), meter.http.connections());
-    tracing::info!(?how, resp, http, "doors are closed; connections that were left are cut");
+    let (resp, http, tcp) = (meter.resp.connections(), meter.http.connections(), meter.tcp.connections());
+    tracing::info!(?how, resp, http, tcp, "doors are closed; connections that were left are cut");
     how
 }
 

@@ -5,6 +5,7 @@
 
 mod affinity;
 pub mod api;
+pub mod closing;
 mod cookie;
 pub mod demand;
 mod fairness;

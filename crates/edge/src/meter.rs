@@ -12,6 +12,7 @@ use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
 
 use crate::demand::Demands;
+use crate::pace::Stays;
 use crate::turnstile::Turnstiles;
 
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
@@ -37,6 +38,8 @@ pub struct Meter {
     shown_at: Mutex<Option<Instant>>,
     /// What the clones of services are asked for: for the manager.
     pub demands: Arc<Demands>,
+    /// The long connections through all doors.
+    pub stays: Arc<Stays>,
 }
 
 /// What each stage of a node last showed of itself.
@@ -182,6 +185,7 @@ impl Meter {
             turnstiles: Arc::default(),
             shown_at: Mutex::default(),
             demands: Arc::default(),
+            stays: Arc::default(),
         }
     }
 

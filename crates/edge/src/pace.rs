@@ -1,9 +1,10 @@
-//! Long connections to a clone that leaves: upgraded ones (WebSocket) and those of TCP services. Left alone they would all
-//! break at the moment when the clone is killed, and all their clients would come back at once. So each edge says goodbye
-//! to its own one after the other, at an even pace with some chance in it, over the time that the clone has; first to those
-//! that have been silent longest. Requests and answers are not this file's matter: they end by themselves, or have their time.
+//! Long connections to a clone that leaves, or through a node that does: upgraded ones (WebSocket) and those of TCP services.
+//! Left alone they would all break at the moment when it is killed, and all their clients would come back at once. So each
+//! edge says goodbye to its own one after the other, at an even pace with some chance in it, over the time that there is;
+//! first to those that have been silent longest. Requests and answers are not this file's matter: they end by themselves, or
+//! have their time.
 //!
-//! What a goodbye is on the wire is `http/upgrade`'s.
+//! What a goodbye is on the wire is `http/upgrade`'s; when a node's doors close, `closing`'s.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -21,7 +22,8 @@ const STEP_MIN: Duration = Duration::from_millis(10);
 const BUSY: Duration = Duration::from_millis(500);
 const PARTS: u32 = 4;
 
-/// The long connections of one clone at this edge. Lives as long as the clone is known or one of them is open.
+/// The long connections of one clone at this edge, or all of this edge. Lives as long as the clone is known or one of them is
+/// open.
 #[derive(Debug, Default)]
 pub struct Stays(Mutex<Inner>);
 
@@ -30,6 +32,8 @@ struct Inner {
     /// Not told to go yet.
     here: BTreeMap<u64, Arc<Guest>>,
     entered: u64,
+    /// Told to go, and still open.
+    going: usize,
     leaves: Option<Leave>,
     /// A task sees them off.
     is_paced: bool,
@@ -39,6 +43,8 @@ struct Inner {
 struct Leave {
     within: Duration,
     until: Instant,
+    /// Who entered after this one is not meant.
+    last: u64,
 }
 
 #[derive(Debug)]
@@ -55,12 +61,20 @@ struct Guest {
 /// One long connection, until dropped.
 #[derive(Debug)]
 pub struct Stay {
-    of: Arc<Stays>,
-    number: u64,
+    /// Its clone's, and its door's.
+    of: [(Arc<Stays>, u64); 2],
     guest: Arc<Guest>,
 }
 
 impl Stay {
+    /// `is_framed`: one message can be told from the next, so that it may be ended at any time.
+    pub fn new(of: [&Arc<Stays>; 2], is_framed: bool) -> Self {
+        let (began, told) = (Instant::now(), Notify::new());
+        let (active_ms, is_told) = (AtomicU64::new(0), AtomicBool::new(false));
+        let guest = Arc::new(Guest { began, active_ms, is_framed, is_told, told });
+        Self { of: of.map(|stays| (Arc::clone(stays), stays.enter(&guest))), guest }
+    }
+
     /// A byte came.
     pub fn is_active(&self) {
         self.guest.active_ms.store(self.guest.began.elapsed().as_millis() as u64, Relaxed);
@@ -80,7 +94,9 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.of.locked().here.remove(&self.number);
+        for (stays, number) in &self.of {
+            stays.leaves(*number);
+        }
     }
 }
 
@@ -96,28 +112,44 @@ impl Guest {
 }
 
 impl Stays {
-    /// `is_framed`: one message can be told from the next, so that it may be ended at any time.
-    pub fn enter(self: &Arc<Self>, is_framed: bool) -> Stay {
-        let (began, told) = (Instant::now(), Notify::new());
-        let (active_ms, is_told) = (AtomicU64::new(0), AtomicBool::new(false));
-        let guest = Arc::new(Guest { began, active_ms, is_framed, is_told, told });
+    fn enter(self: &Arc<Self>, guest: &Arc<Guest>) -> u64 {
         let mut inner = self.locked();
         inner.entered += 1;
         let number = inner.entered;
-        inner.here.insert(number, Arc::clone(&guest));
+        inner.here.insert(number, Arc::clone(guest));
         // The clone may have left while it was being reached.
         self.pace(&mut inner);
-        Stay { of: Arc::clone(self), number, guest }
+        number
     }
 
-    /// The clone leaves: all are to be gone after this time.
-    pub fn leave(self: &Arc<Self>, within: Duration) {
+    fn leaves(&self, number: u64) {
         let mut inner = self.locked();
-        inner.leaves.get_or_insert_with(|| Leave { within, until: Instant::now() + within });
+        if inner.here.remove(&number).is_none() {
+            inner.going -= 1;
+        }
+    }
+
+    /// All are to be gone after this time, and who comes meanwhile too.
+    pub fn leave(self: &Arc<Self>, within: Duration) {
+        self.begin(within, u64::MAX);
+    }
+
+    /// Those that are here now are to be gone after this time. Who comes meanwhile may stay until [`leave`](Self::leave).
+    pub fn leave_first(self: &Arc<Self>, within: Duration) {
+        let last = self.locked().entered;
+        self.begin(within, last);
+    }
+
+    fn begin(self: &Arc<Self>, within: Duration, last: u64) {
+        let mut inner = self.locked();
+        // That all leave comes after that some do.
+        if inner.leaves.is_none_or(|before| before.last < u64::MAX && last == u64::MAX) {
+            inner.leaves = Some(Leave { within, until: Instant::now() + within, last });
+        }
         self.pace(&mut inner);
     }
 
-    /// The clone stays after all, and with it who is still here.
+    /// It stays after all, and with it who is still here.
     pub fn stay(&self) {
         self.locked().leaves = None;
     }
@@ -126,8 +158,15 @@ impl Stays {
         self.locked().here.is_empty()
     }
 
+    /// Those that are to leave have gone, or should have so long ago.
+    pub fn have_left(&self, late: Duration) -> bool {
+        let inner = self.locked();
+        let is_late = inner.leaves.is_some_and(|leave| Instant::now() >= leave.until + late);
+        is_late || inner.going == 0 && inner.meant().next().is_none()
+    }
+
     fn pace(self: &Arc<Self>, inner: &mut Inner) {
-        if inner.leaves.is_some() && !inner.here.is_empty() && !inner.is_paced {
+        if inner.meant().next().is_some() && !inner.is_paced {
             inner.is_paced = true;
             let seed = inner.entered ^ Arc::as_ptr(self) as u64;
             tokio::spawn(see_off(Arc::clone(self), Rng::new(seed)));
@@ -149,14 +188,21 @@ async fn see_off(stays: Arc<Stays>, mut rng: Rng) {
 }
 
 impl Inner {
-    /// How long until the next turn; none if nobody is left, or the clone stays.
+    /// Those that are to leave.
+    fn meant(&self) -> impl Iterator<Item = (&u64, &Arc<Guest>)> {
+        let last = self.leaves.map_or(0, |leave| leave.last);
+        self.here.range(..=last)
+    }
+
+    /// How long until the next turn; none if nobody is left, or all stay.
     fn step(&mut self, chance: f64) -> Option<Duration> {
-        let Some(leave) = self.leaves.filter(|_| !self.here.is_empty()) else {
+        let count = self.meant().count();
+        let Some(leave) = self.leaves.filter(|_| count > 0) else {
             self.is_paced = false;
             return None;
         };
         let left = leave.until.saturating_duration_since(Instant::now());
-        let each = left.div_f64(self.here.len() as f64).mul_f64(chance);
+        let each = left.div_f64(count as f64).mul_f64(chance);
         Some(each.min(left).max(STEP_MIN))
     }
 
@@ -164,20 +210,22 @@ impl Inner {
     fn turn(&mut self, step: Duration) {
         let (Some(leave), now) = (self.leaves, Instant::now()) else { return };
         let left = leave.until.saturating_duration_since(now);
+        let all = self.meant().count();
         let count = match left {
-            Duration::ZERO => self.here.len(),
-            left => (self.here.len() as f64 * step.as_secs_f64() / (left + step).as_secs_f64()) as usize,
+            Duration::ZERO => all,
+            left => (all as f64 * step.as_secs_f64() / (left + step).as_secs_f64()) as usize,
         };
         let is_last_part = left * PARTS <= leave.within;
         let may_go = |guest: &Guest| guest.is_framed || is_last_part || now.duration_since(guest.active_at()) >= BUSY;
         let mut idlest: Vec<(Instant, u64)> =
-            self.here.iter().filter(|(_, guest)| may_go(guest)).map(|(n, guest)| (guest.active_at(), *n)).collect();
+            self.meant().filter(|(_, guest)| may_go(guest)).map(|(n, guest)| (guest.active_at(), *n)).collect();
         let count = count.max(1).min(idlest.len());
         if count < idlest.len() {
             idlest.select_nth_unstable(count);
         }
         for (_, number) in &idlest[..count] {
             if let Some(guest) = self.here.remove(number) {
+                self.going += 1;
                 guest.tell();
             }
         }
@@ -189,6 +237,12 @@ mod tests {
     use super::*;
 
     const WITHIN: Duration = Duration::from_secs(4);
+
+    impl Stays {
+        fn guest(self: &Arc<Self>, is_framed: bool) -> Stay {
+            Stay::new([self, &Arc::default()], is_framed)
+        }
+    }
 
     /// When each of these is told to go, milliseconds from now.
     async fn told(stays: Vec<Stay>) -> Vec<u128> {
@@ -209,7 +263,7 @@ mod tests {
     async fn goodbyes_are_spread_evenly_over_the_time_whether_few_or_many() {
         for many in [1, 5, 40, 5000] {
             let clone = Arc::new(Stays::default());
-            let guests = (0..many).map(|_| clone.enter(true)).collect();
+            let guests = (0..many).map(|_| clone.guest(true)).collect();
             clone.leave(WITHIN);
             let at = told(guests).await;
             assert!(*at.last().unwrap() <= 4000, "{many}: {at:?}");
@@ -226,7 +280,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_that_were_silent_longest_go_first_and_who_is_busy_goes_last() {
         let clone = Arc::new(Stays::default());
-        let (busy, idle, idler) = (clone.enter(false), clone.enter(false), clone.enter(false));
+        let (busy, idle, idler) = (clone.guest(false), clone.guest(false), clone.guest(false));
         tokio::time::sleep(Duration::from_secs(5)).await;
         idle.is_active();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -255,7 +309,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_left_stays_if_the_clone_does_and_who_comes_while_it_leaves_goes_too() {
         let clone = Arc::new(Stays::default());
-        let mut guests: Vec<Stay> = (0..10).map(|_| clone.enter(true)).collect();
+        let mut guests: Vec<Stay> = (0..10).map(|_| clone.guest(true)).collect();
         clone.leave(WITHIN);
         tokio::time::sleep(Duration::from_secs(2)).await;
         clone.stay();
@@ -265,7 +319,41 @@ mod tests {
         clone.leave(WITHIN);
         tokio::time::sleep(Duration::from_secs(9)).await;
         assert!(clone.is_empty());
-        guests.push(clone.enter(true));
+        guests.push(clone.guest(true));
         assert!(told(guests).await.last() <= Some(&10), "its time is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_are_here_go_first_and_who_comes_meanwhile_when_all_do() {
+        let door = Arc::new(Stays::default());
+        let first: Vec<Stay> = (0..40).map(|_| door.guest(true)).collect();
+        door.leave_first(WITHIN);
+        let later: Vec<Stay> = (0..40).map(|_| door.guest(true)).collect();
+        assert!(!door.have_left(Duration::ZERO));
+        // Said again, as a view changes all the time.
+        door.leave_first(WITHIN * 2);
+        let at = told(first).await;
+        assert!(*at.last().unwrap() <= 4000 && at[19] >= 1500, "{at:?}");
+        assert!(door.have_left(WITHIN) && door.locked().here.len() == 40);
+        tokio::time::sleep(WITHIN * 2).await;
+        assert_eq!(door.locked().here.len(), 40);
+        let began = Instant::now();
+        door.leave(WITHIN);
+        let at = told(later).await;
+        assert!(*at.last().unwrap() <= 4000 && at[19] >= 1500 && began.elapsed() <= WITHIN * 2, "{at:?}");
+        assert!(door.have_left(WITHIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_told_and_does_not_go_is_waited_for_and_not_for_ever() {
+        let door = Arc::new(Stays::default());
+        let stay = door.guest(true);
+        door.leave_first(WITHIN);
+        stay.goodbye().await;
+        assert!(!door.have_left(WITHIN));
+        tokio::time::sleep(WITHIN * 2).await;
+        assert!(door.have_left(WITHIN));
+        drop(stay);
+        assert_eq!(door.locked().going, 0);
     }
 }

@@ -158,9 +158,9 @@ impl Drop for InFlight {
 }
 
 impl InFlight {
-    /// It may last: when the clone leaves, its turn to go comes.
-    pub fn stay(&self, is_framed: bool) -> Stay {
-        self.0.stays.enter(is_framed)
+    /// It may last: when the clone leaves, or this edge whose long connections `of_edge` are, its turn to go comes.
+    pub fn stay(&self, of_edge: &Arc<Stays>, is_framed: bool) -> Stay {
+        Stay::new([&self.0.stays, of_edge], is_framed)
     }
 }
 

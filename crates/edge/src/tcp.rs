@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::closing::closes;
 use crate::http::accept;
 use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
@@ -128,20 +129,13 @@ pub async fn serve(
     ports: Arc<Ports>,
 ) {
     let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::default());
+    let mut closes = pin!(closes(view.clone(), Arc::clone(&meter.stays)));
     let door = Arc::new(Door { ip, pool, meter, ports });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     let mut handed_end = pin!(tokio::time::sleep(HANDED_KEPT));
     let mut has_handed = true;
     loop {
-        let (routes, closes) = {
-            let view = view.borrow_and_update();
-            (Arc::clone(&view.routes), view.closing.is_some())
-        };
-        if closes {
-            door.ports.keeps.store(true, SeqCst);
-            drop(listening);
-            return std::future::pending().await;
-        }
+        let routes = Arc::clone(&view.borrow_and_update().routes);
         let wanted: Vec<u16> = routes.services.iter().flat_map(|service| service.tcp_ports()).collect();
         listening.retain(|port, _| wanted.contains(port));
         for port in wanted {
@@ -149,6 +143,11 @@ pub async fn serve(
         }
         tokio::select! {
             changed = view.changed() => if changed.is_err() { return },
+            () = closes.as_mut() => {
+                door.ports.keeps.store(true, SeqCst);
+                drop(listening);
+                return std::future::pending().await;
+            }
             () = handed_end.as_mut(), if has_handed => {
                 has_handed = false;
                 door.ports.close_handed();
@@ -201,7 +200,7 @@ async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: Sock
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
         let (mut clone, in_flight) = reached?;
-        let stay = in_flight.stay(false);
+        let stay = in_flight.stay(&door.meter.stays, false);
         client.set_nodelay(true)?;
         if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;

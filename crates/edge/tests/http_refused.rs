@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Client, Door, Toy, soon};
 use edge::http::{Config, limits};
 use tokio::io::AsyncWriteExt;
@@ -214,6 +216,43 @@ async fn a_body_that_stops_coming_gets_408() {
     tokio::io::AsyncReadExt::read_to_string(&mut client.0, &mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
     assert!(toy.seen().iter().all(|seen| !seen.contains("hellohello")));
+}
+
+/// What is written after the head, each `every` apart, and the first line of the answer with when it came.
+async fn drip(head: &str, part: Vec<u8>, every: Duration, parts: usize) -> (String, Duration) {
+    let (client, _toy) = slow(head).await;
+    let begun = tokio::time::Instant::now();
+    let (mut reader, mut writer) = client.0.into_split();
+    let drip = tokio::spawn(async move {
+        for _ in 0..parts {
+            if writer.write_all(&part).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(every).await;
+        }
+        std::future::pending().await
+    });
+    let mut answer = [0; 12];
+    tokio::io::AsyncReadExt::read_exact(&mut reader, &mut answer).await.unwrap();
+    drip.abort();
+    (String::from_utf8(answer.to_vec()).unwrap(), begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_gets_408_and_a_slow_one_that_is_fast_enough_an_answer() {
+    let every = limits::BODY_IDLE / 4;
+    let length = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (head, part) in [(length, &b"X"[..]), (chunked, b"1\r\nX\r\n")] {
+        let (answer, took) = drip(head, part.to_vec(), every, 1000).await;
+        assert_eq!(answer, "HTTP/1.1 408", "{head}");
+        assert!(took >= limits::RATE_GRACE && took < limits::RATE_GRACE * 2, "{head}: after {took:?}");
+    }
+    // Twice as fast as it must be.
+    let part = limits::RATE_MIN as usize * 2 * every.as_secs() as usize;
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 20 * part);
+    let (answer, took) = drip(&head, vec![b'X'; part], every, 20).await;
+    assert!(answer == "HTTP/1.1 200" && took > limits::RATE_GRACE * 4, "{answer} after {took:?}");
 }
 
 #[tokio::test]

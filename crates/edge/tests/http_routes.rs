@@ -56,3 +56,35 @@ async fn a_browser_stays_with_its_clone_until_that_is_gone() {
     .await;
     assert!(other.field("set-cookie").is_some_and(|set| !set.starts_with(cookie)), "{other:?}");
 }
+
+#[tokio::test]
+async fn a_path_that_may_be_read_in_two_ways_is_refused_only_if_they_lead_to_different_places() {
+    let (zero, one) = two().await;
+    let clones = vec![clone(0, zero.addr, true), clone(1, one.addr, true)];
+    let pay = Partition { path: Some("/pay".into()), share: "50%".parse().unwrap(), ..Partition::new("pay") };
+    let door = Door::at(parted(clones, None, vec![pay]), Config::default()).await;
+    for (path, body) in [
+        ("/pay", Some("zero")),
+        ("/p%61y/a%2fb?x=/../", Some("zero")),
+        ("/pay/./a//b/../c", Some("zero")),
+        ("/search/../%20", Some("one")),
+        ("/group%2Fname", Some("one")),
+        ("/pay/../search", None),
+        ("/search/%2e%2e/pay", None),
+        ("/pay%2f..%2fsearch", None),
+        ("/pay%2Fx", None),
+        ("//pay", None),
+    ] {
+        let answer = door.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        match body {
+            Some(body) => assert_eq!((answer.status, answer.body.as_str()), (200, body), "{path}"),
+            None => assert!(answer.status == 400 && answer.body.contains("different places"), "{path}: {answer:?}"),
+        }
+    }
+    // The program gets them as they were written.
+    let seen = [zero.seen(), one.seen()].concat();
+    for path in ["/p%61y/a%2fb?x=/../", "/pay/./a//b/../c", "/search/../%20"] {
+        assert!(seen.iter().any(|head| head.starts_with(&format!("GET {path} HTTP/1.1\r\n"))), "{path}: {seen:?}");
+    }
+    assert_eq!(seen.len(), 5);
+}

@@ -3,119 +3,18 @@
 
 mod common;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Door, Toy, clone, field, ok, routes, soon};
-use edge::http::Config;
-use edge::http::limits::HEAR_OUT;
-use edge::tls::Certs;
+use common::secure::{Secure, frame, next_frame, preface};
+use common::{Toy, field, ok, soon};
+use edge::http::limits::{self, HEAR_OUT};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2::SendRequest;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use node::{Leaving, View};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-
-struct Secure {
-    door: Door,
-    roots: Arc<RootCertStore>,
-    dir: PathBuf,
-}
-
-impl Drop for Secure {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-impl Secure {
-    async fn to(name: &str, clones: &[SocketAddr], body_bytes_max: u64) -> Self {
-        let dir = std::env::temp_dir().join(format!("coppice-https-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["shop.example".to_owned()]).unwrap();
-        std::fs::write(dir.join("a.crt"), made.cert.pem()).unwrap();
-        std::fs::write(dir.join("a.key"), made.signing_key.serialize_pem()).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(made.cert.der().clone()).unwrap();
-        let clones = clones.iter().enumerate().map(|(i, addr)| clone(i, *addr, true)).collect();
-        let config = Config { tls: Some(Certs::load(&dir).unwrap()), body_bytes_max, ..Config::default() };
-        Self { door: Door::at(routes(clones, None), config).await, roots: Arc::new(roots), dir }
-    }
-
-    async fn stream(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
-        self.over(soon(TcpStream::connect(self.door.addr)).await.unwrap(), alpn).await
-    }
-
-    async fn over(&self, tcp: TcpStream, alpn: &[&str]) -> TlsStream<TcpStream> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let mut config = config.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let name = ServerName::try_from("shop.example").unwrap();
-        soon(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await.unwrap()
-    }
-
-    async fn h2(&self) -> SendRequest<Full<Bytes>> {
-        let io = TokioIo::new(self.stream(&["h2", "http/1.1"]).await);
-        let (sender, connection) = soon(hyper::client::conn::http2::handshake(TokioExecutor::new(), io)).await.unwrap();
-        tokio::spawn(connection);
-        sender
-    }
-
-    /// A raw connection after its preface, for frames by hand.
-    async fn raw(&self) -> TlsStream<TcpStream> {
-        preface(self.stream(&["h2"]).await).await
-    }
-
-    /// The node says that its doors are to close.
-    fn close(&self) {
-        let view = View::clone(&self.door.view.borrow());
-        self.door.view.send_replace(Arc::new(View { closing: Some(Leaving::Restart), ..view }));
-    }
-
-    /// As whoever runs the door waits for it.
-    async fn closed(&self) {
-        soon(async {
-            while !self.door.meter.http.is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
-    }
-}
-
-async fn preface(mut stream: TlsStream<TcpStream>) -> TlsStream<TcpStream> {
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
-    stream
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// Kind, flags, and what is in it.
-async fn next_frame(stream: &mut TlsStream<TcpStream>) -> std::io::Result<(u8, u8, Vec<u8>)> {
-    let mut head = [0; 9];
-    soon(stream.read_exact(&mut head)).await?;
-    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-    soon(stream.read_exact(&mut payload)).await?;
-    Ok((head[3], head[4], payload))
-}
 
 fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(format!("https://shop.example{path}")).body(Full::default()).unwrap()
@@ -406,6 +305,37 @@ async fn a_client_that_is_slow_to_take_the_last_answer_gets_all_of_it() {
     assert_eq!(taken, BODY);
     drop(client);
     secure.closed().await;
+}
+
+/// A byte each so often.
+struct Drips(tokio::time::Interval);
+
+impl hyper::body::Body for Drips {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        self.0.poll_tick(cx).map(|_| Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"X")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_gets_408() {
+    let toy = Toy::steady("hi").await;
+    let secure = Secure::to("drips", &[toy.addr], 1 << 20).await;
+    let io = TokioIo::new(secure.stream(&["h2"]).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let drips = Drips(tokio::time::interval(limits::BODY_IDLE / 4));
+    let request = Request::post("https://shop.example/").header("content-length", "100000").body(drips).unwrap();
+    let begun = tokio::time::Instant::now();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 408);
+    let took = begun.elapsed();
+    assert!(took >= limits::RATE_GRACE && took < limits::RATE_GRACE * 2, "after {took:?}");
 }
 
 /// Virtual time on real loopback sockets: time jumps only when no task has anything to do.

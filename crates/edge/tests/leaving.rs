@@ -1,4 +1,5 @@
-//! Long connections to a clone that leaves: each gets a goodbye of its own, one after the other, while it still can.
+//! Long connections to a clone that leaves, or through a node that does: each gets a goodbye of its own, one after the other,
+//! while it still can.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,8 +14,9 @@ use clones::limits::LEAVE_ROUTES;
 use clones::route::{RouteService, Routes};
 use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
 use common::*;
+use edge::closing::LAST_TIME;
 use edge::http::Config;
-use node::View;
+use node::{Leaving, View};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -38,14 +40,14 @@ fn time() -> Duration {
 }
 
 /// They went one after the other: none in the last moment, and no third of the time took most of them.
-fn assert_spread(mut at: Vec<Duration>) {
+fn assert_spread(mut at: Vec<Duration>, time: Duration) {
     at.sort();
     assert_eq!(at.len(), MANY as usize);
     // A busy machine is late by a little.
-    assert!(*at.last().unwrap() < time() * 11 / 10, "{at:?}");
+    assert!(*at.last().unwrap() < time * 11 / 10, "{at:?}");
     for third in 0..3 {
-        let end = if third == 2 { time() * 2 } else { time() * (third + 1) / 3 };
-        let within = time() * third / 3..end;
+        let end = if third == 2 { time * 2 } else { time * (third + 1) / 3 };
+        let within = time * third / 3..end;
         let count = at.iter().filter(|at| within.contains(*at)).count();
         assert!((MANY as usize / 8..=MANY as usize / 2).contains(&count), "{count} in part {third} of {at:?}");
     }
@@ -112,7 +114,7 @@ async fn web_sockets_to_a_clone_that_leaves_get_a_close_frame_between_two_others
     let began = Instant::now();
     door.view.send_replace(shop(&[new.addr], None));
     let at = soon(clients.join_all()).await;
-    assert_spread(at.into_iter().map(|at| at - began).collect());
+    assert_spread(at.into_iter().map(|at| at - began).collect(), time());
 }
 
 #[tokio::test]
@@ -145,7 +147,7 @@ async fn connections_of_a_tcp_service_end_one_after_the_other_and_what_the_clone
         });
     }
     sender.send_replace(shop(&[], Some(addr.port())));
-    assert_spread(soon(clients.join_all()).await);
+    assert_spread(soon(clients.join_all()).await, time());
 }
 
 #[tokio::test]
@@ -164,4 +166,77 @@ async fn a_request_under_way_is_left_its_time() {
     let head = client.head().await;
     door.view.send_replace(shop(&[], None));
     assert_eq!(client.rest(head).await.body, "slow");
+}
+
+/// The same, and its node is to end.
+fn closing(view: Arc<View>) -> Arc<View> {
+    Arc::new(View { closing: Some(Leaving::Restart), ..View::clone(&view) })
+}
+
+#[tokio::test]
+async fn web_sockets_through_a_node_that_ends_go_one_after_the_other_while_its_door_is_open() {
+    let toy = Toy::start(chatter).await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let mut clients = JoinSet::new();
+    for _ in 0..MANY {
+        clients.spawn(listens(door.addr).await);
+    }
+    let began = Instant::now();
+    door.view.send_replace(closing(shop(&[toy.addr], None)));
+    tokio::time::sleep(Duration::from(DRAIN) / 2).await;
+    // It is let in, and goes when the others have.
+    let came_back = tokio::spawn(listens(door.addr).await);
+    let at = soon(clients.join_all()).await;
+    let last = *at.iter().max().unwrap();
+    assert_spread(at.into_iter().map(|at| at - began).collect(), DRAIN.into());
+    let gone = soon(came_back).await.unwrap();
+    assert!(gone > last && gone < last + LAST_TIME * 2, "{:?} after the last one", gone - last);
+    closed(&door).await;
+}
+
+/// Nobody more is let in, and all have gone.
+async fn closed(door: &Door) {
+    soon(async {
+        while !door.meter.http.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_door_without_long_connections_closes_at_once() {
+    let toy = Toy::start(chatter).await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    drop(listens(door.addr).await);
+    let began = Instant::now();
+    door.view.send_replace(closing(shop(&[toy.addr], None)));
+    assert!(!door.meter.http.is_empty());
+    closed(&door).await;
+    assert!(began.elapsed() < Duration::from(DRAIN) / 3, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_web_socket_counts_as_a_connection_until_it_ends() {
+    let toy = Toy::start(chatter).await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config { connections_max: 3, ..Config::default() }).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let mut clients = JoinSet::new();
+    for _ in 0..3 {
+        clients.spawn(listens(door.addr).await);
+    }
+    // Also when hyper has long let go of them.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(door.meter.http.connections(), 3);
+    let full = door.client().await.answer().await;
+    assert!(full.status == 503 && full.body.contains("too many connections"), "{full:?}");
+    door.view.send_replace(shop(&[], None));
+    soon(clients.join_all()).await;
+    soon(async {
+        while door.meter.http.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }

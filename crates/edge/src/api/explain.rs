@@ -10,6 +10,7 @@ use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use clones::RouteService;
 use clones::partition::{Affinity, Asked, HashOn};
+use clones::path::{canonical, is_clear};
 use clones::route::{Found, Routes};
 use flow::balance::pick_bounded;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use super::declare::whole;
 use super::limits::BODY_BYTES_MAX;
 use super::{Api, Problem};
 use crate::affinity::{prefers, tag};
+use crate::http::check::UNCLEAR_PATH;
 use crate::pool::{Prefers, place};
 
 /// A request as a person describes it.
@@ -58,8 +60,29 @@ struct Explained {
     /// Which of them it would go to, or why that cannot be said.
     target: Option<String>,
     why: String,
+    /// No service gets it, as the request itself is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<u16>,
     /// What was asked before, in order.
     before: Vec<Before>,
+}
+
+impl Explained {
+    /// No service takes it.
+    fn nobody(before: Vec<Before>, why: &str) -> Self {
+        Self {
+            service: None,
+            partition: None,
+            affinity: Affinity::None.to_string(),
+            priority: 0,
+            drop: None,
+            clones: Vec::new(),
+            target: None,
+            why: why.into(),
+            refused: None,
+            before,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -86,8 +109,13 @@ pub async fn explain(State(api): State<Api>, body: Body) -> Result<Response, Pro
     };
     let view = api.view();
     let headers = &wish.headers[..].to_vec();
-    let asked =
-        Asked { port, host, path: uri.path(), method: &wish.method, client: wish.client, headers: &Given(headers) };
+    let (path, headers) = (canonical(uri.path()), Given(headers));
+    let (method, client) = (&*wish.method, wish.client);
+    let asked = Asked { port, host, path: &path, method, client, headers: &headers };
+    if !is_clear(&path, |path| view.routes.find(&Asked { path, ..asked })) {
+        let nobody = Explained::nobody(Vec::new(), UNCLEAR_PATH.why);
+        return Ok(Json(Explained { refused: Some(UNCLEAR_PATH.status), ..nobody }).into_response());
+    }
     Ok(Json(explained(&view.routes, &asked, &view.admin_token)).into_response())
 }
 
@@ -111,20 +139,7 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
         Some(Before { service, partition, why_not: step.miss?.to_string() })
     });
     let before = before.collect();
-    let Some(found) = found else {
-        let (affinity, why) = (Affinity::None.to_string(), "no service is routed here".into());
-        return Explained {
-            service: None,
-            partition: None,
-            affinity,
-            priority: 0,
-            drop: None,
-            clones: Vec::new(),
-            target: None,
-            why,
-            before,
-        };
-    };
+    let Some(found) = found else { return Explained::nobody(before, "no service is routed here") };
     let service = &routes.services[found.service];
     let partition = service.partition(found);
     let names = clones_of(service, found);
@@ -147,6 +162,7 @@ fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
         clones: names,
         target,
         why,
+        refused: None,
         before,
     }
 }

@@ -17,7 +17,7 @@ use super::guard::Flags;
 use super::h2;
 use super::limits::BODY_IDLE;
 use super::line::Line;
-use super::wait::Wait;
+use super::wait::Rate;
 use crate::pool::{InFlight, Upstream};
 
 /// A request's body.
@@ -38,13 +38,13 @@ pub struct Counted {
 
 struct Limits {
     bytes_left: u64,
-    wait: Wait,
+    wait: Rate,
     flags: Arc<Flags>,
 }
 
 impl Counted {
     pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>, bytes_max: u64) -> Self {
-        let limits = || Limits { bytes_left: bytes_max, wait: Wait::default(), flags: Arc::clone(flags) };
+        let limits = || Limits { bytes_left: bytes_max, wait: Rate::default(), flags: Arc::clone(flags) };
         Self { limits: (version == Version::HTTP_2).then(limits), incoming, ahead: Bytes::new() }
     }
 
@@ -74,8 +74,9 @@ impl Body for Counted {
         let Some(limits) = &mut this.limits else { return polled.map(|f| f.map(|f| f.map_err(io::Error::other))) };
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
-                limits.wait.over();
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                limits.wait.moved(bytes);
+                let bytes = bytes as u64;
                 h2::progress(bytes);
                 match limits.bytes_left.checked_sub(bytes) {
                     Some(left) => limits.bytes_left = left,
@@ -83,7 +84,7 @@ impl Body for Counted {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Pending if limits.wait.is_overdue(cx, BODY_IDLE) => {
+            Poll::Pending if limits.wait.is_slow(cx, BODY_IDLE) => {
                 Poll::Ready(Some(limits.refuse(408, "the request did not arrive in time")))
             }
             other => other.map(|f| f.map(|f| f.map_err(io::Error::other))),

@@ -203,6 +203,12 @@ impl HeadScan {
     }
 }
 
+pub const UNCLEAR_PATH: Violation = Violation {
+    status: 400,
+    why: "programs could read the request's path in ways that lead to different places; it is sent without dot segments, \
+          double slashes and escaped slashes",
+};
+pub const TOO_MANY: Violation = Violation { status: 503, why: "too many connections here; try again" };
 pub const TOO_LARGE: Violation = Violation { status: 413, why: "the request's body is larger than this cluster takes" };
 
 /// What a Content-Length says, if it is a number and nothing else.

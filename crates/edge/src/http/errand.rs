@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use clones::partition::Asked;
+use clones::path::canonical;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -21,7 +22,6 @@ use http_body_util::BodyExt as _;
 
 use super::body::{Counted, FromClone, UpBody};
 use super::check::Framing;
-use super::guard::Flags;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
@@ -98,7 +98,7 @@ pub struct Own<'a> {
 pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refusal> {
     let answer_bytes_max = own.answer_bytes_max;
     let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
-    let client = Client { peer, flags: Arc::new(Flags::default()) };
+    let client = Client { peer, flags: Arc::default(), open: None };
     let Answer { response, first, line, upstream, in_flight, at: _ } = Errand::own(own).run(pool, &client).await?;
     let mut from = FromClone { line: Some(line), first, upstream, _in_flight: in_flight };
     let mut whole = BytesMut::new();
@@ -270,11 +270,11 @@ impl Errand {
             let refusal;
             {
                 let table = pool.table();
-                let fields = Fields(&self.headers);
+                let (fields, path) = (Fields(&self.headers), canonical(self.uri.path()));
                 let asked = Asked {
                     port: peer.port,
                     host: self.host.to_str().unwrap_or(""),
-                    path: self.uri.path(),
+                    path: &path,
                     method: self.method.as_str(),
                     client: peer.ip,
                     headers: &fields,

@@ -15,7 +15,7 @@ use super::limits::{
     BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES, WRITE_IDLE,
 };
 use super::linger::Linger;
-use super::wait::Wait;
+use super::wait::Rate;
 
 /// The method of the request that stands for a refused one. A client that sends it gets a 400 as well.
 pub const REFUSED_METHOD: &str = "COPPICE-REFUSED";
@@ -51,8 +51,8 @@ pub struct Guard<S> {
     body_bytes_max: u64,
     reading: Reading,
     buffer: Buffer,
-    read_wait: Wait,
-    write_wait: Wait,
+    read_wait: Rate,
+    write_wait: Rate,
     /// Our side is closed.
     linger: Option<Linger>,
 }
@@ -136,8 +136,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             body_bytes_max,
             reading: Reading::Head(HeadScan::default()),
             buffer: Buffer::default(),
-            read_wait: Wait::default(),
-            write_wait: Wait::default(),
+            read_wait: Rate::default(),
+            write_wait: Rate::default(),
             linger: None,
         }
     }
@@ -157,6 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 }
                 if let Some((bytes, framing)) = scan.scan(self.buffer.unchecked(), self.body_bytes_max)? {
                     self.buffer.pass(bytes);
+                    self.read_wait.over();
                     self.reading = match framing {
                         Framing::Length(0) => Reading::Head(HeadScan::default()),
                         Framing::Length(length) => Reading::Length(length),
@@ -206,10 +207,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             Reading::Length(_) | Reading::Chunked(_) => BODY_IDLE,
             Reading::Raw | Reading::Refused | Reading::Ended => return Ok(false),
         };
-        if !self.read_wait.is_overdue(cx, limit) {
+        let is_body = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
+        let is_late = if is_body { self.read_wait.is_slow(cx, limit) } else { self.read_wait.is_overdue(cx, limit) };
+        if !is_late {
             return Ok(false);
         }
-        let is_body = matches!(self.reading, Reading::Length(_) | Reading::Chunked(_));
         if !is_body && self.flags.busy.load(Relaxed) {
             // It waits for us. The clock begins again; polling the timer once more leaves it armed.
             self.read_wait.over();
@@ -229,9 +231,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room))?;
         let count = room.filled().len();
         // The time for a head runs from its first byte: one byte every nine seconds does not help.
-        let head_goes_on = matches!(self.reading, Reading::Head(_)) && !self.buffer.unchecked().is_empty();
-        if !head_goes_on {
-            self.read_wait.over();
+        match self.reading {
+            Reading::Head(_) if !self.buffer.unchecked().is_empty() => (),
+            Reading::Length(_) | Reading::Chunked(_) => self.read_wait.moved(count),
+            _ => self.read_wait.over(),
         }
         self.buffer.end += count;
         Poll::Ready(Ok(count))
@@ -248,9 +251,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let before = to.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, to);
         if let Poll::Ready(Ok(())) = polled {
-            self.read_wait.over();
+            let count = to.filled().len() - before;
+            self.read_wait.moved(count);
             if let Reading::Length(left) = &mut self.reading {
-                *left -= (to.filled().len() - before) as u64;
+                *left -= count as u64;
                 if *left == 0 {
                     self.reading = Reading::Head(HeadScan::default());
                 }
@@ -306,11 +310,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
-    fn written<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.write_wait.over();
-        } else if self.write_wait.is_overdue(cx, WRITE_IDLE) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
+    fn written(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Ok(count)) => self.write_wait.moved(count),
+            Poll::Pending if self.write_wait.is_slow(cx, WRITE_IDLE) => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")));
+            }
+            Poll::Ready(Err(_)) | Poll::Pending => (),
         }
         polled
     }

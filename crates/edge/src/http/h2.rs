@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,15 +26,14 @@ use tokio::time::Instant;
 
 use super::body::DownBody;
 use super::check::{Violation, is_host, is_target};
-use super::guard::Flags;
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
 use super::proxy::{self, Client, Edge};
-use super::wait::Wait;
+use super::wait::{Rate, Wait};
 
 /// What is known of one connection's manners.
-struct Manners {
+pub struct Manners {
     began: Instant,
     asked: AtomicU64,
     answered: AtomicU64,
@@ -45,6 +45,27 @@ struct Manners {
 }
 
 impl Manners {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        let (asked, answered, taken_back, came, allowed) = (zero(), zero(), zero(), zero(), zero());
+        Self { began: Instant::now(), asked, answered, taken_back, came, allowed, enough: Notify::new() }
+    }
+
+    /// A request, or a WebSocket, is under way until it has `ended`.
+    pub fn begin(&self) {
+        self.asked.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes of a body or a WebSocket came.
+    pub fn came(&self, bytes: u64) {
+        self.allow(bytes + bytes / 8);
+    }
+
+    /// The client has so much to take, which it acknowledges by frames.
+    pub fn went(&self, bytes: u64) {
+        self.allow(bytes / 8);
+    }
+
     fn allow(&self, bytes: u64) {
         self.allowed.fetch_add(bytes + CONTROL_BYTES_EACH, Relaxed);
     }
@@ -59,7 +80,7 @@ impl Manners {
         self.came.load(Relaxed) > self.allowed.load(Relaxed) + by_time
     }
 
-    fn ended(&self, is_answered: bool) {
+    pub fn ended(&self, is_answered: bool) {
         if is_answered {
             self.answered.fetch_add(1, Relaxed);
             return;
@@ -76,22 +97,14 @@ pub async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<Peer>, mut closing: w
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let manners = Arc::new(Manners {
-        began: Instant::now(),
-        asked: AtomicU64::new(0),
-        answered: AtomicU64::new(0),
-        taken_back: AtomicU64::new(0),
-        came: AtomicU64::new(0),
-        allowed: AtomicU64::new(0),
-        enough: Notify::new(),
-    });
+    let manners = Arc::new(Manners::new());
     let (of_requests, ip) = (Arc::clone(&manners), peer.ip);
     let service = service_fn(move |request: Request<Incoming>| {
         let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
         of_requests.allow(fields.sum::<usize>() as u64 + request.uri().path().len() as u64);
-        of_requests.asked.fetch_add(1, Relaxed);
+        of_requests.begin();
         let ending = Ending { manners: Arc::clone(&of_requests), is_answered: false };
-        let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::new(Flags::default()) });
+        let client = Arc::new(Client { peer: Arc::clone(&peer), flags: Arc::default(), open: None });
         let edge = Arc::clone(&edge);
         async move {
             let answer = proxy::answer(edge, client, request).await;
@@ -106,6 +119,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
+        .enable_connect_protocol()
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIME);
     let counting = Counting { stream, manners: Arc::clone(&manners), write_wait: Wait::default(), linger: None };
@@ -147,11 +161,22 @@ where
     }
 }
 
-/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1).
-pub fn to_http1(request: &mut Request<Incoming>) -> Result<(), Violation> {
+/// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1), and for a
+/// WebSocket GET instead of CONNECT (RFC 8441). Whether it is one.
+pub fn to_http1(request: &mut Request<Incoming>) -> Result<bool, Violation> {
     let bad = |why| Err(Violation { status: 400, why });
-    if *request.method() == Method::CONNECT {
-        return Err(Violation { status: 501, why: "this is no forward proxy: CONNECT is not offered" });
+    let is_websocket = *request.method() == Method::CONNECT;
+    if is_websocket {
+        match request.extensions_mut().remove::<Protocol>() {
+            Some(protocol) if protocol.as_str() == "websocket" => *request.method_mut() = Method::GET,
+            Some(_) => return Err(Violation { status: 501, why: "the only protocol for CONNECT here is websocket" }),
+            None => {
+                return Err(Violation {
+                    status: 501,
+                    why: "this is no forward proxy: CONNECT is for WebSockets alone",
+                });
+            }
+        }
     }
     let uri = request.uri();
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -185,7 +210,7 @@ pub fn to_http1(request: &mut Request<Incoming>) -> Result<(), Violation> {
         let cookie = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).expect("made of values");
         headers.insert(header::COOKIE, cookie);
     }
-    Ok(())
+    Ok(is_websocket)
 }
 
 /// Counts how a request ended.
@@ -214,8 +239,9 @@ impl Body for Taken {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.ending.manners.allow(frame.data_ref().map_or(0, |data| data.len() as u64 / 8));
-                with_stream(|stream| stream.client_has_to_take.store(true, Relaxed));
+                self.ending.manners.went(frame.data_ref().map_or(0, |data| data.len() as u64));
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                with_stream(|stream| stream.asked_for(bytes));
             }
             Poll::Ready(_) => self.ending.is_answered = true,
             Poll::Pending => with_stream(|stream| stream.client_has_to_take.store(false, Relaxed)),
@@ -244,6 +270,22 @@ struct Stream {
     manners: Arc<Manners>,
     /// hyper has a part of the answer and asks for no more before the client has taken it.
     client_has_to_take: AtomicBool,
+    /// Bytes of that part, and of those before since the task looked.
+    given: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+impl Stream {
+    fn new(manners: &Arc<Manners>) -> Self {
+        let (client_has_to_take, given, taken) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { manners: Arc::clone(manners), client_has_to_take, given, taken }
+    }
+
+    /// hyper asked for a part, and got so much.
+    fn asked_for(&self, bytes: usize) {
+        self.taken.fetch_add(self.given.swap(bytes, Relaxed), Relaxed);
+        self.client_has_to_take.store(true, Relaxed);
+    }
 }
 
 thread_local! {
@@ -263,9 +305,14 @@ fn with_stream(act: impl FnOnce(&Stream)) {
 pub fn progress(bytes: u64) {
     with_stream(|stream| {
         if bytes > 0 {
-            stream.manners.allow(bytes + bytes / 8);
+            stream.manners.came(bytes);
         }
     });
+}
+
+/// Of the connection whose stream is polled on this thread now.
+pub fn manners() -> Option<Arc<Manners>> {
+    NOW.with_borrow(|now| now.as_ref().map(|stream| Arc::clone(&stream.manners)))
 }
 
 /// Runs hyper's tasks, one a stream.
@@ -277,16 +324,16 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        let stream = Arc::new(Stream { manners: Arc::clone(&self.0), client_has_to_take: AtomicBool::new(false) });
-        tokio::spawn(Running { future: Some(Box::pin(future)), stream, wait: Wait::default() });
+        let stream = Arc::new(Stream::new(&self.0));
+        tokio::spawn(Running { future: Some(Box::pin(future)), stream, wait: Rate::default() });
     }
 }
 
-/// A stream's task. It ends, and with it the stream, when the client takes nothing for too long.
+/// A stream's task. It ends, and with it the stream, when the client takes too little for too long.
 struct Running<F> {
     future: Option<Pin<Box<F>>>,
     stream: Arc<Stream>,
-    wait: Wait,
+    wait: Rate,
 }
 
 impl<F: Future<Output = ()>> Future for Running<F> {
@@ -299,9 +346,13 @@ impl<F: Future<Output = ()>> Future for Running<F> {
         let polled = future.as_mut().poll(cx);
         NOW.set(before);
         if polled.is_pending() {
+            let taken = this.stream.taken.swap(0, Relaxed);
+            if taken > 0 {
+                this.wait.moved(taken);
+            }
             if !this.stream.client_has_to_take.load(Relaxed) {
                 this.wait.over();
-            } else if this.wait.is_overdue(cx, WRITE_IDLE) {
+            } else if this.wait.is_slow(cx, WRITE_IDLE) {
                 this.future = None;
                 return Poll::Ready(());
             }
@@ -355,5 +406,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Counting<S> {
         }
         // A client that takes its last answer still sends window updates.
         this.linger.get_or_insert_default().poll(&mut this.stream, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a stream lives whose client takes so many bytes each second, while there is always more for it.
+    async fn lives(bytes: usize, seconds: u64) -> u64 {
+        let manners = Arc::new(Manners::new());
+        let stream = Arc::new(Stream::new(&manners));
+        let mut turns = tokio::time::interval(Duration::from_secs(1));
+        let future = std::future::poll_fn(move |cx| {
+            while turns.poll_tick(cx).is_ready() {
+                with_stream(|stream| stream.asked_for(bytes));
+            }
+            Poll::<()>::Pending
+        });
+        let began = Instant::now();
+        let running = Running { future: Some(Box::pin(future)), stream, wait: Rate::default() };
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), running).await;
+        began.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_goes_on_as_long_as_its_client_takes_enough() {
+        let grace = RATE_GRACE.as_secs();
+        assert_eq!(lives(10_000, 20 * grace).await, 20 * grace);
+        assert!((grace - 1..=grace + 3).contains(&lives(1, 20 * grace).await));
     }
 }

@@ -43,6 +43,11 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 pub const BODY_IDLE: Duration = Duration::from_secs(30);
 /// A client that takes nothing of its answer.
 pub const WRITE_IDLE: Duration = Duration::from_secs(30);
+/// Who sends a request's body, or takes an answer, has to move so many bytes a second on the whole, of the time in which he is
+/// waited for, and may be so much later: a byte each 30 s kept a connection, and a place at a clone, for days. The rate is
+/// Kestrel's; half of the slowest modem's. What nobody waits for, as the events of a stream that is quiet, costs nothing.
+pub const RATE_MIN: u64 = 240;
+pub const RATE_GRACE: Duration = Duration::from_secs(30);
 /// When the doors close, who has just connected may still say so long what it wants.
 pub const HEAR_OUT: Duration = Duration::from_secs(1);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
@@ -134,6 +139,7 @@ pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
 const _: () = assert!(HANDLE_LIFE.as_secs() > ANSWER_TIME.as_secs(), "a handle outlives its request");
+const _: () = assert!(RATE_GRACE.as_secs() >= BODY_IDLE.as_secs() && RATE_GRACE.as_secs() >= WRITE_IDLE.as_secs());
 const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a long target is told from a long head");
 const _: () =

@@ -30,6 +30,7 @@ mod reserved;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 mod wait;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +49,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Backend;
+use crate::closing::closes;
 use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Pool};
 use crate::proxy_protocol;
@@ -120,10 +122,17 @@ pub async fn serve_with(
     let acceptor = config.tls.as_ref().map(Certs::acceptor).transpose().map_err(io::Error::other)?;
     // Told to all connections by a channel of its own: the view changes ten times a second.
     let (close, closing) = watch::channel(false);
-    let mut stop = std::pin::pin!(closes(view.clone()));
+    let mut stop = std::pin::pin!(closes(view.clone(), Arc::clone(&meter.stays)));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
     let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
-    let edge = Arc::new(Edge { pool, door: Arc::clone(&meter.http), config, sessions, files: DropFiles::default() });
+    let edge = Arc::new(Edge {
+        pool,
+        door: Arc::clone(&meter.http),
+        stays: Arc::clone(&meter.stays),
+        config,
+        sessions,
+        files: DropFiles::default(),
+    });
     let listens = edge.door.listens();
     loop {
         let (stream, peer) = tokio::select! {
@@ -144,14 +153,6 @@ pub async fn serve_with(
         let at = SocketAddr::new(peer.ip(), port);
         let open = edge.door.opened();
         tokio::spawn(greet(Arc::clone(&edge), open, stream, at, acceptor.clone(), closing.clone()));
-    }
-}
-
-/// Ends when the node's doors are to close.
-pub async fn closes(mut view: watch::Receiver<Arc<View>>) {
-    if view.wait_for(|view| view.closing.is_some()).await.is_err() {
-        // The node is gone, which is not for its doors to act upon.
-        std::future::pending().await
     }
 }
 
@@ -183,7 +184,7 @@ async fn turn_away(mut stream: TcpStream) {
 /// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
 async fn greet(
     edge: Arc<Edge>,
-    _open: Opened,
+    open: Opened,
     mut stream: TcpStream,
     mut at: SocketAddr,
     acceptor: Option<TlsAcceptor>,
@@ -200,26 +201,26 @@ async fn greet(
         }
     }
     let peer = Arc::new(headers::Peer::new(at.ip(), at.port(), acceptor.is_some()));
-    let Some(acceptor) = acceptor else { return talk(edge, stream, peer, closing).await };
+    let Some(acceptor) = acceptor else { return talk(edge, open, stream, peer, closing).await };
     match tokio::time::timeout(limits::HANDSHAKE_TIME, acceptor.accept(stream)).await {
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::H2) => {
             h2::talk(edge, stream, peer, closing).await
         }
-        Ok(Ok(stream)) => talk(edge, stream, peer, closing).await,
+        Ok(Ok(stream)) => talk(edge, open, stream, peer, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, peer = %peer.ip, "TLS was not agreed on"),
         Err(_) => tracing::debug!(peer = %peer.ip, "TLS was not agreed on in time"),
     }
 }
 
 /// HTTP/1.1 and 1.0.
-async fn talk<S>(edge: Arc<Edge>, stream: S, peer: Arc<headers::Peer>, mut closing: watch::Receiver<bool>)
+async fn talk<S>(edge: Arc<Edge>, open: Opened, stream: S, peer: Arc<headers::Peer>, mut closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let flags = Arc::new(Flags::default());
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
     let ip = peer.ip;
-    let client = Arc::new(Client { peer, flags: Arc::clone(&flags) });
+    let client = Arc::new(Client { peer, flags: Arc::clone(&flags), open: Some(Arc::new(open)) });
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
     let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)

@@ -9,6 +9,7 @@ use std::time::Instant;
 use base::Rng;
 use bytes::Bytes;
 use clones::partition::Asked;
+use clones::path::{canonical, is_clear};
 use flow::stage::End;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
@@ -18,7 +19,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone};
-use super::check::Violation;
+use super::check::{TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
@@ -26,15 +27,19 @@ use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade}
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_ours};
+use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
-use crate::meter::Door;
+use crate::meter::{Door, Opened};
+use crate::pace::Stays;
 use crate::pool::Pool;
 
 /// What all requests of this door share.
 pub struct Edge {
     pub pool: Arc<Pool>,
     pub door: Arc<Door>,
+    /// All that may last.
+    pub stays: Arc<Stays>,
     pub config: Config,
     pub sessions: Sessions,
     pub files: DropFiles,
@@ -44,6 +49,8 @@ pub struct Edge {
 pub struct Client {
     pub peer: Arc<Peer>,
     pub flags: Arc<Flags>,
+    /// It counts as open, also when it speaks something else by now; of HTTP/1.1.
+    pub open: Option<Arc<Opened>>,
 }
 
 /// Answers one request; never fails, as hyper's only answer to that would be to hang up.
@@ -79,16 +86,25 @@ async fn carry(
     {
         return Err(Refusal::Expectation);
     }
-    if request.version() == Version::HTTP_2 {
-        h2::to_http1(&mut request).map_err(Refusal::Violation)?;
+    let mut accept = None;
+    if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
+        // A WebSocket is as dear as a connection.
+        if edge.door.connections() >= edge.config.connections_max {
+            return Err(Refusal::Violation(TOO_MANY));
+        }
+        accept = Some(websocket::ask(request.headers_mut()));
     }
     if is_reserved(request.uri().path()) {
         return Err(Refusal::Reserved);
     }
-    let upgrade = (request.version() == Version::HTTP_11 && request.body().is_end_stream())
-        .then(|| wanted_upgrade(request.headers()))
-        .flatten()
-        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let upgrade = match accept {
+        Some(_) => Some(HeaderValue::from_static("websocket")),
+        None if request.version() == Version::HTTP_11 && request.body().is_end_stream() => {
+            wanted_upgrade(request.headers())
+        }
+        None => None,
+    };
+    let upgrade = upgrade.map(|protocol| (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept }));
 
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
@@ -97,9 +113,14 @@ async fn carry(
     remove_ours(&mut parts.headers);
     let place = {
         let fields = Fields(&parts.headers);
-        let (host, path, method) = (host.to_str().unwrap_or(""), parts.uri.path(), parts.method.as_str());
+        let (host, method) = (host.to_str().unwrap_or(""), parts.method.as_str());
         let (port, client) = (client.peer.port, client.peer.ip);
-        edge.pool.table().place(&Asked { port, host, path, method, client, headers: &fields })
+        let (table, path) = (edge.pool.table(), canonical(parts.uri.path()));
+        let asked = Asked { port, host, path: &path, method, client, headers: &fields };
+        if !is_clear(&path, |path| table.routes.find(&Asked { path, ..asked })) {
+            return Err(Refusal::Violation(UNCLEAR_PATH));
+        }
+        table.place(&asked)
     };
     let (mut session, mut let_in) = (None, None);
     if let Some(asked) = place.clone() {
@@ -162,11 +183,18 @@ async fn carry(
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_ours(fields),
     }
-    let (mut response, from) = pass_on(client, answer, upgrade.map(|(_, client)| client))?;
+    let (mut response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client))?;
     if let Some(stay) = errand.stay {
         response.headers_mut().append(header::SET_COOKIE, stay);
     }
     Ok((response, from))
+}
+
+/// A client that wants to speak something else.
+struct Upgrade {
+    of_client: OnUpgrade,
+    /// Over HTTP/2: what the clone must say.
+    accept: Option<Accept>,
 }
 
 /// The client's body did not come whole, and the guard knows why unless the client just left.
@@ -177,23 +205,40 @@ pub fn body_broken(client: &Client) -> Refusal {
 
 /// Makes the client's answer of the clone's.
 fn pass_on(
+    edge: &Edge,
     client: &Client,
     answer: Answer,
-    upgrade: Option<OnUpgrade>,
+    upgrade: Option<Upgrade>,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     let Answer { mut response, first, line, upstream, in_flight, at: _ } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(of_client) = upgrade else { return Err(Refusal::BadAnswer) };
+        let Some(Upgrade { of_client, accept }) = upgrade else { return Err(Refusal::BadAnswer) };
+        let is_http2 = accept.is_some();
+        if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
+            return Err(Refusal::BadAnswer);
+        }
         client.flags.upgraded.store(true, Relaxed);
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
-        tokio::spawn(upgrade::splice(*line, of_client, in_flight, is_websocket));
+        let stay = in_flight.stay(&edge.stays, is_websocket);
+        let open = client.open.clone().unwrap_or_else(|| Arc::new(edge.door.opened()));
+        let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
+        let manners = if is_http2 { h2::manners() } else { None };
+        tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket));
         strip_one_hop(response.headers_mut());
+        if is_http2 {
+            *response.status_mut() = StatusCode::OK;
+            return Ok((response, None));
+        }
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         if let Some(protocol) = protocol {
             response.headers_mut().insert(header::UPGRADE, protocol);
         }
         return Ok((response, None));
+    }
+    // It would mean that the WebSocket is open.
+    if upgrade.is_some_and(|upgrade| upgrade.accept.is_some()) && response.status().is_success() {
+        return Err(Refusal::BadAnswer);
     }
     let headers = response.headers_mut();
     strip_one_hop(headers);

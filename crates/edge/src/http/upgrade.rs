@@ -8,18 +8,21 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::poll_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
+use super::h2::Manners;
 use super::limits::{CONNECT_TIME, GOODBYE_TIME, UPGRADED_IDLE};
 use super::line::Line;
+use super::websocket::Tunnel;
 use crate::frames::{Frames, GOING_AWAY};
+use crate::meter::Opened;
 use crate::pace::Stay;
 use crate::pool::InFlight;
 
@@ -43,14 +46,26 @@ async fn part(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     .await
 }
 
-/// Runs an upgraded connection to its end. It counts as in flight at its clone all the time.
-pub async fn splice(line: Line, of_client: OnUpgrade, in_flight: InFlight, is_websocket: bool) {
-    let stay = in_flight.stay(is_websocket);
+/// What counts an upgraded connection as long as it is open: at its clone, and at the door.
+pub struct Counted {
+    pub stay: Stay,
+    pub _in_flight: InFlight,
+    pub _open: Arc<Opened>,
+}
+
+/// Runs an upgraded connection to its end.
+pub async fn splice(
+    line: Line,
+    of_client: OnUpgrade,
+    counted: Counted,
+    manners: Option<Arc<Manners>>,
+    is_websocket: bool,
+) {
     let mut frames = is_websocket.then(Frames::default);
     // Both ends have said that they change; what is left is to hand over the sockets.
     let both = async {
         let (clone, early) = line.into_upgraded();
-        let mut client = TokioIo::new(of_client.await.map_err(io::Error::other)?);
+        let mut client = Tunnel::new(of_client.await.map_err(io::Error::other)?, manners);
         client.write_all(&early).await?;
         if let Some(frames) = &mut frames {
             frames.skip(&early);
@@ -58,7 +73,7 @@ pub async fn splice(line: Line, of_client: OnUpgrade, in_flight: InFlight, is_we
         io::Result::Ok((client, clone))
     };
     let spliced = match tokio::time::timeout(CONNECT_TIME, both).await {
-        Ok(Ok((client, clone))) => copy_both(client, clone, UPGRADED_IDLE, &stay, frames).await,
+        Ok(Ok((client, clone))) => copy_both(client, clone, UPGRADED_IDLE, &counted.stay, frames).await,
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take the 101")),
     };

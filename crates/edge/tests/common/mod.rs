@@ -2,6 +2,8 @@
 //! that nothing between test and door is lenient.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod secure;
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
