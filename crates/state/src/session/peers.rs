@@ -174,9 +174,9 @@ mod tests {
         for a_minute in [59_976, 60_024] {
             let mut delay = Delay::default();
             for second in 1..600 {
-                assert_eq!(delay.waited_ms(ms(1_000_200 + second * 1000), 205 + second * a_minute / 60), 0);
+                assert!(delay.waited_ms(ms(1_000_200 + second * 1000), 205 + second * a_minute / 60) <= 1);
             }
-            assert_eq!(delay.waited_ms(ms(1_000_200 + 600_000 + 40), 205 + 600 * a_minute / 60), 40);
+            assert!(delay.waited_ms(ms(1_000_200 + 600_000 + 40), 205 + 600 * a_minute / 60) >= 38);
         }
     }
 }
