@@ -87,6 +87,8 @@ pub struct Scene<'a> {
     pub live: Vec<NodeId>,
     /// How long nodes have been away that are not live.
     pub away: BTreeMap<NodeId, Span>,
+    /// Of those away, who does not come back: if nobody can take its place, its groups get smaller.
+    pub given_up: BTreeSet<NodeId>,
     /// Groups that have formed, as their leaders say.
     pub formed: BTreeSet<GroupId>,
     /// Groups that are so large that two would do better, as their leaders say.
@@ -333,10 +335,21 @@ fn change(
     }
     let is_gone = |id: &&NodeId| scene.away.get(id).is_some_and(|away| *away >= MEMBER_AWAY_MAX);
     let gone = *placed.members.iter().find(is_gone)?;
-    let heir = *least_loaded(load, &placed.members, 1).first()?;
+    let Some(heir) = least_loaded(load, &placed.members, 1).first().copied() else {
+        let left = size(scene.live.len(), wanted.replicas);
+        let shrinks = placed.members.iter().any(|id| scene.given_up.contains(id)) && (1..have).contains(&left);
+        let live = placed.members.iter().copied().filter(|id| scene.live.contains(id)).take(left);
+        return shrinks.then(|| next(live.collect()));
+    };
     let mut members: Vec<NodeId> = placed.members.iter().copied().filter(|id| *id != gone).collect();
     members.push(heir);
     Some(next(members))
+}
+
+/// How many members fewer a group would have if it had to do with so many live nodes.
+pub fn would_lack(placed: &Placed, live: usize, wanted: Wanted) -> usize {
+    let have = placed.members.len().min(wanted.replicas as usize);
+    have.saturating_sub(size(live, wanted.replicas))
 }
 
 #[cfg(test)]

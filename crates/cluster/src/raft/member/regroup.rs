@@ -47,6 +47,31 @@ impl<S: State> Member<S> {
             && self.voters().contains(&id)
     }
 
+    /// As leader: have all voters (nearly) all that we have?
+    pub fn is_level(&self) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let is_near = |id: &NodeId| {
+            self.node.raft.prs().get(id.0).is_some_and(|progress| progress.matched + CAUGHT_UP_ENTRIES >= last)
+        };
+        self.voters().iter().all(is_near)
+    }
+
+    /// Is this node's vote needed, or may it be, as far as this member knows?
+    pub fn counts_on(&self, id: NodeId) -> bool {
+        let conf = &self.node.store().conf;
+        conf.voters.contains(&id.0) || conf.voters_outgoing.contains(&id.0)
+    }
+
+    /// Is it a member of any kind, as far as this member knows?
+    pub fn has(&self, id: NodeId) -> bool {
+        self.counts_on(id) || self.learners().contains(&id)
+    }
+
+    /// Where our log ends: the last entry's term, and its index.
+    pub fn end(&self) -> (u64, u64) {
+        self.last()
+    }
+
     pub fn regroup(&mut self, step: &Step) {
         let mut change = pb::ConfChangeV2::default();
         match step {

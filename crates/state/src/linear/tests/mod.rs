@@ -230,6 +230,12 @@ fn a_call_and_an_answer_have_these_bytes() {
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
+    for call in [
+        Call::Leaves { group: GroupId(7), epoch: 3 },
+        Call::Left { group: GroupId(7), epoch: 3, end: (2, 900) },
+    ] {
+        assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
+    }
     for wrong in Wrong::ALL {
         let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]), 0);
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
