@@ -163,9 +163,11 @@ fn a_drained_node_leads_nothing_until_it_is_put_back() {
         let root = usize::from(view["root"]["leader"] == name);
         Ok(root + all.into_iter().filter(|leader| *leader == name).count())
     };
-    let is = |name: &'static str, right: fn(usize) -> bool| move || match leads(name)? {
-        n if right(n) => Ok(()),
-        n => Err(format!("{name} leads {n}")),
+    let is = |name: &'static str, right: fn(usize) -> bool| {
+        move || match leads(name)? {
+            n if right(n) => Ok(()),
+            n => Err(format!("{name} leads {n}")),
+        }
     };
     let leader = up.status(1).unwrap()["root"]["leader"].as_str().unwrap().to_owned();
     let name = ["n1", "n2", "n3"].into_iter().find(|name| *name == leader).unwrap();

@@ -276,7 +276,9 @@ impl Node {
         let placed = self.placed.values().filter(its).find(|placed| lacks(placed))?;
         let (namespace, copies) = (&placed.namespace, placed.members.len());
         Some(match usable {
-            0 => format!("nobody else could have namespace {namespace}, and it would be lost; let another node join first"),
+            0 => format!(
+                "nobody else could have namespace {namespace}, and it would be lost; let another node join first"
+            ),
             _ => format!(
                 "namespace {namespace} has {copies} copies, and {usable} other live nodes are not enough for that;                  let another node join first, or declare fewer replicas"
             ),

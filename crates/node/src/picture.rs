@@ -17,8 +17,8 @@ use crate::declared::{self, kind};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
-    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView,
-    ShardView, StubView, VersionView,
+    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView,
+    ServiceView, ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.

@@ -56,7 +56,9 @@ fn leave(scene: &Scene, heir: Option<NodeId>) -> Option<Step> {
     let gone = *scene.voters.iter().find(leaves)?;
     if scene.leaving.contains_key(&scene.me) {
         return match heir {
-            Some(heir) if scene.voters.iter().all(|id| leaves(&id)) => Some(Step::Vote { come: vec![heir], go: vec![] }),
+            Some(heir) if scene.voters.iter().all(|id| leaves(&id)) => {
+                Some(Step::Vote { come: vec![heir], go: vec![] })
+            }
             _ => None,
         };
     }

@@ -71,7 +71,7 @@ pub struct Group {
     eager: u32,
     /// Commands to be put into the log, oldest first.
     queue: VecDeque<Command>,
-    /// Ids of those in `queue` or in the log and not applied: each is put there once.
+    /// Ids of those in `queue` or in the log and not applied: each is put there once. Not leading: of those that we put there.
     known: BTreeSet<CommandId>,
     /// Ids of each entry of ours that is not applied.
     flying: VecDeque<Vec<CommandId>>,
@@ -374,9 +374,14 @@ impl Group {
         }
         self.leads = leads;
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
-        // Those in the log may still happen: whoever asks again finds out.
+        // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();
-        self.known.clear();
+        match leads {
+            Some(_) => self.known.clear(),
+            None => self.queue.iter().for_each(|command| {
+                self.known.remove(&command.id);
+            }),
+        }
         self.ending = None;
         self.splitting = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);

@@ -424,6 +424,36 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_is_replaced_at_once_and_a_group_shrinks_only_for_who_is_given_up() {
+        for (replicas, nodes, left) in [(1, 2, 1), (3, 4, 3), (3, 3, 1), (5, 5, 3)] {
+            let all: Vec<u64> = (1..=nodes).collect();
+            let mut it = scene(1, replicas, &all);
+            let placed = Placed { founders: Vec::new(), ..only(&it).unwrap() };
+            it.now.insert("bank/0", keep(placed.clone()));
+            let goes = placed.members[0];
+            it.live.retain(|id| *id != goes);
+            it.away.insert(goes, Span(u64::MAX));
+            let lacks = would_lack(&placed, it.live.len(), it.wanted["bank"]);
+            assert_eq!(lacks, placed.members.len() - left, "{replicas} {nodes}");
+            if lacks > 0 {
+                assert_eq!(only(&it), None, "nobody is there to take its place");
+                it.given_up.insert(goes);
+            }
+            let after = only(&it).unwrap();
+            assert!(after.members.len() == left && !after.members.contains(&goes), "{after:?}");
+            it.now.insert("bank/0", keep(after));
+            assert_eq!(only(&it), None);
+        }
+        // Who is only dead is waited for, also while another one leaves.
+        let mut it = scene(1, 3, &[1, 2, 3]);
+        let placed = Placed { founders: Vec::new(), ..only(&it).unwrap() };
+        it.now.insert("bank/0", keep(placed));
+        it.live = ids(&[1]);
+        it.away = BTreeMap::from([(NodeId(2), Span(u64::MAX)), (NodeId(3), Span(u64::MAX))]);
+        assert_eq!(only(&it), None);
+    }
+
+    #[test]
     fn a_new_node_gets_its_share_one_group_after_the_other_and_then_nothing_moves() {
         for (shards, nodes, come) in [(12, 3, 1), (7, 3, 2), (30, 5, 5), (4, 3, 1)] {
             let old: Vec<u64> = (1..=nodes).collect();

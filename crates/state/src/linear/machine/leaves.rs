@@ -18,7 +18,7 @@ impl Linear {
     pub(super) fn ask_to_leave(&mut self, now: Now, out: &mut Vec<Output>) {
         let me = self.me;
         for group in self.groups.values_mut() {
-            if !group.leaves_at.take_if(|at| *at <= now.mono).is_some() {
+            if group.leaves_at.take_if(|at| *at <= now.mono).is_none() {
                 continue;
             }
             group.leaves_at = Some(now.mono + LEAVES_AGAIN);
