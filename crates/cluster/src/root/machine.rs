@@ -533,8 +533,7 @@ impl Root {
         scene.live = self.live.clone();
         scene.away = self.away.iter().map(|(id, since)| (*id, now.since(*since))).collect();
         let Some(step) = group::next(&scene) else { return false };
-        member.regroup(&step);
-        true
+        member.regroup(&step)
     }
 
     fn end_pending(&mut self, now: Time, out: &mut Vec<Output>) {

@@ -24,8 +24,11 @@ pub enum Step {
 impl<S: State> Member<S> {
     /// May the group be changed now?
     pub fn may_regroup(&self) -> bool {
-        // In a leader's first moments raft-rs would take the change and put an empty entry in its place.
-        self.is_leader() && !self.node.raft.has_pending_conf() && self.node.raft.apply_to_current_term()
+        // In a leader's first moments raft-rs would take the change and put an empty entry in its place; while it hands the lead
+        // over it takes none.
+        let raft = &self.node.raft;
+        let hands_over = raft.lead_transferee.is_some();
+        self.is_leader() && !raft.has_pending_conf() && raft.apply_to_current_term() && !hands_over
     }
 
     /// Of the learners, those with (nearly) the whole log.
@@ -72,7 +75,9 @@ impl<S: State> Member<S> {
         self.last()
     }
 
-    pub fn regroup(&mut self, step: &Step) {
+    /// False: not taken, there is no room. To be planned again later, not at once.
+    #[must_use]
+    pub fn regroup(&mut self, step: &Step) -> bool {
         let mut change = pb::ConfChangeV2::default();
         match step {
             Step::Learn(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0)),
@@ -87,8 +92,7 @@ impl<S: State> Member<S> {
             Step::Drop(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::RemoveNode, id.0)),
             Step::Leave => (),
         }
-        // Dropped when there is no room; the next tick plans again.
-        let _ = self.node.propose_conf_change(Vec::new(), change);
+        self.node.propose_conf_change(Vec::new(), change).is_ok()
     }
 
     /// As leader: hands the lead to another voter that has all of the log.

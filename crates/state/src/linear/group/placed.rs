@@ -112,8 +112,7 @@ impl Group {
         let voters: BTreeSet<NodeId> = self.member.voters().into_iter().collect();
         let learners: BTreeSet<NodeId> = self.member.learners().into_iter().collect();
         if self.member.is_joint() {
-            self.member.regroup(&Step::Leave);
-            return true;
+            return self.member.regroup(&Step::Leave);
         }
         let step = if let Some(new) = wanted.iter().find(|id| !voters.contains(id) && !learners.contains(id)) {
             Step::Learn(*new)
@@ -144,7 +143,6 @@ impl Group {
                 None => return false,
             }
         };
-        self.member.regroup(&step);
-        true
+        self.member.regroup(&step)
     }
 }
