@@ -3,7 +3,7 @@
 //!
 //! - `program.rs`: the binary under test. `up.rs`: a cluster by `coppice up`. `yard.rs`: nodes started one by one.
 //! - `procs.rs`: signals, and who is alive, from /proc. `load.rs`: shoppers that go on while something is killed.
-//! - `sessions.rs`: Redis clients that go on likewise. `http.rs`, `resp.rs`, `sse.rs`, `tools.rs`: clients. `probe.rs`: a client who
+//! - `sessions.rs`: Redis clients that go on likewise; `writes.rs`: those that remember all that was acknowledged. `http.rs`, `resp.rs`, `sse.rs`, `tools.rs`: clients. `probe.rs`: a client who
 //!   watches his own latency. `wait.rs`: a condition with a deadline, in place of every sleep.
 //!
 //! Clusters run one at a time in a process ([`turn`]), as two cores carry no more. A test that cannot run here says so
@@ -27,6 +27,7 @@ pub mod sse;
 pub mod tools;
 pub mod up;
 pub mod wait;
+pub mod writes;
 pub mod yard;
 
 pub use at::{At, Ports};

@@ -35,7 +35,8 @@ impl Yard {
 
     /// A cluster of so many nodes, all of them running and known to each other, with three voters if there are three.
     pub fn cluster(nodes: u8) -> Yard {
-        let mut yard = Yard::new();
+        // One more may join.
+        let mut yard = Yard::on(Ports::free(nodes + 1));
         yard.found("home");
         for node in 2..=nodes {
             let token = yard.token("10m");
@@ -192,6 +193,14 @@ impl Yard {
         let (api, dir) = (self.at(node).api.to_string(), self.node_dir(1).display().to_string());
         let args: Vec<&str> = args.iter().copied().chain(["--api", &api, "--dir", &dir]).collect();
         self.command(&args, false)
+    }
+
+    /// The same for what may take long.
+    pub fn coppice_within(&self, limit: Duration, node: u8, args: &[&str]) -> Said {
+        let (api, dir) = (self.at(node).api.to_string(), self.node_dir(1).display().to_string());
+        let mut command = Command::new(coppice());
+        command.args(args).args(["--api", &api, "--dir", &dir]).env_remove("COPPICE_DIR").current_dir(&self.dir);
+        tools::run(&mut command, limit)
     }
 
     pub fn apply(&self, node: u8, file: &str, text: &str) -> Said {

@@ -22,7 +22,7 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(300);
 const SHOWN_WITHIN: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bricks that are being filled are waited for before a node of a rolling restart is asked.
+/// Bricks that are being filled, and groups whose members are not all back, are waited for before a node of a rolling restart is asked.
 const CALM_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -47,7 +47,7 @@ pub struct RestartArgs {
     /// Name of the node
     #[arg(group = "which")]
     pub name: Option<String>,
-    /// All nodes, one after the other, each after the last is back and its brick settled
+    /// All nodes, one after the other, each after the last is back, its brick settled and its groups whole
     #[arg(long, group = "which")]
     pub rolling: bool,
     /// Even if sessions may be lost or refused by it
@@ -64,7 +64,7 @@ pub struct RestartArgs {
 pub struct RemoveArgs {
     /// Name of the node
     pub name: String,
-    /// Even if fewer than three bricks remain
+    /// Even if fewer than three bricks remain, or fewer copies of something than are declared; says what that is
     #[arg(long)]
     pub force: bool,
     /// Print one JSON object a line (see docs/scripts.md)
@@ -204,27 +204,32 @@ impl Cluster {
         }
     }
 
-    /// Waits until no other brick is being filled.
+    /// Waits until no other brick is being filled, and all groups are whole.
     async fn calm(&mut self, name: &str, force: bool) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let view = self.view().await?;
             let busy = view.nodes.iter().filter(|n| n.name != name).find(|n| !is_well(n));
-            match busy {
-                None => return Ok(()),
-                Some(_) if force => return Ok(()),
-                Some(n) if begun.elapsed() > CALM_WITHIN => {
-                    return Err(format!("{} is not live with a settled brick; nothing is restarted meanwhile", n.name));
-                }
-                Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+            let busy = match (busy, unwhole(&view)) {
+                (Some(n), _) => format!("{} is not live with a settled brick", n.name),
+                (None, 0) => return Ok(()),
+                (None, shards) => format!("members of {shards} shards are not all there, or have not all yet"),
+            };
+            if force {
+                return Ok(());
             }
+            if begun.elapsed() > CALM_WITHIN {
+                return Err(format!("{busy}; nothing is restarted meanwhile"));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
     async fn restart(&mut self, name: &str, force: bool, patience: Duration) -> Result<(), String> {
         let before = self.node(name).await?;
         // What does not serve now need not serve afterwards.
-        let lacked = lacking(&self.view().await?);
+        let view = self.view().await?;
+        let (lacked, unwhole_before) = (lacking(&view), unwhole(&view));
         let asked = Instant::now();
         while let Err(why) = self.ask(name, &format!("restart?force={force}")).await {
             if asked.elapsed() >= patience {
@@ -242,8 +247,10 @@ impl Cluster {
             let now = now.filter(|now| now.boot > before.boot && is_well(now));
             let lacks: Vec<String> = view.as_ref().map(lacking).unwrap_or_default();
             let lacks = lacks.into_iter().find(|service| !lacked.contains(service));
+            let shards = view.as_ref().map(unwhole).filter(|shards| *shards > unwhole_before);
             if let Some(now) = now
                 && lacks.is_none()
+                && shards.is_none()
             {
                 let millis = begun.elapsed().as_millis() as u64;
                 let text = format!("is back (pid {}) and settled after {:.1} s", now.pid, millis as f64 / 1000.0);
@@ -252,8 +259,11 @@ impl Cluster {
             }
             if begun.elapsed() > BACK_WITHIN {
                 let within = BACK_WITHIN.as_secs();
-                return Err(match (now, lacks) {
-                    (Some(_), Some(service)) => format!(
+                return Err(match (now, lacks, shards) {
+                    (Some(_), None, Some(shards)) => format!(
+                        "{name} is back, but members of {shards} shards are not all there, or have not all yet, {within} s after"
+                    ),
+                    (Some(_), Some(service), _) => format!(
                         "{name} is back, but service {service} has fewer clones that serve than before, {within} s after; \
                          `coppice status` says why"
                     ),
@@ -299,14 +309,25 @@ impl Cluster {
     async fn remove(&mut self, name: &str, force: bool) -> Result<(), String> {
         let before = self.node(name).await?;
         let begun = Instant::now();
-        self.ask(name, &format!("remove?force={force}"))
-            .await
-            .map_err(|why| format!("{name} is not removed: {why}"))?;
+        if let Err(why) = self.ask(name, "remove?force=false").await {
+            if !force {
+                return Err(format!("{name} is not removed: {why}"));
+            }
+            self.tell("forcing", name, &format!("is removed although {why}"), &json!({"although": why}));
+        }
+        if force {
+            self.ask(name, "remove?force=true").await.map_err(|why| format!("{name} is not removed: {why}"))?;
+        }
         self.tell("removing", name, "hands on what it holds", &json!({"pid": before.pid}));
+        let mut waits = None;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let view = self.view().await?;
             let now = view.nodes.iter().find(|n| n.name == name);
+            if let Some(why) = now.and_then(|n| n.waits.clone()).filter(|why| waits.as_ref() != Some(why)) {
+                self.tell("waiting", name, &format!("waits: {why}"), &json!({"for": why}));
+                waits = Some(why);
+            }
             match now {
                 None => break,
                 Some(n) if n.state == NodeState::Dead => break,
@@ -314,10 +335,12 @@ impl Cluster {
                     return Err(format!("{name} ended and was started again by what watches over it; stop that first"));
                 }
                 Some(n) if n.leaving.is_none() && begun.elapsed() > Duration::from_secs(5) => {
-                    return Err(format!("{name} stays; `coppice status` and its events say why"));
+                    let waits = waits.map_or_else(String::new, |why| format!(": {why}"));
+                    return Err(format!("{name} stays, as it is still needed{waits}"));
                 }
                 Some(_) if begun.elapsed() > GONE_WITHIN => {
-                    return Err(format!("{name} has not left within {} s", GONE_WITHIN.as_secs()));
+                    let waits = waits.map_or_else(String::new, |why| format!("; it waits: {why}"));
+                    return Err(format!("{name} has not left within {} s{waits}", GONE_WITHIN.as_secs()));
                 }
                 Some(_) => (),
             }
@@ -335,6 +358,11 @@ fn clones_at<'a>(view: &'a View, node: &'a str) -> impl Iterator<Item = &'a Clon
 
 fn is_well(n: &NodeView) -> bool {
     n.state == NodeState::Live && n.brick.settled && n.leaving.is_none()
+}
+
+/// Shards of which not all members are there and have all.
+fn unwhole(view: &View) -> u64 {
+    view.groups.all.saturating_sub(view.groups.whole)
 }
 
 /// Services with fewer clones that serve than there should be.

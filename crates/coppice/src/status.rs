@@ -57,6 +57,13 @@ pub fn page(view: &View, now_ms: u64) -> String {
             line(&mut out, format_args!("{}'s disk takes nothing: {disk}; it takes no part until it does", n.name));
         }
     }
+    for (n, waits) in view.nodes.iter().filter_map(|n| Some((n, n.waits.as_ref()?))) {
+        line(&mut out, format_args!("{} is to leave and waits: {waits}", n.name));
+    }
+    if view.groups.whole < view.groups.all {
+        let (all, whole) = (view.groups.all, view.groups.whole);
+        line(&mut out, format_args!("{whole} of {all} shards have all their members there and level"));
+    }
     if !view.services.is_empty() {
         line(
             &mut out,

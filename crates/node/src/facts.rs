@@ -50,6 +50,8 @@ pub struct NodeReport {
     pub intervals: BTreeMap<String, (u64, u64)>,
     /// Of the groups that it leads, how many are as they should be, and in which version of the declaration.
     pub whole: (u64, u64),
+    /// ... and some of those that are not.
+    pub unwhole: BTreeSet<GroupId>,
     /// Of the groups that it leads, those that have grown large.
     pub large: BTreeSet<GroupId>,
     /// By linear namespace: keys that get many commands at this node.

@@ -1,14 +1,23 @@
 //! A node that is asked to restart, or to leave for good. Any node may be asked, and passes the wish on as a fact. The one
-//! that is meant says that it is leaving; then the manager moves its clones, and if it leaves for good the brick map goes
-//! on without it. When both is done, and all other bricks are settled, its doors are told to close, and the process ends
-//! when they have. Nothing here is needed for safety: a node may be killed at any moment. It only makes it unnoticed.
+//! that is meant says that it is leaving; then the manager moves its clones, and others lead the groups that it leads. If
+//! it leaves for good, the brick map and all groups go on without it. When all that is done, all other bricks are settled, and the
+//! groups that it comes back to are whole, its doors are told to close, and the process ends when they have. A restart is not needed
+//! for safety: a node may be killed at any moment. It only makes it unnoticed. Who leaves for good may have the only copy of
+//! something, or one of two: it does not end before others have it.
 
-use base::{Boot, NodeId, Now, Outcome, Refused, Span, Time};
+use std::collections::BTreeSet;
+
+use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span, Time};
+use cluster::Card;
+use cluster::root::{self, Parting};
 use serde::{Deserialize, Serialize};
+use state::linear::{self, Placed, place};
+use state::namespace::NamespaceSpec;
 use state::session::limits::{BRICKS_ASKED, MEMBERS_MIN};
 
+use crate::declared::{self, kind};
 use crate::facts::{self, BrickReport};
-use crate::limits::{LEAVE_CLONES_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
+use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
 
@@ -32,15 +41,21 @@ pub(crate) struct Wish {
 }
 
 /// The fact [`facts::LEAVING`] of the node that leaves, in this life.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Left {
     boot: Boot,
     how: Leaving,
+    #[serde(default)]
+    force: bool,
+    /// What for, in words.
+    #[serde(default)]
+    pub waits: Option<String>,
 }
 
 pub(crate) struct Departure {
     pub how: Leaving,
     force: bool,
+    waits: Option<String>,
     since: Time,
     /// The doors may close.
     pub ready: bool,
@@ -54,7 +69,8 @@ impl Node {
             let why = format!("no live node is named \"{name}\"; there are: {}", live.join(", "));
             return Outcome::Refused(Refused::wrong(why));
         };
-        if let Some(why) = self.hinders(card.id, how).filter(|_| !force) {
+        let no_room = || self.no_room(card.id).filter(|_| how == Leaving::Remove);
+        if let Some(why) = self.hinders(card.id, how).or_else(no_room).filter(|_| !force) {
             return Outcome::Refused(Refused::busy(why, Span::secs(1)));
         }
         if self.wish.is_some_and(|(wish, _)| wish.node != card.id) {
@@ -77,30 +93,38 @@ impl Node {
     }
 
     fn begin_leaving(&mut self, now: Now, wish: Wish, out: &mut Out) {
-        if self.departure.is_some() {
-            return;
-        }
         let Wish { how, force, .. } = wish;
-        self.departure = Some(Departure { how, force, since: now.mono, ready: false });
-        self.put_fact(now, facts::LEAVING, facts::encode(&Left { boot: self.card.boot, how }), out);
+        if let Some(departure) = &mut self.departure {
+            departure.force |= force && departure.how == how;
+            return self.say_leaving(now, out);
+        }
+        self.departure = Some(Departure { how, force, waits: None, since: now.mono, ready: false });
+        self.say_leaving(now, out);
         let name = self.card.name.clone();
         let text = match how {
             Leaving::Restart => "was asked to restart",
             Leaving::Remove => "was asked to leave for good",
         };
         self.happened(now, "leaving", &name, text);
+        self.tell_parting(now, out);
         self.cluster_changed(now, out);
     }
 
     /// How a live node leaves, if it does.
     pub(crate) fn leaving(&self, id: NodeId) -> Option<Leaving> {
+        self.left(id).map(|left| left.how)
+    }
+
+    /// What a live node says of its leaving, if it leaves.
+    pub(crate) fn left(&self, id: NodeId) -> Option<Left> {
         if id == self.me() {
-            return self.departure.as_ref().map(|departure| departure.how);
+            let Departure { how, force, waits, .. } = self.departure.as_ref()?;
+            return Some(Left { boot: self.card.boot, how: *how, force: *force, waits: waits.clone() });
         }
         let left: Left = self.beacons.get(id, facts::LEAVING).and_then(|bytes| facts::decode(bytes))?;
         // What a former life said does not hold for this one.
         let card = self.live_cards().find(|card| card.id == id)?;
-        (card.boot == left.boot).then_some(left.how)
+        (card.boot == left.boot).then_some(left)
     }
 
     /// Whether a brick has followed the map to where it is now.
@@ -114,7 +138,7 @@ impl Node {
         report.is_some_and(|report| report.filled >= map.epoch)
     }
 
-    /// Why this node's memory is needed now, if it is.
+    /// Why this node's brick is needed now, if it is.
     fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
         let Some(map) = self.session.map() else { return Some("the brick map is not known yet".into()) };
         if !map.is_brick(who) {
@@ -148,41 +172,146 @@ impl Node {
 
     /// At each tick: lets a wish go that was heard, and takes this node's own leaving on.
     pub(crate) fn keep_leaving(&mut self, now: Now, out: &mut Out) {
+        self.tell_parting(now, out);
         if let Some((wish, since)) = self.wish {
             let lives = self.live_cards().any(|card| card.id == wish.node && card.boot == wish.boot);
-            if !lives || self.leaving(wish.node).is_some() || now.mono.since(since) > WISH_KEPT {
+            let is_heard = self.left(wish.node).is_some_and(|left| left.force >= wish.force);
+            if !lives || is_heard || now.mono.since(since) > WISH_KEPT {
                 self.wish = None;
                 self.beacons_in(now, cluster::beacon::Input::Remove { key: facts::WISH.into() }, out);
             }
         }
         let Some(departure) = self.departure.as_ref().filter(|departure| !departure.ready) else { return };
         let (how, force, waited) = (departure.how, departure.force, now.mono.since(departure.since));
-        let clones_left = !self.group.node_clones().clones.is_empty() && self.live_cards().count() > 1;
+        let is_alone = self.live_cards().count() < 2;
         let in_map = self.session.map().is_some_and(|map| map.is_brick(self.me()));
-        let needed = match how {
+        let bricks = match how {
             // Once it is out of the map nobody counts on it.
             Leaving::Remove if !in_map => None,
             Leaving::Remove => Some("the brick map still counts on it".to_owned()),
             Leaving::Restart => self.hinders(self.me(), how),
         };
+        let groups = match how {
+            // Also by force it waits: what it has is handed on if it can be.
+            Leaving::Remove => self.counted_on().filter(|_| !is_alone),
+            Leaving::Restart => self.not_whole().filter(|_| !force),
+        };
+        let needed = bricks.filter(|_| !force).or(groups);
+        let clones_left = !self.group.node_clones().clones.is_empty() && !is_alone && waited <= LEAVE_CLONES_MAX;
+        let leads = self.root.leads_for_others() || self.linear.leads_for_others() > 0;
         let time_max = if how == Leaving::Remove { REMOVE_TIME_MAX } else { LEAVE_TIME_MAX };
+        let name = self.card.name.clone();
         match needed {
-            None if !clones_left || waited > LEAVE_CLONES_MAX => (),
-            None => return,
-            Some(_) if force && (!clones_left || waited > LEAVE_CLONES_MAX) => (),
+            Some(why) if waited > time_max && force => {
+                self.happened(now, "warning", &name, format!("leaves although it is still needed: {why}"));
+            }
             Some(why) if waited > time_max => {
                 self.departure = None;
                 self.beacons_in(now, cluster::beacon::Input::Remove { key: facts::LEAVING.into() }, out);
-                let name = self.card.name.clone();
                 self.happened(now, "warning", &name, format!("stays, as it is still needed: {why}"));
+                self.tell_parting(now, out);
                 self.cluster_changed(now, out);
                 return;
             }
-            Some(_) => return,
+            Some(why) => return self.wait_for(now, why, out),
+            None if clones_left => return self.wait_for(now, "its clones still run".into(), out),
+            None if leads && waited <= LEAVE_LEADS_MAX => {
+                return self.wait_for(now, "it still leads groups that others could lead".into(), out);
+            }
+            None => (),
         }
         self.departure.as_mut().expect("just looked at").ready = true;
-        let name = self.card.name.clone();
         self.happened(now, "leaving", &name, "closes its doors");
         self.routes_stale = true;
+    }
+
+    /// All can see why it has not left yet.
+    fn wait_for(&mut self, now: Now, why: String, out: &mut Out) {
+        let Some(departure) = &mut self.departure else { return };
+        departure.waits = Some(why);
+        self.say_leaving(now, out);
+    }
+
+    fn say_leaving(&mut self, now: Now, out: &mut Out) {
+        if let Some(left) = self.left(self.me()) {
+            // Putting what stands changes nothing.
+            self.put_fact(now, facts::LEAVING, facts::encode(&left), out);
+        }
+    }
+
+    /// Lets all groups know who should not lead, and who should not vote.
+    pub(crate) fn tell_parting(&mut self, now: Now, out: &mut Out) {
+        let mut parting = Parting::default();
+        for card in self.live_cards() {
+            let left = self.left(card.id);
+            if left.is_some() || self.off.node(&card.name) {
+                parting.aside.insert(card.id);
+            }
+            if let Some(Left { force, .. }) = left.filter(|left| left.how == Leaving::Remove) {
+                parting.leaving.insert(card.id, force);
+            }
+        }
+        if parting != self.parting {
+            self.parting = parting.clone();
+            self.linear_in(now, linear::Input::Aside(parting.aside.clone()), out);
+            self.root_in(now, root::Input::Parting(parting), out);
+            // The leader looks at groups at once.
+            self.groups_at = now.mono;
+        }
+    }
+
+    /// Who may leave only when others have what it has, in which groups: what cannot be, said before it is tried.
+    fn no_room(&self, who: NodeId) -> Option<String> {
+        let is_usable = |card: &&Card| {
+            let leaves = self.leaving(card.id) == Some(Leaving::Remove);
+            card.id != who && !leaves && self.report_of(card.id).disk.is_none()
+        };
+        let usable = self.live_cards().filter(is_usable).count();
+        let specs = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
+        let lacks = |placed: &Placed| {
+            let wanted = specs.get(&placed.namespace).and_then(NamespaceSpec::groups);
+            wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
+        };
+        let its = |placed: &&Placed| placed.members.contains(&who);
+        let placed = self.placed.values().filter(its).find(|placed| lacks(placed))?;
+        let (namespace, copies) = (&placed.namespace, placed.members.len());
+        Some(match usable {
+            0 => format!(
+                "nobody else could have namespace {namespace}, and it would be lost; let another node join first"
+            ),
+            _ => format!(
+                "namespace {namespace} has {copies} copies, and {usable} other live nodes are not enough for that;                  let another node join first, or declare fewer replicas"
+            ),
+        })
+    }
+
+    /// Which groups count on this node, as long as one does.
+    fn counted_on(&self) -> Option<String> {
+        let me = self.me();
+        let is_in = |placed: &Placed| placed.members.contains(&me) || placed.founders.contains(&me);
+        let placed = self.placed.values().filter(|placed| is_in(placed)).map(|placed| placed.id);
+        let shards: BTreeSet<GroupId> = placed.chain(self.linear.groups()).collect();
+        match shards.len() {
+            0 if self.root.counts_on(me) => Some("the root group still counts on its vote".into()),
+            0 => None,
+            1 => Some("others have yet to take over 1 shard".into()),
+            n => Some(format!("others have yet to take over {n} shards")),
+        }
+    }
+
+    /// A group that would stop, or nearly, if this node's member were away for a moment.
+    fn not_whole(&self) -> Option<String> {
+        let version = self.root.declared().version;
+        let its = |placed: &&Placed| placed.members.contains(&self.me()) && placed.members.len() > 1;
+        for (name, placed) in self.placed.iter().filter(|(_, placed)| its(placed)) {
+            let Some(leader) = self.linear.leader_of(placed.id) else {
+                return Some(format!("shard {name} has no leader"));
+            };
+            let report = self.report_of(leader);
+            if report.whole.0 < version || report.unwhole.contains(&placed.id) {
+                return Some(format!("not all members of shard {name} are there and have all"));
+            }
+        }
+        None
     }
 }

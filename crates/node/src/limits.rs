@@ -12,6 +12,8 @@ pub const SHARDS_EVERY: Span = Span::secs(1);
 pub const VIEW_EVERY: Span = Span::millis(100);
 /// How often a node says how it is.
 pub const REPORT_EVERY: Span = Span::secs(1);
+/// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
+pub const UNWHOLE_TOLD_MAX: usize = 256;
 /// A report that was not repeated for so long is gone: several lost ones in a row, and more than a suspicion takes.
 pub const REPORT_TTL: Span = Span::secs(10);
 /// Events kept for people to read.
@@ -33,6 +35,8 @@ pub const PROBE_WITHIN: Span = Span::secs(4);
 pub const WISH_KEPT: Span = Span::secs(15);
 /// A node that leaves waits so long for its clones to be moved and drained, then they end with it.
 pub const LEAVE_CLONES_MAX: Span = Span::secs(15);
+/// A node that leaves waits so long for others to lead what it leads: they do at once, if they have all.
+pub const LEAVE_LEADS_MAX: Span = Span::secs(10);
 /// A node that is to restart but still needed (another brick is being filled) stays after so long.
 pub const LEAVE_TIME_MAX: Span = Span::secs(60);
 /// The same for one that leaves for good: its values are copied first.

@@ -16,7 +16,7 @@ use state::session::{self, Session};
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
 use crate::leave::{Departure, Wish};
-use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, VIEW_EVERY};
+use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::view::{EventView, HotKeyView, NodeState, ShardView};
 use crate::{Answer, Ask, View};
@@ -60,7 +60,7 @@ pub struct Node {
     pub(crate) members: Members,
     found: Option<Change>,
     pub(crate) report: NodeReport,
-    report_at: Time,
+    pub(crate) report_at: Time,
     /// At the leader: the declaration at which groups were last looked at, and when they are next.
     pub(crate) groups_seen: u64,
     pub(crate) groups_at: Time,
@@ -69,6 +69,8 @@ pub struct Node {
     /// Passed on for an operator, since then.
     pub(crate) wish: Option<(Wish, Time)>,
     pub(crate) departure: Option<Departure>,
+    /// Of all nodes, as the root group and those of class `linear` were last told.
+    pub(crate) parting: root::Parting,
     pub(crate) started: Time,
     /// What is wrong with the disk, if it takes nothing.
     trouble: Option<String>,
@@ -158,6 +160,7 @@ impl Node {
             lives: Lives::default(),
             wish: None,
             departure: None,
+            parting: root::Parting::default(),
             started: Time::ZERO,
             trouble: None,
             troubled: BTreeMap::new(),
@@ -348,6 +351,7 @@ impl Node {
         let intervals = self.session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
         self.report.whole = self.linear.whole();
+        self.report.unwhole = self.linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
         self.report.large = self.linear.large();
         self.report.hot.clear();
         for (namespace, HotKey { key, rate, waiters }) in self.linear.hot(now.mono) {

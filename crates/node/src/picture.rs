@@ -17,8 +17,8 @@ use crate::declared::{self, kind};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
-    self, BrickView, CloneView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView, ServiceView,
-    ShardView, StubView, VersionView,
+    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView,
+    ServiceView, ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.
@@ -56,6 +56,7 @@ impl Node {
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
                 version: self.root.declared().version,
             },
+            groups: GroupsView { all: self.placed.len() as u64, whole: self.groups_whole() },
             stubs: self.stubs(),
             closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
@@ -124,11 +125,19 @@ impl Node {
                     overflow: report.overflow,
                     drained,
                     leaving: self.leaving(id),
+                    waits: self.left(id).and_then(|left| left.waits),
                 }
             })
             .collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
+    }
+
+    /// As the live nodes say that know the present declaration.
+    fn groups_whole(&self) -> u64 {
+        let version = self.root.declared().version;
+        let told = self.live_cards().map(|card| self.report_of(card.id).whole);
+        told.filter(|(of, _)| *of >= version).map(|(_, count)| count).sum()
     }
 
     fn stubs(&self) -> Vec<StubView> {

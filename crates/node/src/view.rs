@@ -24,6 +24,7 @@ pub struct View {
     pub services: Vec<ServiceView>,
     pub namespaces: Vec<NamespaceView>,
     pub root: RootView,
+    pub groups: GroupsView,
     /// This node's stub towards each other live brick.
     pub stubs: Vec<StubView>,
     /// Set when this node's doors are to close, and how it ends then.
@@ -97,6 +98,9 @@ pub struct NodeView {
     /// It is about to restart, or to leave for good.
     #[serde(default)]
     pub leaving: Option<crate::Leaving>,
+    /// ... and waits for this first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// A node's brick, as its last report has it.
@@ -304,6 +308,15 @@ pub struct RootView {
     pub voters: Vec<String>,
     /// Version of the declared configuration: counts up with each change.
     pub version: u64,
+}
+
+/// Consensus groups of `linear` namespaces.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupsView {
+    pub all: u64,
+    /// Those with a leader that says: every member that there should be lives, votes and has (nearly) all.
+    pub whole: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -63,6 +63,8 @@ impl Node {
                 format!("is back, restarted ({boot})")
             }
         };
+        // Groups that were whole may not be, and others wait for that.
+        self.report_at = now.mono;
         self.seen.insert(peer, Seen { card, state: NodeState::Live, since_ms: now.wall_ms, since: now.mono });
         self.happened(now, "birth", &name, text);
         self.beacons_in(now, beacon::Input::Birth { peer }, out);
@@ -73,6 +75,7 @@ impl Node {
     }
 
     fn death(&mut self, now: Now, id: NodeId, out: &mut Out) {
+        self.report_at = now.mono;
         if let Some(seen) = self.seen.get_mut(&id) {
             (seen.state, seen.since_ms, seen.since) = (NodeState::Dead, now.wall_ms, now.mono);
             self.lives.died();
@@ -122,7 +125,11 @@ impl Node {
                     self.group_in(now, group::Input::Assigned(new), out);
                 }
             }
-            facts::CLONES | facts::LEAVING => self.cluster_changed(now, out),
+            facts::CLONES => self.cluster_changed(now, out),
+            facts::LEAVING => {
+                self.tell_parting(now, out);
+                self.cluster_changed(now, out);
+            }
             facts::MEMBERS if origin != self.me() => self.members_changed(now, out),
             facts::WISH => {
                 if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
@@ -330,14 +337,18 @@ impl Node {
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
             large: live.iter().flat_map(|id| self.report_of(*id).large).collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
+            given_up: self.parting.leaving.iter().filter(|(_, force)| **force).map(|(id, _)| *id).collect(),
             settled: false,
             fresh: self.root.declared().version + 1,
             live,
         };
-        scene.settled = self.groups_are_whole(&scene);
+        let leaving = &self.parting.leaving;
+        scene.settled = leaving.is_empty() && self.groups_are_whole(&scene);
         // A disk that takes nothing is as good as away, and gets nothing new.
-        scene.live.retain(|id| !self.troubled.contains_key(id));
+        scene.live.retain(|id| !self.troubled.contains_key(id) && !leaving.contains_key(id));
         scene.away.extend(self.troubled.iter().map(|(id, since)| (*id, now.mono.since(*since))));
+        // Who leaves for good is away from now on, and goes when others have all that it has.
+        scene.away.extend(leaving.keys().map(|id| (*id, Span(u64::MAX))));
         let plan = place::plan(&scene);
         if plan != place::Plan::default() {
             self.groups_at = now.mono;

@@ -212,6 +212,11 @@ impl Faults {
         }
     }
 
+    /// The machine is another node by now, which no record names.
+    pub fn renamed(&mut self, node: usize) {
+        self.unnamed.insert(node);
+    }
+
     /// Only such faults strike that no operation fails.
     pub fn is_gentle(&self) -> bool {
         self.gentle

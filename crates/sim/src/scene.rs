@@ -62,6 +62,12 @@ const PHASE: u64 = 2 << 60;
 const OPERATOR: u64 = 3 << 60;
 /// Nodes that have to enter anew ask from here on.
 const ANEW: u64 = 1 << 40;
+/// In the place of nodes that have left new ones begin from here on.
+const LEFT: u64 = 1 << 41;
+/// So many machines or more: then one may be asked to leave for good. With fewer bricks it would be refused.
+const LEAVES_OF: usize = 4;
+/// How often the operator asks that, instead of something else.
+const LEAVES: f64 = 0.3;
 const _: () = assert!(PHASE & faults::ALARM_BIT == 0 && OPERATOR & faults::ALARM_BIT == 0, "alarms are told apart");
 
 /// What to run.
@@ -115,6 +121,8 @@ enum Asked {
     Anew(usize),
     /// A node is drained, or put back.
     Switch,
+    /// A node is asked to leave for good.
+    Leave,
 }
 
 /// A node as its last view and its life show it.
@@ -132,6 +140,8 @@ struct Seen {
     /// Bricks of the map that it takes for dead: one whose disk was emptied stays in the map for a while.
     bricks_dead: u64,
     wanted: Vec<(String, u32)>,
+    /// It is about to leave.
+    leaving: bool,
     /// Names of drained nodes.
     drained: BTreeSet<String>,
     filled: Option<bool>,
@@ -284,6 +294,9 @@ impl Scene {
                 let before = self.seen[node].turned_away;
                 self.seen[node].take(&view);
                 self.turned_away += self.seen[node].turned_away.saturating_sub(before);
+                if view.closing.is_some() {
+                    self.left(node);
+                }
             }
             Happened::Noted { node, note } if note.text.contains(STARTS_ANEW) => self.modes.failed(node, now),
             Happened::Noted { .. } => (),
@@ -327,6 +340,12 @@ impl Scene {
             }
             Happened::Alarm(PHASE) => self.turn(),
             Happened::Alarm(OPERATOR) => self.operate(),
+            Happened::Alarm(node) if node >= LEFT => {
+                let node = (node - LEFT) as usize;
+                if !self.world.is_running(node) {
+                    self.world.start(node);
+                }
+            }
             Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
             Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
             Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),
@@ -348,6 +367,12 @@ impl Scene {
             Phase::Calm => {
                 self.world.trace.remark(self.world.now(), "all faults end".into());
                 self.faults.end_all(&mut self.world);
+                // Whoever is about to leave dies over it, and is back.
+                for node in (0..self.seen.len()).filter(|node| self.seen[*node].leaving) {
+                    *self.ops.entry("leaves broken off".into()).or_default() += 1;
+                    self.world.kill(node);
+                    self.world.start(node);
+                }
             }
             Phase::Faults => {
                 self.faults.draw();
@@ -356,6 +381,17 @@ impl Scene {
                 self.faults.begin(&mut self.world);
             }
         }
+    }
+
+    /// A node's process ends as it has left for good. A new one comes in its place, with nothing on its disk.
+    fn left(&mut self, node: usize) {
+        *self.ops.entry("nodes left".into()).or_default() += 1;
+        self.world.kill(node);
+        self.world.empty_disk(node);
+        self.faults.renamed(node);
+        self.seen[node].leaving = false;
+        let after = Span::millis(self.rng.between(200, 8_000));
+        self.world.alarm(after, LEFT + node as u64);
     }
 
     /// What a host does whose disk is not to be trusted: it asks some other node.
@@ -575,6 +611,14 @@ impl Scene {
         if calm || nodes.is_empty() {
             return self.world.alarm(Span::secs(2), OPERATOR);
         }
+        let machines = self.world.machines();
+        let may_leave = self.phase == Phase::Faults && machines >= LEAVES_OF && !self.faults.is_gentle();
+        if may_leave && self.rng.chance(LEAVES) {
+            let name = format!("n{}", 1 + self.rng.below(machines as u64));
+            let ask = Ask::Leave { name, how: node::Leaving::Remove, force: false };
+            let asked = *self.rng.pick(&nodes).expect("some node runs");
+            return self.send_operator(asked, ask, Asked::Leave);
+        }
         if let Some((which, off, n)) = self.load.switch(self.world.machines(), nodes.len()) {
             let ask = Ask::Switch { target: clones::off::Target::Node(format!("n{}", which + 1)), off };
             return self.send_operator(nodes[n], ask, Asked::Switch);
@@ -613,6 +657,7 @@ impl Seen {
         self.turned_away = view.figures.get("session.turned_away").copied().unwrap_or(0);
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
+        self.leaving = view.nodes.iter().any(|node| node.name == view.me && node.leaving.is_some());
         self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();
         let wide = view.namespaces.iter().find(|namespace| namespace.name == linear_load::WIDE);
         self.splits = wide.map_or(0, |wide| wide.shards.len().saturating_sub(1)) as u64;

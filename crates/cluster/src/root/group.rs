@@ -21,6 +21,8 @@ pub(super) struct Scene {
     pub away: BTreeMap<NodeId, Span>,
     /// Learners with (nearly) the whole log.
     pub caught_up: BTreeSet<NodeId>,
+    /// Who is about to leave for good, and whether it does so even if fewer vote then.
+    pub leaving: BTreeMap<NodeId, bool>,
 }
 
 pub(super) fn next(scene: &Scene) -> Option<Step> {
@@ -31,7 +33,11 @@ pub(super) fn next(scene: &Scene) -> Option<Step> {
     if let Some(id) = scene.live.iter().find(stranger) {
         return Some(Step::Learn(*id));
     }
-    let mut ready = scene.learners.iter().copied().filter(|id| scene.live.contains(id) && scene.caught_up.contains(id));
+    let fit = |id: &NodeId| scene.live.contains(id) && scene.caught_up.contains(id) && !scene.leaving.contains_key(id);
+    let mut ready = scene.learners.iter().copied().filter(fit);
+    if let Some(step) = leave(scene, ready.clone().next()) {
+        return Some(step);
+    }
     if scene.voters.len() < VOTERS_WANTED {
         // All that are missing or none: a group of two would stop at the loss of either.
         let missing = VOTERS_WANTED - scene.voters.len();
@@ -41,6 +47,30 @@ pub(super) fn next(scene: &Scene) -> Option<Step> {
     let is_gone = |id: &&NodeId| **id != scene.me && scene.away.get(id).is_some_and(|away| *away >= VOTER_AWAY_MAX);
     let gone = scene.voters.iter().find(is_gone)?;
     Some(Step::Vote { come: vec![ready.next()?], go: vec![*gone] })
+}
+
+/// Lets a voter go that leaves for good: `heir` takes its place. While the leader is one that leaves, nobody goes: it hands the lead
+/// over first, for which there must be another one.
+fn leave(scene: &Scene, heir: Option<NodeId>) -> Option<Step> {
+    let leaves = |id: &&NodeId| scene.leaving.contains_key(id);
+    let gone = *scene.voters.iter().find(leaves)?;
+    if scene.leaving.contains_key(&scene.me) {
+        return match heir {
+            Some(heir) if scene.voters.iter().all(|id| leaves(&id)) => {
+                Some(Step::Vote { come: vec![heir], go: vec![] })
+            }
+            _ => None,
+        };
+    }
+    match heir {
+        Some(heir) if scene.voters.len() >= VOTERS_WANTED => Some(Step::Vote { come: vec![heir], go: vec![gone] }),
+        // One alone is better than two, of which both would be needed.
+        _ if scene.voters.len() < VOTERS_WANTED || scene.leaving[&gone] => {
+            let go = scene.voters.iter().copied().filter(|id| *id != scene.me).collect();
+            Some(Step::Vote { come: Vec::new(), go })
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +117,31 @@ mod tests {
         assert_eq!(next(&it), vote(&[5], &[3]), "4 is away itself");
         it.live.remove(&NodeId(5));
         assert_eq!(next(&it), None, "nobody is there to take its place");
+    }
+
+    #[test]
+    fn who_leaves_is_replaced_at_once_or_stays_unless_it_is_forced() {
+        let mut it = scene(&[1, 2, 3], &[4, 5], &[1, 2, 3, 4, 5], &[4, 5]);
+        it.leaving = BTreeMap::from([(NodeId(3), false), (NodeId(4), false)]);
+        assert_eq!(next(&it), vote(&[5], &[3]), "4 leaves itself");
+        it.caught_up.remove(&NodeId(5));
+        assert_eq!(next(&it), None);
+        it.leaving.insert(NodeId(3), true);
+        assert_eq!(next(&it), vote(&[], &[2, 3]), "two voters would be worse than one");
+        let alone = Scene { voters: ids(&[1]), learners: ids(&[2, 3]), live: ids(&[1, 2, 3]), ..it };
+        assert_eq!(next(&alone), None, "it does not vote any more");
+    }
+
+    #[test]
+    fn a_leader_that_leaves_lets_another_one_lead_first() {
+        let mut it = scene(&[1, 2, 3], &[4], &[1, 2, 3, 4], &[4]);
+        it.leaving.insert(NodeId(1), false);
+        assert_eq!(next(&it), None, "2 or 3 leads, and lets it go");
+        let mut sole = scene(&[1], &[2], &[1, 2], &[2]);
+        sole.leaving.insert(NodeId(1), false);
+        assert_eq!(next(&sole), vote(&[2], &[]));
+        let heir = Scene { me: NodeId(2), voters: ids(&[1, 2]), learners: ids(&[]), caught_up: ids(&[]), ..sole };
+        assert_eq!(next(&heir), vote(&[], &[1]));
     }
 
     #[test]

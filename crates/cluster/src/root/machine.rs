@@ -57,7 +57,18 @@ pub enum Input {
     Logged(u64),
     /// The disk takes nothing (true), or takes all again.
     DiskFull(bool),
+    /// Who is about to end, or is not to lead.
+    Parting(Parting),
     Wake,
+}
+
+/// Nodes that are about to end, or are not to lead.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Parting {
+    /// They lead only if nobody else can.
+    pub aside: BTreeSet<NodeId>,
+    /// They leave for good, and do not vote as soon as another one does instead. True: also if nobody can.
+    pub leaving: BTreeMap<NodeId, bool>,
 }
 
 #[derive(Debug)]
@@ -143,6 +154,7 @@ pub struct Root {
     mute: bool,
     hearsay: Option<NodeId>,
     live: BTreeSet<NodeId>,
+    parting: Parting,
     /// Since when those that are not live are away.
     away: BTreeMap<NodeId, Time>,
     pending: BTreeMap<u64, Pending>,
@@ -192,6 +204,7 @@ impl Root {
             mute: false,
             hearsay: None,
             live: BTreeSet::from([me]),
+            parting: Parting::default(),
             away: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_seq: 1,
@@ -276,6 +289,10 @@ impl Root {
                     self.drive(out, |member, out| member.resign(now, &live, out));
                 }
             }
+            Input::Parting(parting) => {
+                self.parting = parting;
+                plan = true;
+            }
             Input::Wake => {
                 if self.mute {
                     self.next_tick = self.next_tick.max(now + TICK);
@@ -314,6 +331,29 @@ impl Root {
     /// Who votes, or will as soon as a change of voters that is under way is through (a moment).
     pub fn voters(&self) -> Vec<NodeId> {
         self.member.as_ref().map_or(Vec::new(), Member::voters)
+    }
+
+    /// Is this node's vote needed, or may it be?
+    pub fn counts_on(&self, id: NodeId) -> bool {
+        self.member.as_ref().is_some_and(|member| member.counts_on(id))
+    }
+
+    /// It leads, and another one could.
+    pub fn leads_for_others(&self) -> bool {
+        self.is_leader() && self.voters().iter().any(|id| self.may_lead(*id))
+    }
+
+    fn may_lead(&self, other: NodeId) -> bool {
+        other != self.me && self.live.contains(&other) && !self.parting.aside.contains(&other)
+    }
+
+    /// Has another voter lead. False: none could at once.
+    fn hand_over(&mut self) -> bool {
+        let has_all = |id: &NodeId| self.member.as_ref().is_some_and(|member| member.has_all(*id));
+        let heir = self.voters().into_iter().find(|id| self.may_lead(*id) && has_all(id));
+        let Some((heir, member)) = heir.zip(self.member.as_mut()) else { return false };
+        member.hand_over(heir);
+        true
     }
 
     /// Has the member do something, and passes on what it wants.
@@ -473,6 +513,9 @@ impl Root {
     }
 
     fn regroup(&mut self, now: Time) -> bool {
+        if self.is_leader() && self.parting.aside.contains(&self.me) && self.hand_over() {
+            return true;
+        }
         let Some(member) = self.member.as_mut().filter(|member| member.may_regroup()) else { return false };
         let mut scene = Scene {
             me: self.me,
@@ -480,6 +523,7 @@ impl Root {
             learners: member.learners().into_iter().collect(),
             joint: member.is_joint(),
             caught_up: member.caught_up().into_iter().collect(),
+            leaving: self.parting.leaving.clone(),
             ..Scene::default()
         };
         for voter in scene.voters.iter().filter(|voter| !self.live.contains(voter)) {
@@ -489,8 +533,7 @@ impl Root {
         scene.live = self.live.clone();
         scene.away = self.away.iter().map(|(id, since)| (*id, now.since(*since))).collect();
         let Some(step) = group::next(&scene) else { return false };
-        member.regroup(&step);
-        true
+        member.regroup(&step)
     }
 
     fn end_pending(&mut self, now: Time, out: &mut Vec<Output>) {

@@ -22,7 +22,7 @@ mod machine;
 mod wire;
 
 pub use declared::{Change, Conflict, Declared};
-pub use machine::{Input, Output, Root, StartError};
+pub use machine::{Input, Output, Parting, Root, StartError};
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
 

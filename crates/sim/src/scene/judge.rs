@@ -25,7 +25,7 @@ impl Scene {
                 }
             }
             // It may have happened.
-            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) | Asked::Switch => (),
+            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         self.ended(&flight, "died");
@@ -60,6 +60,10 @@ impl Scene {
                 self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
                 self.modes_load.heard((flight.client - MODES) as usize, act, &outcome);
                 self.modes.end(act, flight.start, now, &outcome, self.sessions.void_before())
+            }
+            (Asked::Leave, Answer::Done(outcome)) => {
+                self.ended(&flight, &text(&outcome, |()| String::new()));
+                Ok(())
             }
             (Asked::Switch, Answer::Applied(outcome)) => {
                 self.ended(&flight, &text(&outcome, |applied| applied.version.to_string()));
@@ -145,6 +149,7 @@ impl Scene {
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
             Asked::Switch => ("switch", "", None),
+            Asked::Leave => ("leave", "", None),
         };
         let word = outcome.split(' ').next().unwrap_or_default();
         *self.ops.entry(format!("{op} {word}")).or_default() += 1;
@@ -166,7 +171,7 @@ impl Scene {
             }
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
-            Asked::Apply(_) | Asked::Switch => {
+            Asked::Apply(_) | Asked::Switch | Asked::Leave => {
                 let pause = self.load.operator_pause();
                 self.world.alarm(pause, OPERATOR);
             }

@@ -26,6 +26,20 @@ use super::space::{CommandId, Space, Verdict};
 use super::watchers::{Read, Watchers};
 use super::wire::{self, Answer, Batch, Command};
 
+/// What this node knows of all nodes.
+#[derive(Default)]
+pub struct Nodes {
+    pub live: BTreeSet<NodeId>,
+    /// Those that lead nothing that another one can lead: they are about to end, or drained.
+    pub aside: BTreeSet<NodeId>,
+}
+
+impl Nodes {
+    pub fn may_lead(&self, id: NodeId) -> bool {
+        self.live.contains(&id) && !self.aside.contains(&id)
+    }
+}
+
 /// What came of a step: an answer for the node that a command is of.
 pub struct Answered {
     pub id: CommandId,
@@ -57,7 +71,7 @@ pub struct Group {
     eager: u32,
     /// Commands to be put into the log, oldest first.
     queue: VecDeque<Command>,
-    /// Ids of those in `queue` or in the log and not applied: each is put there once.
+    /// Ids of those in `queue` or in the log and not applied: each is put there once. Not leading: of those that we put there.
     known: BTreeSet<CommandId>,
     /// Ids of each entry of ours that is not applied.
     flying: VecDeque<Vec<CommandId>>,
@@ -82,8 +96,8 @@ pub struct Group {
     freshness: Freshness,
     /// The group's clock as of the last entry, and when we applied it.
     clock: (u64, Time),
-    /// Since when this node is not wanted in the group.
-    pub unwanted_since: Option<Time>,
+    /// This node is not wanted in the group: when it next asks whether the group still has it.
+    pub leaves_at: Option<Time>,
     /// When the lead may next be handed to the member that should have it, and how often that was tried.
     hand_over: (Time, u32),
     /// Bytes that the node's log had when the group last made a snapshot.
@@ -152,7 +166,7 @@ impl Group {
             heat: Heat::default(),
             freshness: Freshness::default(),
             clock,
-            unwanted_since: None,
+            leaves_at: None,
             hand_over: (now + HAND_OVER_AFTER, 0),
             log_at_save: 0,
         })
@@ -181,14 +195,14 @@ impl Group {
         [self.next_tick, campaign_at, over, self.watchers.wake_at()].into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
-    pub fn wake(&mut self, now: Time, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>) {
+    pub fn wake(&mut self, now: Time, nodes: &Nodes, out: &mut Vec<raft::Output>) {
         if self.next_tick.is_some_and(|at| at <= now) {
             self.next_tick = Some(now + TICK);
             let placed = &self.placed.members;
-            self.member.tick(now, |id| !placed.contains(id) && !live.contains(id), out);
-            self.hand_over(now, live);
+            self.member.tick(now, |id| !placed.contains(id) && !nodes.live.contains(id), out);
+            self.hand_over(now, nodes);
             self.quiet_ticks += 1;
-            if self.quiet_ticks >= AWAKE_TICKS && self.may_sleep(live) {
+            if self.quiet_ticks >= AWAKE_TICKS && self.may_sleep(nodes) {
                 self.member.say_sleep(out);
                 self.next_tick = None;
             }
@@ -207,14 +221,14 @@ impl Group {
         self.member.me()
     }
 
-    fn may_sleep(&self, live: &BTreeSet<NodeId>) -> bool {
+    fn may_sleep(&self, nodes: &Nodes) -> bool {
         let is_idle = self.queue.is_empty() && self.flying.is_empty() && self.reads.is_empty() && self.round.is_none();
         let voters = self.member.voters();
         is_idle
             && self.member.may_sleep()
             && self.is_as_wanted()
-            && (self.heir(live).is_none() || self.hand_over.1 >= HAND_OVER_TRIES)
-            && voters.iter().chain(&self.member.learners()).all(|id| live.contains(id))
+            && (self.heir(nodes).is_none() || self.hand_over.1 >= HAND_OVER_TRIES)
+            && voters.iter().chain(&self.member.learners()).all(|id| nodes.live.contains(id))
     }
 
     /// A frame of a member.
@@ -295,7 +309,7 @@ impl Group {
     }
 
     /// Carries out what raft has ready and moves everything on that can move.
-    pub fn settle(&mut self, now: Now, live: &BTreeSet<NodeId>, out: &mut Vec<raft::Output>, done: &mut Vec<Answered>) {
+    pub fn settle(&mut self, now: Now, nodes: &Nodes, out: &mut Vec<raft::Output>, done: &mut Vec<Answered>) {
         loop {
             let mut happened = Vec::new();
             let is_splitting = self.is_splitting();
@@ -310,7 +324,7 @@ impl Group {
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
             let moved =
-                self.leads.is_some() && (self.propose(now.mono, live) | self.start_round() | self.regroup(live));
+                self.leads.is_some() && (self.propose(now.mono, nodes) | self.start_round() | self.regroup(nodes));
             if !moved {
                 break;
             }
@@ -360,9 +374,14 @@ impl Group {
         }
         self.leads = leads;
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
-        // Those in the log may still happen: whoever asks again finds out.
+        // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();
-        self.known.clear();
+        match leads {
+            Some(_) => self.known.clear(),
+            None => self.queue.iter().for_each(|command| {
+                self.known.remove(&command.id);
+            }),
+        }
         self.ending = None;
         self.splitting = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
@@ -372,13 +391,13 @@ impl Group {
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
-    fn propose(&mut self, now: Time, live: &BTreeSet<NodeId>) -> bool {
+    fn propose(&mut self, now: Time, nodes: &Nodes) -> bool {
         while self.flying.front().is_some_and(|ids| !ids.iter().any(|id| self.known.contains(id))) {
             self.flying.pop_front();
         }
         let clock = self.clock_now(now);
         let is_over = self.ending.is_none() && self.member.state().next_end().is_some_and(|end| end <= clock);
-        let split = self.split(live);
+        let split = self.split(&nodes.live);
         if (self.queue.is_empty() && !is_over && split.is_none()) || self.flying.len() >= BATCHES_FLYING_MAX {
             return false;
         }

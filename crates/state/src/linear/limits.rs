@@ -53,8 +53,9 @@ pub const HAND_OVER_TRIES: u32 = 3;
 /// A member away for so long is replaced if another node is at hand: longer than a reboot of a process, shorter than the
 /// wait for a second failure.
 pub const MEMBER_AWAY_MAX: Span = Span::secs(30);
-/// A node that is not wanted in a group any more keeps its copy for so long: the group may still need its vote.
-pub const LEAVES_AFTER: Span = Span::secs(60);
+/// A node that is not wanted in a group any more keeps its copy until the group's leader says that the group is without it, and
+/// asks for that so often.
+pub const LEAVES_AGAIN: Span = Span::millis(500);
 /// Keys whose time has come that one entry removes; the others look absent already.
 pub const EXPIRED_AT_ONCE: usize = 1_000;
 

@@ -12,7 +12,7 @@ use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 use cluster::raft::{self, LogBounds};
 
 use super::apart::Apart;
-use super::group::{Answered, Group};
+use super::group::{Answered, Group, Nodes};
 use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
@@ -22,6 +22,7 @@ use super::together::{Together, Waiter};
 use super::wire::{self, Call};
 
 mod calls;
+mod leaves;
 mod splits;
 
 pub use calls::Asker;
@@ -61,6 +62,8 @@ pub enum Input {
     },
     /// The disk takes nothing (true), or takes all again.
     DiskFull(bool),
+    /// These nodes lead nothing that another one can lead: they are about to end, or drained.
+    Aside(BTreeSet<NodeId>),
     /// Does this group have a majority now? Ends in `Probed` with this id, within the budget.
     Probe {
         id: u64,
@@ -103,7 +106,7 @@ pub struct Linear {
     me: NodeId,
     boot: Boot,
     rng: Rng,
-    live: BTreeSet<NodeId>,
+    nodes: Nodes,
     /// The disk is full: this node's members take no part, its front doors go on with the others.
     mute: bool,
     placed: BTreeMap<GroupId, Placed>,
@@ -176,7 +179,7 @@ impl Linear {
             boot,
             rng,
             log: LOG,
-            live: BTreeSet::from([me]),
+            nodes: Nodes { live: BTreeSet::from([me]), ..Nodes::default() },
             mute: false,
             placed: BTreeMap::new(),
             version: 0,
@@ -214,11 +217,11 @@ impl Linear {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Birth { peer } => {
-                self.live.insert(peer);
+                self.nodes.live.insert(peer);
                 self.each_with(now, peer, out, |group, now| group.birth(now));
             }
             Input::Death { peer } => {
-                self.live.remove(&peer);
+                self.nodes.live.remove(&peer);
                 self.leaders.retain(|_, leader| *leader != peer);
                 self.each_with(now, peer, out, |group, now| group.death(now, peer));
                 self.look_again(now.mono, |call| call.to == Some(peer));
@@ -250,6 +253,7 @@ impl Linear {
                 let judged = Judged { group, splits: 0, reads: true, waits: false };
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
+            Input::Aside(aside) => self.aside(now, aside, out),
             Input::DiskFull(full) => self.disk_full(now, full, out),
             Input::Wake => self.wake(now, out),
         }
@@ -274,7 +278,7 @@ impl Linear {
     fn disk_full(&mut self, now: Now, full: bool, out: &mut Vec<Output>) {
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in ids {
-            let live = self.live.clone();
+            let live = self.nodes.live.clone();
             self.drive(now, id, out, |group, wants, _| {
                 if full {
                     group.member.resign(now.mono, &live, wants);
@@ -299,7 +303,7 @@ impl Linear {
             self.alarms.remove(&(at, id));
             self.alarm_of.remove(&id);
             if let Some(group) = self.groups.get_mut(&id) {
-                group.wake(now.mono, &self.live, &mut self.wants);
+                group.wake(now.mono, &self.nodes, &mut self.wants);
                 self.settle(now, id, out);
             }
         }
@@ -320,7 +324,7 @@ impl Linear {
 
     fn settle(&mut self, now: Now, id: GroupId, out: &mut Vec<Output>) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        group.settle(now, &self.live, &mut self.wants, &mut self.done);
+        group.settle(now, &self.nodes, &mut self.wants, &mut self.done);
         for output in self.wants.drain(..) {
             if let raft::Output::Append { records, .. } = &output {
                 self.logged += records.iter().map(|record| record.len() as u64).sum::<u64>();
@@ -396,10 +400,9 @@ impl Linear {
                 return;
             }
             // Its namespace is not declared any more.
-            if self.groups.remove(&id).is_some() | self.kept.remove(&id).is_some() {
-                self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
+            if self.groups.contains_key(&id) | self.kept.remove(&id).is_some() {
                 self.leaders.remove(&id);
-                out.push(Output::Forget { group: id });
+                self.forget(id, out);
             }
             return;
         };
@@ -407,7 +410,7 @@ impl Linear {
         if let Some(group) = self.groups.get_mut(&id) {
             if group.placed != placed {
                 group.follow(now.mono, placed);
-                group.unwanted_since = (!is_member).then_some(group.unwanted_since.unwrap_or(now.mono));
+                group.leaves_at = (!is_member).then_some(now.mono);
                 self.settle(now, id, out);
             }
             return;
@@ -428,7 +431,7 @@ impl Linear {
         let rng = self.rng.fork();
         match Group::start(id, placed, self.me, first, (log, self.log), self.rebooted, now.mono, rng, &mut self.wants) {
             Ok(mut group) => {
-                group.unwanted_since = (!is_member).then_some(now.mono);
+                group.leaves_at = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);
                 self.settle(now, id, out);
             }
@@ -446,15 +449,9 @@ impl Linear {
         self.logged
     }
 
-    /// Now and then: lets go of groups that do not want this node, and has quiet groups give back the log.
+    /// Now and then: asks to be let go by groups that do not want this node, and has quiet groups give back the log.
     pub fn tend(&mut self, now: Now, out: &mut Vec<Output>) {
-        let left = |group: &Group| group.unwanted_since.is_some_and(|since| now.mono.since(since) >= LEAVES_AFTER);
-        let left: Vec<GroupId> = self.groups.iter().filter(|(_, group)| left(group)).map(|(id, _)| *id).collect();
-        for id in left {
-            self.groups.remove(&id);
-            self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
-            out.push(Output::Forget { group: id });
-        }
+        self.ask_to_leave(now, out);
         let logged = self.logged;
         let split = self.groups.values_mut().find(|group| group.may_save() && group.member.has_log());
         if let Some(group) = split {
@@ -493,19 +490,25 @@ impl Linear {
         (self.version, self.groups.values().filter(|group| self.is_whole(group)).count() as u64)
     }
 
-    /// It leads it, and the group is as wanted, and every member lives and votes.
+    /// Those that this node leads and in which not all is as it should be.
+    pub fn unwhole(&self) -> impl Iterator<Item = GroupId> {
+        self.groups.values().filter(|group| group.leads() && !self.is_whole(group)).map(|group| group.id)
+    }
+
+    /// It leads it, and the group is as wanted, and every member lives, votes and has (nearly) all.
     fn is_whole(&self, group: &Group) -> bool {
-        let alive = |id: &NodeId| self.live.contains(id);
+        let alive = |id: &NodeId| self.nodes.live.contains(id);
         // One that a split makes has no record yet, and does not count.
         let is_splitting = self.born.iter().any(|(parent, child)| [parent, child].contains(&&group.id));
         let is_done = group.placed.founders.is_empty() && !is_splitting;
         let is_done = is_done && group.member.state().splits() == group.placed.splits;
-        group.leads() && group.is_as_wanted() && is_done && group.placed.members.iter().all(alive)
+        let is_level = || group.is_asleep() || group.member.is_level();
+        group.leads() && group.is_as_wanted() && is_done && group.placed.members.iter().all(alive) && is_level()
     }
 
     /// Who leads each group, as far as this node knows.
     pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
-        self.leaders.get(&group).copied().filter(|id| self.live.contains(id))
+        self.leaders.get(&group).copied().filter(|id| self.nodes.live.contains(id))
     }
 
     /// Keys that get many commands at this node's members of groups, with their namespaces.

@@ -87,6 +87,8 @@ pub struct Scene<'a> {
     pub live: Vec<NodeId>,
     /// How long nodes have been away that are not live.
     pub away: BTreeMap<NodeId, Span>,
+    /// Of those away, who does not come back: if nobody can take its place, its groups get smaller.
+    pub given_up: BTreeSet<NodeId>,
     /// Groups that have formed, as their leaders say.
     pub formed: BTreeSet<GroupId>,
     /// Groups that are so large that two would do better, as their leaders say.
@@ -333,10 +335,21 @@ fn change(
     }
     let is_gone = |id: &&NodeId| scene.away.get(id).is_some_and(|away| *away >= MEMBER_AWAY_MAX);
     let gone = *placed.members.iter().find(is_gone)?;
-    let heir = *least_loaded(load, &placed.members, 1).first()?;
+    let Some(heir) = least_loaded(load, &placed.members, 1).first().copied() else {
+        let left = size(scene.live.len(), wanted.replicas);
+        let shrinks = placed.members.iter().any(|id| scene.given_up.contains(id)) && (1..have).contains(&left);
+        let live = placed.members.iter().copied().filter(|id| scene.live.contains(id)).take(left);
+        return shrinks.then(|| next(live.collect()));
+    };
     let mut members: Vec<NodeId> = placed.members.iter().copied().filter(|id| *id != gone).collect();
     members.push(heir);
     Some(next(members))
+}
+
+/// How many members fewer a group would have if it had to do with so many live nodes.
+pub fn would_lack(placed: &Placed, live: usize, wanted: Wanted) -> usize {
+    let have = placed.members.len().min(wanted.replicas as usize);
+    have.saturating_sub(size(live, wanted.replicas))
 }
 
 #[cfg(test)]
@@ -408,6 +421,36 @@ mod tests {
         let healed = only(&it).unwrap();
         assert!(healed.members.contains(&NodeId(9)) && !healed.members.contains(&gone));
         assert_eq!(healed.epoch, 3);
+    }
+
+    #[test]
+    fn who_leaves_is_replaced_at_once_and_a_group_shrinks_only_for_who_is_given_up() {
+        for (replicas, nodes, left) in [(1, 2, 1), (3, 4, 3), (3, 3, 1), (5, 5, 3)] {
+            let all: Vec<u64> = (1..=nodes).collect();
+            let mut it = scene(1, replicas, &all);
+            let placed = Placed { founders: Vec::new(), ..only(&it).unwrap() };
+            it.now.insert("bank/0", keep(placed.clone()));
+            let goes = placed.members[0];
+            it.live.retain(|id| *id != goes);
+            it.away.insert(goes, Span(u64::MAX));
+            let lacks = would_lack(&placed, it.live.len(), it.wanted["bank"]);
+            assert_eq!(lacks, placed.members.len() - left, "{replicas} {nodes}");
+            if lacks > 0 {
+                assert_eq!(only(&it), None, "nobody is there to take its place");
+                it.given_up.insert(goes);
+            }
+            let after = only(&it).unwrap();
+            assert!(after.members.len() == left && !after.members.contains(&goes), "{after:?}");
+            it.now.insert("bank/0", keep(after));
+            assert_eq!(only(&it), None);
+        }
+        // Who is only dead is waited for, also while another one leaves.
+        let mut it = scene(1, 3, &[1, 2, 3]);
+        let placed = Placed { founders: Vec::new(), ..only(&it).unwrap() };
+        it.now.insert("bank/0", keep(placed));
+        it.live = ids(&[1]);
+        it.away = BTreeMap::from([(NodeId(2), Span(u64::MAX)), (NodeId(3), Span(u64::MAX))]);
+        assert_eq!(only(&it), None);
     }
 
     #[test]

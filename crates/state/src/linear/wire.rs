@@ -58,6 +58,17 @@ pub enum Call {
         id: CommandId,
         answer: Answer,
     },
+    /// The group's record of this epoch has me no more. If you lead it: does the group still have me?
+    Leaves {
+        group: GroupId,
+        epoch: u64,
+    },
+    /// It has not, and my log ended here then (term, index).
+    Left {
+        group: GroupId,
+        epoch: u64,
+        end: (u64, u64),
+    },
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -165,6 +176,19 @@ struct WireAnswer {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+struct WireLeave {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+    /// It is an answer.
+    #[prost(bool, tag = "2")]
+    left: bool,
+    #[prost(uint64, tag = "3")]
+    term: u64,
+    #[prost(uint64, tag = "4")]
+    index: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 struct WireCall {
     #[prost(uint64, tag = "1")]
     group: u64,
@@ -178,6 +202,9 @@ struct WireCall {
     /// Microseconds; 0: none.
     #[prost(uint64, tag = "5")]
     stale: u64,
+    /// Then nothing else but the group is of interest.
+    #[prost(message, optional, tag = "6")]
+    leave: Option<WireLeave>,
 }
 
 const NIL: u32 = 0;
@@ -294,7 +321,7 @@ pub fn encode_call(call: &Call) -> Bytes {
     let wire = match call {
         Call::Do { group, reads, stale, command } => {
             let (stale, command) = (stale.map_or(0, |stale| stale.0), Some(WireCommand::new(command)));
-            WireCall { group: group.0, reads: *reads, command, answer: None, stale }
+            WireCall { group: group.0, reads: *reads, command, stale, ..WireCall::default() }
         }
         Call::Answer { group, id, answer } => {
             let wire = match answer {
@@ -309,15 +336,28 @@ pub fn encode_call(call: &Call) -> Bytes {
                 Answer::Moved => WireAnswer { kind: 5, ..WireAnswer::default() },
             };
             let (command, answer) = (Some(WireCommand::of_id(*id)), Some(wire));
-            WireCall { group: group.0, reads: false, command, answer, stale: 0 }
+            WireCall { group: group.0, command, answer, ..WireCall::default() }
+        }
+        Call::Leaves { group, epoch } => {
+            let leave = Some(WireLeave { epoch: *epoch, ..WireLeave::default() });
+            WireCall { group: group.0, leave, ..WireCall::default() }
+        }
+        Call::Left { group, epoch, end: (term, index) } => {
+            let leave = Some(WireLeave { epoch: *epoch, left: true, term: *term, index: *index });
+            WireCall { group: group.0, leave, ..WireCall::default() }
         }
     };
     wire.encode_to_vec().into()
 }
 
 pub fn decode_call(head: Bytes) -> Option<Call> {
-    let WireCall { group, reads, command, answer, stale } = WireCall::decode(head).ok()?;
-    let (group, command) = (GroupId(group), command?);
+    let WireCall { group, reads, command, answer, stale, leave } = WireCall::decode(head).ok()?;
+    let group = GroupId(group);
+    if let Some(WireLeave { epoch, left, term, index }) = leave {
+        let end = (term, index);
+        return Some(if left { Call::Left { group, epoch, end } } else { Call::Leaves { group, epoch } });
+    }
+    let command = command?;
     let stale = (stale != 0).then_some(Span(stale));
     let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, command: command.take() }) };
     let answer = match answer.kind {

@@ -24,8 +24,11 @@ pub enum Step {
 impl<S: State> Member<S> {
     /// May the group be changed now?
     pub fn may_regroup(&self) -> bool {
-        // In a leader's first moments raft-rs would take the change and put an empty entry in its place.
-        self.is_leader() && !self.node.raft.has_pending_conf() && self.node.raft.apply_to_current_term()
+        // In a leader's first moments raft-rs would take the change and put an empty entry in its place; while it hands the lead
+        // over it takes none.
+        let raft = &self.node.raft;
+        let hands_over = raft.lead_transferee.is_some();
+        self.is_leader() && !raft.has_pending_conf() && raft.apply_to_current_term() && !hands_over
     }
 
     /// Of the learners, those with (nearly) the whole log.
@@ -47,7 +50,34 @@ impl<S: State> Member<S> {
             && self.voters().contains(&id)
     }
 
-    pub fn regroup(&mut self, step: &Step) {
+    /// As leader: have all voters (nearly) all that we have?
+    pub fn is_level(&self) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let is_near = |id: &NodeId| {
+            self.node.raft.prs().get(id.0).is_some_and(|progress| progress.matched + CAUGHT_UP_ENTRIES >= last)
+        };
+        self.voters().iter().all(is_near)
+    }
+
+    /// Is this node's vote needed, or may it be, as far as this member knows?
+    pub fn counts_on(&self, id: NodeId) -> bool {
+        let conf = &self.node.store().conf;
+        conf.voters.contains(&id.0) || conf.voters_outgoing.contains(&id.0)
+    }
+
+    /// Is it a member of any kind, as far as this member knows?
+    pub fn has(&self, id: NodeId) -> bool {
+        self.counts_on(id) || self.learners().contains(&id)
+    }
+
+    /// Where our log ends: the last entry's term, and its index.
+    pub fn end(&self) -> (u64, u64) {
+        self.last()
+    }
+
+    /// False: not taken, there is no room. To be planned again later, not at once.
+    #[must_use]
+    pub fn regroup(&mut self, step: &Step) -> bool {
         let mut change = pb::ConfChangeV2::default();
         match step {
             Step::Learn(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::AddLearnerNode, id.0)),
@@ -62,8 +92,7 @@ impl<S: State> Member<S> {
             Step::Drop(id) => change.changes.push(wire::conf_step(pb::ConfChangeType::RemoveNode, id.0)),
             Step::Leave => (),
         }
-        // Dropped when there is no room; the next tick plans again.
-        let _ = self.node.propose_conf_change(Vec::new(), change);
+        self.node.propose_conf_change(Vec::new(), change).is_ok()
     }
 
     /// As leader: hands the lead to another voter that has all of the log.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::{GroupId, NodeId, Span, Time};
 use cluster::raft::Step;
 
-use super::Group;
+use super::{Group, Nodes};
 use crate::linear::limits::{HAND_OVER_AFTER, HAND_OVER_TRIES, STANDS_MAX};
 use crate::linear::place::Placed;
 use crate::linear::space::Space;
@@ -13,15 +13,32 @@ use crate::linear::split::Split;
 
 impl Group {
     /// Who should lead in our place.
-    pub(super) fn heir(&self, live: &BTreeSet<NodeId>) -> Option<NodeId> {
-        let first = *self.placed.members.first()?;
-        (self.leads.is_some() && first != self.me() && live.contains(&first)).then_some(first)
+    pub(super) fn heir(&self, nodes: &Nodes) -> Option<NodeId> {
+        self.leads?;
+        let (me, wanted) = (self.me(), &self.placed.members);
+        let may = |id: &NodeId| *id != me && nodes.may_lead(*id);
+        if !nodes.aside.contains(&me) {
+            return wanted.first().copied().filter(may);
+        }
+        let others = self.member.voters();
+        wanted.iter().chain(&others).copied().find(|id| may(id) && self.member.has_all(*id))
+    }
+
+    /// It leads, and could let another one lead.
+    pub fn may_hand_over(&self, nodes: &Nodes) -> bool {
+        let me = self.me();
+        self.leads() && self.member.voters().into_iter().any(|id| id != me && nodes.may_lead(id))
     }
 
     /// Leads are spread over the nodes as the records say; who leads since another one died gives the lead back.
-    pub(super) fn hand_over(&mut self, now: Time, live: &BTreeSet<NodeId>) {
+    /// Who stands aside does so at once, and tries until it has.
+    pub(super) fn hand_over(&mut self, now: Time, nodes: &Nodes) {
         let (at, tries) = self.hand_over;
-        let heir = self.heir(live).filter(|_| now >= at && tries < HAND_OVER_TRIES && self.is_as_wanted());
+        let Some(heir) = self.heir(nodes) else { return };
+        if nodes.aside.contains(&self.me()) {
+            return self.member.hand_over(heir);
+        }
+        let heir = Some(heir).filter(|_| now >= at && tries < HAND_OVER_TRIES && self.is_as_wanted());
         if let Some(heir) = heir.filter(|heir| self.member.has_all(*heir)) {
             self.hand_over = (now + Span(HAND_OVER_AFTER.0 << tries), tries + 1);
             self.member.hand_over(heir);
@@ -87,7 +104,7 @@ impl Group {
     }
 
     /// As leader: brings the group one step towards the members that it should have.
-    pub(super) fn regroup(&mut self, live: &BTreeSet<NodeId>) -> bool {
+    pub(super) fn regroup(&mut self, nodes: &Nodes) -> bool {
         if self.is_as_wanted() || !self.member.may_regroup() {
             return false;
         }
@@ -95,32 +112,37 @@ impl Group {
         let voters: BTreeSet<NodeId> = self.member.voters().into_iter().collect();
         let learners: BTreeSet<NodeId> = self.member.learners().into_iter().collect();
         if self.member.is_joint() {
-            self.member.regroup(&Step::Leave);
-            return true;
+            return self.member.regroup(&Step::Leave);
         }
         let step = if let Some(new) = wanted.iter().find(|id| !voters.contains(id) && !learners.contains(id)) {
             Step::Learn(*new)
         } else if voters != wanted {
             let caught_up: BTreeSet<NodeId> = self.member.caught_up().into_iter().collect();
             let come: Vec<NodeId> = wanted.difference(&voters).copied().collect();
-            if come.iter().any(|id| !caught_up.contains(id) || !live.contains(id)) {
+            if come.iter().any(|id| !caught_up.contains(id) || !nodes.live.contains(id)) {
                 return false;
             }
-            if !wanted.contains(&self.me()) {
-                // Another one leads it out of our hands.
-                if let Some(heir) = voters.iter().find(|id| wanted.contains(id) && live.contains(id)) {
-                    self.member.hand_over(*heir);
+            let me = self.me();
+            let mut go: Vec<NodeId> = voters.difference(&wanted).copied().collect();
+            if !wanted.contains(&me) {
+                // Another one leads it out of our hands. If none is left of those that there were, they come first.
+                let heirs = || self.placed.members.iter().copied().filter(|id| voters.contains(id));
+                let fit = |id: &NodeId| nodes.may_lead(*id) && self.member.has_all(*id);
+                if let Some(heir) = heirs().find(fit).or_else(|| heirs().find(|id| nodes.live.contains(id))) {
+                    self.member.hand_over(heir);
                 }
-                return false;
+                if heirs().next().is_some() {
+                    return false;
+                }
+                go.retain(|id| *id != me);
             }
-            Step::Vote { come, go: voters.difference(&wanted).copied().collect() }
+            Step::Vote { come, go }
         } else {
             match learners.difference(&wanted).next() {
                 Some(gone) => Step::Drop(*gone),
                 None => return false,
             }
         };
-        self.member.regroup(&step);
-        true
+        self.member.regroup(&step)
     }
 }

@@ -269,10 +269,10 @@ impl Linear {
                 self.end(seq, |call| fails(call, "no answer of its group's leader in time"), out);
                 continue;
             }
-            let to = self.leaders.get(&call.group).copied().filter(|id| self.live.contains(id));
+            let to = self.leaders.get(&call.group).copied().filter(|id| self.nodes.live.contains(id));
             // Nobody is known: one after the other of those who should know.
             let members = self.placed.get(&call.group).map_or(&[][..], |placed| &placed.members);
-            let may = |id: &NodeId| self.live.contains(id) && !(self.mute && *id == self.me);
+            let may = |id: &NodeId| self.nodes.live.contains(id) && !(self.mute && *id == self.me);
             let living: Vec<NodeId> = members.iter().copied().filter(may).collect();
             let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
             // A member of our own is asked first if it may answer at all.
@@ -330,6 +330,8 @@ impl Linear {
             Some(Call::Answer { group, id, answer }) if id.node == self.me => {
                 self.answered(now, group, from, id, answer, out);
             }
+            Some(Call::Leaves { group, epoch }) => self.asked_to_leave(from, group, epoch, out),
+            Some(Call::Left { group, epoch, end }) => self.left(group, epoch, end, out),
             Some(Call::Do { .. } | Call::Answer { .. }) | None => {
                 out.push(Output::Note(Note::error(format!("a call of {from} is not one of this protocol"))));
             }
@@ -365,7 +367,7 @@ impl Linear {
                 if call.to != Some(from) {
                     return;
                 }
-                let known = leader.filter(|leader| *leader != from && self.live.contains(leader));
+                let known = leader.filter(|leader| *leader != from && self.nodes.live.contains(leader));
                 match known {
                     Some(leader) => drop(self.leaders.insert(group, leader)),
                     None => drop(self.leaders.remove(&group)),

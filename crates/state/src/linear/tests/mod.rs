@@ -230,6 +230,11 @@ fn a_call_and_an_answer_have_these_bytes() {
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
+    for call in
+        [Call::Leaves { group: GroupId(7), epoch: 3 }, Call::Left { group: GroupId(7), epoch: 3, end: (2, 900) }]
+    {
+        assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
+    }
     for wrong in Wrong::ALL {
         let answer = Answer::Ran(Ran::Done(vec![Reply::Wrong(wrong)]), 0);
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
@@ -326,6 +331,55 @@ fn who_cannot_write_answers_who_was_rebooted_and_nothing_else() {
         let answered: Vec<NodeId> = sent(&out).into_iter().map(|(to, _)| to).collect();
         assert_eq!((&answered[..], out.len()), (&[from][..], 1), "{out:?}");
     }
+}
+
+#[test]
+fn a_member_that_is_not_wanted_goes_when_the_leader_says_so_of_what_it_has() {
+    let (id, now) = (GroupId(7 << 16), Now::default());
+    let mut linear = with_group(3, &[], &mut Vec::new());
+    let members = vec![NodeId(1), NodeId(2)];
+    let namespace = "bank".to_owned();
+    let placed = Placed {
+        id,
+        namespace,
+        from: 0,
+        to: u64::MAX,
+        members,
+        founders: vec![],
+        epoch: 2,
+        memory: true,
+        splits: 0,
+        split: None,
+    };
+    for peer in [NodeId(1), NodeId(2)] {
+        linear.handle(now, Input::Birth { peer }, &mut Vec::new());
+    }
+    linear.handle(now, Input::Placed { version: 8, groups: [(id, placed)].into() }, &mut Vec::new());
+    let mut out = Vec::new();
+    linear.tend(Now { mono: base::Time::ZERO + Span::secs(600), wall_ms: 0 }, &mut out);
+    let asked = |output: &Output| match output {
+        Output::Send { to, frame } => Some((*to, wire::decode_call(frame.head.clone()).unwrap())),
+        _ => None,
+    };
+    let asked: Vec<_> = out.iter().filter_map(asked).collect();
+    let question = Call::Leaves { group: id, epoch: 2 };
+    assert_eq!(
+        asked,
+        [(NodeId(1), question.clone()), (NodeId(2), question)],
+        "it asks, however long it takes: {out:?}"
+    );
+    assert_eq!(linear.groups().collect::<Vec<_>>(), [id], "and keeps what it has");
+    let mut told = |epoch, end| {
+        let call = wire::encode_call(&Call::Left { group: id, epoch, end });
+        let mut out = Vec::new();
+        let frame = Frame::new(base::kind::LINEAR_CALL, call);
+        linear.handle(now, Input::Frame { from: NodeId(1), frame }, &mut out);
+        matches!(out[..], [Output::Forget { .. }])
+    };
+    assert!(!told(1, (9, 900)), "of an older record");
+    assert!(!told(2, (0, 0)), "it has had more since");
+    assert!(told(2, (9, 900)));
+    assert_eq!(linear.groups().count(), 0);
 }
 
 proptest! {
