@@ -70,6 +70,7 @@ fn node(name: &str) -> NodeView {
         overflow: false,
         drained: false,
         leaving: None,
+        waits: None,
     }
 }
 
