@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use base::{NodeId, Outcome, Span};
+use base::{AskId, NodeId, Outcome, Span};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -259,6 +259,25 @@ fn a_value_whose_bricks_are_all_gone_is_lost() {
     }
     world.settle();
     assert_eq!(world.done(1, by_cookie(Action::Get, Some(&cookie))), Reply::Lost);
+}
+
+#[test]
+fn a_value_whose_bricks_do_not_answer_in_time_is_not_called_lost() {
+    let mut world = World::settled(28, 4);
+    [3, 4].into_iter().for_each(|node| world.kill(NodeId(node)));
+    world.run(Span::secs(2));
+    let cookie = put(&mut world, 1, "v", None);
+    assert_eq!(bricks(&cookie), [NodeId(1), NodeId(2)]);
+    [3, 4].into_iter().for_each(|node| world.start(NodeId(node)));
+    world.settle();
+    [1, 2].into_iter().for_each(|node| world.hang(NodeId(node), Span::secs(3)));
+    // So many that windows are full when they are asked again.
+    let asked: Vec<AskId> = (0..2_000).map(|_| world.ask(4, by_cookie(Action::Get, Some(&cookie)))).collect();
+    world.run(Span::secs(4));
+    for id in asked {
+        assert!(matches!(world.answers[&id].1, Outcome::Refused(_)), "{:?}", world.answers[&id]);
+    }
+    assert_eq!(value(&mut world, 4, &cookie), "v");
 }
 
 /// Those of its bricks that can be asked have restarted, and one is only out of reach, for them as well.

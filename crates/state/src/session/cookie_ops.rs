@@ -161,7 +161,8 @@ impl Session {
             if op.legs.iter().any(|leg| leg.state == LegState::TimedOut) && self.ask_again(call, op) {
                 continue;
             }
-            if op.legs.iter().any(|leg| leg.state == LegState::NoRoom) {
+            // Who does not answer in time may have it (seed 447506634818: a user's session was called lost).
+            if op.legs.iter().any(|leg| matches!(leg.state, LegState::NoRoom | LegState::TimedOut)) {
                 return self.give_up(call, op, super::write::OVERLOADED);
             }
             // Who has not been seen for a while may only be cut off; and who was dead, as far as is known here, when the cookie
