@@ -296,7 +296,7 @@ impl Group {
             }
             return self.reads.push(Read { command, until });
         }
-        match self.member.state().verdict(id) {
+        match self.member.state().verdict(&command) {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if !here => done.push(Answered { id, answer: Answer::Moved }),
@@ -461,5 +461,6 @@ fn answer(verdict: Verdict, index: u64) -> Answer {
         Verdict::Ran(ran) => Answer::Ran(ran, index),
         Verdict::Forgotten => Answer::Forgotten,
         Verdict::Moved => Answer::Moved,
+        Verdict::Refused(wrong) => Answer::Refused(wrong),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::Span;
 use bytes::Bytes;
+use uuid::Uuid;
 
 /// What a front door asks: steps that happen together or not at all, at one moment.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,6 +20,9 @@ pub struct Op {
     /// Whoever asks does not care what comes of it, if only it is done: the reply means nothing, unless it is
     /// [`Reply::Wrong`]. So several may be done as one (`together.rs`).
     pub weak: bool,
+    /// What the caller calls a write, so that it happens once however often it is asked (`once.rs`). It must be about keys of
+    /// one shard.
+    pub once: Option<Uuid>,
 }
 
 /// How an operation lies over the shards of its namespace.
@@ -86,6 +90,12 @@ pub enum Wrong {
     Unknown,
     /// It was done, but its answer would not fit into a frame with those before it.
     LongAnswer,
+    /// It was done when it was asked before, and its answer was too large to be kept.
+    NotKept,
+    /// A caller's id that was another operation's.
+    OnceReused,
+    /// A caller's id that is of a time to come.
+    OnceEarly,
 }
 
 impl Reply {
@@ -100,7 +110,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 9] = [
+    pub const ALL: [Wrong; 12] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -110,6 +120,9 @@ impl Wrong {
         Wrong::Arguments,
         Wrong::Unknown,
         Wrong::LongAnswer,
+        Wrong::NotKept,
+        Wrong::OnceReused,
+        Wrong::OnceEarly,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -124,6 +137,19 @@ impl Wrong {
             Wrong::Arguments => "ERR wrong arguments for this function",
             Wrong::Unknown => "ERR no function of this name",
             Wrong::LongAnswer => "ERR it was done, but the answers together are over 16 MiB: ask for less at once",
+            Wrong::NotKept => "ERR it was done before; its answer was too large to be kept",
+            Wrong::OnceReused => "ERR this id was another operation's: each needs one of its own",
+            Wrong::OnceEarly => "ERR this id was made over a minute later than now: the clock of who made it is wrong",
+        }
+    }
+}
+
+impl Ran {
+    /// About how many bytes it has on its way.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Ran::Done(replies) => replies.iter().map(Reply::bytes).sum::<usize>() + 16,
+            Ran::Unmet => 16,
         }
     }
 }
@@ -136,7 +162,7 @@ impl Op {
 
     /// Steps without a condition.
     pub fn of(namespace: Arc<str>, steps: Vec<Step>) -> Self {
-        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One, weak: false }
+        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One, weak: false, once: None }
     }
 }
 

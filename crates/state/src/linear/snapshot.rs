@@ -7,10 +7,11 @@ use std::sync::Arc;
 use base::{Boot, NodeId, Parts};
 use bytes::Bytes;
 use prost::Message as _;
+use uuid::Uuid;
 
 use super::limits::PART_BYTES;
 use super::map::Leaf;
-use super::op::{Ran, Reply};
+use super::once::{Kept, Onces};
 use super::space::Space;
 use super::value::{Entry, Value};
 use super::wire::WireRan;
@@ -45,6 +46,19 @@ struct WireHead {
     splits: u32,
     #[prost(uint64, optional, tag = "4")]
     above: Option<u64>,
+    #[prost(uint64, tag = "5")]
+    once_floor: u64,
+}
+
+/// What came of a write with a caller's id.
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireOnceKept {
+    #[prost(bytes = "bytes", tag = "1")]
+    id: Bytes,
+    #[prost(fixed64, tag = "2")]
+    of: u64,
+    #[prost(message, optional, tag = "3")]
+    ran: Option<WireRan>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -73,6 +87,8 @@ struct WirePart {
     /// A node may stand in several parts, each with some of its answers.
     #[prost(message, repeated, tag = "2")]
     clients: Vec<WireClient>,
+    #[prost(message, repeated, tag = "3")]
+    onces: Vec<WireOnceKept>,
 }
 
 const TEXT: u32 = 1;
@@ -83,13 +99,14 @@ const LEASE: u32 = 5;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
-    let head = WireHead { clock, revision, splits: space.splits(), above: space.above() };
+    let once_floor = space.onces().floor();
+    let head = WireHead { clock, revision, splits: space.splits(), above: space.above(), once_floor };
     let mut first = vec![Bytes::from(head.encode_to_vec())];
     for (node, client) in clients {
         let mut wire = WireClient { node: node.0, boot: client.boot.0, floor: client.floor, answers: Vec::new() };
         let mut bytes = 0;
         for (seq, ran) in &client.answers {
-            let more = ran_bytes(ran);
+            let more = ran.bytes();
             if bytes + more > PART_BYTES && bytes > 0 {
                 let full = WireClient { answers: std::mem::take(&mut wire.answers), ..wire.clone() };
                 first.push(WirePart { clients: vec![full], ..WirePart::default() }.encode_to_vec().into());
@@ -101,14 +118,23 @@ pub fn parts(space: &Space) -> Parts {
         first.push(WirePart { clients: vec![wire], ..WirePart::default() }.encode_to_vec().into());
     }
     let body = Body { leaves: space.map().leaves().into_iter(), leaf: None };
-    Parts(Box::new(first.into_iter().chain(body)))
+    Parts(Box::new(first.into_iter().chain(once_parts(space.onces())).chain(body)))
 }
 
-fn ran_bytes(ran: &Ran) -> usize {
-    match ran {
-        Ran::Done(replies) => replies.iter().map(Reply::bytes).sum::<usize>() + 16,
-        Ran::Unmet => 16,
-    }
+fn once_parts(onces: &Onces) -> impl Iterator<Item = Bytes> + Send + use<> {
+    let mut all = onces.all().peekable();
+    std::iter::from_fn(move || {
+        all.peek()?;
+        let (mut part, mut bytes) = (WirePart::default(), 0);
+        while bytes < PART_BYTES
+            && let Some((id, kept)) = all.next()
+        {
+            bytes += kept.bytes();
+            let (id, ran) = (Bytes::copy_from_slice(id.as_bytes()), kept.ran.as_ref().map(WireRan::new));
+            part.onces.push(WireOnceKept { id, of: kept.of, ran });
+        }
+        Some(part.encode_to_vec().into())
+    })
 }
 
 struct Body {
@@ -149,7 +175,7 @@ impl Iterator for Body {
 pub fn read(parts: Vec<Bytes>) -> Option<Space> {
     let mut parts = parts.into_iter();
     let head = WireHead::decode(parts.next()?).ok()?;
-    let mut space = Space::restored(head.clock, head.revision, head.splits, head.above);
+    let mut space = Space::restored(head.clock, head.revision, head.splits, head.above, head.once_floor);
     for part in parts {
         let part = WirePart::decode(part).ok()?;
         for client in part.clients {
@@ -158,6 +184,14 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
                 answers.insert(kept.seq, kept.ran?.take()?);
             }
             space.restore_client(NodeId(client.node), Boot(client.boot), client.floor, answers);
+        }
+        for once in part.onces {
+            let id = Uuid::from_slice(&once.id).ok()?;
+            let ran = match once.ran {
+                Some(ran) => Some(ran.take()?),
+                None => None,
+            };
+            space.restore_once(id, Kept { of: once.of, ran });
         }
         for entry in part.entries {
             let (key, entry) = entry.take()?;

@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Boot, GroupId, NodeId, Parts};
 use bytes::Bytes;
 use cluster::raft;
+use uuid::Uuid;
 
 use super::functions::{self, Run};
 use super::history::{Change, History, What};
 use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
 use super::map::Map;
+use super::once::{Kept, Known, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::snapshot;
 use super::split::{Split, hash_of};
@@ -37,6 +39,8 @@ pub enum Verdict {
     Forgotten,
     /// What it is about is another group's now. It has not happened, and never will here.
     Moved,
+    /// Because of the caller's id for it.
+    Refused(Wrong),
 }
 
 #[derive(Default)]
@@ -48,6 +52,8 @@ pub struct Space {
     /// Counts up with each change.
     revision: u64,
     clients: BTreeMap<NodeId, Client>,
+    /// ... and of those with ids that callers gave.
+    onces: Onces,
     /// How often it was split, and the first hash that has gone so.
     splits: u32,
     above: Option<u64>,
@@ -134,6 +140,7 @@ impl Space {
             clock: self.clock,
             revision: self.revision,
             clients: self.clients.clone(),
+            onces: self.onces.clone(),
             above: self.above,
             bytes,
             history: self.history.part(goes),
@@ -307,8 +314,19 @@ impl Space {
         conditions.iter().all(|condition| version(&condition.key) == condition.version)
     }
 
-    /// What became of a command, if it was applied and is remembered.
-    pub fn verdict(&self, id: CommandId) -> Option<Verdict> {
+    /// What became of a command, if it was applied and is remembered; by its own id, or by that of its caller.
+    pub fn verdict(&self, command: &Command) -> Option<Verdict> {
+        self.verdict_by_node(command.id).or_else(|| {
+            Some(match self.onces.known(command.once.as_ref()?)? {
+                Known::Ran(Some(ran)) => Verdict::Ran(ran),
+                Known::Ran(None) => Verdict::Ran(Ran::Done(vec![Reply::Wrong(Wrong::NotKept); command.steps.len()])),
+                Known::Forgotten => Verdict::Forgotten,
+                Known::Reused => Verdict::Refused(Wrong::OnceReused),
+            })
+        })
+    }
+
+    fn verdict_by_node(&self, id: CommandId) -> Option<Verdict> {
         let client = self.clients.get(&id.node)?;
         if id.boot < client.boot || (id.boot == client.boot && id.seq < client.floor) {
             return Some(Verdict::Forgotten);
@@ -317,13 +335,19 @@ impl Space {
     }
 
     fn run_once(&mut self, command: Command) -> Verdict {
-        if let Some(known) = self.verdict(command.id) {
+        if let Some(known) = self.verdict(&command) {
             return known;
         }
         if !self.has(&command) {
             return Verdict::Moved;
         }
+        if command.once.is_some_and(|once| Onces::is_early(&once, self.clock)) {
+            return Verdict::Refused(Wrong::OnceEarly);
+        }
         let ran = self.run(&command);
+        if let Some(once) = &command.once {
+            self.onces.keep(once, &ran);
+        }
         let client = self.clients.entry(command.id.node).or_default();
         if client.boot < command.id.boot {
             *client = Client { boot: command.id.boot, ..Client::default() };
@@ -360,8 +384,9 @@ impl Space {
         (self.clock, self.revision, &self.clients)
     }
 
-    pub(super) fn restored(clock: u64, revision: u64, splits: u32, above: Option<u64>) -> Self {
-        Self { clock, revision, splits, above, history: History::from(revision), ..Self::default() }
+    pub(super) fn restored(clock: u64, revision: u64, splits: u32, above: Option<u64>, once_floor: u64) -> Self {
+        let onces = Onces::from_floor(once_floor);
+        Self { clock, revision, splits, above, onces, history: History::from(revision), ..Self::default() }
     }
 
     /// Puts some of a node's answers back.
@@ -369,6 +394,14 @@ impl Space {
         let client = self.clients.entry(node).or_default();
         (client.boot, client.floor) = (boot, floor);
         client.answers.extend(answers);
+    }
+
+    pub(super) fn onces(&self) -> &Onces {
+        &self.onces
+    }
+
+    pub(super) fn restore_once(&mut self, id: Uuid, kept: Kept) {
+        self.onces.restore(id, kept);
     }
 
     /// Puts an entry of a snapshot back.
@@ -408,6 +441,7 @@ impl raft::State for Space {
         let Some(batch) = wire::decode_batch(data) else { return false };
         self.clock = self.clock.max(batch.clock);
         self.expire();
+        self.onces.forget(self.clock);
         for command in batch.commands {
             let id = command.id;
             let verdict = self.run_once(command);

@@ -3,8 +3,10 @@
 use base::{Boot, GroupId, NodeId, Span};
 use bytes::Bytes;
 use prost::Message as _;
+use uuid::Uuid;
 
 use super::functions;
+use super::once::Once;
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::space::CommandId;
 use super::split::Split;
@@ -19,6 +21,8 @@ pub struct Command {
     pub steps: Vec<Step>,
     /// How often its group has been split, as far as its node knew.
     pub splits: u32,
+    /// What its caller calls it.
+    pub once: Option<Once>,
 }
 
 impl Command {
@@ -28,7 +32,7 @@ impl Command {
             step.key.len() + step.function.len() + 24 + step.args.iter().map(|arg| arg.len() + 6).sum::<usize>()
         };
         let conditions: usize = self.conditions.iter().map(|c| c.key.len() + 16).sum();
-        conditions + self.steps.iter().map(step).sum::<usize>() + 40
+        conditions + self.steps.iter().map(step).sum::<usize>() + 64
     }
 }
 
@@ -84,6 +88,8 @@ pub enum Answer {
     Busy,
     /// What it is about is another group's since this one was split. It was not done, and never will be here.
     Moved,
+    /// Because of the caller's id for it. It was not done.
+    Refused(Wrong),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -132,6 +138,11 @@ struct WireCommand {
     steps: Vec<WireStep>,
     #[prost(uint32, tag = "7")]
     splits: u32,
+    /// 16 bytes; none: the caller gave none.
+    #[prost(bytes = "bytes", tag = "8")]
+    once: Bytes,
+    #[prost(fixed64, tag = "9")]
+    once_of: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -173,6 +184,9 @@ struct WireAnswer {
     leader: u64,
     #[prost(uint64, tag = "4")]
     index: u64,
+    /// A code of [`Wrong`].
+    #[prost(uint32, tag = "5")]
+    wrong: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -216,6 +230,14 @@ const WRONG: u32 = 4;
 /// Deeper replies make no sense.
 const DEPTH_MAX: usize = 4;
 
+fn code(wrong: Wrong) -> u32 {
+    Wrong::ALL.iter().position(|known| *known == wrong).expect("all are listed") as u32
+}
+
+fn of_code(code: impl TryInto<usize>) -> Option<Wrong> {
+    Wrong::ALL.get(code.try_into().ok()?).copied()
+}
+
 impl WireReply {
     fn new(reply: &Reply) -> Self {
         let mut wire = Self::default();
@@ -225,8 +247,7 @@ impl WireReply {
             Reply::Bytes(bytes) => (wire.kind, wire.bytes) = (BYTES, bytes.clone()),
             Reply::List(list) => (wire.kind, wire.list) = (LIST, list.iter().map(Self::new).collect()),
             Reply::Wrong(wrong) => {
-                let code = Wrong::ALL.iter().position(|known| known == wrong).expect("all are listed");
-                (wire.kind, wire.int) = (WRONG, code as i64);
+                (wire.kind, wire.int) = (WRONG, code(*wrong).into());
             }
         }
         wire
@@ -240,7 +261,7 @@ impl WireReply {
             LIST if depth < DEPTH_MAX => {
                 Reply::List(self.list.into_iter().map(|reply| reply.take(depth + 1)).collect::<Option<_>>()?)
             }
-            WRONG => Reply::Wrong(*Wrong::ALL.get(usize::try_from(self.int).ok()?)?),
+            WRONG => Reply::Wrong(of_code(self.int)?),
             _ => return None,
         })
     }
@@ -268,15 +289,24 @@ impl WireCommand {
         Self { node: id.node.0, boot: id.boot.0, seq: id.seq, ..Self::default() }
     }
 
-    fn new(command: &Command) -> Self {
+    fn of_steps(conditions: &[Condition], steps: &[Step]) -> Self {
         let condition = |c: &Condition| WireCondition { key: c.key.clone(), version: c.version };
         let step = |s: &Step| WireStep { key: s.key.clone(), function: s.function.to_owned(), args: s.args.clone() };
+        let (conditions, steps) = (conditions.iter().map(condition).collect(), steps.iter().map(step).collect());
+        Self { conditions, steps, ..Self::default() }
+    }
+
+    fn new(command: &Command) -> Self {
+        let CommandId { node, boot, seq } = command.id;
         Self {
+            node: node.0,
+            boot: boot.0,
+            seq,
             floor: command.floor,
-            conditions: command.conditions.iter().map(condition).collect(),
-            steps: command.steps.iter().map(step).collect(),
             splits: command.splits,
-            ..Self::of_id(command.id)
+            once: command.once.map_or_else(Bytes::new, |once| Bytes::copy_from_slice(once.id.as_bytes())),
+            once_of: command.once.map_or(0, |once| once.of),
+            ..Self::of_steps(&command.conditions, &command.steps)
         }
     }
 
@@ -284,20 +314,30 @@ impl WireCommand {
         CommandId { node: NodeId(self.node), boot: Boot(self.boot), seq: self.seq }
     }
 
-    fn take(self) -> Command {
+    fn take(self) -> Option<Command> {
         let step = |s: WireStep| Step {
             key: own(s.key),
             function: functions::find(&s.function).map_or("", |function| function.name),
             args: s.args.into_iter().map(own).collect(),
         };
-        Command {
+        let once = match &self.once[..] {
+            [] => None,
+            id => Some(Once { id: Uuid::from_slice(id).ok()?, of: self.once_of }),
+        };
+        Some(Command {
             id: self.id(),
             floor: self.floor,
             conditions: self.conditions.into_iter().map(|c| Condition { key: c.key, version: c.version }).collect(),
             steps: self.steps.into_iter().map(step).collect(),
             splits: self.splits,
-        }
+            once,
+        })
     }
+}
+
+/// What is done, as the same bytes each time.
+pub fn encode_steps(conditions: &[Condition], steps: &[Step]) -> Vec<u8> {
+    WireCommand::of_steps(conditions, steps).encode_to_vec()
 }
 
 /// A copy: what is kept would else hold the whole buffer that it came in.
@@ -314,7 +354,8 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
     let wire = WireBatch::decode(data).ok()?;
     let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
-    Some(Batch { clock: wire.clock, commands: wire.commands.into_iter().map(WireCommand::take).collect(), split })
+    let commands = wire.commands.into_iter().map(WireCommand::take).collect::<Option<_>>()?;
+    Some(Batch { clock: wire.clock, commands, split })
 }
 
 pub fn encode_call(call: &Call) -> Bytes {
@@ -326,7 +367,7 @@ pub fn encode_call(call: &Call) -> Bytes {
         Call::Answer { group, id, answer } => {
             let wire = match answer {
                 Answer::Ran(ran, index) => {
-                    WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), leader: 0, index: *index }
+                    WireAnswer { kind: 1, ran: Some(WireRan::new(ran)), index: *index, ..WireAnswer::default() }
                 }
                 Answer::Forgotten => WireAnswer { kind: 2, ..WireAnswer::default() },
                 Answer::Elsewhere { leader } => {
@@ -334,6 +375,7 @@ pub fn encode_call(call: &Call) -> Bytes {
                 }
                 Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
                 Answer::Moved => WireAnswer { kind: 5, ..WireAnswer::default() },
+                Answer::Refused(wrong) => WireAnswer { kind: 6, wrong: code(*wrong), ..WireAnswer::default() },
             };
             let (command, answer) = (Some(WireCommand::of_id(*id)), Some(wire));
             WireCall { group: group.0, command, answer, ..WireCall::default() }
@@ -359,13 +401,14 @@ pub fn decode_call(head: Bytes) -> Option<Call> {
     }
     let command = command?;
     let stale = (stale != 0).then_some(Span(stale));
-    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, command: command.take() }) };
+    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, command: command.take()? }) };
     let answer = match answer.kind {
         1 => Answer::Ran(answer.ran?.take()?, answer.index),
         2 => Answer::Forgotten,
         3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
         4 => Answer::Busy,
         5 => Answer::Moved,
+        6 => Answer::Refused(of_code(answer.wrong)?),
         _ => return None,
     };
     Some(Call::Answer { group, id: command.id(), answer })

@@ -14,6 +14,7 @@ use crate::linear::functions::changes::may_wait;
 use crate::linear::functions::{self, Run};
 use crate::linear::group::Asked;
 use crate::linear::limits::*;
+use crate::linear::once::Once;
 use crate::linear::op::{Op, Over, Ran, Step};
 use crate::linear::space::CommandId;
 use crate::linear::split::hash_of;
@@ -86,6 +87,10 @@ impl Linear {
 
     /// What is sent for an operation, or why nothing is.
     fn parts(&self, op: Op) -> Result<Parts, Refused> {
+        // Asked again it may lie otherwise over the shards, of which each would know of a part.
+        if op.once.is_some() && op.over != Over::One && (op.steps.len() > 1 || op.steps.iter().any(is_whole)) {
+            return Err(Refused::wrong("with an id an operation is about one key, or about keys of one shard"));
+        }
         let shards = match op.over {
             Over::One => Vec::new(),
             Over::Each => self.shards(&op.namespace, 0, u64::MAX),
@@ -123,7 +128,8 @@ impl Linear {
             self.writes.insert(seq);
         }
         let id = CommandId { node: self.me, boot: self.boot, seq };
-        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps, splits };
+        let once = op.once.filter(|_| !reads).map(|id| Once::new(id, &op.conditions, &op.steps));
+        let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps, splits, once };
         let (deadline, again) = (now.mono + budget, now.mono);
         let begun = now.mono;
         let stale = op.stale.filter(|_| reads);
@@ -151,7 +157,7 @@ impl Linear {
     /// A call of its own; or, of a weak operation, one with others, if there are any.
     fn begin_call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
         let combine = match &op.steps[..] {
-            [step] if op.weak && op.conditions.is_empty() => {
+            [step] if op.weak && op.conditions.is_empty() && op.once.is_none() => {
                 functions::find(step.function).and_then(|function| function.combine)
             }
             _ => None,
@@ -361,7 +367,18 @@ impl Linear {
                 }
                 self.end(id.seq, |_| Outcome::Done(ran), out);
             }
-            Answer::Forgotten => self.end(id.seq, |_| unknown("its fate is forgotten, so long ago it was"), out),
+            Answer::Forgotten => {
+                let why = match call.command.once {
+                    Some(_) => "its id is so old that what came of it is forgotten",
+                    None => "its fate is forgotten, so long ago it was",
+                };
+                self.end(id.seq, |_| unknown(why), out);
+            }
+            Answer::Refused(wrong) => {
+                let text = wrong.text();
+                let why = text.strip_prefix("ERR ").unwrap_or(text);
+                self.end(id.seq, |_| Outcome::Refused(Refused::wrong(why)), out);
+            }
             Answer::Elsewhere { leader } => {
                 // Only if it was asked last; and a leader that it knows of is worth a try at once.
                 if call.to != Some(from) {
@@ -393,14 +410,10 @@ impl Linear {
     fn ask_again(&mut self, now: Now, seq: u64, out: &mut Vec<Output>) {
         let Some(call) = self.take(seq) else { return };
         let Pending { ask, namespace, over, stale, command, deadline, .. } = call;
-        let Command { conditions, steps, .. } = command;
-        self.ask(
-            now,
-            ask,
-            deadline.since(now.mono),
-            Op { namespace, conditions, steps, stale, over, weak: false },
-            out,
-        );
+        let Command { conditions, steps, once, .. } = command;
+        let once = once.map(|once| once.id);
+        let op = Op { namespace, conditions, steps, stale, over, weak: false, once };
+        self.ask(now, ask, deadline.since(now.mono), op, out);
     }
 
     fn take(&mut self, seq: u64) -> Option<Pending> {
@@ -460,6 +473,11 @@ impl Linear {
             }
         }
     }
+}
+
+/// Is it about all keys?
+fn is_whole(step: &Step) -> bool {
+    functions::find(step.function).is_some_and(|function| function.whole)
 }
 
 /// Is it one that may wait, be it told to or not?

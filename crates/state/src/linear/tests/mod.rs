@@ -13,6 +13,7 @@ use base::GroupId;
 
 const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
+mod once;
 mod split;
 mod together;
 
@@ -26,7 +27,7 @@ fn step(key: &str, function: &'static str, args: &[&str]) -> Step {
 }
 
 fn command(seq: u64, steps: Vec<Step>) -> Command {
-    Command { id: id(seq), floor: 0, conditions: Vec::new(), steps, splits: 0 }
+    Command { id: id(seq), floor: 0, conditions: Vec::new(), steps, splits: 0, once: None }
 }
 
 /// Applies an entry with these commands.

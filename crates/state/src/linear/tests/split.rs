@@ -80,7 +80,7 @@ fn what_was_done_before_is_known_in_both_halves_and_what_was_not_is_not_done_in_
         assert_eq!(apply(half, 2, vec![push(1, true), push(2, false)]), first, "the first answers");
     }
     assert_eq!(apply(&mut space, 3, vec![push(3, true)]), [Verdict::Moved]);
-    assert_eq!(space.verdict(id(3)), None);
+    assert_eq!(space.verdict(&push(3, true)), None);
     assert!(matches!(apply(&mut born, 3, vec![push(3, true)])[..], [Verdict::Ran(_)]));
     assert_eq!(read(&born, step(&key(true, 0), "list.length", &[])), Reply::Int(2), "once each");
     assert!(matches!(apply(&mut space, 4, vec![push(4, false)])[..], [Verdict::Ran(_)]), "that is still here");
