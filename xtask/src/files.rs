@@ -86,6 +86,8 @@ const WORLD: &[(&str, &str)] = &[
     ("rand", "entropy"),
     ("thread_rng", "entropy"),
     ("SystemRandom", "entropy"),
+    ("new_v4", "entropy"),
+    ("now_v7", "entropy and a clock"),
     ("RandomState", "a random order"),
     ("DefaultHasher", "a hash that may change"),
     ("HashMap::new", "a random order"),

@@ -77,7 +77,6 @@ const NOT_BELOW_WATER: &[&str] = &[
     "tokio-rustls",
     "tracing",
     "tracing-subscriber",
-    "uuid",
 ];
 
 /// Compares the table with what `cargo metadata --no-deps` prints. Dependencies of tests count too, except that tests of

@@ -19,6 +19,9 @@ pub const ANSWER_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 /// Retry hint where a node gave none, or could not be reached.
 pub const RETRY_AFTER: base::Span = base::Span::millis(500);
 
+/// What is in doubt with every node is asked again after this: a node that restarts is back within a second or two.
+pub const ASK_AGAIN: Duration = Duration::from_millis(100);
+
 /// `update` reads and writes anew so often when others write the same value at the same time.
 pub const UPDATE_TRIES_MAX: u32 = 16;
 /// First and longest wait between those.

@@ -1,5 +1,6 @@
 //! Values of class `linear`: every operation is atomic, and what was acknowledged is on a majority's disks. Values are JSON of
-//! `T`; versions are numbers that only grow.
+//! `T`; versions are numbers that only grow. Each write has an id, so that it happens once although it is asked again when its
+//! node dies or restarts before it answers.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -93,7 +94,7 @@ impl<T> Linear<T> {
     /// Runs a function on a key at one moment. Gives what it gives, as JSON.
     pub async fn apply(&self, key: &str, function: Function) -> Result<Value, LinearError> {
         let body = json!({"function": function.name, "args": function.args}).to_string();
-        let answer = self.node.call(&self.on_key(Method::POST, "apply", key).body(body)).await?;
+        let answer = self.node.call(&self.on_key(Method::POST, "apply", key).once().body(body)).await?;
         if answer.status != StatusCode::OK {
             return Err(failed(&answer));
         }
@@ -117,7 +118,7 @@ impl<T> Linear<T> {
 
     /// Removes a key. False if there was none.
     pub async fn remove(&self, key: &str) -> Result<bool, LinearError> {
-        let answer = self.node.call(&self.on_key(Method::DELETE, "keys", key)).await?;
+        let answer = self.node.call(&self.on_key(Method::DELETE, "keys", key).once()).await?;
         match answer.status {
             StatusCode::NO_CONTENT => Ok(true),
             StatusCode::NOT_FOUND => Ok(false),
@@ -220,7 +221,7 @@ impl<T: Serialize + DeserializeOwned> Linear<T> {
     async fn write(&self, call: Call, value: &T) -> Result<u64, LinearError> {
         let no_json = |e| LinearError::Refused(Refused::wrong(format!("the value cannot be JSON: {e}")));
         let body: Bytes = serde_json::to_vec(value).map_err(no_json)?.into();
-        let answer = self.node.call(&call.body(body)).await?;
+        let answer = self.node.call(&call.once().body(body)).await?;
         match version(&answer) {
             Some(version) if answer.status == StatusCode::NO_CONTENT => Ok(version),
             _ => Err(failed(&answer)),

@@ -1,6 +1,7 @@
 //! The way to the cluster: connections that stay open to the own node's API, and to another node if that one cannot be
 //! reached. An operation has one deadline over all tries. What may be done twice (reads) is tried on the next node when no
-//! answer comes; a write that may have reached a node is not, and ends as unknown.
+//! answer comes. A write has an id where its class knows ids (`linear`), and is then asked again until somebody knows what
+//! came of it; another one that may have reached a node is not, and ends as unknown.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,12 +46,17 @@ pub(crate) struct Call {
     pub body: Bytes,
     /// It changes nothing, or the same however often it is done.
     pub repeats: bool,
+    /// It has an id: however often it is asked, it happens once.
+    pub once: bool,
     /// Then nobody waits for it any more.
     pub until: Option<Instant>,
 }
 
 /// What is left of a request's time, milliseconds.
 pub(crate) const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
+
+/// What a write is called, so that it happens once.
+const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(crate) struct Answer {
     pub status: StatusCode,
@@ -79,7 +85,15 @@ impl Call {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let repeats = method == Method::GET;
-        Self { method, path, headers, body: Bytes::new(), repeats, until: None }
+        Self { method, path, headers, body: Bytes::new(), repeats, once: false, until: None }
+    }
+
+    /// A write that happens once, however often and wherever it is asked.
+    pub fn once(mut self) -> Self {
+        let id = uuid::Uuid::now_v7().to_string();
+        self.headers.insert(ONCE, HeaderValue::from_str(&id).expect("a UUID is plain text"));
+        self.once = true;
+        self
     }
 
     pub fn header(mut self, name: HeaderName, value: &str) -> Result<Self, Failed> {
@@ -125,29 +139,43 @@ impl Node {
         if end <= Instant::now() {
             return Err(busy("the request's time is over"));
         }
-        let order = self.order();
-        let mut why = String::new();
-        for (at, target) in order.iter().enumerate() {
-            let others = at + 1 < order.len();
-            // Half of what is left, where another node may be asked after this one.
-            let now = Instant::now();
-            let until = if others && call.repeats { now + (end - now) / 2 } else { end };
-            match target.exchange(call, until).await {
-                Ok(answer) => return judged(call, answer),
-                Err(Miss::NoAnswer(miss)) if !call.repeats => {
-                    target.is_away();
-                    return Err(Failed::Unknown(Unknown { why: format!("{}: {miss}", target.addr) }));
+        let (mut why, mut in_doubt) = (String::new(), false);
+        loop {
+            let order = self.order();
+            for (at, target) in order.iter().enumerate() {
+                let others = at + 1 < order.len();
+                // Half of what is left, where another node may be asked after this one.
+                let now = Instant::now();
+                let until = if others && (call.repeats || call.once) { now + (end - now) / 2 } else { end };
+                match target.exchange(call, until).await {
+                    Ok(answer) => match judged(call, answer) {
+                        Err(Failed::Unknown(unknown)) if call.once => (why, in_doubt) = (unknown.why, true),
+                        // That is of this try; an earlier one may have happened.
+                        Err(Failed::Refused(refused)) if in_doubt => why = refused.why,
+                        judged => return judged,
+                    },
+                    Err(Miss::NoAnswer(miss)) if !call.repeats && !call.once => {
+                        target.is_away();
+                        return Err(Failed::Unknown(Unknown { why: format!("{}: {miss}", target.addr) }));
+                    }
+                    Err(miss) => {
+                        target.is_away();
+                        in_doubt |= call.once && matches!(miss, Miss::NoAnswer(_));
+                        let (Miss::NotSent(miss) | Miss::NoAnswer(miss)) = miss;
+                        why = format!("{}: {miss}", target.addr);
+                    }
                 }
-                Err(Miss::NotSent(miss) | Miss::NoAnswer(miss)) => {
-                    target.is_away();
-                    why = format!("{}: {miss}", target.addr);
+                if Instant::now() >= end {
+                    break;
                 }
             }
-            if Instant::now() >= end {
+            // Only what is in doubt is worth another look: all else has been refused by everybody.
+            if !in_doubt || Instant::now() + ASK_AGAIN >= end {
                 break;
             }
+            tokio::time::sleep(ASK_AGAIN).await;
         }
-        Err(busy(&why))
+        if in_doubt { Err(Failed::Unknown(Unknown { why })) } else { Err(busy(&why)) }
     }
 
     /// Opens a stream at the first node that gives one. It has a connection of its own.

@@ -1,10 +1,14 @@
 //! What clients ask of class `linear`: writes with values of their own, conditional writes, pushes to lists, transfers
-//! between accounts, and reads of all of these. Judging what came back is for `promises::linear`.
+//! between accounts, values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! other nodes. Judging what came back is for `promises::linear`.
 
-use base::{Rng, Span};
+use base::{Rng, Span, Time};
 use bytes::Bytes;
 use state::linear::limits::WATCH_HOLD;
-use state::linear::{Op, Over, Step};
+use state::linear::{Condition, Op, Over, Step};
+use uuid::Uuid;
+
+use crate::world::WALL_EPOCH_MS;
 
 /// A namespace of one shard.
 pub const NAMESPACE: &str = "bank";
@@ -22,7 +26,14 @@ const KEY: &str = "k";
 const LISTS: u64 = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
 const LIST_AGE: u64 = 1_000;
-const ACCOUNTS: u64 = 4;
+pub const ACCOUNTS: u64 = 4;
+const LEASES: u64 = 2;
+/// So many values with an end are looked at by anybody: the last ones.
+const BRIEFS: usize = 6;
+/// So long that it cannot end in a run, whatever clocks do.
+pub const LONG: Span = Span::secs(7_200);
+/// A caller's clock is behind by so much at most: nodes' are a minute ahead or behind when they jump.
+const CALLER_BEHIND: Span = Span::secs(2);
 
 /// Names a write, and the value it stores.
 pub type WriteId = u64;
@@ -41,11 +52,12 @@ pub enum Act {
         key: String,
         id: WriteId,
     },
-    /// Only if the key has the version that this client read last.
+    /// Only if the key has the version that this client read last; `apart`: a transaction with that as its condition.
     Cas {
         key: String,
         id: WriteId,
         version: u64,
+        apart: bool,
     },
     Push {
         list: String,
@@ -54,12 +66,38 @@ pub enum Act {
     Range {
         list: String,
     },
+    /// From one account of a book to another, with its name in the book's journal: one transaction.
     Transfer {
-        from: String,
-        to: String,
+        book: u64,
+        from: u64,
+        to: u64,
+        id: WriteId,
     },
-    /// All accounts at one moment.
-    Sum,
+    /// All accounts of a book and its journal at one moment.
+    Sum {
+        book: u64,
+    },
+    /// A key of its own with an end.
+    Brief {
+        id: WriteId,
+        lives: Span,
+    },
+    /// Looks at one of those; or removes it.
+    SeeBrief {
+        id: WriteId,
+    },
+    EndBrief {
+        id: WriteId,
+    },
+    Claim {
+        lease: String,
+        holder: usize,
+        lives: Span,
+    },
+    Release {
+        lease: String,
+        token: u64,
+    },
     /// All keys of all shards, each at a moment of its own.
     Scan,
     /// What has changed of the keys after a version; `wait`: as soon as there is something.
@@ -76,6 +114,8 @@ struct Client {
     read: Option<(String, u64)>,
     /// How far it has watched.
     watched: u64,
+    /// The lease that it was given last, and its token.
+    holds: Option<(String, u64)>,
     /// Its keys are in the namespace with many shards.
     wide: bool,
 }
@@ -83,14 +123,16 @@ struct Client {
 pub struct LinearLoad {
     clients: Vec<Client>,
     writes: WriteId,
+    /// The last values with an end.
+    briefs: Vec<WriteId>,
 }
 
 impl LinearLoad {
     pub fn new(mut rng: Rng) -> Self {
         let pause = Span::millis(*rng.pick(&[30, 100, 300]).expect("it is not empty"));
         let (clients, wide) = (rng.between(2, 6), rng.between(1, 4));
-        let client = |n| Client { rng: rng.fork(), pause, read: None, watched: 0, wide: n >= clients };
-        Self { clients: (0..clients + wide).map(client).collect(), writes: 0 }
+        let client = |n| Client { rng: rng.fork(), pause, read: None, watched: 0, holds: None, wide: n >= clients };
+        Self { clients: (0..clients + wide).map(client).collect(), writes: 0, briefs: Vec::new() }
     }
 
     pub fn clients(&self) -> usize {
@@ -114,8 +156,27 @@ impl LinearLoad {
         self.clients[client].watched = upto;
     }
 
+    pub fn has_claimed(&mut self, client: usize, lease: &str, token: u64) {
+        self.clients[client].holds = Some((lease.to_owned(), token));
+    }
+
+    /// Half of what writes has an id that its client has made.
+    pub fn name(&mut self, client: usize, act: &Act, now: Time) -> Option<Uuid> {
+        let rng = &mut self.clients[client].rng;
+        if !act.writes() || rng.chance(0.5) {
+            return None;
+        }
+        let made = WALL_EPOCH_MS + now.0 / 1_000 - rng.below(CALLER_BEHIND.as_millis());
+        Some(uuid::Builder::from_unix_timestamp_millis(made, &[0; 10].map(|_| rng.below(256) as u8)).into_uuid())
+    }
+
+    /// Does a client that knows what came of its write ask again?
+    pub fn doubts(&mut self, client: usize) -> bool {
+        self.clients[client].rng.chance(0.2)
+    }
+
     pub fn draw(&mut self, client: usize) -> (Act, Span) {
-        let Client { rng, read, watched, wide, .. } = &mut self.clients[client];
+        let Client { rng, read, watched, wide, holds, .. } = &mut self.clients[client];
         let wide = *wide;
         let key =
             if wide { format!("{WIDE_KEY}{}", rng.below(WIDE_KEYS)) } else { format!("{KEY}{}", rng.below(KEYS)) };
@@ -133,17 +194,34 @@ impl LinearLoad {
             20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
             30..55 => Act::Put { key, id },
             55..65 => match read.take() {
-                Some((key, version)) => Act::Cas { key, id, version },
+                Some((key, version)) => Act::Cas { key, id, version, apart: rng.chance(0.5) },
                 None => Act::Get { key },
             },
             65..77 => Act::Push { list, id },
             77..82 => Act::Range { list },
             _ if wide => Act::Put { key, id },
-            82..94 => {
+            82..88 => {
                 let (from, to) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS));
-                Act::Transfer { from: format!("a{from}"), to: format!("a{to}") }
+                Act::Transfer { book: age, from, to, id }
             }
-            _ => Act::Sum,
+            88..91 => Act::Sum { book: age },
+            91..93 => {
+                let lives = *rng.pick(&[Span::millis(700), Span::secs(4), LONG]).expect("it is not empty");
+                self.briefs.push(id);
+                self.briefs.drain(..self.briefs.len().saturating_sub(BRIEFS));
+                Act::Brief { id, lives }
+            }
+            93..96 => {
+                let id = rng.pick(&self.briefs).copied().unwrap_or_default();
+                if rng.chance(0.2) { Act::EndBrief { id } } else { Act::SeeBrief { id } }
+            }
+            _ => match holds.take().filter(|_| rng.chance(0.5)) {
+                Some((lease, token)) => Act::Release { lease, token },
+                None => {
+                    let lives = Span::millis(*rng.pick(&[500, 3_000, 20_000]).expect("it is not empty"));
+                    Act::Claim { lease: format!("h{}", rng.below(LEASES)), holder: client, lives }
+                }
+            },
         };
         // Who leads answers such a one only after a while, if nothing happens.
         let waits = matches!(act, Act::Watch { wait: true, .. });
@@ -161,9 +239,29 @@ impl Act {
             Act::Push { .. } => "linear-push",
             Act::Range { .. } => "linear-range",
             Act::Transfer { .. } => "linear-transfer",
-            Act::Sum => "linear-sum",
+            Act::Sum { .. } => "linear-sum",
+            Act::Brief { .. } => "linear-brief",
+            Act::SeeBrief { .. } => "linear-see-brief",
+            Act::EndBrief { .. } => "linear-end-brief",
+            Act::Claim { .. } => "linear-claim",
+            Act::Release { .. } => "linear-release",
             Act::Scan => "linear-scan",
             Act::Watch { .. } => "linear-watch",
+        }
+    }
+
+    fn writes(&self) -> bool {
+        match self {
+            Act::Put { .. }
+            | Act::Cas { .. }
+            | Act::Push { .. }
+            | Act::Transfer { .. }
+            | Act::Brief { .. }
+            | Act::EndBrief { .. }
+            | Act::Claim { .. }
+            | Act::Release { .. } => true,
+            Act::Get { .. } | Act::Stale { .. } | Act::Range { .. } | Act::Sum { .. } | Act::Scan => false,
+            Act::Watch { .. } | Act::SeeBrief { .. } => false,
         }
     }
 
@@ -175,9 +273,10 @@ impl Act {
         match self {
             Act::Get { key } | Act::Stale { key, .. } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
             Act::Push { list, .. } | Act::Range { list } => list,
-            Act::Transfer { from, .. } => from,
+            Act::Claim { lease, .. } | Act::Release { lease, .. } => lease,
             Act::Scan => WIDE_KEY,
-            Act::Sum | Act::Watch { .. } => "",
+            Act::Transfer { .. } | Act::Sum { .. } | Act::Watch { .. } => "",
+            Act::Brief { .. } | Act::SeeBrief { .. } | Act::EndBrief { .. } => "",
         }
     }
 
@@ -196,12 +295,25 @@ impl Act {
             Act::Get { key } => vec![step(key, "look", vec![])],
             Act::Stale { key, .. } => vec![step(key, "look", vec![]), step(key, "age", vec![])],
             Act::Put { key, id } => vec![put(key, id, "always".into())],
-            Act::Cas { key, id, version } => vec![put(key, id, format!("version:{version}"))],
+            Act::Cas { key, id, apart: true, .. } => vec![put(key, id, "always".into())],
+            Act::Cas { key, id, version, apart: false } => vec![put(key, id, format!("version:{version}"))],
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
             Act::Range { list } => vec![step(list, "list.range", vec![word("0".into()), word("-1".into())])],
-            Act::Transfer { from, to } => {
-                vec![step(from, "number.add", vec![word("-1".into())]), step(to, "number.add", vec![word("1".into())])]
+            Act::Transfer { book, from, to, id } => vec![
+                step(&account(*book, *from), "number.add", vec![word("-1".into())]),
+                step(&account(*book, *to), "number.add", vec![word("1".into())]),
+                step(&journal(*book), "list.push-right", vec![word(id.to_string())]),
+            ],
+            Act::Brief { id, lives } => {
+                let args = [id.to_string(), "always".into(), lives.as_millis().to_string()];
+                vec![step(&brief(*id), "put", args.map(word).into())]
             }
+            Act::SeeBrief { id } => vec![step(&brief(*id), "look", vec![])],
+            Act::EndBrief { id } => vec![step(&brief(*id), "remove", vec![])],
+            Act::Claim { lease, holder, lives } => {
+                vec![step(lease, "lease.claim", vec![word(holder.to_string()), word(lives.as_millis().to_string())])]
+            }
+            Act::Release { lease, token } => vec![step(lease, "lease.release", vec![word(token.to_string())])],
             Act::Watch { after, wait } => {
                 let how = if *wait { "wait" } else { "now" };
                 vec![step("", "changes.prefix", vec![word(after.to_string()), word(how.into()), word(KEY.into())])]
@@ -210,11 +322,35 @@ impl Act {
                 let args = [WIDE_KEY, "-", "100", "forward", "values"].map(|arg| word(arg.into()));
                 vec![step("", "scan", args.into())]
             }
-            Act::Sum => (0..ACCOUNTS).map(|n| step(&format!("a{n}"), "get", vec![])).collect(),
+            Act::Sum { book } => {
+                let accounts = (0..ACCOUNTS).map(|n| step(&account(*book, n), "get", vec![]));
+                let all = vec![word("0".into()), word("-1".into())];
+                accounts.chain([step(&journal(*book), "list.range", all)]).collect()
+            }
         };
-        let (namespace, over) = if self.is_wide() { (WIDE, Over::Each) } else { (NAMESPACE, Over::One) };
+        let namespace = if self.is_wide() { WIDE } else { NAMESPACE };
+        // What has a condition is about one shard.
+        let over = if self.is_wide() && !matches!(self, Act::Cas { .. }) { Over::Each } else { Over::One };
         // Of pushes every other one need not know how long its list is then.
         let weak = matches!(self, Act::Push { id, .. } if id % 2 == 0);
-        Op { stale: self.stale(), over, weak, ..Op::of(namespace.into(), steps) }
+        let conditions = match self {
+            Act::Cas { key, version, apart: true, .. } => {
+                vec![Condition { key: Bytes::from(key.clone()), version: *version }]
+            }
+            _ => Vec::new(),
+        };
+        Op { stale: self.stale(), over, weak, conditions, ..Op::of(namespace.into(), steps) }
     }
+}
+
+fn account(book: u64, n: u64) -> String {
+    format!("a{book}-{n}")
+}
+
+fn journal(book: u64) -> String {
+    format!("j{book}")
+}
+
+fn brief(id: WriteId) -> String {
+    format!("x{id}")
 }

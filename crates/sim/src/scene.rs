@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{AskId, Boot, NodeId, Rng, Span, Time};
 use node::view::NodeState;
 use node::{Ask, View};
+use state::linear::{self, Ran};
 use state::session::Op;
+use uuid::Uuid;
 
 use crate::faults::{self, Faults, May};
 use crate::history::History;
@@ -53,6 +55,8 @@ const APPLY_BUDGET: Span = Span::secs(5);
 /// A split begins within so long when all groups are as they should be: reports of it are up to a second old, and the next look is a
 /// moment later.
 const SPLIT_WITHIN: Span = Span::secs(6);
+/// A client that has given a write an id asks so often in all.
+const TRIES_MAX: u32 = 6;
 /// Clients of class `linear` count from here.
 const LINEAR: u64 = 1 << 32;
 /// Clients with cookies and with documents count from here.
@@ -114,7 +118,7 @@ struct Flight {
 
 enum Asked {
     Session(Drawn),
-    Linear(linear_load::Act),
+    Linear(Linearly),
     Modes(modes_load::Act),
     Apply(u64),
     /// For a node whose disk is not to be trusted.
@@ -123,6 +127,21 @@ enum Asked {
     Switch,
     /// A node is asked to leave for good.
     Leave,
+}
+
+/// An operation of class `linear`, perhaps asked several times.
+struct Linearly {
+    act: linear_load::Act,
+    budget: Span,
+    /// The id that its client has given it.
+    once: Option<Uuid>,
+    /// When it was asked first, and how often.
+    begun: Time,
+    tries: u32,
+    /// It may have happened when it was asked before ...
+    in_doubt: bool,
+    /// ... or its client knows what came of it, and asks again nevertheless.
+    told: Option<Ran>,
 }
 
 /// A node as its last view and its life show it.
@@ -164,6 +183,8 @@ pub struct Scene {
     /// What class `linear` acknowledges is not forced yet: a majority must not lose its power at once.
     memory: bool,
     linear_load: LinearLoad,
+    /// What clients of it ask next, in place of something new.
+    again: BTreeMap<u64, Linearly>,
     linear: Linear,
     /// Likewise of the namespace with many shards.
     wide: Linear,
@@ -236,6 +257,7 @@ impl Scene {
             load: Load::new(memory, rng.fork()),
             memory,
             linear_load: LinearLoad::new(rng.fork()),
+            again: BTreeMap::new(),
             linear: Linear::default(),
             wide: Linear::wide(),
             splits: (Time::ZERO, 0),
@@ -577,12 +599,20 @@ impl Scene {
             return self.world.alarm(Span::millis(300), token);
         }
         let node = nodes[self.linear_load.choose(client, nodes.len())];
-        let (act, budget) = self.linear_load.draw(client);
-        let id = self.world.ask(node, budget, Ask::Linear(act.op())).expect("the node was seen to run");
+        let asked = match self.again.remove(&token) {
+            Some(again) => Linearly { tries: again.tries + 1, ..again },
+            None => {
+                let (act, budget) = self.linear_load.draw(client);
+                let once = self.linear_load.name(client, &act, now);
+                self.promise_of(&act).begin(&act, now);
+                Linearly { act, budget, once, begun: now, tries: 1, in_doubt: false, told: None }
+            }
+        };
+        let (budget, op) = (asked.budget, linear::Op { once: asked.once, ..asked.act.op() });
+        let id = self.world.ask(node, budget, Ask::Linear(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
-        self.promise_of(&act).begin(&act, now);
         let must = self.must_serve() && !self.waits_for_memory();
-        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(act) });
+        self.flights.insert(id, Flight { client: token, node, start: now, must, what: Asked::Linear(asked) });
     }
 
     fn promise_of(&mut self, act: &linear_load::Act) -> &mut Linear {

@@ -50,6 +50,10 @@ pub enum Bug {
     LinearOlder,
     /// Who watches class `linear` is sometimes not told the first of several changes.
     LinearUntold,
+    /// Some transactions of class `linear` are done in part.
+    LinearTorn,
+    /// Ids of callers are not heeded: what is asked again happens again.
+    LinearTwice,
     /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
 }
@@ -198,6 +202,16 @@ impl Planted {
             && op.stale.is_some()
         {
             op.stale = Some(Span::secs(3600));
+        }
+        if let (Bug::LinearTwice, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event) {
+            op.once = None;
+        }
+        if let (Bug::LinearTorn, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && let [_, second, _] = &mut op.steps[..]
+            && second.function == "number.add"
+            && self.rng.chance(0.1)
+        {
+            second.args = vec![Bytes::from_static(b"0")];
         }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {

@@ -99,6 +99,16 @@ fn a_change_that_who_watches_is_not_told_is_caught() {
 }
 
 #[test]
+fn a_transaction_that_is_done_in_part_is_caught() {
+    assert_eq!(caught(Bug::LinearTorn), Some("a transaction is seen whole or not at all"));
+}
+
+#[test]
+fn a_write_that_happens_again_when_it_is_asked_again_is_caught() {
+    assert_eq!(caught(Bug::LinearTwice), Some(ONCE));
+}
+
+#[test]
 fn a_stale_read_that_is_older_than_it_may_be_is_caught() {
     let promise = "a stale read of class linear is not older than it says, nor than it may be";
     assert_eq!(caught(Bug::LinearOlder), Some(promise));

@@ -15,7 +15,7 @@ use clones::partition::Priority;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
-use state::linear::{Condition, Op, Over, Ran, Reply, Step, Wrong, functions};
+use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
@@ -27,6 +27,9 @@ use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
 const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+
+/// What the caller calls a write, so that it happens once however often, and at whatever node, it is asked.
+const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How old at most what was read is, milliseconds.
 const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
@@ -42,7 +45,8 @@ async fn one(
     function: &'static str,
     args: Vec<Bytes>,
 ) -> Result<Reply, Problem> {
-    let op = Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args);
+    let once = once(headers)?;
+    let op = Op { once, ..Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args) };
     Ok(run(api, op, headers).await?.pop().expect("one step has one reply"))
 }
 
@@ -66,6 +70,21 @@ pub fn problem(wrong: Wrong) -> Problem {
     let status = if wrong == Wrong::Type { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
     let text = wrong.text();
     Problem::new(status, text.strip_prefix("ERR ").unwrap_or(text))
+}
+
+/// The id of a write, if its caller gave one.
+fn once(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
+    let Some(text) = headers.get(ONCE) else { return Ok(None) };
+    let text = String::from_utf8_lossy(text.as_bytes());
+    state::linear::once::parse(&text).map(Some).map_err(|why| Problem::wrong(format!("{ONCE}: {why}")))
+}
+
+/// Other classes keep no answers.
+pub fn without_once(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(ONCE) {
+        None => Ok(()),
+        Some(_) => Err(Problem::wrong(format!("{ONCE} is for namespaces of class linear"))),
+    }
 }
 
 fn absent() -> Problem {
@@ -264,7 +283,7 @@ pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers
         Some(_) => Problem::wrong(format!("{}; functions of services cannot stand in a transaction", problem.error)),
         None => problem,
     })?;
-    let op = Op { conditions, ..Op::of(ns.into(), steps) };
+    let op = Op { conditions, once: once(&headers)?, ..Op::of(ns.into(), steps) };
     match api.backend.ask(Ask::Linear(op), within(&headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {
@@ -307,7 +326,7 @@ pub async fn apply(
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
     let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
-    let op = Op { weak, ..Op::of(ns.into(), vec![step]) };
+    let op = Op { weak, once: once(&headers)?, ..Op::of(ns.into(), vec![step]) };
     let result = run(&api, op, &headers).await.map_err(|problem| match problem.status {
         StatusCode::BAD_REQUEST => Problem::wrong(format!("{}; {name} takes: {takes}", problem.error)),
         _ => problem,
@@ -328,6 +347,7 @@ async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Appl
         args: apply.args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?,
         class: class.unwrap_or(Priority::default().0),
         left,
+        once: once(headers)?,
     };
     match done(api.functions.apply(call).await)? {
         Of::Done(result) => Ok(Json(Applied { result }).into_response()),

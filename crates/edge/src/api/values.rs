@@ -57,6 +57,7 @@ pub async fn put(
     if api.view().linear.contains_key(&ns) {
         return linear::put(&api, &ns, &key, &headers, body).await;
     }
+    linear::without_once(&headers)?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     match keyed(&api, ns, key, action, &headers).await? {
@@ -72,6 +73,7 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
     if api.view().linear.contains_key(&ns) {
         return linear::remove(&api, &ns, &key, &headers).await;
     }
+    linear::without_once(&headers)?;
     let action = match when(&headers)? {
         When::Always | When::Present => Action::Remove,
         When::Version(version) => Action::RemoveIf { version },

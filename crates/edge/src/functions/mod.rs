@@ -22,6 +22,8 @@ use base::limits::KEY_BYTES_MAX;
 use base::{Outcome, Refused, Span, Unknown};
 use bytes::Bytes;
 use serde_json::Value;
+use state::linear::Uuid;
+use state::linear::once::Once;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -54,6 +56,8 @@ pub struct Call {
     pub class: u8,
     /// How long somebody waits for it, if that is less than [`BUDGET`].
     pub left: Option<Span>,
+    /// What its caller calls it, so that it happens once however often it is asked.
+    pub once: Option<Uuid>,
 }
 
 /// What came of a call that was carried out. Only `Done` may have changed something.
@@ -141,10 +145,12 @@ impl Functions {
         let room = Arc::clone(&self.room).try_acquire_many_owned(counted).map_err(|_| busy())?;
         let deadline = Instant::now() + call.left.map_or(BUDGET, |left| left.min(BUDGET)).into();
         let (tell, answer) = oneshot::channel();
-        let Call { namespace, service, key, function, args, class, left: _ } = call;
+        let Call { namespace, service, key, function, args, class, left: _, once } = call;
+        let once = once.map(|id| Once::of_call(id, &function, &args));
         let id = queue::Id { namespace, service, key };
         let fate = Arc::new(Fate::default());
-        let waiting = Waiting { function, args, class, bytes, deadline, fate: Arc::clone(&fate), tell, _room: room };
+        let waiting =
+            Waiting { function, args, class, bytes, deadline, once, fate: Arc::clone(&fate), tell, _room: room };
         let is_first = self
             .queues()
             .enter(&id, waiting)

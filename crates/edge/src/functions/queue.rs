@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 use bytes::Bytes;
+use state::linear::once::Once;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -27,6 +28,7 @@ pub struct Waiting {
     pub class: u8,
     pub bytes: usize,
     pub deadline: Instant,
+    pub once: Option<Once>,
     pub fate: Arc<Fate>,
     pub tell: oneshot::Sender<End>,
     pub _room: OwnedSemaphorePermit,
@@ -162,7 +164,7 @@ mod tests {
         let (tell, answer) = oneshot::channel();
         let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let (function, args, deadline, fate) = (name.to_string(), Vec::new(), Instant::now(), Arc::default());
-        (Waiting { function, args, class: 5, bytes, deadline, fate, tell, _room: room }, answer)
+        (Waiting { function, args, class: 5, bytes, deadline, once: None, fate, tell, _room: room }, answer)
     }
 
     fn names(batch: &[Waiting]) -> Vec<&str> {

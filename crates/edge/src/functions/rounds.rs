@@ -9,7 +9,8 @@ use flow::Backoff;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use node::{Answer as NodeAnswer, Ask};
-use state::linear::{self, Condition, Op, Reply, Wrong};
+use state::linear::once::Once;
+use state::linear::{self, Condition, Op, Reply, Step, Wrong};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::limits::*;
@@ -103,10 +104,15 @@ impl Round<'_> {
         loop {
             retain_wanted(batch);
             let Some(until) = batch.iter().map(|call| call.deadline).max() else { return Next::Over };
-            let seen = match self.read(until).await {
-                Ok(seen) => seen,
+            let onces: Vec<Once> = batch.iter().filter_map(|call| call.once).collect();
+            let (seen, found) = match self.read(&onces, until).await {
+                Ok(read) => read,
                 Err(end) => return tell_all(batch, &end),
             };
+            if found.iter().any(|found| *found != Reply::Nil) {
+                self.tell_found(batch, found);
+                continue;
+            }
             let most = BATCH_WORK_MAX / seen.value.as_ref().map_or(1, |value| value.len().max(1));
             if batch.len() > most {
                 self.functions.queues().put_back(self.id, batch.split_off(most));
@@ -126,7 +132,7 @@ impl Round<'_> {
                 // What was computed has the effect of one that was given up. There is one less each time.
                 continue;
             }
-            return match self.write(change, seen.version, until).await {
+            return match self.write(change, seen.version, batch, &replies, until).await {
                 Written::Done => self.tell_each(batch, replies),
                 Written::Unmet => {
                     self.functions.calls.conflicted();
@@ -158,9 +164,39 @@ impl Round<'_> {
         Next::Over
     }
 
-    async fn read(&self, until: Instant) -> Result<Seen, End> {
+    /// Those of a batch that were done when they were asked before are told what came of them.
+    fn tell_found(&self, batch: &mut Vec<Waiting>, found: Vec<Reply>) {
+        let mut found = found.into_iter();
+        for call in std::mem::take(batch) {
+            let end = match call.once.and_then(|_| found.next()) {
+                None | Some(Reply::Nil) => {
+                    batch.push(call);
+                    continue;
+                }
+                Some(Reply::Bytes(kept)) => match wire::kept(&kept) {
+                    Ok(result) => Outcome::Done(Ran::Done(result)),
+                    Err(why) => Outcome::Done(Ran::Failed(self.says(&call, &why))),
+                },
+                Some(Reply::Wrong(wrong)) => {
+                    let text = wrong.text();
+                    Outcome::Refused(Refused::wrong(text.strip_prefix("ERR ").unwrap_or(text)))
+                }
+                Some(_) => {
+                    let why = "its id is so old that what came of it is forgotten";
+                    Outcome::Unknown(Unknown { why: why.into() })
+                }
+            };
+            let _ = call.tell.send(end);
+        }
+    }
+
+    /// The value, and what is known of calls with these ids.
+    async fn read(&self, onces: &[Once], until: Instant) -> Result<(Seen, Vec<Reply>), End> {
         let busy = |why: String| Outcome::Refused(Refused::busy(why, RETRY_AFTER));
-        let op = Op::one(Arc::clone(&self.id.namespace), self.id.key.clone(), "look", Vec::new());
+        let step = |function, args| Step::new(self.id.key.clone(), function, args);
+        let looks = onces.iter().map(|once| step("once.look", once.args().into()));
+        let steps = looks.chain([step("look", Vec::new())]).collect();
+        let op = Op::of(Arc::clone(&self.id.namespace), steps);
         let mut replies = match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => replies,
             Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => return Err(Outcome::Refused(refused)),
@@ -170,13 +206,13 @@ impl Round<'_> {
             Err(_) => return Err(busy("the node is about to stop".into())),
         };
         let seen = match replies.pop() {
-            Some(Reply::Nil) => return Ok(Seen { value: None, version: 0 }),
+            Some(Reply::Nil) => return Ok((Seen { value: None, version: 0 }, replies)),
             Some(Reply::List(seen)) => seen,
             other => unreachable!("a look was answered by {other:?}"),
         };
         match &seen[..] {
             [Reply::Bytes(value), Reply::Int(version), _] if value.len() <= VALUE_BYTES_MAX => {
-                Ok(Seen { value: Some(value.clone()), version: *version as u64 })
+                Ok((Seen { value: Some(value.clone()), version: *version as u64 }, replies))
             }
             [Reply::Bytes(_), ..] => {
                 let most = VALUE_BYTES_MAX >> 20;
@@ -254,14 +290,28 @@ impl Round<'_> {
         headers
     }
 
-    async fn write(&self, change: Change, version: u64, until: Instant) -> Written {
+    async fn write(
+        &self,
+        change: Change,
+        version: u64,
+        batch: &[Waiting],
+        replies: &[Result<serde_json::Value, String>],
+        until: Instant,
+    ) -> Written {
         let (namespace, key) = (Arc::clone(&self.id.namespace), self.id.key.clone());
         let word = Bytes::from_static;
-        let op = match change {
-            Change::Set(value) => Op::one(namespace, key.clone(), "put", vec![value, word(b"always"), word(b"keep")]),
-            Change::Remove => Op::one(namespace, key.clone(), "remove", Vec::new()),
+        let step = |function, args| Step::new(key.clone(), function, args);
+        let change = match change {
+            Change::Set(value) => step("put", vec![value, word(b"always"), word(b"keep")]),
+            Change::Remove => step("remove", Vec::new()),
             Change::None => return Written::Done,
         };
+        let keep = |(call, reply): (&Waiting, &Result<serde_json::Value, String>)| {
+            let [id, of] = call.once?.args();
+            Some(step("once.keep", vec![id, of, wire::keep(reply)]))
+        };
+        let steps = [change].into_iter().chain(batch.iter().zip(replies).filter_map(keep)).collect();
+        let op = Op::of(namespace, steps);
         let op = Op { conditions: vec![Condition { key, version }], ..op };
         match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Unmet))) => Written::Unmet,

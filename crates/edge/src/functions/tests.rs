@@ -230,6 +230,7 @@ fn call(function: &str, arg: &str) -> Call {
         args: vec![arg.to_owned().into()],
         class: 5,
         left: None,
+        once: None,
     }
 }
 

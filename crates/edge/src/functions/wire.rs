@@ -73,6 +73,23 @@ impl Serialize for Text<'_> {
     }
 }
 
+/// What came of a call, for whoever asks it again.
+pub fn keep(reply: &Result<Value, String>) -> Bytes {
+    let kept = match reply {
+        Ok(result) => serde_json::json!({"result": result}),
+        Err(why) => serde_json::json!({"error": why}),
+    };
+    kept.to_string().into()
+}
+
+pub fn kept(text: &[u8]) -> Result<Value, String> {
+    let mut kept: Value = serde_json::from_slice(text).map_err(|error| format!("what was kept is no JSON: {error}"))?;
+    match kept.get("error").and_then(Value::as_str) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(kept.get_mut("result").map(Value::take).unwrap_or_default()),
+    }
+}
+
 pub fn question(id: &Id, value: Option<&Bytes>, calls: &[Waiting]) -> Bytes {
     let question = Question {
         namespace: &id.namespace,

@@ -317,7 +317,8 @@ impl Conn {
             }
             any = true;
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
-            let act = (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node });
+            let act =
+                (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
             let act = if in_multi { commands::linear::queue(&mut self.client, spec, act) } else { act };
             let (work, closes) = match act {
                 Act::Now(reply) => (Work::Ready(reply), false),

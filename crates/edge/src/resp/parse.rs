@@ -132,6 +132,13 @@ impl Command {
         self.args.get(i).map_or(&[], |(start, end)| &self.whole[start..end])
     }
 
+    /// The command that its arguments from `first` on are; there must be some.
+    pub fn without(&self, first: usize) -> Command {
+        let mut args = Args::default();
+        (first..self.len()).filter_map(|i| self.args.get(i)).for_each(|(start, end)| args.push(start, end));
+        Command { whole: self.whole.clone(), args, buffer: self.buffer }
+    }
+
     pub fn args(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|i| self.arg(i))
     }

@@ -2,8 +2,10 @@
 //! nodes work. Each has a test in which it fails, and `planted.rs` has a broken node for each, run whole.
 
 pub mod answers;
+pub mod books;
 pub mod clones;
 pub mod declared;
+pub mod ends;
 pub mod linear;
 pub mod membership;
 pub mod modes;

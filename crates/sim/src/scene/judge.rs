@@ -1,14 +1,15 @@
 //! What became of each operation: what promises say of it, its line in the history, and when its client goes on.
 
-use base::{Outcome, Time};
+use base::{Outcome, Time, Unknown};
 use node::Answer;
+use state::linear::{self, Ran};
 use state::session::Reply;
 
-use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, MODES, OPERATOR, Scene};
+use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, Scene, TRIES_MAX};
 use crate::history::Line;
 use crate::linear_load;
 use crate::load::{self, Drawn};
-use crate::promises::linear::Linear;
+use crate::promises::linear::{Linear, ONCE};
 use crate::promises::session::{Ended, Found};
 use crate::promises::{Broken, declared};
 
@@ -18,17 +19,18 @@ impl Scene {
     /// The node that was asked died first.
     pub(super) fn died(&mut self, flight: Flight) -> Result<(), Broken> {
         let now = self.world.now();
+        self.ended(&flight, "died");
         match &flight.what {
             Asked::Session(drawn) => {
                 if let Some((id, _)) = drawn.write {
                     self.sessions.end(&drawn.key, id, now, Ended::Unknown)?;
                 }
             }
+            Asked::Linear(_) => self.judge_linear(flight, Outcome::Unknown(Unknown { why: "its node died".into() }))?,
             // It may have happened.
-            Asked::Linear(_) | Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave => (),
+            Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
-        self.ended(&flight, "died");
         Ok(())
     }
 
@@ -40,20 +42,10 @@ impl Scene {
                 self.must_be_done(&flight, &outcome, || format!("{} {} {:?}", drawn.name, drawn.key, drawn.write))?;
                 self.judge_session(&flight, drawn, outcome)
             }
-            (Asked::Linear(act), Answer::Linear(outcome)) => {
+            (Asked::Linear(asked), Answer::Linear(outcome)) => {
                 self.ended(&flight, &text(&outcome, |ran| format!("{ran:?}")));
-                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
-                if let (linear_load::Act::Get { key }, Outcome::Done(ran)) = (act, &outcome)
-                    && let Some(version) = Linear::version_of(ran)
-                {
-                    self.linear_load.has_read((flight.client - LINEAR) as usize, key, version);
-                }
-                if let (linear_load::Act::Watch { .. }, Outcome::Done(ran)) = (act, &outcome)
-                    && let Some(upto) = Linear::upto(ran)
-                {
-                    self.linear_load.has_watched((flight.client - LINEAR) as usize, upto);
-                }
-                self.promise_of(act).end(act, flight.start, now, &outcome)
+                self.must_be_done(&flight, &outcome, || format!("{:?}", asked.act))?;
+                self.judge_linear(flight, outcome)
             }
             (Asked::Modes(act), Answer::Session(outcome)) => {
                 self.ended(&flight, &text(&outcome, shown));
@@ -104,6 +96,59 @@ impl Scene {
         Err(Broken { promise: SERVED, at: self.world.now(), what })
     }
 
+    /// Judges it when its client knows what came of it, or asks no more.
+    fn judge_linear(&mut self, flight: Flight, outcome: Outcome<Ran>) -> Result<(), Broken> {
+        let Asked::Linear(asked) = flight.what else { unreachable!("it was one of class linear") };
+        let (now, client) = (self.world.now(), (flight.client - LINEAR) as usize);
+        let may_again = asked.once.is_some() && asked.tries < TRIES_MAX;
+        let outcome = match (outcome, &asked.told) {
+            (Outcome::Done(ran), Some(told)) if ran != *told => {
+                let what = format!("{:?} was {told:?}, and is {ran:?} when it is asked again", asked.act);
+                return Err(Broken { promise: ONCE, at: now, what });
+            }
+            (_, Some(_)) => return Ok(()),
+            (Outcome::Unknown(_), None) if may_again => {
+                self.again.insert(flight.client, Linearly { in_doubt: true, ..asked });
+                return Ok(());
+            }
+            (Outcome::Refused(refused), None) if asked.in_doubt => {
+                if may_again && refused.retry_after.is_some() {
+                    self.again.insert(flight.client, asked);
+                    return Ok(());
+                }
+                Outcome::Unknown(Unknown { why: refused.why })
+            }
+            (outcome, None) => outcome,
+        };
+        let (act, begun) = (asked.act.clone(), asked.begun);
+        if let Outcome::Done(ran) = &outcome {
+            match &act {
+                linear_load::Act::Get { key } => {
+                    if let Some(version) = Linear::version_of(ran) {
+                        self.linear_load.has_read(client, key, version);
+                    }
+                }
+                linear_load::Act::Watch { .. } => {
+                    if let Some(upto) = Linear::upto(ran) {
+                        self.linear_load.has_watched(client, upto);
+                    }
+                }
+                linear_load::Act::Claim { lease, .. } => {
+                    if let Ran::Done(replies) = ran
+                        && let [linear::Reply::Int(token)] = replies[..]
+                    {
+                        self.linear_load.has_claimed(client, lease, token as u64);
+                    }
+                }
+                _ => (),
+            }
+            if asked.once.is_some() && self.linear_load.doubts(client) {
+                self.again.insert(flight.client, Linearly { told: Some(ran.clone()), ..asked });
+            }
+        }
+        self.promise_of(&act).end(&act, begun, now, &outcome)
+    }
+
     fn judge_session(&mut self, flight: &Flight, drawn: &Drawn, outcome: Outcome<Reply>) -> Result<(), Broken> {
         let now = self.world.now();
         let Some((id, _)) = drawn.write else {
@@ -144,7 +189,9 @@ impl Scene {
             Asked::Session(drawn) => {
                 (drawn.name, drawn.key.as_str(), drawn.write.map(|(id, what)| format!("{id} {what:?}")))
             }
-            Asked::Linear(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Linear(asked) => {
+                (asked.act.name(), asked.act.key(), Some(format!("{:?} {:?}", asked.act, asked.once)))
+            }
             Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),

@@ -21,7 +21,7 @@ use base::{AskId, Boot, Effect, Event, Exit, Frame, LinkEnd, Machine, NodeId, No
 use bytes::Bytes;
 
 pub use children::{Child, ChildState, Manners};
-pub use clock::Clock;
+pub use clock::{Clock, WALL_EPOCH_MS};
 pub use disk::{Disk, Image};
 pub use net::{Counts, Weather};
 pub use trace::Trace;

@@ -32,15 +32,14 @@ pub const BATCHES_FLYING_MAX: usize = 2;
 /// Answers kept of one node's commands, so that a retry finds them. As many as it may have under way.
 pub const ANSWERS_KEPT_MAX: usize = CALLS_MAX;
 
-/// What came of a write with a caller's id is kept for so long, by the id's own time: longer than anybody waits before asking
-/// again.
+/// What came of a write with a caller's id is kept for so long: longer than anybody waits before asking again.
 pub const ONCE_KEPT: Span = Span::secs(300);
-/// A caller's clock may be so far ahead of the cluster's.
-pub const ONCE_AHEAD: Span = Span::secs(60);
 /// So many are kept in one group: 870 a second for all the time; of more, those before are forgotten sooner.
 pub const ONCES_MAX: usize = 262_144;
 /// ... and bytes of them.
 pub const ONCES_BYTES_MAX: usize = 64 << 20;
+/// Stretches of time of which it is known that something was forgotten.
+pub const ONCES_CLOSED_MAX: usize = 256;
 /// A larger answer is not kept: a retry is told that it was done.
 pub const ONCE_ANSWER_BYTES_MAX: usize = 64 << 10;
 

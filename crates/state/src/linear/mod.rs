@@ -39,6 +39,7 @@ pub use heat::HotKey;
 pub use machine::{Input, Linear, Output};
 pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
 pub use place::Placed;
+pub use uuid::Uuid;
 
 #[cfg(test)]
 mod tests;

@@ -94,8 +94,6 @@ pub enum Wrong {
     NotKept,
     /// A caller's id that was another operation's.
     OnceReused,
-    /// A caller's id that is of a time to come.
-    OnceEarly,
 }
 
 impl Reply {
@@ -110,7 +108,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 12] = [
+    pub const ALL: [Wrong; 11] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -122,7 +120,6 @@ impl Wrong {
         Wrong::LongAnswer,
         Wrong::NotKept,
         Wrong::OnceReused,
-        Wrong::OnceEarly,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -139,7 +136,6 @@ impl Wrong {
             Wrong::LongAnswer => "ERR it was done, but the answers together are over 16 MiB: ask for less at once",
             Wrong::NotKept => "ERR it was done before; its answer was too large to be kept",
             Wrong::OnceReused => "ERR this id was another operation's: each needs one of its own",
-            Wrong::OnceEarly => "ERR this id was made over a minute later than now: the clock of who made it is wrong",
         }
     }
 }

@@ -46,8 +46,9 @@ struct WireHead {
     splits: u32,
     #[prost(uint64, optional, tag = "4")]
     above: Option<u64>,
-    #[prost(uint64, tag = "5")]
-    once_floor: u64,
+    /// Seconds of which ids are forgotten: from, and up to without, in turn.
+    #[prost(uint64, repeated, tag = "5")]
+    once_closed: Vec<u64>,
 }
 
 /// What came of a write with a caller's id.
@@ -59,6 +60,9 @@ struct WireOnceKept {
     of: u64,
     #[prost(message, optional, tag = "3")]
     ran: Option<WireRan>,
+    /// When something came into its table, by the group's clock.
+    #[prost(uint64, tag = "4")]
+    touched: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -99,8 +103,8 @@ const LEASE: u32 = 5;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
-    let once_floor = space.onces().floor();
-    let head = WireHead { clock, revision, splits: space.splits(), above: space.above(), once_floor };
+    let once_closed = space.onces().closed().iter().flat_map(|(from, upto)| [*from, *upto]).collect();
+    let head = WireHead { clock, revision, splits: space.splits(), above: space.above(), once_closed };
     let mut first = vec![Bytes::from(head.encode_to_vec())];
     for (node, client) in clients {
         let mut wire = WireClient { node: node.0, boot: client.boot.0, floor: client.floor, answers: Vec::new() };
@@ -127,11 +131,11 @@ fn once_parts(onces: &Onces) -> impl Iterator<Item = Bytes> + Send + use<> {
         all.peek()?;
         let (mut part, mut bytes) = (WirePart::default(), 0);
         while bytes < PART_BYTES
-            && let Some((id, kept)) = all.next()
+            && let Some((id, kept, touched)) = all.next()
         {
             bytes += kept.bytes();
             let (id, ran) = (Bytes::copy_from_slice(id.as_bytes()), kept.ran.as_ref().map(WireRan::new));
-            part.onces.push(WireOnceKept { id, of: kept.of, ran });
+            part.onces.push(WireOnceKept { id, of: kept.of, ran, touched });
         }
         Some(part.encode_to_vec().into())
     })
@@ -175,7 +179,8 @@ impl Iterator for Body {
 pub fn read(parts: Vec<Bytes>) -> Option<Space> {
     let mut parts = parts.into_iter();
     let head = WireHead::decode(parts.next()?).ok()?;
-    let mut space = Space::restored(head.clock, head.revision, head.splits, head.above, head.once_floor);
+    let mut space = Space::restored(head.clock, head.revision, head.splits, head.above);
+    head.once_closed.chunks_exact(2).for_each(|range| space.restore_closed(range[0], range[1]));
     for part in parts {
         let part = WirePart::decode(part).ok()?;
         for client in part.clients {
@@ -191,7 +196,7 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
                 Some(ran) => Some(ran.take()?),
                 None => None,
             };
-            space.restore_once(id, Kept { of: once.of, ran });
+            space.restore_once(id, Kept { of: once.of, ran }, once.touched);
         }
         for entry in part.entries {
             let (key, entry) = entry.take()?;

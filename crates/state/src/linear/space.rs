@@ -16,7 +16,7 @@ use super::functions::{self, Run};
 use super::history::{Change, History, What};
 use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
 use super::map::Map;
-use super::once::{Kept, Known, Onces};
+use super::once::{Kept, Known, Once, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::snapshot;
 use super::split::{Split, hash_of};
@@ -341,12 +341,9 @@ impl Space {
         if !self.has(&command) {
             return Verdict::Moved;
         }
-        if command.once.is_some_and(|once| Onces::is_early(&once, self.clock)) {
-            return Verdict::Refused(Wrong::OnceEarly);
-        }
         let ran = self.run(&command);
         if let Some(once) = &command.once {
-            self.onces.keep(once, &ran);
+            self.onces.keep(once, &ran, self.clock);
         }
         let client = self.clients.entry(command.id.node).or_default();
         if client.boot < command.id.boot {
@@ -384,9 +381,8 @@ impl Space {
         (self.clock, self.revision, &self.clients)
     }
 
-    pub(super) fn restored(clock: u64, revision: u64, splits: u32, above: Option<u64>, once_floor: u64) -> Self {
-        let onces = Onces::from_floor(once_floor);
-        Self { clock, revision, splits, above, onces, history: History::from(revision), ..Self::default() }
+    pub(super) fn restored(clock: u64, revision: u64, splits: u32, above: Option<u64>) -> Self {
+        Self { clock, revision, splits, above, history: History::from(revision), ..Self::default() }
     }
 
     /// Puts some of a node's answers back.
@@ -396,12 +392,20 @@ impl Space {
         client.answers.extend(answers);
     }
 
+    pub(super) fn keep_once(&mut self, once: &Once, ran: &Ran) {
+        self.onces.keep(once, ran, self.clock);
+    }
+
     pub(super) fn onces(&self) -> &Onces {
         &self.onces
     }
 
-    pub(super) fn restore_once(&mut self, id: Uuid, kept: Kept) {
-        self.onces.restore(id, kept);
+    pub(super) fn restore_once(&mut self, id: Uuid, kept: Kept, clock: u64) {
+        self.onces.restore(id, kept, clock);
+    }
+
+    pub(super) fn restore_closed(&mut self, from: u64, upto: u64) {
+        self.onces.close_range(from, upto);
     }
 
     /// Puts an entry of a snapshot back.

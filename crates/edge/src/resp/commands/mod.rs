@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use futures_util::future::LocalBoxFuture;
+use state::linear::Uuid;
 use state::session::Op;
 use tokio::sync::oneshot;
 
@@ -130,6 +131,8 @@ pub struct Call<'a> {
     pub command: &'a Command,
     pub client: &'a mut Client,
     pub node: &'a Node,
+    /// What the client calls a write (`ONCE`).
+    pub once: Option<Uuid>,
 }
 
 /// How a command goes on.

@@ -19,6 +19,7 @@ mod key;
 mod lease;
 mod list;
 mod number;
+mod once;
 mod set;
 mod space;
 mod text;
@@ -45,6 +46,8 @@ pub struct Function {
     pub keyless: bool,
     /// So many of its first arguments are keys, too.
     pub keys: usize,
+    /// Front doors call it, nobody else.
+    pub inner: bool,
     /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
     pub waits: bool,
     /// It may be declared weak: its order among others of its kind does not matter, and several calls are one with these arguments.
@@ -71,7 +74,7 @@ pub enum Merge {
 impl Function {
     /// May anybody call it by name, on a key?
     pub fn is_offered(&self) -> bool {
-        !self.whole && !self.keyless && !self.waits
+        !self.whole && !self.keyless && !self.waits && !self.inner
     }
 
     /// The keys that a step has to do with.
@@ -89,6 +92,7 @@ const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[
         whole: false,
         keyless: false,
         keys: 0,
+        inner: false,
         waits: false,
         combine: None,
         merge: Merge::List,
@@ -103,10 +107,16 @@ const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Byte
         whole: false,
         keyless: false,
         keys: 0,
+        inner: false,
         waits: false,
         combine: None,
         merge: Merge::List,
     }
+}
+
+/// For front doors.
+const fn inner(function: Function) -> Function {
+    Function { inner: true, ..function }
 }
 
 /// One that may be declared weak.
@@ -124,6 +134,7 @@ pub static ALL: &[&[Function]] = &[
     set::ALL,
     json::ALL,
     lease::ALL,
+    once::ALL,
     space::ALL,
     changes::ALL,
 ];

@@ -63,6 +63,7 @@ fn of_service(call: &Call<'_>, service: Arc<str>, function: String) -> Act {
         args: (4..command.len()).map(|i| command.value(i)).collect(),
         class: Priority::default().0,
         left: None,
+        once: call.once,
     };
     let functions = Arc::clone(&call.node.functions);
     Call::later(async move {

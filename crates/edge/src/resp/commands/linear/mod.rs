@@ -16,6 +16,7 @@ mod fcall;
 mod hash;
 mod keys;
 mod list;
+mod once;
 mod pages;
 mod probe;
 mod set;
@@ -24,7 +25,7 @@ mod whole;
 
 /// Everything that is offered beside what each class offers.
 pub static ALL: &[&[Spec]] =
-    &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL];
+    &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL, once::ALL];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -82,7 +83,7 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 /// Commands that are not queued between MULTI and EXEC.
-pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO"];
+pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO", "ONCE"];
 
 /// Between MULTI and EXEC: keeps what a command would have done.
 pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {

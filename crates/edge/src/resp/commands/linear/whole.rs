@@ -116,7 +116,7 @@ fn exec(call: &mut Call<'_>) -> Act {
     if op_steps.is_empty() {
         return Act::Now(Reply::List(Vec::new()));
     }
-    let op = Op { conditions, ..Op::of(call.space().name, op_steps) };
+    let op = Op { conditions, once: call.once, ..Op::of(call.space().name, op_steps) };
     let space = call.space();
     Call::later(async move {
         match space.ask_linear(op).await {

@@ -1,0 +1,58 @@
+//! ONCE: a write with an id, so that it happens once although its client asks several times, at whatever node.
+
+use super::*;
+
+pub const ALL: &[Spec] = &[noted(
+    spec(
+        "ONCE",
+        -3,
+        Keys::None,
+        Does::ReadAll,
+        "id command [arg ...]",
+        "runs a write once: asked again with the same id, at any node, it gets the first answer",
+        once,
+    ),
+    "not in Redis; the id is a UUID of version 7, known for 5 minutes; goes with EXEC, too",
+)];
+
+fn once(call: &mut Call<'_>) -> Act {
+    let id = match state::linear::once::parse(&String::from_utf8_lossy(call.command.arg(1))) {
+        Ok(id) => id,
+        Err(why) => return in_multi(call, Act::Now(Reply::Error(format!("ERR {why}")))),
+    };
+    let command = call.command.without(2);
+    let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
+    let Some(spec) = find(command.arg(0)) else {
+        return in_multi(call, Act::Now(not_offered(&command)));
+    };
+    if !spec.is_arity_right(command.len()) {
+        return in_multi(call, Act::Now(arity_error(spec)));
+    }
+    let ends_multi = spec.name == "EXEC";
+    if call.client.multi.is_some() && !ends_multi {
+        let why = "ERR inside MULTI the id goes with EXEC: ONCE id EXEC";
+        return in_multi(call, Act::Now(Reply::error(why)));
+    }
+    // Most writes are one operation; FCALL may be of a service, which takes the id itself.
+    let takes = spec.does == Does::Write || ends_multi || spec.name == "FCALL";
+    let refused = || Act::Now(Reply::Error(format!("ERR ONCE does not go with '{name}'")));
+    if !takes {
+        return refused();
+    }
+    let act = (spec.run)(&mut Call { command: &command, client: call.client, node: call.node, once: Some(id) });
+    match act {
+        Act::Linear(op, then) => Act::Linear(Op { once: Some(id), ..op }, then),
+        Act::Later(later) if ends_multi || spec.name == "FCALL" => Act::Later(later),
+        Act::Now(reply) => Act::Now(reply),
+        // Several operations: each would need an id of its own.
+        Act::Later(_) | Act::Op(..) | Act::Block(_) | Act::Close(_) => refused(),
+    }
+}
+
+/// An error inside of MULTI spoils the transaction, as any other command's does.
+fn in_multi(call: &mut Call<'_>, act: Act) -> Act {
+    if let Some(multi) = &mut call.client.multi {
+        multi.is_bad = true;
+    }
+    act
+}
