@@ -11,6 +11,8 @@ pub struct Ports {
     pub resp: u16,
     pub api: u16,
     pub peer: u16,
+    /// Nodes are in namespaces of their own (`net.rs`).
+    pub apart: bool,
 }
 
 /// Where one node is reached.
@@ -31,11 +33,11 @@ impl Ports {
     /// Ports that are free now on the addresses of so many nodes.
     pub fn free(nodes: u8) -> Ports {
         let next = || free_port(nodes);
-        Ports { http: next(), resp: next(), api: next(), peer: next() }
+        Ports { http: next(), resp: next(), api: next(), peer: next(), apart: false }
     }
 
     pub fn on(self, node: u8) -> At {
-        let at = |port| SocketAddr::new(host(node), port);
+        let at = |port| SocketAddr::new(self.host(node), port);
         At {
             name: format!("n{node}"),
             http: at(self.http),
@@ -43,6 +45,10 @@ impl Ports {
             api: at(self.api),
             peer: at(self.peer),
         }
+    }
+
+    pub fn host(self, node: u8) -> IpAddr {
+        if self.apart { crate::net::host(node) } else { host(node) }
     }
 
     /// As options of the command line.

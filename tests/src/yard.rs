@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::at::{At, Ports, host, new_folder};
+use crate::at::{At, Ports, new_folder};
 use crate::http;
 use crate::minder::Minder;
+use crate::net::Net;
 use crate::procs::{self, Proc, Signal};
 use crate::program::coppice;
 use crate::tools::{self, Said};
@@ -22,6 +23,8 @@ pub struct Yard {
     pub dir: PathBuf,
     pub ports: Ports,
     running: Vec<(u8, Child, Minder)>,
+    /// Each node is in a namespace of its own.
+    pub net: Option<Net>,
 }
 
 impl Yard {
@@ -30,13 +33,24 @@ impl Yard {
     }
 
     pub fn on(ports: Ports) -> Yard {
-        Yard { dir: new_folder(), ports, running: Vec::new() }
+        Yard { dir: new_folder(), ports, running: Vec::new(), net: None }
     }
 
     /// A cluster of so many nodes, all of them running and known to each other, with three voters if there are three.
     pub fn cluster(nodes: u8) -> Yard {
         // One more may join.
-        let mut yard = Yard::on(Ports::free(nodes + 1));
+        Yard::on(Ports::free(nodes + 1)).grown(nodes)
+    }
+
+    /// The same, each node in a namespace of its own ([`crate::net::enter`] comes before).
+    pub fn apart(nodes: u8) -> Yard {
+        let mut yard = Yard::on(Ports { apart: true, ..Ports::free(nodes) });
+        yard.net = Some(Net::new(nodes));
+        yard.grown(nodes)
+    }
+
+    fn grown(mut self, nodes: u8) -> Yard {
+        let yard = &mut self;
         yard.found("home");
         for node in 2..=nodes {
             let token = yard.token("10m");
@@ -54,14 +68,14 @@ impl Yard {
             }
             Ok(())
         });
-        yard
+        self
     }
 
     /// `init` and `run` of the first node.
     pub fn found(&mut self, cluster: &str) {
         let dir = self.node_dir(1).display().to_string();
-        self.command(&["init", "--dir", &dir, "--cluster", cluster, "--name", "n1", "--host", "127.0.0.1"], true)
-            .good();
+        let host = self.ports.host(1).to_string();
+        self.command(1, &["init", "--dir", &dir, "--cluster", cluster, "--name", "n1", "--host", &host], true).good();
         self.run(1);
     }
 
@@ -82,8 +96,8 @@ impl Yard {
     }
 
     pub fn join_as(&self, node: u8, name: &str, token: &str) -> Said {
-        let (dir, host) = (self.node_dir(node).display().to_string(), host(node).to_string());
-        self.command(&["join", "--dir", &dir, "--name", name, "--host", &host, token], true)
+        let (dir, host) = (self.node_dir(node).display().to_string(), self.ports.host(node).to_string());
+        self.command(node, &["join", "--dir", &dir, "--name", name, "--host", &host, token], true)
     }
 
     /// Starts a node and waits until it is ready.
@@ -102,8 +116,15 @@ impl Yard {
     pub fn begin(&mut self, node: u8, options: &[&str]) {
         let dir = self.node_dir(node);
         let log = File::options().create(true).append(true).open(dir.join("node.log")).expect("its folder is there");
-        let mut command = Command::new(coppice());
-        command.args(["run", "--dir"]).arg(&dir).args(options).env("COPPICE_E2E", &self.dir).current_dir(&self.dir);
+        let (mut command, mut doors) = (self.program(node), Vec::new());
+        if self.net.is_some() {
+            // Its doors are on loopback unless it is told otherwise.
+            let at = self.at(node);
+            for (door, addr) in [("--http", at.http), ("--resp", at.resp), ("--api", at.api)] {
+                doors.extend([door.to_owned(), addr.to_string()]);
+            }
+        }
+        command.args(["run", "--dir"]).arg(&dir).args(&doors).args(options).env("COPPICE_E2E", &self.dir).current_dir(&self.dir);
         let out = log.try_clone().expect("a file can be had twice");
         let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the program starts");
         let minder = Minder::of(child.id(), &self.dir);
@@ -192,7 +213,7 @@ impl Yard {
     pub fn coppice(&self, node: u8, args: &[&str]) -> Said {
         let (api, dir) = (self.at(node).api.to_string(), self.node_dir(1).display().to_string());
         let args: Vec<&str> = args.iter().copied().chain(["--api", &api, "--dir", &dir]).collect();
-        self.command(&args, false)
+        self.command(node, &args, false)
     }
 
     /// The same for what may take long.
@@ -209,8 +230,13 @@ impl Yard {
         self.coppice(node, &["apply", "--remove-namespaces", "-f", &path.display().to_string()])
     }
 
-    fn command(&self, args: &[&str], with_ports: bool) -> Said {
-        let mut command = Command::new(coppice());
+    /// The program where a node is.
+    fn program(&self, node: u8) -> Command {
+        self.net.as_ref().map_or_else(|| Command::new(coppice()), |net| net.command(node, coppice()))
+    }
+
+    fn command(&self, node: u8, args: &[&str], with_ports: bool) -> Said {
+        let mut command = self.program(node);
         command.args(args).env_remove("COPPICE_DIR").current_dir(&self.dir);
         if with_ports {
             command.args(self.ports.options());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use e2e::procs::{Signal, kill};
 use e2e::program::repository;
 use e2e::resp::{Resp, Word};
-use e2e::{Up, http, say, skip, tools, wait_for};
+use e2e::{Up, Yard, http, net, say, skip, tools, wait_for};
 
 const FILE: &str = "[namespace.bank]\nclass = \"linear\"\n";
 const CLIENTS: usize = 9;
@@ -48,11 +49,11 @@ struct Clients {
     all: Vec<JoinHandle<()>>,
 }
 
-fn start(up: &Up, token: &str) -> Clients {
+fn start(doors: &[SocketAddr], token: &str) -> Clients {
     let (stop, lines) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
     let (begun, values) = (Instant::now(), Arc::new(AtomicU64::new(1)));
     let one = |process: usize| {
-        let door = up.at(process as u8 % 3 + 1).resp;
+        let door = doors[process % doors.len()];
         let (stop, lines, values, token) = (stop.clone(), lines.clone(), values.clone(), token.to_owned());
         std::thread::spawn(move || {
             let (mut conn, mut turn) = (None, process as u64);
@@ -104,26 +105,33 @@ impl Clients {
 fn open(up: &Up) -> String {
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
-    wait_for("the bank is open", Duration::from_secs(30), || {
-        match Resp::open(up.at(1).resp, "bank", &token)?.ask(&["DBSIZE"])? {
-            Word::Int(_) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    });
+    opened(up.at(1).resp, &token);
     token
 }
 
+fn opened(door: SocketAddr, token: &str) {
+    wait_for("the bank is open", Duration::from_secs(30), || match Resp::open(door, "bank", token)?.ask(&["DBSIZE"])? {
+        Word::Int(_) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+}
+
 /// Judges what was recorded, and that the checker would have seen a wrong read.
-fn check(up: &Up, text: &str) {
+fn check(dir: &Path, text: &str) {
     let acked = text.lines().filter(|line| line.contains("\"ok\"")).count();
     assert!(acked > 200, "only {acked} operations were answered");
-    let path = up.write("history.jsonl", text);
+    let write = |file: &str, text: &str| {
+        let path = dir.join(file);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let path = write("history.jsonl", text);
     let said = judge(&path).unwrap_or_else(|why| panic!("{why}"));
     say(&format!("porcupine: {}, {} lines", said.trim(), text.lines().count()));
     // A read, after all is done, of a key that was written and is not there.
     let lie = serde_json::json!({"process": 99, "op": "get", "key": "key:0", "value": "", "outcome": "ok",
         "start": u64::MAX / 4, "end": u64::MAX / 4 + 1});
-    let path = up.write("lie.jsonl", &format!("{text}{lie}\n"));
+    let path = write("lie.jsonl", &format!("{text}{lie}\n"));
     let said = judge(&path).expect_err("a lost write went unseen");
     assert!(said.contains("NOT linearizable"), "{said}");
 }
@@ -136,7 +144,8 @@ fn histories_under_kills_and_stops_are_linearizable() {
     }
     let up = Up::bare(3);
     let token = open(&up);
-    let clients = start(&up, &token);
+    let doors: Vec<_> = (1..=3).map(|n| up.at(n).resp).collect();
+    let clients = start(&doors, &token);
     for round in 0u8..8 {
         std::thread::sleep(Duration::from_millis(700));
         let node = round % 3 + 1;
@@ -157,5 +166,67 @@ fn histories_under_kills_and_stops_are_linearizable() {
         });
     }
     let text = clients.end();
-    check(&up, &text);
+    check(&up.dir, &text);
+}
+
+#[test]
+fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
+    let _turn = e2e::turn();
+    if !can_judge() {
+        return;
+    }
+    match net::enter("histories_under_cuts_and_losses_of_the_network_are_linearizable") {
+        Ok(true) => (),
+        Ok(false) => return,
+        Err(why) => return skip(&why),
+    }
+    let mut yard = Yard::apart(3);
+    yard.apply(1, "bank.toml", FILE).good();
+    let token = yard.namespace_token("bank");
+    opened(yard.at(2).resp, &token);
+    wait_for("the group has three members", Duration::from_secs(30), || {
+        match yard.status(1)?["namespaces"][0]["shards"][0]["members"].as_array().map(Vec::len) {
+            Some(3) => Ok(()),
+            other => Err(format!("{other:?}: {}", yard.status(1)?["namespaces"])),
+        }
+    });
+    let doors: Vec<_> = (1..=3).map(|n| yard.at(n).resp).collect();
+    let clients = start(&doors, &token);
+    // So long that the others take who is cut off for dead, and go on without it.
+    let cut = Duration::from_secs(4);
+    let others = |node: u8| (1..=3).filter(|n| *n != node).collect::<Vec<_>>();
+    for round in 0u8..10 {
+        let net = yard.net.as_ref().unwrap();
+        let node = round % 3 + 1;
+        match round % 5 {
+            // Cut off, both ways.
+            0 => {
+                net.deafen(node, &others(node));
+                others(node).into_iter().for_each(|other| net.deafen(other, &[node]));
+            }
+            // It hears nobody, and everybody hears it.
+            1 => net.deafen(node, &others(node)),
+            // Nobody hears it.
+            2 => others(node).into_iter().for_each(|other| net.deafen(other, &[node])),
+            // No two hear each other by one of their links only.
+            3 => {
+                net.deafen(1, &[2]);
+                net.deafen(2, &[1]);
+            }
+            // A third of all is lost, and one is killed meanwhile.
+            _ => (1..=3).for_each(|node| net.lose(node, 30)),
+        }
+        if round % 5 == 4 {
+            yard.kill(node);
+            std::thread::sleep(cut);
+            (1..=3).for_each(|node| yard.net.as_ref().unwrap().mend(node));
+            yard.run(node);
+        } else {
+            std::thread::sleep(cut);
+            (1..=3).for_each(|node| net.mend(node));
+        }
+        std::thread::sleep(Duration::from_millis(1_500));
+    }
+    let text = clients.end();
+    check(&yard.dir, &text);
 }
