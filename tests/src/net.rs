@@ -3,13 +3,11 @@
 //! the test.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::tools;
+use crate::{apart, tools};
 
-/// Set for a test that runs within.
-const WITHIN: &str = "COPPICE_E2E_NET";
 /// No test is longer.
 const LIFE_MAX: &str = "900";
 
@@ -23,33 +21,15 @@ pub fn host(node: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, node))
 }
 
-/// Runs this test in a namespace of its own, as another process, and says whether this is that process. An error if there
-/// can be no such thing here.
+/// Runs this test in a network of its own ([`apart::enter`]).
 pub fn enter(test: &str) -> Result<bool, String> {
-    if std::env::var_os(WITHIN).is_some() {
-        return Ok(true);
-    }
-    for program in ["ip", "nft", "unshare", "nsenter"] {
-        if !tools::has(program) {
-            return Err(format!("{program} is not installed"));
-        }
-    }
-    let may = Command::new("unshare").args(["--net", "nft", "list", "ruleset"]).stdout(Stdio::null()).status();
-    if !may.is_ok_and(|status| status.success()) {
-        return Err("network namespaces need root".into());
-    }
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new("unshare");
-    command.arg("--net").arg(own).args(["--exact", test, "--nocapture"]).env(WITHIN, "1");
-    let status = command.status().map_err(|e| e.to_string())?;
-    assert!(status.success(), "{test} failed in its namespace");
-    Ok(false)
+    apart::enter(test, "--net", &["ip", "nft", "nsenter"])
 }
 
 impl Net {
     /// For so many nodes. Only within a namespace of its own.
     pub fn new(nodes: u8) -> Net {
-        assert!(std::env::var_os(WITHIN).is_some(), "it is not in a namespace of its own");
+        assert!(apart::is_within(), "it is not in a namespace of its own");
         ip("link set lo up");
         ip("link add bridge type bridge");
         ip("addr add 10.77.0.254/24 dev bridge");
