@@ -124,7 +124,13 @@ impl Yard {
                 doors.extend([door.to_owned(), addr.to_string()]);
             }
         }
-        command.args(["run", "--dir"]).arg(&dir).args(&doors).args(options).env("COPPICE_E2E", &self.dir).current_dir(&self.dir);
+        command
+            .args(["run", "--dir"])
+            .arg(&dir)
+            .args(&doors)
+            .args(options)
+            .env("COPPICE_E2E", &self.dir)
+            .current_dir(&self.dir);
         let out = log.try_clone().expect("a file can be had twice");
         let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the program starts");
         let minder = Minder::of(child.id(), &self.dir);

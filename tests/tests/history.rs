@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -110,9 +110,11 @@ fn open(up: &Up) -> String {
 }
 
 fn opened(door: SocketAddr, token: &str) {
-    wait_for("the bank is open", Duration::from_secs(30), || match Resp::open(door, "bank", token)?.ask(&["DBSIZE"])? {
-        Word::Int(_) => Ok(()),
-        other => Err(format!("{other:?}")),
+    wait_for("the bank is open", Duration::from_secs(30), || {
+        match Resp::open(door, "bank", token)?.ask(&["DBSIZE"])? {
+            Word::Int(_) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
     });
 }
 
@@ -170,6 +172,56 @@ fn histories_under_kills_and_stops_are_linearizable() {
 }
 
 #[test]
+fn histories_under_slow_and_failing_forces_are_linearizable() {
+    let _turn = e2e::turn();
+    if !can_judge() {
+        return;
+    }
+    if !tools::has("strace") {
+        return skip("strace is not installed");
+    }
+    let up = Up::bare(3);
+    let token = open(&up);
+    let doors: Vec<_> = (1..=3).map(|n| up.at(n).resp).collect();
+    let clients = start(&doors, &token);
+    for round in 0u8..6 {
+        std::thread::sleep(Duration::from_millis(500));
+        let node = round % 3 + 1;
+        let Some(pid) = up.node_pid_now(node) else { continue };
+        // Half a second for each force; or none succeeds, which ends the node.
+        let fault = if round % 2 == 0 { "delay_enter=500000" } else { "error=EIO" };
+        let mut strace = Command::new("strace")
+            .args([
+                "-f",
+                "-q",
+                "-e",
+                "trace=fdatasync",
+                "-e",
+                &format!("inject=fdatasync:{fault}"),
+                "-o",
+                "/dev/null",
+                "-p",
+            ])
+            .arg(pid.to_string())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs(4));
+        if round % 2 == 1 {
+            wait_for("the node has ended", Duration::from_secs(30), || {
+                if up.node_pid_now(node) == Some(pid) { Err("it runs".into()) } else { Ok(()) }
+            });
+        }
+        // It lets go of the node when it is told to end, not when it is killed.
+        kill(strace.id(), Signal::TERM);
+        let _ = strace.wait();
+        up.settle(Duration::from_secs(60), 0);
+    }
+    let text = clients.end();
+    check(&up.dir, &text);
+}
+
+#[test]
 fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
     let _turn = e2e::turn();
     if !can_judge() {
@@ -184,12 +236,14 @@ fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
     yard.apply(1, "bank.toml", FILE).good();
     let token = yard.namespace_token("bank");
     opened(yard.at(2).resp, &token);
-    wait_for("the group has three members", Duration::from_secs(30), || {
-        match yard.status(1)?["namespaces"][0]["shards"][0]["members"].as_array().map(Vec::len) {
+    wait_for(
+        "the group has three members",
+        Duration::from_secs(30),
+        || match yard.status(1)?["namespaces"][0]["shards"][0]["members"].as_array().map(Vec::len) {
             Some(3) => Ok(()),
             other => Err(format!("{other:?}: {}", yard.status(1)?["namespaces"])),
-        }
-    });
+        },
+    );
     let doors: Vec<_> = (1..=3).map(|n| yard.at(n).resp).collect();
     let clients = start(&doors, &token);
     // So long that the others take who is cut off for dead, and go on without it.
