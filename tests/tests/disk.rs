@@ -230,6 +230,73 @@ fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
     check(&mut resp, 2);
 }
 
+#[test]
+fn a_slow_disk_leads_nothing_and_its_groups_go_to_nodes_that_are_better() {
+    let _turn = e2e::turn();
+    if !tools::has("strace") {
+        return skip("strace is not installed");
+    }
+    let up = Up::bare(4);
+    up.apply("bank.toml", FILE).good();
+    let token = up.token("bank");
+    put(&mut up.linear(1, "bank", &token), 0);
+    let shard = || Ok::<_, String>(up.status(1)?["namespaces"][0]["shards"][0].clone());
+    let names = |members: &Value| -> Vec<String> {
+        members.as_array().map_or(Vec::new(), |all| all.iter().map(|name| name.as_str().unwrap().to_owned()).collect())
+    };
+    let (leader, _) = wait_for("three have it, and one leads", SOON, || {
+        let shard = shard()?;
+        match (names(&shard["members"]).len(), shard["leader"].as_str()) {
+            (3, Some(leader)) => Ok(leader.to_owned()),
+            _ => Err(shard.to_string()),
+        }
+    });
+    let slow: u8 = leader.strip_prefix('n').unwrap().parse().unwrap();
+    let mut strace = Command::new("strace")
+        .args([
+            "-f",
+            "-q",
+            "-e",
+            "trace=fdatasync",
+            "-e",
+            "inject=fdatasync:delay_enter=1500000",
+            "-o",
+            "/dev/null",
+            "-p",
+        ])
+        .arg(up.node_pid(slow).to_string())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut resp = up.linear(slow % 4 + 1, "bank", &token);
+    let mut n = 0;
+    let mut write = || {
+        n += 1;
+        let begun = std::time::Instant::now();
+        resp.ask(&["SET", "again", &n.to_string()])?;
+        Ok::<_, String>(begun.elapsed())
+    };
+    let moved = wait_for("another one leads", SOON, || {
+        let took = write()?;
+        let shard = shard()?;
+        if shard["leader"] == leader.as_str() { Err(format!("{took:?} for a write: {shard}")) } else { Ok(()) }
+    });
+    say(&format!("another one leads after {:?}", moved.1));
+    assert!(up.coppice(&["status"]).good().contains(&format!("{leader}'s disk is slow: a force takes ")));
+    let longest = (0..20).map(|_| write().unwrap()).max().unwrap();
+    assert!(longest < Duration::from_millis(1_200), "writes still wait for the slow disk: {longest:?}");
+    let gone = wait_for("its copy is another one's", SOON, || {
+        write()?;
+        let shard = shard()?;
+        let members = names(&shard["members"]);
+        if members.len() == 3 && !members.contains(&leader) { Ok(()) } else { Err(shard.to_string()) }
+    });
+    say(&format!("its copy is another one's after {:?} more", gone.1));
+    kill(strace.id(), Signal::TERM);
+    let _ = strace.wait();
+    check(&mut up.linear(slow, "bank", &token), 0);
+}
+
 struct Mount(PathBuf);
 
 impl Drop for Mount {

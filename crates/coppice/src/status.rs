@@ -53,6 +53,12 @@ pub fn page(view: &View, now_ms: u64) -> String {
         );
     }
     for n in &view.nodes {
+        if let Some(ms) = n.slow_force_ms {
+            line(
+                &mut out,
+                format_args!("{}'s disk is slow: a force takes {ms} ms at least; others lead its groups", n.name),
+            );
+        }
         if let Some(disk) = &n.disk {
             line(&mut out, format_args!("{}'s disk takes nothing: {disk}; it takes no part until it does", n.name));
         }

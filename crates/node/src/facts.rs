@@ -25,6 +25,8 @@ pub const LEAVING: &str = "leaving";
 pub const LIVES: &str = "lives";
 /// What the manager decided last, newest last, as [`crate::view::EventView`]s: every node shows it.
 pub const DECISIONS: &str = "decisions";
+/// How long a force takes at least, milliseconds, of a node whose disk is slow; else 0: each node, at each change.
+pub const SLOW_DISK: &str = "slow-disk";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub const FORMED: &str = "formed";
 

@@ -241,7 +241,7 @@ impl Node {
 
     /// Lets all groups know who should not lead, and who should not vote.
     pub(crate) fn tell_parting(&mut self, now: Now, out: &mut Out) {
-        let mut parting = Parting::default();
+        let mut parting = Parting { aside: self.slow_disks(), ..Parting::default() };
         for card in self.live_cards() {
             let left = self.left(card.id);
             if left.is_some() || self.off.node(&card.name) {

@@ -22,6 +22,7 @@ mod leave;
 pub mod limits;
 mod lives;
 pub mod node;
+mod pace;
 mod picture;
 pub mod view;
 mod wires;

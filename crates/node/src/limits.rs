@@ -43,3 +43,14 @@ pub const LEAVE_TIME_MAX: Span = Span::secs(60);
 pub const REMOVE_TIME_MAX: Span = Span::secs(600);
 
 const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");
+
+/// A force that takes so long at least is slow: disks that are shared or worn out take a tenth of it.
+pub const FORCE_SLOW: Span = Span::secs(1);
+/// Forces are judged in spans of this,
+pub const PACE_SPAN: Span = Span::secs(5);
+/// ... and so many in a row say that a disk is slow, or is not any more.
+pub const PACE_SLOW_SPANS: u32 = 2;
+/// A slow disk that was given nothing for so long may have become better.
+pub const SLOW_KEPT: Span = Span::secs(300);
+/// Forces under way that are measured.
+pub const PACE_UNDER_WAY_MAX: usize = 4_096;

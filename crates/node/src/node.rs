@@ -18,6 +18,7 @@ use crate::facts::{self, BrickLoad, NodeReport};
 use crate::leave::{Departure, Wish};
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
+use crate::pace::Pace;
 use crate::view::{EventView, HotKeyView, NodeState, ShardView};
 use crate::{Answer, Ask, View};
 
@@ -72,6 +73,7 @@ pub struct Node {
     /// Of all nodes, as the root group and those of class `linear` were last told.
     pub(crate) parting: root::Parting,
     pub(crate) started: Time,
+    pub(crate) pace: Pace,
     /// What is wrong with the disk, if it takes nothing.
     trouble: Option<String>,
     /// As the root group's leader: since when nodes' disks take nothing.
@@ -164,6 +166,7 @@ impl Node {
             started: Time::ZERO,
             trouble: None,
             troubled: BTreeMap::new(),
+            pace: Pace::default(),
             formers: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
@@ -378,6 +381,28 @@ impl Node {
         self.report_at = self.report_at.min(now.mono);
     }
 
+    /// Says so when the disk has become slow, or is not any more.
+    fn look_at_pace(&mut self, now: Now, out: &mut Out) {
+        let (slow, was) = (self.pace.look(now.mono), self.slow_force(self.me()));
+        if slow.is_some() != was.is_some() {
+            let (note, text) = match slow {
+                Some(took) => {
+                    let text = format!("is slow: a force takes {} ms at least", took.as_millis());
+                    (Note::warn(format!("the disk {text}; other nodes lead its groups, if they are better")), text)
+                }
+                None => (Note::info("the disk is not slow any more"), "is not slow any more".to_owned()),
+            };
+            out.push(Effect::Note(note));
+            let name = self.card.name.clone();
+            self.happened(now, "disk", &name, text);
+        }
+        // Also what stands: what is told is forgotten after a while.
+        if slow.is_some() || was.is_some() {
+            let ms = slow.map_or(0, |took| took.as_millis());
+            self.put_fact(now, facts::SLOW_DISK, facts::encode(&ms), out);
+        }
+    }
+
     /// The disk takes nothing, or takes all again.
     fn disk(&mut self, now: Now, trouble: Option<String>, out: &mut Out) {
         let full = trouble.is_some();
@@ -470,10 +495,12 @@ impl Machine for Node {
                 self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
             }
             Event::Appended { group: GroupId::ROOT, ticket } => {
+                self.pace.done(now.mono, GroupId::ROOT, ticket);
                 self.root_in(now, root::Input::Appended { ticket }, out);
             }
             Event::Saved { group: GroupId::ROOT, ticket } => self.root_in(now, root::Input::Saved { ticket }, out),
             Event::Appended { group, ticket } => {
+                self.pace.done(now.mono, group, ticket);
                 self.linear_in(now, linear::Input::Appended { group, ticket }, out);
             }
             Event::Saved { group, ticket } => self.linear_in(now, linear::Input::Saved { group, ticket }, out),
@@ -482,7 +509,8 @@ impl Machine for Node {
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
             Event::Probed { proc, result } => self.group_in(now, group::Input::Probed { proc, result }, out),
             Event::Vitals { cpu_millis, resident_bytes, gauges } => {
-                self.vitals(now, cpu_millis, resident_bytes, gauges)
+                self.vitals(now, cpu_millis, resident_bytes, gauges);
+                self.look_at_pace(now, out);
             }
         }
         self.publish(now, out);

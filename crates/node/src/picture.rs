@@ -122,6 +122,7 @@ impl Node {
                         operations: report.brick.operations,
                     },
                     disk: report.disk,
+                    slow_force_ms: self.slow_force(id).map(|took| took.as_millis()),
                     overflow: report.overflow,
                     drained,
                     leaving: self.leaving(id),

@@ -89,6 +89,10 @@ pub struct NodeView {
     /// What is wrong with its disk: until that is over it takes no part in any group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
+    /// Its disk is slow: a force takes so long at least, milliseconds. It leads nothing that others can lead, and its groups go
+    /// elsewhere if that lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_force_ms: Option<u64>,
     /// It runs clones only when the others are full.
     #[serde(default)]
     pub overflow: bool,

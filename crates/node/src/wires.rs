@@ -130,6 +130,7 @@ impl Node {
                 self.tell_parting(now, out);
                 self.cluster_changed(now, out);
             }
+            facts::SLOW_DISK => self.tell_parting(now, out),
             facts::MEMBERS if origin != self.me() => self.members_changed(now, out),
             facts::WISH => {
                 if let Some(wish) = self.beacons.get(origin, key).and_then(|bytes| facts::decode(bytes)) {
@@ -165,6 +166,7 @@ impl Node {
             match want {
                 root::Output::Send { to, frame } => self.send(to, frame, out),
                 root::Output::Append { records, ticket } => {
+                    self.pace.asked(now.mono, GroupId::ROOT, ticket);
                     out.push(Effect::Append { group: GroupId::ROOT, records, ticket, force: true });
                 }
                 root::Output::Save { parts, ticket } => {
@@ -288,6 +290,9 @@ impl Node {
                 linear::Output::Raft { group, output } => match output {
                     raft::Output::Send { to, frame } => self.send(to, frame, out),
                     raft::Output::Append { records, ticket, force } => {
+                        if force {
+                            self.pace.asked(now.mono, group, ticket);
+                        }
                         out.push(Effect::Append { group, records, ticket, force });
                     }
                     raft::Output::Save { parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
@@ -300,7 +305,10 @@ impl Node {
                 }
                 linear::Output::Probed { id, answers } => self.probed(now, id, answers, out),
                 linear::Output::Recovered => out.push(Effect::Recovered),
-                linear::Output::Forget { group } => out.push(Effect::Forget { group }),
+                linear::Output::Forget { group } => {
+                    self.pace.forget(group);
+                    out.push(Effect::Forget { group });
+                }
                 linear::Output::Note(note) => out.push(Effect::Note(note)),
             }
         }
@@ -364,9 +372,24 @@ impl Node {
         told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
     }
 
+    /// Nodes whose disks are slow, if they are the fewer ones: where most are, nobody has it better.
+    pub(crate) fn slow_disks(&self) -> BTreeSet<NodeId> {
+        let is_slow = |id: &NodeId| self.slow_force(*id).is_some();
+        let slow: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).filter(is_slow).collect();
+        if 2 * slow.len() < self.live_cards().count() { slow } else { BTreeSet::new() }
+    }
+
+    /// How long a force of a node takes at least, if its disk is slow.
+    pub(crate) fn slow_force(&self, id: NodeId) -> Option<Span> {
+        let ms: u64 = self.beacons.get(id, facts::SLOW_DISK).and_then(|bytes| facts::decode(bytes))?;
+        (ms > 0).then(|| Span::millis(ms))
+    }
+
     fn keep_troubled(&mut self, now: Now) {
         let ids: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
-        let in_trouble: BTreeSet<NodeId> = ids.into_iter().filter(|id| self.report_of(*id).disk.is_some()).collect();
+        let slow = self.slow_disks();
+        let is_in_trouble = |id: &NodeId| self.report_of(*id).disk.is_some() || slow.contains(id);
+        let in_trouble: BTreeSet<NodeId> = ids.into_iter().filter(is_in_trouble).collect();
         self.troubled.retain(|id, _| in_trouble.contains(id));
         for id in in_trouble {
             self.troubled.entry(id).or_insert(now.mono);

@@ -29,6 +29,8 @@ use Does::{Answers, Dies, Hangs};
 struct Scripted {
     at: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
+    /// The ids of what it was asked, where there were any.
+    ids: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
@@ -37,13 +39,19 @@ impl Scripted {
         let at = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (script, seen) = (script.to_vec(), Arc::clone(&asked));
+        let ids = Arc::new(Mutex::new(Vec::new()));
+        let named = Arc::clone(&ids);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (script, seen) = (script.clone(), Arc::clone(&seen));
-                std::thread::spawn(move || converse(stream.unwrap(), &script, &seen));
+                let (script, seen, named) = (script.clone(), Arc::clone(&seen), Arc::clone(&named));
+                std::thread::spawn(move || converse(stream.unwrap(), &script, &seen, &named));
             }
         });
-        Self { at, asked }
+        Self { at, asked, ids }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.ids.lock().unwrap().clone()
     }
 
     fn asked(&self) -> Vec<String> {
@@ -55,7 +63,7 @@ impl Scripted {
 const PASSED_ON: [&str; 2] = ["coppice-priority", "coppice-deadline-ms"];
 
 /// Ends when the client or the script does.
-fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>) -> Option<()> {
+fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>, ids: &Mutex<Vec<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut stream = stream;
     loop {
@@ -68,6 +76,8 @@ fn converse(stream: TcpStream, script: &[Does], seen: &Mutex<Vec<String>>) -> Op
         let length = |line: &str| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok();
         let mut body = vec![0; head.lines().find_map(length).unwrap_or(0usize)];
         reader.read_exact(&mut body).ok()?;
+        let id = head.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
+        ids.lock().unwrap().extend(id.map(str::to_owned));
         let nth = {
             let mut seen = seen.lock().unwrap();
             let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1");
@@ -204,13 +214,34 @@ fn bank_of_nobody() -> Linear<i64> {
 #[tokio::test]
 async fn a_write_without_an_answer_is_unknown_and_is_not_sent_again() {
     let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[STORED]));
-    let error = bank([dies.at, other.at]).put("k", &1).await.unwrap_err();
-    assert_eq!((error.happened(), matches!(error, LinearError::Unknown(_))), (Happened::Maybe, true));
+    let error = carts([dies.at, other.at]).put("k", &vec![]).await.unwrap_err();
+    assert_eq!((error.happened(), matches!(error, WriteError::Unknown(_))), (Happened::Maybe, true));
     assert_eq!((dies.asked().len(), other.asked().len()), (1, 0));
     let late = Scripted::new(&[Answers(504, "", r#"{"error":"late (it may have happened)"}"#)]);
     let error = carts([late.at]).put("k", &vec![]).await.unwrap_err();
     assert_eq!(error.happened(), Happened::Maybe);
     assert!(matches!(carts([late.at]).get("k").await, Err(ReadError::Refused(_))), "a read changes nothing");
+}
+
+#[tokio::test]
+async fn a_linear_write_has_an_id_and_is_asked_until_somebody_knows_what_came_of_it() {
+    let late = || Answers(504, "", r#"{"error":"late (it may have happened)"}"#);
+    let busy = || Answers(503, "", r#"{"error":"busy"}"#);
+    // The node dies; another one does not know in time, or has no room now, and then does.
+    let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[late(), busy(), STORED]));
+    assert_eq!(bank([dies.at, other.at]).put("k", &1).await.unwrap(), 8);
+    let ids = [dies.ids(), other.ids()].concat();
+    assert!(ids.len() >= 4 && ids.iter().all(|id| *id == ids[0] && id.len() == 36), "{ids:?}");
+    assert_eq!(bank([other.at]).put("k", &1).await.unwrap(), 8);
+    assert_ne!(other.ids().last(), ids.first(), "each write has its own");
+    // Of what was asked once, a refusal by another node says nothing.
+    let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[busy()]));
+    let error = bank([dies.at, other.at]).add("k", 1).await.unwrap_err();
+    assert!(matches!(error, LinearError::Unknown(_)), "{error:?}");
+    // Nobody had it: it did not happen, and there is no need to ask again and again.
+    let refuses = Scripted::new(&[busy()]);
+    assert!(matches!(bank([refuses.at]).remove("k").await, Err(LinearError::Refused(_))));
+    assert_eq!(refuses.asked().len(), 1);
 }
 
 #[tokio::test]

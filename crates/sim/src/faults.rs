@@ -355,9 +355,14 @@ impl Faults {
             Kind::Loss | Kind::Delay | Kind::Duplicate | Kind::Reorder => self.worsen(world, kind),
             Kind::Split | Kind::OneWay | Kind::Partial => return self.cut(world, kind),
             Kind::SlowDisk => {
-                let slow = self.millis(5, 400);
+                // So slow and for so long that others should take over; or as disks are.
+                let is_worn = !self.gentle && self.rng.chance(0.2);
+                let (slow, after) = if is_worn {
+                    (self.millis(700, 2_000), self.millis(8_000, 30_000))
+                } else {
+                    (self.millis(5, 400), self.millis(500, 8_000))
+                };
                 world.slow_disk(node, slow);
-                let after = self.millis(500, 8_000);
                 self.later(world, after, End::FastDisk(node));
             }
             Kind::ClockJump => {
