@@ -212,7 +212,7 @@ impl Manager {
             }
             Input::Wake => (),
         }
-        self.lead(now.mono, out);
+        self.lead(now, out);
     }
 
     /// The next moment this manager wants `Input::Wake`, if any.
@@ -265,7 +265,8 @@ impl Manager {
         }
     }
 
-    fn lead(&mut self, now: Time, out: &mut Vec<Output>) {
+    fn lead(&mut self, now: Now, out: &mut Vec<Output>) {
+        let (wall_ms, now) = (now.wall_ms, now.mono);
         let Some(obeyed) = self.cluster.as_ref().and_then(|c| c.live.iter().map(|node| node.obeys).max()) else {
             return; // Nothing is known of the cluster, or nobody lives.
         };
@@ -293,7 +294,7 @@ impl Manager {
         }
         next = plan(cluster, &next);
         leading.time_starts(now, cluster, &self.current, &next);
-        recruit(cluster, &self.current, &mut next, out);
+        recruit(wall_ms, cluster, &self.current, &mut next, out);
         leading.moves.retain(|id, _| next.leaving.contains_key(id));
         for id in next.leaving.keys() {
             leading.moves.entry(id.clone()).or_insert(now);
@@ -337,19 +338,25 @@ impl Manager {
 }
 
 /// Counts and tells when nodes for overflow are recruited, and when they are released.
-fn recruit(cluster: &Cluster, current: &Assignments, next: &mut Assignments, out: &mut Vec<Output>) {
+fn recruit(wall_ms: u64, cluster: &Cluster, current: &Assignments, next: &mut Assignments, out: &mut Vec<Output>) {
     for node in cluster.live.iter().filter(|node| node.overflow) {
         let count = |of: &Assignments| of.of.values().filter(|at| **at == node.id).count();
         let (before, after) = (count(current), count(next));
         let text = match (before, after) {
             (0, 1..) => {
-                next.recruited += 1;
-                format!("recruited for overflow, as the other nodes are full (time {})", next.recruited)
+                next.overflow.times += 1;
+                format!("recruited for overflow, as the other nodes are full (time {})", next.overflow.times)
             }
             (1.., 0) => "released: the other nodes have room".to_owned(),
             _ => continue,
         };
         out.push(Output::Happened(Happened { kind: "overflow", who: node.name.clone(), text }));
+    }
+    // A node that has not said what it is may be one.
+    if cluster.live.iter().all(|node| node.reported) {
+        let has_clones = |node: &NodeLoad| next.of.values().any(|at| *at == node.id);
+        let is_used = cluster.live.iter().any(|node| node.overflow && has_clones(node));
+        next.overflow.is_used(wall_ms, is_used);
     }
 }
 

@@ -46,7 +46,7 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
         return current.clone();
     }
     let (term, seq, by, boot) = current.version();
-    let mut next = Assignments { term, seq, by, boot, recruited: current.recruited, ..Assignments::default() };
+    let mut next = Assignments { term, seq, by, boot, overflow: current.overflow, ..Assignments::default() };
     let mut homeless = Vec::new();
     for (service, spec) in &cluster.services {
         for number in 0..cluster.size(service, spec, current) {

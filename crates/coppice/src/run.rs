@@ -263,7 +263,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
     // The page starts a task that samples.
     let entered = io.enter();
-    let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
+    let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
     functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages);
     drop(entered);

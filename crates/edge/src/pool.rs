@@ -115,6 +115,13 @@ pub struct Place {
     pub doorway: Arc<Doorway>,
 }
 
+impl Place {
+    /// An operator took it out of use.
+    pub fn is_off(&self) -> bool {
+        self.routes.is_off(self.found)
+    }
+}
+
 /// Where a request may go, and where it would rather go.
 pub struct Target<'a> {
     /// Those meant for it. If none of them will do, any other.
