@@ -72,7 +72,8 @@ pub const OUTPUT_LINE_BYTES: usize = 256;
 /// A beacon carries at most this much (its limit is 64 KiB): older output is left out first.
 pub const BEACON_BYTES_MAX: usize = 56 << 10;
 
-/// A new leader believes that a node is gone only after this: what it knows is soft and must be collected first.
+/// A new leader believes that a node is gone of which it never heard only after this: what it knows is soft and must be
+/// collected first. One that it saw die is gone at once.
 pub const SETTLE: Span = Span::secs(2);
 /// A clone moved for balance must serve at its new node by then, or the move is taken back.
 pub const MOVE_TIME_MAX: Span = Span::secs(30);

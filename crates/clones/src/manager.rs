@@ -57,6 +57,8 @@ pub enum Input {
     Cluster {
         services: BTreeMap<String, ServiceSpec>,
         live: Vec<NodeLoad>,
+        /// Nodes that this node saw alive and then die.
+        dead: BTreeSet<NodeId>,
         /// Clones that are not to run.
         off: BTreeSet<CloneId>,
         /// Versions that are being rolled out, by service, and whether each is judged.
@@ -194,11 +196,11 @@ impl Manager {
             // What was known of the cluster goes too: by the next time it leads it would be a picture of the past.
             Input::Leads(false) => (self.leading, self.cluster) = (None, None),
             Input::Seen(seen) => self.saw(now.mono, seen, out),
-            Input::Cluster { services, live, off, next } => {
+            Input::Cluster { services, live, dead, off, next } => {
                 self.names.extend(live.iter().map(|node| (node.id, node.name.clone())));
                 let (absence, resting) = (Absence::Doubted, BTreeSet::new());
                 let (sizes, busy) = (BTreeMap::new(), BTreeSet::new());
-                self.cluster = Some(Cluster { services, live, absence, resting, off, next, sizes, busy });
+                self.cluster = Some(Cluster { services, live, dead, absence, resting, off, next, sizes, busy });
             }
             Input::Demand { from, demand } => {
                 if let Some(leading) = &mut self.leading {

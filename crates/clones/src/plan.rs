@@ -25,6 +25,8 @@ pub struct Cluster {
     pub services: BTreeMap<String, ServiceSpec>,
     pub live: Vec<NodeLoad>,
     pub absence: Absence,
+    /// Nodes that this node itself saw alive and then die: no doubt about those.
+    pub dead: BTreeSet<NodeId>,
     /// Services of which nothing is moved for balance now.
     pub resting: BTreeSet<String>,
     /// Clones that are not to run.
@@ -103,7 +105,8 @@ impl Cluster {
 
     /// Where a clone stays, if it does.
     fn stays(&self, current: &Assignments, id: &CloneId) -> Stays {
-        let lives = |node: &NodeId| self.absence == Absence::Doubted || self.node(*node).is_some();
+        let may_live = |node: &NodeId| self.absence == Absence::Doubted && !self.dead.contains(node);
+        let lives = |node: &NodeId| self.node(*node).is_some() || may_live(node);
         let from = current.leaving.get(id).copied();
         if let Some(node) = current.of.get(id).copied() {
             let leaving = from.filter(lives);
