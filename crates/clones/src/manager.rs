@@ -514,6 +514,7 @@ fn seen<'a>(service: &str, demands: impl Iterator<Item = &'a Demand>) -> Seen {
         let Some(group) = demand.groups.get(service) else { continue };
         let per_second = 1000.0 / f64::from(demand.span_ms.max(1));
         seen.arrived += group.arrived as f64 * per_second;
+        seen.refused += group.refused as f64 * per_second;
         seen.done += group.done() as f64 * per_second;
         seen.in_flight += group.in_flight as f64;
         busy += group.clones.iter().map(|clone| clone.busy_us as f64 / 1e6).sum::<f64>();

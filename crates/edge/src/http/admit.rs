@@ -38,6 +38,9 @@ pub async fn admit(edge: &Edge, place: Place, class: u8, client: IpAddr) -> Resu
         return Ok((place, permit));
     }
     place.doorway.part.refused();
+    if !is_off {
+        place.doorway.count.refuse();
+    }
     let refusal = if is_off { Refusal::Off } else { Refusal::Dropped };
     let Some(drop) = &place.doorway.drop else { return Err(refusal(Dropped::default())) };
     if let Some(other) = &drop.service {
