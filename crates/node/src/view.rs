@@ -49,7 +49,7 @@ pub struct View {
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,
-    /// The stages of this node's machines, for `/metrics`; gauges of the nodes have most of it.
+    /// The stages of this node's machines, for `/metrics`.
     #[serde(skip)]
     pub stages: Arc<[(&'static str, Shown)]>,
     /// Archives of deployed folders that every node must have.
