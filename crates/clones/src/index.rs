@@ -13,14 +13,19 @@ const KINDS_MAX: usize = 16;
 /// Ranges of hashes may overlap: all lists together have at most so many times as many places as there are entries.
 const OVERLAP_MAX: usize = 4;
 
+/// Entries by the very bytes that they demand.
+type Exact = FixedMap<Box<[u8]>, Vec<u32>>;
+/// An entry, and where the range of hashes begins and ends that it takes.
+type Range = (u32, Fraction, Fraction);
+
 /// All lists are ascending.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Index {
     walked: Vec<u32>,
     /// By name, then by value.
-    headers: Vec<(Box<str>, FixedMap<Box<[u8]>, Vec<u32>>)>,
+    headers: Vec<(Box<str>, Exact)>,
     /// By length, then by the end itself.
-    suffixes: Vec<(usize, FixedMap<Box<[u8]>, Vec<u32>>)>,
+    suffixes: Vec<(usize, Exact)>,
     hashes: Vec<Slices>,
     ports: FixedMap<u16, Vec<u32>>,
 }
@@ -36,7 +41,7 @@ impl Index {
     /// Of these entries: number and conditions, ascending.
     pub fn new<'a>(entries: impl Iterator<Item = (u32, Option<&'a Partition>)>) -> Self {
         let mut index = Self::default();
-        let mut hashed: Vec<(&HashOn, Vec<(u32, Fraction, Fraction)>)> = Vec::new();
+        let mut hashed: Vec<(&HashOn, Vec<Range>)> = Vec::new();
         for (entry, of) in entries {
             let Some(of) = of else {
                 index.walked.push(entry);
@@ -116,7 +121,7 @@ fn kind<K, V: Default>(all: &mut Vec<(K, V)>, is: impl Fn(&K) -> bool, new: impl
 }
 
 /// The ranges as slices that do not overlap; none if that would take too much room.
-fn slices(ranges: &[(u32, Fraction, Fraction)]) -> Option<Vec<(Fraction, Vec<u32>)>> {
+fn slices(ranges: &[Range]) -> Option<Vec<(Fraction, Vec<u32>)>> {
     let mut borders: Vec<Fraction> = ranges.iter().flat_map(|(_, from, to)| [*from, *to]).collect();
     borders.sort_unstable();
     borders.dedup();

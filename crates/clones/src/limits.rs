@@ -121,6 +121,8 @@ pub const BUSY_WANTED: f64 = 0.7;
 pub const BUSY_LOW: f64 = 0.5;
 /// When more than this part of what comes is refused for lack of room, clones are added, however short the waits of the others.
 pub const REFUSED_PART: f64 = 0.02;
+/// For so long: a moment in which a machine stood still is no reason.
+pub const REFUSED_FOR: Span = Span::secs(1);
 /// So many times as much comes as the last growth was made for: that is news, and no reason to rest.
 pub const MUCH_MORE: f64 = 1.5;
 /// More than this times as many requests come as are answered: a queue grows.

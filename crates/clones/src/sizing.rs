@@ -62,6 +62,8 @@ pub struct Sizer {
     grown_from: Option<Seen>,
     /// Requests a second that the last growth was made for, and the clones that served then.
     grown_for: Option<(f64, u32)>,
+    /// Since when each report tells of refused requests.
+    refused_since: Option<Time>,
     /// What came when more clones did not help: until that changes, refusals are no reason for yet more.
     futile_at: Option<f64>,
 }
@@ -82,6 +84,7 @@ impl Default for Sizer {
             fewer_since: None,
             grown_from: None,
             grown_for: None,
+            refused_since: None,
             futile_at: None,
         }
     }
@@ -114,6 +117,8 @@ impl Sizer {
         let weight = past.map_or(1.0, |_| gap / (AVERAGE_OVER.as_secs_f64() + gap));
         let mix = |old: &mut f64, new: f64| *old += (new - *old) * weight;
         self.newest = new;
+        let refuses = new.refused > REFUSED_PART * new.arrived;
+        self.refused_since = refuses.then(|| self.refused_since.unwrap_or(now));
         mix(&mut self.seen.arrived, new.arrived);
         mix(&mut self.seen.refused, new.refused);
         mix(&mut self.seen.done, new.done);
@@ -149,9 +154,10 @@ impl Sizer {
         self.seen.arrived.max(self.newest.arrived - chance)
     }
 
-    fn refuses(&self) -> bool {
+    /// A part of what comes has been refused for a while, and more clones may help.
+    fn refuses(&self, now: Time) -> bool {
         let same = |before: f64| (SAME..1.0 / SAME).contains(&(self.seen.arrived / before.max(1e-6)));
-        self.seen.refused > REFUSED_PART * self.seen.arrived && !self.futile_at.is_some_and(same)
+        self.refused_since.is_some_and(|since| now.since(since) >= REFUSED_FOR) && !self.futile_at.is_some_and(same)
     }
 
     /// A queue that grows is seen by Little's law before its requests are answered. Without one that law is chance.
@@ -195,7 +201,7 @@ impl Sizer {
             self.took_long = self.seen.took;
         }
         let (wait, threshold) = (self.wait(serving), self.threshold(hurts));
-        if wait > threshold || self.refuses() {
+        if wait > threshold || self.refuses(now) {
             self.fewer_since = None;
             return self.grow(now, size, hurts, target, serving);
         }
@@ -223,6 +229,10 @@ impl Sizer {
         let in_time = in_flight / (each * (service_time + threshold.as_secs_f64() / 2.0));
         let by_wait = if keeps_up { in_time.min(clones * 2.0) } else { 0.0 };
         let needed = by_rate.max(by_wait).ceil().min(f64::from(u32::MAX)) as u32;
+        // Where nobody waits for long clones may have been idle a moment ago: then the part that is missing says how many.
+        let let_in = (self.seen.arrived - self.seen.refused).max(self.seen.arrived / f64::from(GROW_MAX)).max(1e-6);
+        let missing = (clones * self.seen.arrived / let_in).ceil() as u32;
+        let needed = if wait > threshold { needed } else { missing.min(needed) };
         let most = target.max(1).saturating_mul(GROW_MAX);
         let to = size.clamp(needed.max(serving + 1).min(most));
         if to <= target {
