@@ -161,6 +161,11 @@ impl Cluster {
         self.coppice(&["deploy", &folder.display().to_string()])
     }
 
+    /// Upgrades Coppice itself: each node becomes the program at its path, one after the other.
+    pub fn restart_rolling(&self) -> Result<(), String> {
+        self.coppice(&["node", "restart", "--rolling"]).map(|_| ())
+    }
+
     /// A folder of this cluster's own, gone with it.
     pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
         let folder = self.dir.join(name);

@@ -14,6 +14,7 @@ mod plot;
 mod proxies;
 mod puts;
 mod report;
+mod sockets;
 mod users;
 mod watch;
 mod web;

@@ -27,6 +27,8 @@ pub struct Load {
 
 /// How long each rate lasts.
 pub const STEP: Duration = Duration::from_millis(250);
+/// Requests of this kind have a connection each.
+pub const ONCE: &str = "/once";
 /// Who waits longer for an answer gives up: that is a failure.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -175,7 +177,8 @@ struct Reply {
 }
 
 async fn ask(door: &Door, path: &str) -> std::io::Result<Reply> {
-    let mut stream = match kept(&door.idle) {
+    let once = path.starts_with(ONCE);
+    let mut stream = match if once { None } else { kept(&door.idle) } {
         Some(stream) => stream,
         None => {
             let stream = TcpStream::connect(door.addr).await?;
@@ -183,14 +186,15 @@ async fn ask(door: &Door, path: &str) -> std::io::Result<Reply> {
             stream
         }
     };
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: lab\r\n\r\n").as_bytes()).await?;
+    let close = if once { "Connection: close\r\n" } else { "" };
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: lab\r\n{close}\r\n").as_bytes()).await?;
     let mut buffer = Vec::with_capacity(512);
     loop {
         if stream.read_buf(&mut buffer).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         let Some((status, head, length)) = whole(&buffer) else { continue };
-        if length == buffer.len() {
+        if length == buffer.len() && !once {
             door.idle.lock().unwrap_or_else(PoisonError::into_inner).push_back(stream);
         }
         return Ok(Reply { status, body: String::from_utf8_lossy(&buffer[head..length]).trim().to_owned() });

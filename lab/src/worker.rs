@@ -65,7 +65,10 @@ async fn serve(mut stream: TcpStream, worker: Arc<Worker>) {
         let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let head: Vec<u8> = buffer.drain(..end + 4).collect();
         if head.windows(UPGRADE.len()).any(|part| part.eq_ignore_ascii_case(UPGRADE)) {
-            return echo(stream).await;
+            worker.inside.fetch_add(1, Ordering::SeqCst);
+            echo(stream).await;
+            worker.inside.fetch_sub(1, Ordering::SeqCst);
+            return;
         }
         let path = head.split(|byte| *byte == b' ').nth(1).map(String::from_utf8_lossy).unwrap_or_default();
         let body = match path.as_ref() {

@@ -1,7 +1,8 @@
 """A page in headless Chromium, looked at while it lives: python3 browser.py PROFILE-FOLDER URL
 
 Then each line of standard input is a JavaScript expression. It is evaluated in that one page, which is never loaded
-again, until it is true; the answer is a line `ok SECONDS`, or after 20 s `no` with the text that the page shows. Speaks
+again, until it is true; the answer is a line `ok SECONDS`, or after 20 s `no` with the text that the page shows. A line
+`key Enter` presses a key of the keyboard (Enter, Escape, Tab), `type TEXT` types, each answered in the same way. Speaks
 the DevTools protocol over two pipes (descriptors 3 and 4), messages end with a zero byte. Standard library alone.
 """
 import json, os, subprocess, sys, time
@@ -42,11 +43,25 @@ def evaluate(expression):
     return result["result"].get("value")
 
 
+def press(key):
+    code = {"Enter": 13, "Escape": 27, "Tab": 9}[key]
+    text = {"text": "\r"} if key == "Enter" else {}
+    call("Input.dispatchKeyEvent", session, type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **text)
+    call("Input.dispatchKeyEvent", session, type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+
 try:
     target = call("Target.createTarget", url=url)["targetId"]
     session = call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
     for line in sys.stdin:
         begun = time.monotonic()
+        word, _, rest = line.rstrip("\n").partition(" ")
+        if word == "key":
+            press(rest), print("ok 0", flush=True)
+            continue
+        if word == "type":
+            call("Input.insertText", session, text=rest), print("ok 0", flush=True)
+            continue
         while not (is_so := evaluate(line)) and time.monotonic() - begun < 20:
             time.sleep(0.05)
         text = evaluate("document.body.innerText")

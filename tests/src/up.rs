@@ -229,6 +229,12 @@ impl Up {
         namespace_token(self.at(1).api, &self.dir.join("n1"), namespace)
     }
 
+    /// The operator's token.
+    pub fn admin_token(&self) -> String {
+        let path = self.dir.join("n1").join("admin.token");
+        std::fs::read_to_string(path).expect("the founder has the operator's token").trim().to_owned()
+    }
+
     /// Everything that runs because of it.
     pub fn everything(&self) -> Vec<Proc> {
         let mut all = procs::family(self.pid());

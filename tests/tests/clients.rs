@@ -201,6 +201,67 @@ fn a_browser_that_stays_on_the_monitor_sees_a_node_die_and_come_back() {
     page.shows("three live nodes again", &format!("{text}.includes('3 nodes live')"));
 }
 
+#[test]
+fn a_person_without_a_mouse_takes_things_out_of_use_in_the_monitor_and_puts_them_back() {
+    if !has("chromium") {
+        return skip("chromium is not installed");
+    }
+    let up = SHOP.take();
+    let mut page = Page::open(&up, &format!("http://{}/", up.at(1).api));
+    page.shows("that it is live", "document.getElementById('connection').dataset.state == 'live'");
+    let (text, dialog) = ("document.body.innerText", "document.getElementById('switch')");
+    let press = |page: &mut Page, address: &str| {
+        let button = format!("document.querySelector('button[data-post=\"{address}\"]')");
+        page.shows(&format!("a button for {address}"), &format!("{button} && ({button}.focus(), true)"));
+        page.does("key Enter");
+        page.shows("that it asks", &format!("{dialog}.open"));
+    };
+    let is_off = |part: &str, off: bool| {
+        wait_for("the cluster knows", WITHIN, || {
+            let view = up.status(1)?;
+            let is_off = match part {
+                "n2" => view["nodes"][1]["drained"] == true,
+                _ => view["services"][0]["off"].as_array().is_some_and(|all| all.iter().any(|of| of == part)),
+            };
+            if is_off == off { Ok(()) } else { Err(format!("{part} is not so: {view}")) }
+        });
+    };
+
+    press(&mut page, "/v1/disable/shop/1");
+    page.does("type wrong");
+    page.does("key Enter");
+    page.shows("that the token is wrong", "document.getElementById('switch-problem').innerText.includes('token')");
+    page.does("key Escape");
+    page.shows("that it asks no more", &format!("!{dialog}.open"));
+    is_off("shop/1", false);
+
+    press(&mut page, "/v1/disable/shop/1");
+    page.shows(
+        "the field of the token",
+        "(document.getElementById('switch-token').select(), document.getElementById('switch-token').focus(), true)",
+    );
+    page.does(&format!("type {}", up.admin_token()));
+    page.does("key Enter");
+    page.shows("what is out of use", &format!("!{dialog}.open && {text}.includes('Out of use: shop/1')"));
+    is_off("shop/1", true);
+    // The token is known by now: Enter is on Cancel, so that no second Enter does it by mistake.
+    press(&mut page, "/v1/enable/shop/1");
+    page.does("key Enter");
+    page.shows("that it asks no more", &format!("!{dialog}.open"));
+    for (address, part, off) in [
+        ("/v1/enable/shop/1", "shop/1", false),
+        ("/v1/nodes/n2/drain", "n2", true),
+        ("/v1/nodes/n2/undrain", "n2", false),
+    ] {
+        press(&mut page, address);
+        page.shows("the other button", "(document.getElementById('switch-do').focus(), true)");
+        page.does("key Enter");
+        is_off(part, off);
+        page.shows("that it was done", &format!("!{dialog}.open"));
+    }
+    up.settle(Duration::from_secs(30), 0);
+}
+
 /// A page that stays open in a browser.
 struct Page {
     browser: Child,
@@ -215,6 +276,14 @@ impl Page {
         let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (ask, out) = (browser.stdin.take(), browser.stdout.take().unwrap());
         Page { browser, ask, answers: BufReader::new(out).lines() }
+    }
+
+    /// A key, or text that is typed.
+    #[track_caller]
+    fn does(&mut self, what: &str) {
+        writeln!(self.ask.as_ref().unwrap(), "{what}").unwrap();
+        let answer = self.answers.next().unwrap_or_else(|| panic!("the browser ended before it did {what}")).unwrap();
+        assert!(answer.starts_with("ok "), "{what}: {answer}");
     }
 
     /// Waits, on the page as it is, until a JavaScript expression is true.

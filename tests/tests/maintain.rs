@@ -45,6 +45,16 @@ fn a_node_is_drained_under_load_and_put_back_and_no_request_fails() {
     load.end().no_failures("n2 was drained and put back");
 }
 
+fn out_of_use(up: &Up, part: &str) -> bool {
+    let view = up.status(2).unwrap();
+    view["services"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|s| s["off"].as_array().into_iter().flatten())
+        .any(|of| of == part)
+}
+
 #[test]
 fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
     let _turn = e2e::turn();
@@ -52,8 +62,13 @@ fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
     let program = e2e::program::service_program("clumsy.py");
     let text = format!(
         "[service.web]\nrun = [\"python3\", {program:?}]\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\nenv = {{ NOTES = {:?} }}\n\
-         [[service.web.partition]]\nname = \"search\"\npath = \"/search\"\n",
-        up.dir.join("notes").display().to_string()
+         [[service.web.partition]]\nname = \"search\"\npath = \"/search\"\n\
+         [[service.web.partition]]\nname = \"sale\"\npath = \"/sale\"\ndrop = {{ status = 410 }}\n\
+         [[service.web.partition]]\nname = \"pay\"\npath = \"/pay\"\ndrop = {{ service = \"spare\" }}\n\
+         [service.spare]\nrun = [\"python3\", {program:?}]\nclones = 1\nhealth = \"/health\"\nhttp = {{ host = \"spare.example\" }}\n\
+         env = {{ NOTES = {:?} }}\n",
+        up.dir.join("notes").display().to_string(),
+        up.dir.join("spare").display().to_string()
     );
     up.apply("web.toml", &text).good();
     up.settle(Duration::from_secs(30), 1);
@@ -65,9 +80,11 @@ fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
         })
         .0
     };
-    for (part, why) in
-        [("shop", "there is no service \"shop\"; declared are: web"), ("web/9", "clones 0 to 2"), ("web:x", "search")]
-    {
+    for (part, why) in [
+        ("shop", "there is no service \"shop\"; declared are: spare, web"),
+        ("web/9", "clones 0 to 2"),
+        ("web:x", "search"),
+    ] {
         let wrong = up.coppice(&["disable", part]).wrong();
         assert!(wrong.contains(why), "{part}: {wrong}");
     }
@@ -79,11 +96,28 @@ fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
     let why = up.coppice(&["route", "explain", "http://x/search"]).good();
     assert!(why.contains("out of use"), "{why}");
 
+    // What a partition has for requests that are dropped answers for it.
+    up.coppice(&["disable", "web:sale"]).good();
+    let dropped = soon("the drop handler answers", "/sale", 410);
+    assert!(dropped.text().contains("maintenance"), "{}", dropped.text());
+    up.coppice(&["disable", "web:pay"]).good();
+    let view = up.status(1).unwrap();
+    assert_eq!(view["services"][1]["partitions"][2]["name"], "pay", "{view}");
+    wait_for("the spare service answers", Duration::from_secs(10), || match ask("/pay") {
+        reply if reply.status == 200 && out_of_use(&up, "web:pay") => Ok(()),
+        reply => Err(reply.text()),
+    });
+    up.coppice(&["disable", "spare"]).good();
+    soon("nobody answers", "/pay", 503);
+    for part in ["web:sale", "web:pay", "spare"] {
+        up.coppice(&["enable", part]).good();
+    }
+
     up.coppice(&["disable", "web/1"]).good();
     wait_for("its clone is gone, the others serve", Duration::from_secs(15), || {
         let view = up.status(3)?;
         let names: Vec<_> =
-            view["services"][0]["clones"].as_array().unwrap().iter().map(|c| c["name"].to_string()).collect();
+            view["services"][1]["clones"].as_array().unwrap().iter().map(|c| c["name"].to_string()).collect();
         if names == ["\"web/0\"", "\"web/2\""] { Ok(()) } else { Err(format!("{names:?}")) }
     });
     let page = up.coppice(&["status"]).good();
@@ -92,7 +126,7 @@ fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
     up.coppice(&["disable", "web"]).good();
     soon("the service is refused", "/", 503);
     wait_for("its clones are gone", Duration::from_secs(15), || {
-        let clones = up.status(3)?["services"][0]["clones"].clone();
+        let clones = up.status(3)?["services"][1]["clones"].clone();
         if clones == serde_json::json!([]) { Ok(()) } else { Err(clones.to_string()) }
     });
     for part in ["web", "web/1", "web:search"] {

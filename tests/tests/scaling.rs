@@ -92,6 +92,10 @@ fn a_burst_brings_clones_recruits_the_overflow_node_and_its_end_drains_them_with
         if wanted <= 2 && guests == 0 { Ok(()) } else { Err(service.to_string()) }
     });
     assert!(decisions(&up, "overflow").iter().any(|text| text.contains("released")));
+    let used = up.status(1).unwrap()["overflow"].clone();
+    assert!(used["times"] == 1 && used["total_ms"].as_u64() > Some(1_000) && used["since_ms"].is_null(), "{used}");
+    let page = up.coppice(&["status"]).good();
+    assert!(page.contains("nodes for overflow (n3): recruited once, for "), "{page}");
     assert_eq!(few.end(), 0, "requests failed while clones were drained");
     e2e::say(&format!("{:#?}", decisions(&up, "scaled")));
 }

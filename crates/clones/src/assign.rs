@@ -25,8 +25,36 @@ pub struct Assignments {
     pub leaving: BTreeMap<CloneId, NodeId>,
     /// Clones that are to run a version that is being rolled out, and which.
     pub fresh: BTreeMap<CloneId, u32>,
-    /// How often a node for overflow was needed.
-    pub recruited: u64,
+    /// How nodes for overflow were needed.
+    pub overflow: Overflow,
+}
+
+/// How nodes for overflow were needed, since the cluster began or lost all that its nodes remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overflow {
+    /// How often one was recruited.
+    pub times: u64,
+    /// For how long at least one had clones, milliseconds; without the present time.
+    pub total_ms: u64,
+    /// Since when at least one has clones, milliseconds since 1970; none if none has.
+    pub since_ms: Option<u64>,
+    /// When the last one was released, milliseconds since 1970; 0 if none ever was.
+    pub last_ms: u64,
+}
+
+impl Overflow {
+    /// At least one has clones, or none.
+    pub fn is_used(&mut self, wall_ms: u64, now: bool) {
+        match self.since_ms {
+            None if now => self.since_ms = Some(wall_ms),
+            Some(since) if !now => {
+                // Clocks of two leaders may differ.
+                self.total_ms = self.total_ms.saturating_add(wall_ms.saturating_sub(since));
+                (self.since_ms, self.last_ms) = (None, wall_ms);
+            }
+            _ => (),
+        }
+    }
 }
 
 impl Assignments {

@@ -23,6 +23,8 @@ pub struct Demand {
 pub struct GroupDemand {
     /// Requests that came, refused ones too.
     pub arrived: u64,
+    /// Of them, those for which there was no room.
+    pub refused: u64,
     /// Requests that are here now: answered by a clone, or waiting for one.
     pub in_flight: u64,
     /// Those without requests are left out. While a clone is replaced, the old and the new one have the same number.

@@ -15,6 +15,7 @@ pub mod deploy;
 pub mod doors;
 pub mod group;
 pub mod heal;
+mod index;
 mod life;
 pub mod limits;
 pub mod manager;

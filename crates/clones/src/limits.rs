@@ -72,7 +72,8 @@ pub const OUTPUT_LINE_BYTES: usize = 256;
 /// A beacon carries at most this much (its limit is 64 KiB): older output is left out first.
 pub const BEACON_BYTES_MAX: usize = 56 << 10;
 
-/// A new leader believes that a node is gone only after this: what it knows is soft and must be collected first.
+/// A new leader believes that a node is gone of which it never heard only after this: what it knows is soft and must be
+/// collected first. One that it saw die is gone at once.
 pub const SETTLE: Span = Span::secs(2);
 /// A clone moved for balance must serve at its new node by then, or the move is taken back.
 pub const MOVE_TIME_MAX: Span = Span::secs(30);
@@ -118,6 +119,12 @@ pub const WIDTH_MAX: f64 = 4096.0;
 /// two nothing changes, so nothing flaps.
 pub const BUSY_WANTED: f64 = 0.7;
 pub const BUSY_LOW: f64 = 0.5;
+/// When more than this part of what comes is refused for lack of room, clones are added, however short the waits of the others.
+pub const REFUSED_PART: f64 = 0.02;
+/// For so long: a moment in which a machine stood still is no reason.
+pub const REFUSED_FOR: Span = Span::secs(1);
+/// So many times as much comes as the last growth was made for: that is news, and no reason to rest.
+pub const MUCH_MORE: f64 = 1.5;
 /// More than this times as many requests come as are answered: a queue grows.
 pub const GROWING: f64 = 1.1;
 /// One decision grows a service to this many times its size at most: an estimate may be wrong.

@@ -57,6 +57,8 @@ pub enum Input {
     Cluster {
         services: BTreeMap<String, ServiceSpec>,
         live: Vec<NodeLoad>,
+        /// Nodes that this node saw alive and then die.
+        dead: BTreeSet<NodeId>,
         /// Clones that are not to run.
         off: BTreeSet<CloneId>,
         /// Versions that are being rolled out, by service, and whether each is judged.
@@ -194,11 +196,11 @@ impl Manager {
             // What was known of the cluster goes too: by the next time it leads it would be a picture of the past.
             Input::Leads(false) => (self.leading, self.cluster) = (None, None),
             Input::Seen(seen) => self.saw(now.mono, seen, out),
-            Input::Cluster { services, live, off, next } => {
+            Input::Cluster { services, live, dead, off, next } => {
                 self.names.extend(live.iter().map(|node| (node.id, node.name.clone())));
                 let (absence, resting) = (Absence::Doubted, BTreeSet::new());
                 let (sizes, busy) = (BTreeMap::new(), BTreeSet::new());
-                self.cluster = Some(Cluster { services, live, absence, resting, off, next, sizes, busy });
+                self.cluster = Some(Cluster { services, live, dead, absence, resting, off, next, sizes, busy });
             }
             Input::Demand { from, demand } => {
                 if let Some(leading) = &mut self.leading {
@@ -212,7 +214,7 @@ impl Manager {
             }
             Input::Wake => (),
         }
-        self.lead(now.mono, out);
+        self.lead(now, out);
     }
 
     /// The next moment this manager wants `Input::Wake`, if any.
@@ -265,7 +267,8 @@ impl Manager {
         }
     }
 
-    fn lead(&mut self, now: Time, out: &mut Vec<Output>) {
+    fn lead(&mut self, now: Now, out: &mut Vec<Output>) {
+        let (wall_ms, now) = (now.wall_ms, now.mono);
         let Some(obeyed) = self.cluster.as_ref().and_then(|c| c.live.iter().map(|node| node.obeys).max()) else {
             return; // Nothing is known of the cluster, or nobody lives.
         };
@@ -293,7 +296,7 @@ impl Manager {
         }
         next = plan(cluster, &next);
         leading.time_starts(now, cluster, &self.current, &next);
-        recruit(cluster, &self.current, &mut next, out);
+        recruit(wall_ms, cluster, &self.current, &mut next, out);
         leading.moves.retain(|id, _| next.leaving.contains_key(id));
         for id in next.leaving.keys() {
             leading.moves.entry(id.clone()).or_insert(now);
@@ -337,19 +340,25 @@ impl Manager {
 }
 
 /// Counts and tells when nodes for overflow are recruited, and when they are released.
-fn recruit(cluster: &Cluster, current: &Assignments, next: &mut Assignments, out: &mut Vec<Output>) {
+fn recruit(wall_ms: u64, cluster: &Cluster, current: &Assignments, next: &mut Assignments, out: &mut Vec<Output>) {
     for node in cluster.live.iter().filter(|node| node.overflow) {
         let count = |of: &Assignments| of.of.values().filter(|at| **at == node.id).count();
         let (before, after) = (count(current), count(next));
         let text = match (before, after) {
             (0, 1..) => {
-                next.recruited += 1;
-                format!("recruited for overflow, as the other nodes are full (time {})", next.recruited)
+                next.overflow.times += 1;
+                format!("recruited for overflow, as the other nodes are full (time {})", next.overflow.times)
             }
             (1.., 0) => "released: the other nodes have room".to_owned(),
             _ => continue,
         };
         out.push(Output::Happened(Happened { kind: "overflow", who: node.name.clone(), text }));
+    }
+    // A node that has not said what it is may be one.
+    if cluster.live.iter().all(|node| node.reported) {
+        let has_clones = |node: &NodeLoad| next.of.values().any(|at| *at == node.id);
+        let is_used = cluster.live.iter().any(|node| node.overflow && has_clones(node));
+        next.overflow.is_used(wall_ms, is_used);
     }
 }
 
@@ -505,6 +514,7 @@ fn seen<'a>(service: &str, demands: impl Iterator<Item = &'a Demand>) -> Seen {
         let Some(group) = demand.groups.get(service) else { continue };
         let per_second = 1000.0 / f64::from(demand.span_ms.max(1));
         seen.arrived += group.arrived as f64 * per_second;
+        seen.refused += group.refused as f64 * per_second;
         seen.done += group.done() as f64 * per_second;
         seen.in_flight += group.in_flight as f64;
         busy += group.clones.iter().map(|clone| clone.busy_us as f64 / 1e6).sum::<f64>();

@@ -10,6 +10,7 @@ struct Fake {
     manager: Manager,
     now: Now,
     live: Vec<NodeLoad>,
+    dead: BTreeSet<NodeId>,
     clones: u32,
     out: Vec<Output>,
 }
@@ -39,7 +40,7 @@ fn assigned(term: u64, seq: u64, by: u64, at: &[u64]) -> Assignments {
 impl Fake {
     fn new(clones: u32, live: Vec<NodeLoad>) -> Self {
         let now = Now { mono: Time(1_000_000), wall_ms: 0 };
-        Self { manager: Manager::new(NodeId(1), BOOT), now, live, clones, out: Vec::new() }
+        Self { manager: Manager::new(NodeId(1), BOOT), now, live, dead: BTreeSet::new(), clones, out: Vec::new() }
     }
 
     fn put(&mut self, input: Input) {
@@ -50,7 +51,8 @@ impl Fake {
     fn tell(&mut self) {
         let spec = ServiceSpec { clones: self.clones.into(), ..ServiceSpec::new(["app"]) };
         let services = BTreeMap::from([("shop".to_string(), spec)]);
-        self.put(Input::Cluster { services, live: self.live.clone(), off: BTreeSet::new(), next: BTreeMap::new() });
+        let (live, dead) = (self.live.clone(), self.dead.clone());
+        self.put(Input::Cluster { services, live, dead, off: BTreeSet::new(), next: BTreeMap::new() });
     }
 
     fn pass(&mut self, span: Span) {
@@ -90,6 +92,49 @@ fn a_move_from_a_draining_node_that_fails_is_tried_again_after_its_time_and_no_s
     fake.pass(MOVE_TIME_MAX);
     let warned = fake.out.iter().filter(|o| matches!(o, Output::Happened(h) if h.kind == "warning")).count();
     assert_eq!(warned, 2, "and again");
+}
+
+#[test]
+fn a_new_leader_replaces_at_once_what_ran_where_it_saw_a_node_die_and_waits_for_one_it_never_heard_of() {
+    let mut fake = Fake::new(3, vec![node(1, &[0])]);
+    fake.put(Input::Seen(assigned(3, 4, 2, &[1, 2, 4])));
+    fake.dead.insert(NodeId(2));
+    fake.put(Input::Leads(true));
+    fake.tell();
+    assert_eq!(fake.published().map(|(_, at)| at), Some(vec![1, 1, 4]));
+    fake.pass(SETTLE);
+    assert_eq!(fake.published().map(|(_, at)| at), Some(vec![1, 1, 1]));
+}
+
+#[test]
+fn a_node_that_died_and_is_back_keeps_its_clones() {
+    let mut fake = Fake::new(2, vec![node(1, &[0]), node(2, &[1])]);
+    fake.put(Input::Seen(assigned(3, 4, 2, &[1, 2])));
+    fake.dead.insert(NodeId(2));
+    fake.put(Input::Leads(true));
+    fake.tell();
+    assert_eq!(fake.published().map(|(_, at)| at), Some(vec![1, 2]));
+}
+
+#[test]
+fn how_often_and_how_long_nodes_for_overflow_were_needed_is_kept() {
+    let mut fake = Fake::new(1, vec![node(1, &[]), node(2, &[])]);
+    fake.live[0].room = 1;
+    fake.live[1].overflow = true;
+    let used = |fake: &Fake| fake.manager.assignments().overflow;
+    fake.put(Input::Leads(true));
+    fake.tell();
+    fake.pass(SETTLE);
+    assert_eq!(used(&fake), crate::assign::Overflow::default());
+    for round in 1..=2 {
+        (fake.clones, fake.now.wall_ms) = (2, round * 10_000);
+        fake.tell();
+        assert_eq!((used(&fake).times, used(&fake).since_ms), (round, Some(round * 10_000)));
+        (fake.clones, fake.now.wall_ms) = (1, round * 10_000 + 700);
+        fake.tell();
+        assert_eq!((used(&fake).total_ms, used(&fake).since_ms), (round * 700, None));
+        assert_eq!(used(&fake).last_ms, round * 10_000 + 700);
+    }
 }
 
 #[test]

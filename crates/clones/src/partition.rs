@@ -228,9 +228,7 @@ impl HeaderMatch {
 impl HashRange {
     /// What has nothing to hash is in no range.
     fn holds(&self, asked: &Asked<'_>) -> bool {
-        let Some(hash) = self.on.key(asked) else { return false };
-        let at = ((u128::from(hash) * u128::from(Fraction::WHOLE.0)) >> 64) as u16;
-        (self.from.0..self.to.0).contains(&at)
+        self.on.key(asked).is_some_and(|hash| (self.from..self.to).contains(&Fraction::of_hash(hash)))
     }
 }
 
@@ -292,6 +290,11 @@ impl Default for Priority {
 
 impl Fraction {
     pub const WHOLE: Fraction = Fraction(10_000);
+
+    /// Where a hash lies in the whole.
+    pub(crate) fn of_hash(hash: u64) -> Self {
+        Self(((u128::from(hash) * u128::from(Self::WHOLE.0)) >> 64) as u16)
+    }
 
     fn is_zero(&self) -> bool {
         self.0 == 0

@@ -25,6 +25,8 @@ pub struct Cluster {
     pub services: BTreeMap<String, ServiceSpec>,
     pub live: Vec<NodeLoad>,
     pub absence: Absence,
+    /// Nodes that this node itself saw alive and then die: no doubt about those.
+    pub dead: BTreeSet<NodeId>,
     /// Services of which nothing is moved for balance now.
     pub resting: BTreeSet<String>,
     /// Clones that are not to run.
@@ -46,7 +48,7 @@ pub fn plan(cluster: &Cluster, current: &Assignments) -> Assignments {
         return current.clone();
     }
     let (term, seq, by, boot) = current.version();
-    let mut next = Assignments { term, seq, by, boot, recruited: current.recruited, ..Assignments::default() };
+    let mut next = Assignments { term, seq, by, boot, overflow: current.overflow, ..Assignments::default() };
     let mut homeless = Vec::new();
     for (service, spec) in &cluster.services {
         for number in 0..cluster.size(service, spec, current) {
@@ -103,7 +105,8 @@ impl Cluster {
 
     /// Where a clone stays, if it does.
     fn stays(&self, current: &Assignments, id: &CloneId) -> Stays {
-        let lives = |node: &NodeId| self.absence == Absence::Doubted || self.node(*node).is_some();
+        let may_live = |node: &NodeId| self.absence == Absence::Doubted && !self.dead.contains(node);
+        let lives = |node: &NodeId| self.node(*node).is_some() || may_live(node);
         let from = current.leaving.get(id).copied();
         if let Some(node) = current.of.get(id).copied() {
             let leaving = from.filter(lives);

@@ -24,6 +24,7 @@ fn cluster(services: &[(&str, u32)], live: &[u64], serving: &Assignments) -> Clu
         services: services.iter().map(|(name, clones)| (name.to_string(), spec(*clones))).collect(),
         live: live.iter().map(|id| node(*id, serving)).collect(),
         absence: Absence::Believed,
+        dead: BTreeSet::new(),
         resting: BTreeSet::new(),
         off: BTreeSet::new(),
         next: BTreeMap::new(),

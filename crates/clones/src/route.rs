@@ -6,7 +6,7 @@
 //! that matches takes a request. Addresses stand in this order: whole names, then wildcards, the longer first, then
 //! `*`; of one host the longer path first. So between services the more specific address decides, and inside a service
 //! the order in its declaration. The list is never walked: a tree of host labels leads to trees of path segments, and
-//! only entries that these find are looked at ([`Table`]). `explain` does walk it, and is what tests compare with.
+//! of the entries that these find only those are looked at whose header, suffix or hash may fit ([`Table`], `index.rs`). `explain` does walk it, and is what tests compare with.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use base::{NodeId, Span};
 use state::hash::FixedMap;
 
+use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::session::SessionCookie;
 use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
@@ -118,7 +119,7 @@ struct Entry {
     prefix: Box<str>,
 }
 
-/// A tree of host labels, last label first. Its lists hold indexes into `entries`, ascending.
+/// A tree of host labels, last label first. Its lists hold numbers of entries, ascending.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Hosts {
     /// Of the name that ends here.
@@ -130,7 +131,9 @@ struct Hosts {
 
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Paths {
+    /// While the table is made; then they are in the index.
     entries: Vec<u32>,
+    index: Index,
     segments: FixedMap<Box<str>, Paths>,
 }
 
@@ -265,6 +268,22 @@ pub fn tcp_asked(port: u16, client: IpAddr) -> Asked<'static> {
     Asked { port, host: "", path: "", method: "", client, headers: &Nothing }
 }
 
+impl Hosts {
+    /// When all entries are there. `of` gives the conditions of one.
+    fn index<'a>(&mut self, of: &impl Fn(u32) -> Option<&'a Partition>) {
+        self.here.index(of);
+        self.below.index(of);
+        self.labels.values_mut().for_each(|hosts| hosts.index(of));
+    }
+}
+
+impl Paths {
+    fn index<'a>(&mut self, of: &impl Fn(u32) -> Option<&'a Partition>) {
+        self.index = Index::new(std::mem::take(&mut self.entries).into_iter().map(|entry| (entry, of(entry))));
+        self.segments.values_mut().for_each(|paths| paths.index(of));
+    }
+}
+
 impl Table {
     fn compile(services: &[RouteService]) -> Self {
         let mut order: Vec<(usize, &HttpRoute, String)> = services
@@ -289,6 +308,11 @@ impl Table {
                 });
             }
         }
+        let Table { entries, hosts, .. } = &mut table;
+        hosts.index(&|entry| {
+            let found = entries[entry as usize].found;
+            services[found.service].partition(found)
+        });
         for (index, service) in services.iter().enumerate() {
             let sni = service.tcp.as_ref().and_then(|tcp| tcp.sni.as_deref());
             let sni: Option<Box<str>> = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
@@ -338,16 +362,10 @@ impl Table {
     fn first_below(&self, mut paths: &Paths, services: &[RouteService], asked: &Asked<'_>, mut best: u32) -> u32 {
         let mut segments = segments(asked.path);
         loop {
-            for &index in &paths.entries {
-                if index >= best {
-                    break;
-                }
-                let found = self.entries[index as usize].found;
-                if services[found.service].partition(found).is_none_or(|p| p.miss(asked).is_none()) {
-                    best = index;
-                    break;
-                }
-            }
+            best = paths.index.first(asked, best, |entry| {
+                let found = self.entries[entry as usize].found;
+                services[found.service].partition(found).is_none_or(|p| p.miss(asked).is_none())
+            });
             match segments.next().and_then(|segment| paths.segments.get(segment)) {
                 Some(deeper) => paths = deeper,
                 None => return best,

@@ -3,6 +3,9 @@
 //! takes to start and from the one number that a user may set, the wait that hurts: who starts slowly must begin earlier and
 //! rest longer. Clones go when fewer would still be at ease for long.
 //!
+//! What edges refuse for lack of room keeps waits short; it is a reason to grow by itself. The averages are late when a burst
+//! comes, so what the last reports say of it for sure counts too, and a growth that was made for much less is followed at once.
+//!
 //! Waiting is not seen, only answers are: it is what a request takes beyond what it took when clones had little to do.
 
 use base::{Span, Time};
@@ -16,6 +19,8 @@ use crate::text::format_span;
 pub struct Seen {
     /// Requests that came, a second.
     pub arrived: f64,
+    /// Of them, those for which there was no room, a second.
+    pub refused: f64,
     /// Requests that were answered, a second.
     pub done: f64,
     /// Requests that wait or are being answered.
@@ -35,6 +40,8 @@ pub struct Decision {
 #[derive(Clone, Debug)]
 pub struct Sizer {
     seen: Seen,
+    /// In the last reports.
+    newest: Seen,
     /// What requests took, over longer: of few requests a short average is chance.
     took_long: f64,
     /// Answers that it was made of.
@@ -53,12 +60,19 @@ pub struct Sizer {
     fewer_since: Option<Time>,
     /// What the last growth began with: whether it helped is seen later.
     grown_from: Option<Seen>,
+    /// Requests a second that the last growth was made for, and the clones that served then.
+    grown_for: Option<(f64, u32)>,
+    /// Since when each report tells of refused requests.
+    refused_since: Option<Time>,
+    /// What came when more clones did not help: until that changes, refusals are no reason for yet more.
+    futile_at: Option<f64>,
 }
 
 impl Default for Sizer {
     fn default() -> Self {
         Self {
             seen: Seen::default(),
+            newest: Seen::default(),
             took_long: 0.0,
             answers: 0.0,
             seen_at: None,
@@ -69,6 +83,9 @@ impl Default for Sizer {
             rests: false,
             fewer_since: None,
             grown_from: None,
+            grown_for: None,
+            refused_since: None,
+            futile_at: None,
         }
     }
 }
@@ -99,7 +116,11 @@ impl Sizer {
         let gap = past.map_or(0.0, Span::as_secs_f64);
         let weight = past.map_or(1.0, |_| gap / (AVERAGE_OVER.as_secs_f64() + gap));
         let mix = |old: &mut f64, new: f64| *old += (new - *old) * weight;
+        self.newest = new;
+        let refuses = new.refused > REFUSED_PART * new.arrived;
+        self.refused_since = refuses.then(|| self.refused_since.unwrap_or(now));
         mix(&mut self.seen.arrived, new.arrived);
+        mix(&mut self.seen.refused, new.refused);
         mix(&mut self.seen.done, new.done);
         mix(&mut self.seen.in_flight, new.in_flight);
         if new.done > 0.0 {
@@ -125,6 +146,18 @@ impl Sizer {
         } else if self.seen.in_flight <= clones * AT_EASE {
             *known += (took - *known) * LEARN_WEIGHT;
         }
+    }
+
+    /// What comes a second: the average, or what the last reports say but for chance, if that is more.
+    fn comes(&self) -> f64 {
+        let chance = 2.0 * (self.newest.arrived / LOAD_EVERY.as_secs_f64()).sqrt();
+        self.seen.arrived.max(self.newest.arrived - chance)
+    }
+
+    /// A part of what comes has been refused for a while, and more clones may help.
+    fn refuses(&self, now: Time) -> bool {
+        let same = |before: f64| (SAME..1.0 / SAME).contains(&(self.seen.arrived / before.max(1e-6)));
+        self.refused_since.is_some_and(|since| now.since(since) >= REFUSED_FOR) && !self.futile_at.is_some_and(same)
     }
 
     /// A queue that grows is seen by Little's law before its requests are answered. Without one that law is chance.
@@ -157,7 +190,10 @@ impl Sizer {
             let to = size.clamp(target);
             return Some(Decision { to, why: format!("{target} -> {to} clones: its range is {size}") });
         }
-        if now < self.rest_until || size.is_fixed() || self.seen_at.is_none() {
+        // Once new clones serve, what each does is not known until the rest is over.
+        let is_more = |(rate, clones): (f64, u32)| serving <= clones && self.comes() > rate * MUCH_MORE;
+        let is_news = self.grown_for.is_some_and(is_more);
+        if now < self.rest_until && !is_news || size.is_fixed() || self.seen_at.is_none() {
             return None;
         }
         if std::mem::take(&mut self.rests) {
@@ -165,16 +201,18 @@ impl Sizer {
             self.took_long = self.seen.took;
         }
         let (wait, threshold) = (self.wait(serving), self.threshold(hurts));
-        if wait > threshold {
+        if wait > threshold || self.refuses(now) {
             self.fewer_since = None;
             return self.grow(now, size, hurts, target, serving);
         }
         self.grown_from = None;
-        self.shrink(now, size, target, wait <= Span(threshold.0 / 2))
+        let at_ease = wait <= Span(threshold.0 / 2) && self.seen.refused <= REFUSED_PART * self.seen.arrived;
+        self.shrink(now, size, target, at_ease)
     }
 
     fn grow(&mut self, now: Time, size: Size, hurts: Span, target: u32, serving: u32) -> Option<Decision> {
-        let Seen { arrived, done, in_flight, .. } = self.seen;
+        let Seen { done, in_flight, .. } = self.seen;
+        let arrived = self.comes();
         let clones = f64::from(serving.max(1));
         let service_time = self.service_time.unwrap_or(self.took_long).max(1e-6);
         if self.did_not_help(clones, target, serving) {
@@ -191,16 +229,24 @@ impl Sizer {
         let in_time = in_flight / (each * (service_time + threshold.as_secs_f64() / 2.0));
         let by_wait = if keeps_up { in_time.min(clones * 2.0) } else { 0.0 };
         let needed = by_rate.max(by_wait).ceil().min(f64::from(u32::MAX)) as u32;
+        // Where nobody waits for long clones may have been idle a moment ago: then the part that is missing says how many.
+        let let_in = (self.seen.arrived - self.seen.refused).max(self.seen.arrived / f64::from(GROW_MAX)).max(1e-6);
+        let missing = (clones * self.seen.arrived / let_in).ceil() as u32;
+        let needed = if wait > threshold { needed } else { missing.min(needed) };
         let most = target.max(1).saturating_mul(GROW_MAX);
         let to = size.clamp(needed.max(serving + 1).min(most));
         if to <= target {
             return None;
         }
         (self.rest_until, self.rests) = (now + self.rest(), true);
-        self.grown_from = Some(self.seen);
+        (self.grown_from, self.grown_for) = (Some(self.seen), Some((arrived, serving)));
+        let refused = match self.seen.refused {
+            few if few <= REFUSED_PART * arrived => String::new(),
+            many => format!(", {many:.0} a second are refused"),
+        };
         let why = format!(
-            "{target} -> {to} clones: requests wait {} (acts at {}, {} hurt); {arrived:.0} come a second, a clone does \
-             {each:.0}; a start takes {}, so nothing changes for {}",
+            "{target} -> {to} clones: requests wait {} (acts at {}, {} hurt){refused}; {arrived:.0} come a second, a clone \
+             does {each:.0}; a start takes {}, so nothing changes for {}",
             round(wait),
             round(threshold),
             format_span(hurts),
@@ -213,8 +259,12 @@ impl Sizer {
     /// More clones and the same wait: it is not them that requests wait for. What they take now is what they take.
     fn did_not_help(&mut self, clones: f64, target: u32, serving: u32) -> bool {
         let Some(before) = self.grown_from.filter(|_| serving >= target) else { return false };
-        let same = self.seen.took > before.took * SAME && self.seen.arrived < before.arrived / SAME;
+        let as_before = |now: f64, before: f64| now < before / SAME;
+        // Those who are let in wait no longer for it that more are refused: then it is answers that tell.
+        let more_done = before.refused > 0.0 && !as_before(self.seen.done, before.done);
+        let same = self.seen.took > before.took * SAME && as_before(self.seen.arrived, before.arrived) && !more_done;
         if same {
+            self.futile_at = Some(self.seen.arrived);
             self.service_time = Some(self.took_long.max(self.seen.took));
             self.width = (self.seen.in_flight / clones).clamp(1.0, WIDTH_MAX);
             self.grown_from = None;
@@ -240,6 +290,7 @@ impl Sizer {
         let enough = (answered / (BUSY_LOW * self.width)).max(crowded).ceil() as u32;
         let to = size.clamp(enough.max(target.div_ceil(2)).min(target - 1));
         (self.fewer_since, self.rest_until, self.rests) = (None, now + self.rest(), true);
+        self.grown_for = None;
         let percent = busy(to) * 100.0;
         let why = format!(
             "{target} -> {to} clones: for {} the fewer would have been busy to {percent:.0} % and nobody would have waited",

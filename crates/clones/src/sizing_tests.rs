@@ -35,6 +35,9 @@ struct Model {
     /// Ends of requests, and when they began.
     under_way: BinaryHeap<Reverse<(Time, Time)>>,
     service: Span,
+    /// So many may be under way for each clone: all others are refused.
+    room: usize,
+    refused: f64,
     /// Part of the time that is not the clone's: a database that everybody waits for.
     elsewhere: Span,
     varies: bool,
@@ -61,6 +64,8 @@ impl Model {
             users: 0,
             under_way: BinaryHeap::new(),
             service: Span::millis(20),
+            room: usize::MAX,
+            refused: 0.0,
             elsewhere: Span::ZERO,
             varies: true,
             counts: (0.0, 0.0, 0.0),
@@ -79,6 +84,10 @@ impl Model {
     fn arrive(&mut self) {
         self.counts.0 += 1.0;
         let up = self.serving();
+        if self.under_way.len() / up.len() >= self.room {
+            self.refused += 1.0;
+            return;
+        }
         let (a, b) = (*self.rng.pick(&up).unwrap(), *self.rng.pick(&up).unwrap());
         let clone = if self.clones[a] <= self.clones[b] { a } else { b };
         let chance = (self.rng.below(1_000_000) + 1) as f64 / 1e6;
@@ -129,6 +138,7 @@ impl Model {
         if self.reports {
             let seen = Seen {
                 arrived: arrived * per_second,
+                refused: std::mem::take(&mut self.refused) * per_second,
                 done: done * per_second,
                 in_flight: self.under_way.len() as f64,
                 took: if done > 0.0 { took / done } else { 0.0 },
@@ -185,6 +195,42 @@ fn a_burst_to_four_times_is_absorbed_in_two_seconds_and_nothing_flaps_afterwards
         assert!(model.target <= 4, "seed {seed}: {} are left", model.target);
         assert!(model.mean(60) < 0.100, "seed {seed}");
     }
+}
+
+#[test]
+fn what_is_refused_brings_clones_though_nobody_waits_for_long() {
+    for seed in 0..10 {
+        let mut model = Model::new(seed, Load::Open(40.0));
+        // Two that wait behind each that is served: 60 ms, less than hurts.
+        model.room = 3;
+        model.run(Span::secs(30));
+        model.load = Load::Open(400.0);
+        model.run(Span::secs(12));
+        assert!(model.target >= 8, "seed {seed}: {:?}", model.decisions);
+        let before = model.decisions.len();
+        model.run(Span::secs(60));
+        assert!(model.decisions.len() - before <= 3, "seed {seed}: it flaps: {:?}", model.decisions);
+    }
+}
+
+#[test]
+fn a_burst_that_reports_have_seen_half_of_is_followed_before_the_rest_is_over() {
+    let mut sizer = Sizer::default();
+    let seen = |arrived: f64, done: f64, in_flight| Seen { arrived, done, in_flight, took: 0.02, ..Seen::default() };
+    let mut now = Time(1_000_000);
+    let mut next = |sizer: &mut Sizer, new: Seen, target, serving| {
+        now = now + LOAD_EVERY;
+        sizer.observe(now, serving, new);
+        sizer.decide(now, SIZE, HURTS, target, serving).map(|decision| decision.to)
+    };
+    for _ in 0..40 {
+        assert_eq!(next(&mut sizer, seen(60.0, 60.0, 1.2), 2, 2), None);
+    }
+    let first = next(&mut sizer, seen(200.0, 100.0, 60.0), 2, 2).expect("it grows");
+    assert!(first < 12, "{first}");
+    let then = next(&mut sizer, seen(600.0, 100.0, 200.0), first, 2).expect("it grows again at once");
+    assert!((12..=18).contains(&then), "{first}, {then}");
+    assert_eq!(next(&mut sizer, seen(600.0, 100.0, 300.0), then, 2), None, "now it rests");
 }
 
 #[test]

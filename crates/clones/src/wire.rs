@@ -7,6 +7,7 @@ use base::{Boot, NodeId};
 use bytes::Bytes;
 use prost::Message;
 
+use crate::assign::Overflow;
 use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
 use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones};
 
@@ -31,6 +32,13 @@ struct WireAssignments {
     recruited: u64,
     #[prost(uint64, tag = "8")]
     boot: u64,
+    #[prost(uint64, tag = "9")]
+    overflow_total_ms: u64,
+    /// 0 for none.
+    #[prost(uint64, tag = "10")]
+    overflow_since_ms: u64,
+    #[prost(uint64, tag = "11")]
+    overflow_last_ms: u64,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -153,7 +161,10 @@ impl Assignments {
             services,
             nodes,
             of,
-            recruited: self.recruited,
+            recruited: self.overflow.times,
+            overflow_total_ms: self.overflow.total_ms,
+            overflow_since_ms: self.overflow.since_ms.unwrap_or(0),
+            overflow_last_ms: self.overflow.last_ms,
         })
     }
 
@@ -164,7 +175,13 @@ impl Assignments {
             return None;
         }
         let (term, seq, by, boot) = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));
-        let mut read = Self { term, seq, by, boot, recruited: wire.recruited, ..Self::default() };
+        let overflow = Overflow {
+            times: wire.recruited,
+            total_ms: wire.overflow_total_ms,
+            since_ms: Some(wire.overflow_since_ms).filter(|since| *since > 0),
+            last_ms: wire.overflow_last_ms,
+        };
+        let mut read = Self { term, seq, by, boot, overflow, ..Self::default() };
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);

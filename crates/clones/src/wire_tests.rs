@@ -14,7 +14,7 @@ fn assignments() -> Assignments {
         of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
         fresh: BTreeMap::new(),
-        recruited: 5,
+        overflow: Overflow { times: 5, ..Overflow::default() },
     }
 }
 
@@ -45,6 +45,13 @@ fn clones() -> NodeClones {
         ..dead.clone()
     };
     NodeClones { obeys: (3, 7, NodeId(0x0102), Boot(5)), clones: vec![well, dead] }
+}
+
+#[test]
+fn how_overflow_was_needed_is_told() {
+    let overflow = Overflow { times: 3, total_ms: 700, since_ms: Some(5), last_ms: 4 };
+    let says = Assignments { overflow, ..assignments() };
+    assert_eq!(Assignments::decode(&says.encode()).unwrap().overflow, overflow);
 }
 
 fn hex(bytes: &[u8]) -> String {

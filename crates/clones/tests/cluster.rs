@@ -259,7 +259,13 @@ impl World {
             NodeLoad::new(*other, format!("n{}", other.0), 0, says.as_ref())
         });
         let (live, off) = (live.collect(), BTreeSet::new());
-        let input = manager::Input::Cluster { services: self.services.clone(), live, off, next: BTreeMap::new() };
+        let input = manager::Input::Cluster {
+            services: self.services.clone(),
+            live,
+            dead: BTreeSet::new(),
+            off,
+            next: BTreeMap::new(),
+        };
         self.nodes.get_mut(&id).unwrap().told_at = self.now.mono;
         self.give_manager(id, input);
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
+use edge::Meter;
 use edge::api::{Gone, Minted};
 use futures_util::future::BoxFuture;
 use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish};
@@ -79,18 +80,31 @@ impl edge::api::Backend for ApiDesk {
     }
 }
 
-/// The monitor reads the view.
-pub struct PageSource(Port<Node>);
+/// The monitor reads the view, and of this node's own doors all that they count.
+pub struct PageSource {
+    port: Port<Node>,
+    meter: Arc<Meter>,
+}
 
 impl PageSource {
-    pub fn new(port: Port<Node>) -> Self {
-        Self(port)
+    pub fn new(port: Port<Node>, meter: Arc<Meter>) -> Self {
+        Self { port, meter }
     }
 }
 
 impl monitor::Source for PageSource {
     fn snapshot(&self) -> serde_json::Value {
-        serde_json::to_value(&*self.0.view()).expect("a view is plain data")
+        let view = self.port.view();
+        let mut picture = serde_json::to_value(&*view).expect("a view is plain data");
+        // Other nodes are told of some stages only.
+        if let Some(me) = view.nodes.iter().position(|node| node.name == view.me) {
+            let gauges = &mut picture["nodes"][me]["gauges"];
+            for (name, shown) in self.meter.stages() {
+                edge::stage_gauges(&name, &shown).for_each(|(figure, value)| gauges[figure] = value.into());
+            }
+        }
+        picture["partitions"] = self.meter.turnstiles.figures().map(|part| serde_json::json!(part)).collect();
+        picture
     }
 }
 

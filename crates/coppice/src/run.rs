@@ -10,7 +10,7 @@ use base::Boot;
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
 use edge::closing::{LAST_TIME, closes};
-use edge::tls::Certs;
+use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
 use host::{DataDir, HostConfig};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
@@ -36,12 +36,18 @@ pub struct RunArgs {
     /// HTTP edge, ADDRESS:PORT (default: as in node.toml)
     #[arg(long)]
     pub http: Option<SocketAddr>,
-    /// HTTPS edge (default: port 8443 beside --http, if there is a --tls-dir)
-    #[arg(long, requires = "tls_dir")]
+    /// HTTPS edge (default: port 8443 beside --http, if there are certificates)
+    #[arg(long, requires = "certificates")]
     pub https: Option<SocketAddr>,
     /// Certificates: NAME.crt with NAME.key, or fullchain.pem with privkey.pem, in it or one folder below
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "certificates")]
     pub tls_dir: Option<PathBuf>,
+    /// A certificate with its chain, PEM; beside --tls-dir it is for all names that none there has
+    #[arg(long, value_name = "FILE", requires = "tls_key", group = "certificates")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// HTTP and HTTPS clients come through a balancer that speaks the PROXY protocol (version 1 or 2)
     #[arg(long)]
     pub accept_proxy: bool,
@@ -132,7 +138,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
     let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
     let (api, peer) = (at(args.api, file.api), at(args.peer, file.peer));
-    let tls = args.tls_dir.as_deref().map(Certs::load).transpose()?;
+    let files = Files { dir: args.tls_dir.clone(), pair: args.tls_cert.clone().zip(args.tls_key.clone()) };
+    let tls = (files.dir.is_some() || files.pair.is_some()).then(|| Certs::load(files)).transpose()?;
     let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
     let mut wanted = vec![
         Wanted { addr: http, purpose: "HTTP edge", option: "--http" },
@@ -263,7 +270,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
     // The page starts a task that samples.
     let entered = io.enter();
-    let pages = monitor::router(Arc::new(PageSource::new(port.clone())));
+    let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
     functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
     let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages);
     drop(entered);

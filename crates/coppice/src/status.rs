@@ -52,6 +52,9 @@ pub fn page(view: &View, now_ms: u64) -> String {
             ),
         );
     }
+    if let Some(text) = overflow(view, now_ms) {
+        line(&mut out, format_args!("{text}"));
+    }
     for n in &view.nodes {
         if let Some(ms) = n.slow_force_ms {
             line(
@@ -133,6 +136,28 @@ pub fn page(view: &View, now_ms: u64) -> String {
     out
 }
 
+/// How often, how long and since when nodes for overflow were needed; nothing where there are none and never were.
+fn overflow(view: &View, now_ms: u64) -> Option<String> {
+    let names: Vec<&str> = view.nodes.iter().filter(|n| n.overflow).map(|n| n.name.as_str()).collect();
+    let o = view.overflow;
+    if names.is_empty() && o.times == 0 {
+        return None;
+    }
+    let which = if names.is_empty() { "none now".to_owned() } else { names.join(", ") };
+    let how = match (o.times, o.since_ms) {
+        (0, _) => "never needed".to_owned(),
+        (times, since) => {
+            let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+            let now = match since {
+                Some(since) => format!("needed now, since {}", ago(now_ms, since)),
+                None => format!("released {} ago", ago(now_ms, o.last_ms)),
+            };
+            format!("recruited {times}, for {} in all; {now}", span(o.total_ms))
+        }
+    };
+    Some(format!("nodes for overflow ({which}): {how}"))
+}
+
 /// Whether a node still runs clones.
 fn busy(view: &View, node: &str) -> bool {
     view.services.iter().flat_map(|s| &s.clones).any(|c| c.node == node)
@@ -175,6 +200,18 @@ mod tests {
         let all = serde_json::json!({"namespaces": [namespace("bank", 0), namespace("carts", 3_600_000)]});
         let page = page(&serde_json::from_value(all).unwrap(), 0);
         assert!(page.contains(" -  p\n") && page.contains(" 60m  p\n"), "{page}");
+    }
+
+    #[test]
+    fn it_tells_how_nodes_for_overflow_were_needed() {
+        let page = |overflow: serde_json::Value| {
+            page(&serde_json::from_value(serde_json::json!({ "overflow": overflow })).unwrap(), 1_000_000)
+        };
+        assert!(!page(serde_json::json!({})).contains("overflow"));
+        let now = page(serde_json::json!({"times": 3, "total_ms": 180_000, "since_ms": 960_000, "last_ms": 900_000}));
+        assert!(now.contains("recruited 3 times, for 3m in all; needed now, since 40s\n"), "{now}");
+        let over = page(serde_json::json!({"times": 1, "total_ms": 5_000, "since_ms": null, "last_ms": 900_000}));
+        assert!(over.contains("recruited once, for 5s in all; released 100s ago\n"), "{over}");
     }
 
     #[test]

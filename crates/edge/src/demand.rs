@@ -25,6 +25,7 @@ pub struct Demands {
 #[derive(Debug, Default)]
 pub struct GroupCount {
     arrived: AtomicU64,
+    refused: AtomicU64,
     in_flight: AtomicU64,
 }
 
@@ -67,6 +68,12 @@ impl GroupCount {
         self.arrived.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
         Visit(Arc::clone(self))
+    }
+
+    /// One came for which there was no room.
+    pub fn refuse(&self) {
+        self.arrived.fetch_add(1, Relaxed);
+        self.refused.fetch_add(1, Relaxed);
     }
 }
 
@@ -128,8 +135,9 @@ impl Demands {
         let mut groups: BTreeMap<String, GroupDemand> = BTreeMap::new();
         let mut known = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, count) in &*known {
-            let (arrived, in_flight) = (count.arrived.swap(0, Relaxed), count.in_flight.load(Relaxed));
-            groups.insert(name.clone(), GroupDemand { arrived, in_flight, clones: Vec::new() });
+            let (arrived, refused) = (count.arrived.swap(0, Relaxed), count.refused.swap(0, Relaxed));
+            let in_flight = count.in_flight.load(Relaxed);
+            groups.insert(name.clone(), GroupDemand { arrived, refused, in_flight, clones: Vec::new() });
         }
         known.retain(|_, count| Arc::strong_count(count) > 1);
         let mut known = self.clones.lock().unwrap_or_else(PoisonError::into_inner);

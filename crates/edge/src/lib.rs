@@ -25,5 +25,5 @@ pub mod tls;
 pub mod turnstile;
 
 pub use functions::Functions;
-pub use meter::Meter;
+pub use meter::{Meter, stage_gauges};
 pub use pool::Dial;

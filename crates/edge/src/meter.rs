@@ -57,22 +57,24 @@ impl Stages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
 
+    fn all(&self) -> BTreeMap<String, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn keep(&self, is_there: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_there(name));
     }
-
-    fn each<const N: usize>(&self, mut put: impl FnMut(String, u64), figures: fn(&Shown) -> [(&'static str, u64); N]) {
-        for (name, shown) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            for (figure, value) in figures(shown) {
-                put(format!("stage.{name}.{figure}"), value);
-            }
-        }
-    }
 }
 
-/// Nodes tell each other their figures each second: of so many turnstiles, the first by name. `/metrics` has the
-/// partitions of all.
-const TURNSTILES_SHOWN_MAX: usize = 16;
+/// A stage's figures as gauges of a node: `stage.http-shop.limit`.
+pub fn stage_gauges<'a>(name: &'a str, shown: &Shown) -> impl Iterator<Item = (String, u64)> + use<'a> {
+    let figures = shown.gauges().into_iter().chain(shown.totals());
+    figures.map(move |(figure, value)| (format!("stage.{name}.{figure}"), value))
+}
+
+/// Nodes tell each other their figures each second: of so many turnstiles, the first by name. A node's own `/metrics`
+/// and its monitor have all.
+const TURNSTILES_TOLD_MAX: usize = 16;
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
 #[derive(Debug, Default)]
@@ -196,11 +198,17 @@ impl Meter {
             door.gauges(Instant::now(), &mut all);
         }
         self.show_turnstiles(Instant::now());
-        let put = |name, value| {
-            all.insert(name, value);
-        };
-        self.stages.each(put, Shown::gauges);
+        let (of_doors, others): (Vec<_>, Vec<_>) =
+            self.stages.all().into_iter().partition(|(name, _)| name.starts_with("http-"));
+        for (name, shown) in others.iter().chain(of_doors.iter().take(TURNSTILES_TOLD_MAX)) {
+            all.extend(stage_gauges(name, shown));
+        }
         all
+    }
+
+    /// All stages of this node's doors, as they were when gauges were asked for last.
+    pub fn stages(&self) -> BTreeMap<String, Shown> {
+        self.stages.all()
     }
 
     /// Turnstiles are stages named `http-shop`, `http-shop/pay`.
@@ -212,11 +220,9 @@ impl Meter {
         *shown_at = Some(now);
         let mut names = std::collections::BTreeSet::new();
         for (name, turnstile, _) in self.turnstiles.each().filter(|(_, turnstile, _)| !turnstile.is_unused()) {
-            if names.len() < TURNSTILES_SHOWN_MAX {
-                let name = format!("http-{name}");
-                self.stages.show(&name, turnstile.show());
-                names.insert(name);
-            }
+            let name = format!("http-{name}");
+            self.stages.show(&name, turnstile.show());
+            names.insert(name);
         }
         self.stages.keep(|name| !name.starts_with("http-") || names.contains(name));
     }
@@ -228,10 +234,6 @@ impl Meter {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
         }
-        let put = |name, value| {
-            all.insert(name, value);
-        };
-        self.stages.each(put, Shown::totals);
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Calls { calls, rounds, conflicts } = &*self.calls;
         for (what, count) in [("calls", calls), ("rounds", rounds), ("conflicts", conflicts)] {
@@ -354,6 +356,22 @@ mod tests {
         meter.http.gauges(start + Duration::from_secs(3), &mut again);
         assert_eq!((again["http.requests"], again["http.p99_us"]), (0, 0), "then nothing happened");
         assert_eq!(meter.totals()["http.requests_total"], 100);
+    }
+
+    #[test]
+    fn others_are_told_of_the_first_turnstiles_and_this_node_shows_all() {
+        let meter = Meter::new();
+        for n in 0..TURNSTILES_TOLD_MAX + 4 {
+            let (turnstile, _) = meter.turnstiles.of(&format!("s{n:02}"), 1);
+            drop(futures_util::FutureExt::now_or_never(turnstile.enter(5, 0)).expect("there is room"));
+        }
+        meter.turnstiles.of("unused", 1);
+        let told = meter.gauges();
+        let all = told.keys().filter(|name| name.ends_with(".limit")).count();
+        assert_eq!((all, meter.stages().len()), (TURNSTILES_TOLD_MAX, TURNSTILES_TOLD_MAX + 4));
+        for figure in ["started_total", "refused_total", "overloads_total", "wait_p50_us", "waiting", "overloaded"] {
+            assert!(told.contains_key(&format!("stage.http-s00.{figure}")), "{figure} is not in {told:?}");
+        }
     }
 
     #[test]

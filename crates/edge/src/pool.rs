@@ -105,6 +105,8 @@ pub struct Doorway {
     pub class: u8,
     pub drop: Option<DropHandler>,
     pub session: Option<Arc<RouteSession>>,
+    /// What the manager is told of its service.
+    pub count: Arc<GroupCount>,
 }
 
 /// What takes a request, as of some routes.
@@ -113,6 +115,13 @@ pub struct Place {
     routes: Arc<Routes>,
     found: Found,
     pub doorway: Arc<Doorway>,
+}
+
+impl Place {
+    /// An operator took it out of use.
+    pub fn is_off(&self) -> bool {
+        self.routes.is_off(self.found)
+    }
 }
 
 /// Where a request may go, and where it would rather go.
@@ -221,7 +230,8 @@ impl Table {
             let (open, own) = service.parted();
             let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
             let (open, all) = (some(open), Clones::new(clones.clone()));
-            let (doors, count) = (doors(service, &open, &own, turnstiles), demands.group(&service.name));
+            let count = demands.group(&service.name);
+            let doors = doors(service, &open, &own, turnstiles, &count);
             let before = self.routes.services.iter().position(|of| of.name == service.name);
             let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
             Group { count, doors, open, own, all, given_away }
@@ -301,7 +311,13 @@ impl Table {
 }
 
 /// What requests pass, of each partition and then of the rest. Those with the same clones pass the same turnstile.
-fn doors(service: &RouteService, open: &Clones, own: &[Option<Clones>], all: &Turnstiles) -> Vec<Arc<Doorway>> {
+fn doors(
+    service: &RouteService,
+    open: &Clones,
+    own: &[Option<Clones>],
+    all: &Turnstiles,
+    count: &Arc<GroupCount>,
+) -> Vec<Arc<Doorway>> {
     let (of_open, part_of_rest) = all.of(&service.name, open.len());
     let session = || service.session.clone();
     let doorway = |partition: &Partition, own: &Option<Clones>| {
@@ -309,11 +325,18 @@ fn doors(service: &RouteService, open: &Clones, own: &[Option<Clones>], all: &Tu
             all.of(&format!("{}/{}", service.name, partition.name), own.as_ref().map_or(0, |own| own.len()));
         let turnstile = if own.is_some() { turnstile } else { Arc::clone(&of_open) };
         let (class, drop) = (partition.priority.0, partition.drop.clone());
-        Arc::new(Doorway { turnstile, part, class, drop, session: session() })
+        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count) })
     };
     let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
     let class = Priority::default().0;
-    doors.push(Arc::new(Doorway { turnstile: of_open, part: part_of_rest, class, drop: None, session: session() }));
+    doors.push(Arc::new(Doorway {
+        turnstile: of_open,
+        part: part_of_rest,
+        class,
+        drop: None,
+        session: session(),
+        count: Arc::clone(count),
+    }));
     doors
 }
 

@@ -1,5 +1,5 @@
-//! Certificates of the edge: read from a folder, chosen by the name that a client asks for (SNI), replaced when the
-//! files change. A folder that cannot be read whole changes nothing: what was good goes on. Keys never leave here.
+//! Certificates of the edge: read from a folder, from two files, or both, chosen by the name that a client asks for (SNI), replaced when the
+//! files change. Files that cannot be read whole change nothing: what was good goes on. Keys never leave here.
 //!
 //! Pairs are `NAME.crt` with `NAME.key`, or `fullchain.pem` with `privkey.pem`, in the folder or one folder below (as
 //! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is.
@@ -27,10 +27,24 @@ const PAIRS_MAX: usize = 10_000;
 /// Largest file read as a certificate or key: a chain is some kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Where certificates are: a folder, a certificate and its key, or both; then those two are for all names that none has.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    pub dir: Option<PathBuf>,
+    pub pair: Option<(PathBuf, PathBuf)>,
+}
+
+/// A folder alone.
+impl<P: AsRef<Path> + ?Sized> From<&P> for Files {
+    fn from(dir: &P) -> Self {
+        Self { dir: Some(dir.as_ref().to_owned()), pair: None }
+    }
+}
+
 /// What is shown to clients now.
 #[derive(Debug)]
 pub struct Certs {
-    dir: PathBuf,
+    files: Files,
     now: ArcSwap<Store>,
 }
 
@@ -56,9 +70,10 @@ struct Pair {
 impl Certs {
     /// # Errors
     /// Says which file is wrong and what would be right.
-    pub fn load(dir: &Path) -> Result<Arc<Self>, String> {
-        let store = Store::read(dir)?;
-        Ok(Arc::new(Self { dir: dir.to_owned(), now: ArcSwap::from_pointee(store) }))
+    pub fn load(files: impl Into<Files>) -> Result<Arc<Self>, String> {
+        let files = files.into();
+        let store = Store::read(&files)?;
+        Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store) }))
     }
 
     /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients.
@@ -82,12 +97,12 @@ impl Certs {
             tokio::time::sleep(LOOK_EVERY).await;
             let me = Arc::clone(&self);
             let looked = tokio::task::spawn_blocking(move || {
-                let seen = look(&pairs(&me.dir)?);
-                Ok::<_, String>((seen != me.now.load().seen).then(|| (seen, Store::read(&me.dir))))
+                let seen = look(&all_pairs(&me.files)?);
+                Ok::<_, String>((seen != me.now.load().seen).then(|| (seen, Store::read(&me.files))))
             });
             match looked.await {
                 Ok(Ok(Some((_, Ok(store))))) => {
-                    tracing::info!(dir = %self.dir.display(), names = store.by_name.len(), "certificates were replaced");
+                    tracing::info!(files = ?self.files, names = store.by_name.len(), "certificates were replaced");
                     self.now.store(Arc::new(store));
                 }
                 Ok(Ok(Some((seen, Err(error))))) if seen != complained => {
@@ -120,15 +135,15 @@ impl ResolvesServerCert for Certs {
 }
 
 impl Store {
-    fn read(dir: &Path) -> Result<Self, String> {
-        let pairs = pairs(dir)?;
+    fn read(files: &Files) -> Result<Self, String> {
+        let pairs = all_pairs(files)?;
         let seen = look(&pairs);
         let (mut by_name, mut default) = (BTreeMap::new(), None);
         let mut wrong = String::new();
         for pair in &pairs {
             match read(pair) {
                 Ok((key, names)) => {
-                    if default.is_none() || pair.name == "default" {
+                    if default.is_none() || pair.name == "default" && files.pair.is_none() {
                         default = Some(Arc::clone(&key));
                     }
                     for name in names {
@@ -144,11 +159,21 @@ impl Store {
             return Err(wrong);
         }
         let default = default.ok_or_else(|| {
-            let dir = dir.display();
+            let dir = files.dir.as_deref().unwrap_or(Path::new("")).display();
             format!("{dir} has no certificate; put NAME.crt and NAME.key there, or fullchain.pem and privkey.pem")
         })?;
         Ok(Self { by_name, default, seen })
     }
+}
+
+/// The pair that stands alone first: it is what is shown if nothing else fits.
+fn all_pairs(files: &Files) -> Result<Vec<Pair>, String> {
+    let alone = |(cert, key): &(PathBuf, PathBuf)| Pair { name: String::new(), cert: cert.clone(), key: key.clone() };
+    let mut all: Vec<Pair> = files.pair.iter().map(alone).collect();
+    if let Some(dir) = &files.dir {
+        all.extend(pairs(dir)?);
+    }
+    Ok(all)
 }
 
 /// The pairs of a folder and of the folders in it, by name. A certificate without its key is an error.
@@ -317,6 +342,29 @@ mod tests {
         error("no certificate in PEM");
         let missing = Certs::load(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(missing.contains("/nowhere/at/all"), "{missing}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_files_are_enough_and_are_replaced_too() {
+        let dir = Folder::new("alone");
+        dir.put("site.pem", "site.secret", &["alone.example"]);
+        let files = Files { dir: None, pair: Some((dir.0.join("site.pem"), dir.0.join("site.secret"))) };
+        let certs = Certs::load(files.clone()).unwrap();
+        assert_eq!(shown(&certs, "any"), "alone.example");
+        tokio::spawn(Arc::clone(&certs).follow());
+        dir.put("site.pem", "site.secret", &["renewed.example"]);
+        until(|| shown(&certs, "any") == "renewed.example").await;
+
+        // Beside a folder they are for names that none of its certificates has.
+        dir.put("default.crt", "default.key", &["folder.example"]);
+        let both = Certs::load(Files { dir: Some(dir.0.clone()), ..files.clone() }).unwrap();
+        assert_eq!(
+            (shown(&both, "folder.example"), shown(&both, "x")),
+            ("folder.example".into(), "renewed.example".into())
+        );
+        std::fs::remove_file(dir.0.join("site.secret")).unwrap();
+        let error = Certs::load(files).unwrap_err();
+        assert!(error.contains("site.secret"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

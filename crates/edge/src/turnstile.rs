@@ -11,7 +11,7 @@ use base::{Span, Time};
 use clones::Doors;
 use flow::admission::{Admission, CLASSES, Came, Rooms};
 use flow::doors::{Door, Others};
-use flow::histogram::{BUCKETS, bucket_of, percentile};
+use flow::histogram::{BUCKETS, Powers, bucket_of, percentile};
 use flow::limit::{Bounds, Seen};
 use flow::limits::LEARN_EVERY;
 use flow::stage::{End, Shown};
@@ -57,8 +57,37 @@ struct Counts {
 struct Totals {
     started: AtomicU64,
     refused: AtomicU64,
-    wait: Box<[AtomicU64]>,
-    service: Box<[AtomicU64]>,
+    wait: Times,
+    service: Times,
+}
+
+/// How long something took, since it was shown last and before.
+struct Times {
+    counts: Box<[AtomicU64]>,
+    sum_us: AtomicU64,
+    before: Mutex<Powers>,
+}
+
+impl Times {
+    fn new() -> Self {
+        let counts = (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
+        Self { counts, sum_us: AtomicU64::new(0), before: Mutex::default() }
+    }
+
+    fn note(&self, us: u64) {
+        self.counts[bucket_of(us)].fetch_add(1, Relaxed);
+        if us > 0 {
+            self.sum_us.fetch_add(us, Relaxed);
+        }
+    }
+
+    /// Half and 99 of 100 since this was asked last, and all since the start.
+    fn take(&self) -> (u64, u64, Powers) {
+        let counts: Vec<u64> = self.counts.iter().map(|n| n.swap(0, Relaxed)).collect();
+        let mut all = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        all.add(&counts, self.sum_us.swap(0, Relaxed));
+        (percentile(&counts, 50), percentile(&counts, 99), *all)
+    }
 }
 
 /// One request is under way until this is dropped.
@@ -94,6 +123,20 @@ impl Part {
         let counts: Vec<u64> = self.took_us.get().into_iter().flatten().map(|n| n.load(Relaxed)).collect();
         percentile(&counts, percent)
     }
+}
+
+/// What a partition's requests met at a node's HTTP doors since it started.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct PartFigures {
+    pub service: String,
+    /// Empty for the service's rest.
+    pub partition: String,
+    pub requests: u64,
+    /// For lack of room, or as it was out of use.
+    pub refused: u64,
+    /// From a request's coming to the head of its answer, microseconds.
+    pub p50_us: u64,
+    pub p99_us: u64,
 }
 
 /// The turnstiles of a node, shared by its doors: they have the same clones before them.
@@ -147,6 +190,22 @@ impl Turnstiles {
         }
     }
 
+    /// Of partitions, and of the rest of services, that somebody has asked for.
+    pub fn figures(&self) -> impl Iterator<Item = PartFigures> + use<> {
+        let asked = self.each().filter(|(_, _, part)| part.requests.load(Relaxed) > 0);
+        asked.map(|(name, _, part)| {
+            let (service, partition) = name.split_once('/').unwrap_or((&name, ""));
+            PartFigures {
+                service: service.into(),
+                partition: partition.into(),
+                requests: part.requests.load(Relaxed),
+                refused: part.refused.load(Relaxed),
+                p50_us: part.took_us(50),
+                p99_us: part.took_us(99),
+            }
+        })
+    }
+
     pub fn each(&self) -> impl Iterator<Item = (String, Arc<Turnstile>, Arc<Part>)> + use<> {
         let all = self.lock_all().clone();
         all.into_iter().map(|(name, entry)| (name, entry.turnstile, entry.part))
@@ -161,7 +220,6 @@ impl Turnstile {
     /// Before so many clones.
     pub fn new(clones: usize) -> Self {
         let admission = Admission::new(bounds(clones));
-        let histogram = || (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
         let turnstile = Self {
             began: Instant::now(),
             room: Default::default(),
@@ -177,8 +235,8 @@ impl Turnstile {
             shown: Totals {
                 started: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
-                wait: histogram(),
-                service: histogram(),
+                wait: Times::new(),
+                service: Times::new(),
             },
             admission: Mutex::new(admission),
         };
@@ -213,6 +271,7 @@ impl Turnstile {
         self.seen.arrived[class].fetch_add(1, Relaxed);
         let has_share = self.fairness.has_share(class, client);
         if has_share && self.waiting.load(SeqCst) == 0 && self.grab(class) {
+            self.shown.wait.note(0);
             return Ok(self.permit(class));
         }
         self.seen.no_room.fetch_add(1, Relaxed);
@@ -255,7 +314,7 @@ impl Turnstile {
         let permit = tokio::time::timeout(CLONE_WAIT, receive).await;
         let waited = Span::from(begun.elapsed());
         self.seen.waited_us.fetch_max(waited.0, Relaxed);
-        self.shown.wait[bucket_of(waited.0)].fetch_add(1, Relaxed);
+        self.shown.wait.note(waited.0);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Full),
@@ -371,8 +430,8 @@ impl Turnstile {
 
     /// What to show of the time since it was shown last.
     pub fn show(&self) -> Shown {
-        let taken = |histogram: &[AtomicU64]| -> Vec<u64> { histogram.iter().map(|n| n.swap(0, Relaxed)).collect() };
-        let (wait, service) = (taken(&self.shown.wait), taken(&self.shown.service));
+        let (wait_p50_us, wait_p99_us, waits) = self.shown.wait.take();
+        let (service_p50_us, service_p99_us, services) = self.shown.service.take();
         let admission = self.lock();
         Shown {
             waiting: self.waiting.load(Relaxed).into(),
@@ -382,10 +441,12 @@ impl Turnstile {
             started: self.shown.started.load(Relaxed),
             refused: self.shown.refused.load(Relaxed),
             overloads: admission.overloads(),
-            wait_p50_us: percentile(&wait, 50),
-            wait_p99_us: percentile(&wait, 99),
-            service_p50_us: percentile(&service, 50),
-            service_p99_us: percentile(&service, 99),
+            wait_p50_us,
+            wait_p99_us,
+            service_p50_us,
+            service_p99_us,
+            waits,
+            services,
         }
     }
 }
@@ -409,7 +470,7 @@ impl Permit {
                 let took = at.saturating_duration_since(self.began).as_micros() as u64;
                 turnstile.seen.done.fetch_add(1, Relaxed);
                 turnstile.seen.took_us.fetch_add(took, Relaxed);
-                turnstile.shown.service[bucket_of(took)].fetch_add(1, Relaxed);
+                turnstile.shown.service.note(took);
             }
             End::Overload => drop(turnstile.seen.overloads.fetch_add(1, Relaxed)),
             End::Gone => (),

@@ -537,3 +537,34 @@ async fn pipelined_requests_are_answered_in_order() {
     }
     assert_eq!(toy.connections(), 1);
 }
+
+#[tokio::test]
+async fn behind_a_balancer_the_client_is_who_it_names_and_who_names_none_is_not_heard() {
+    let toy = Toy::steady("hi").await;
+    let config = Config { accept_proxy: true, ..Config::default() };
+    let door = Door::with(vec![clone(1, toy.addr, true)], config).await;
+    let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\xc6\x33\x64\x01\0\x05\0\x06";
+    for (nth, (says, client)) in [
+        (&b"PROXY TCP4 192.0.2.7 198.51.100.1 5 6\r\n"[..], "192.0.2.7"),
+        (&b"PROXY TCP6 2001:db8::7 2001:db8::1 5 6\r\n"[..], "2001:db8::7"),
+        (&binary[..], "192.0.2.8"),
+        (&b"PROXY UNKNOWN\r\n"[..], "127.0.0.1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut asks = door.client().await;
+        // In two packets, as networks may bring it.
+        asks.send(&says[..9]).await;
+        tokio::task::yield_now().await;
+        asks.send([&says[9..], get].concat()).await;
+        assert_eq!(asks.answer().await.status, 200);
+        assert_eq!(common::field(&toy.seen()[nth], "x-forwarded-for").as_deref(), Some(client));
+    }
+    let mut bare = door.client().await;
+    bare.send(get).await;
+    // Closed or reset, as what it said was not read.
+    assert_eq!(bare.until_end().await.unwrap_or_default(), "");
+    assert_eq!(toy.seen().len(), 4, "who came past the balancer is not heard");
+}

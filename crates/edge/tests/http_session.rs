@@ -12,7 +12,7 @@ use bytes::Bytes;
 use clones::route::{RouteService, RouteSession, Routes};
 use clones::session::{SameSite, Secure};
 use clones::{HttpRoute, ServiceSpec, SessionCookie};
-use common::{Answer, Door, Toy, clone, field};
+use common::{Answer, Door, Toy, clone, field, soon};
 use edge::api::{Backend, Gone, Minted};
 use edge::http::Config;
 use futures_util::future::BoxFuture;
@@ -119,6 +119,15 @@ impl Case {
             Ok(())
         })
         .await;
+        Self::before(toy, says, spec, config).await
+    }
+
+    async fn before(
+        toy: Toy,
+        says: impl IntoIterator<Item = Outcome<Reply>>,
+        spec: SessionCookie,
+        config: Config,
+    ) -> Self {
         let mut declared = ServiceSpec::new(["shop"]);
         declared.http = Some(HttpRoute::default());
         let service = RouteService {
@@ -178,6 +187,55 @@ async fn a_session_is_read_and_stored_with_the_priority_of_its_request() {
         // Only when it is read is it known whether there is one that raises the request.
         assert_eq!(*case.node.priorities.lock().unwrap(), [Priority(6), then]);
     }
+}
+
+#[tokio::test]
+async fn in_overload_who_has_a_session_is_let_in_and_a_newcomer_who_came_before_is_refused() {
+    let go = Arc::new(Notify::new());
+    let told = Arc::clone(&go);
+    let toy = Toy::start(move |toy, mut stream, _| {
+        let told = Arc::clone(&told);
+        async move {
+            while toy.read_request(&mut stream).await.is_ok() {
+                told.notified().await;
+                stream.write_all(common::ok("hi").as_bytes()).await?;
+            }
+            Ok(())
+        }
+    })
+    .await;
+    let spec = SessionCookie { priority: Some(clones::partition::Priority(9)), ..SessionCookie::new("carts", "sid") };
+    let case = Case::before(toy, [found(LEASE_MS)], spec, Config::default()).await;
+    let send = async |fields: &str| {
+        let mut client = case.door.client().await;
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await;
+        client
+    };
+    let until = async |what: &dyn Fn() -> bool| {
+        let is_so = async {
+            while !what() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        soon(is_so).await;
+    };
+    let room = edge::http::limits::ADMISSION.first as usize;
+    let mut held = Vec::new();
+    for _ in 0..room {
+        held.push(send("").await);
+    }
+    until(&|| case.toy.seen().len() == room).await;
+    let waiting = || case.door.meter.turnstiles.of("shop", 1).0.show().waiting;
+    let mut newcomer = send("").await;
+    until(&|| waiting() == 1).await;
+    let mut known = send(&format!("Cookie: sid={ID}.now\r\n")).await;
+    until(&|| waiting() == 2).await;
+    go.notify_one();
+    until(&|| case.toy.seen().len() == room + 1).await;
+    assert_eq!(field(&case.toy.seen()[room], "coppice-priority").as_deref(), Some("9"));
+    assert_eq!(newcomer.answer().await.status, 503);
+    go.notify_waiters();
+    assert_eq!(known.answer().await.status, 200);
 }
 
 #[tokio::test]

@@ -41,25 +41,72 @@ pub fn percentile(counts: &[u64], percent: u64) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-pub struct Histogram(Box<[u64]>);
+pub struct Histogram {
+    counts: Box<[u64]>,
+    sum_us: u64,
+}
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self(vec![0; BUCKETS].into())
+        Self { counts: vec![0; BUCKETS].into(), sum_us: 0 }
     }
 }
 
 impl Histogram {
     pub fn note(&mut self, took: Span) {
-        self.0[bucket_of(took.0)] += 1;
+        self.counts[bucket_of(took.0)] += 1;
+        self.sum_us = self.sum_us.saturating_add(took.0);
     }
 
     pub fn counts(&self) -> &[u64] {
-        &self.0
+        &self.counts
     }
 
     pub fn clear(&mut self) {
-        self.0.fill(0);
+        self.counts.fill(0);
+        self.sum_us = 0;
+    }
+
+    /// Moves all that was counted to what is kept for ever.
+    pub fn clear_into(&mut self, powers: &mut Powers) {
+        powers.add(&self.counts, self.sum_us);
+        self.clear();
+    }
+}
+
+/// The shortest time that [`Powers`] tells apart is 2^6 microseconds, the longest 2^24 (17 s).
+const POWER_MIN: usize = 6;
+const POWERS: usize = 19;
+
+/// What histograms counted since the start, by powers of two: small enough to be kept and told for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Powers {
+    /// Below each power, and not below the one before it; the last: above all.
+    counts: [u64; POWERS + 1],
+    sum_us: u64,
+}
+
+impl Powers {
+    /// `counts` has [`BUCKETS`] buckets.
+    pub fn add(&mut self, counts: &[u64], sum_us: u64) {
+        for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let bits = top_of(bucket).checked_ilog2().map_or(0, |bits| bits as usize + 1);
+            self.counts[bits.saturating_sub(POWER_MIN).min(POWERS)] += count;
+        }
+        self.sum_us = self.sum_us.saturating_add(sum_us);
+    }
+
+    /// How many took less than so many microseconds (none: any time), the shortest first.
+    pub fn below(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+        let mut all = 0;
+        self.counts.iter().enumerate().map(move |(nth, count)| {
+            all += count;
+            ((nth < POWERS).then(|| 1 << (POWER_MIN + nth)), all)
+        })
+    }
+
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
     }
 }
 
@@ -83,5 +130,23 @@ mod tests {
         (1..=100).for_each(|n| histogram.note(Span::micros(n * 100)));
         assert!((5_000..5_400).contains(&percentile(histogram.counts(), 50)));
         assert!((9_900..10_600).contains(&percentile(histogram.counts(), 99)));
+    }
+
+    #[test]
+    fn powers_keep_what_many_histograms_counted() {
+        let mut powers = Powers::default();
+        for _ in 0..2 {
+            let mut histogram = Histogram::default();
+            for us in [0, 63, 64, 127, 128, 1_000_000, u64::from(u32::MAX)] {
+                histogram.note(Span::micros(us));
+            }
+            histogram.clear_into(&mut powers);
+            assert_eq!(histogram.counts().iter().sum::<u64>(), 0);
+        }
+        let below: Vec<_> = powers.below().collect();
+        assert_eq!(below[..3], [(Some(64), 4), (Some(128), 8), (Some(256), 10)]);
+        assert_eq!(below[13..15], [(Some(524_288), 10), (Some(1_048_576), 12)]);
+        assert_eq!(below[18..], [(Some(1 << 24), 12), (None, 14)]);
+        assert_eq!(powers.sum_us(), 2 * (63 + 64 + 127 + 128 + 1_000_000 + u64::from(u32::MAX)));
     }
 }

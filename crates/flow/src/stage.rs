@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use base::{Span, Time};
 
-use crate::histogram::{Histogram, percentile};
+use crate::histogram::{Histogram, Powers, percentile};
 use crate::limit::{Bounds, Limit, Seen};
 use crate::overload::Overload;
 
@@ -56,6 +56,9 @@ pub struct Shown {
     pub wait_p99_us: u64,
     pub service_p50_us: u64,
     pub service_p99_us: u64,
+    /// Since it began.
+    pub waits: Powers,
+    pub services: Powers,
 }
 
 impl Shown {
@@ -85,6 +88,9 @@ struct Figures {
     refused: u64,
     wait: Histogram,
     service: Histogram,
+    /// But for what the two above have.
+    waits: Powers,
+    services: Powers,
 }
 
 /// How something ended.
@@ -192,9 +198,9 @@ impl<T> Stage<T> {
 
     /// What to show of the time since the last look.
     pub fn show(&mut self) -> Shown {
-        let Figures { started, refused, wait, service } = &mut self.figures;
+        let Figures { started, refused, wait, service, waits, services } = &mut self.figures;
         let of = |histogram: &Histogram, percent| percentile(histogram.counts(), percent);
-        let shown = Shown {
+        let mut shown = Shown {
             waiting: self.queue.len() as u64,
             under_way: self.under_way.into(),
             limit: self.limit.size().into(),
@@ -206,9 +212,11 @@ impl<T> Stage<T> {
             wait_p99_us: of(wait, 99),
             service_p50_us: of(service, 50),
             service_p99_us: of(service, 99),
+            ..Shown::default()
         };
-        wait.clear();
-        service.clear();
+        wait.clear_into(waits);
+        service.clear_into(services);
+        (shown.waits, shown.services) = (*waits, *services);
         shown
     }
 
@@ -314,6 +322,9 @@ mod tests {
         assert_eq!((shown.started, shown.refused, shown.under_way, shown.waiting), (5, 1, 1, 0));
         assert!((3_000..3_200).contains(&shown.service_p50_us), "{shown:?}");
         assert!((3_000..3_200).contains(&shown.wait_p99_us) && shown.wait_p50_us == 0, "{shown:?}");
-        assert_eq!(stage.show().service_p99_us, 0);
+        let next = stage.show();
+        assert_eq!(next.service_p99_us, 0);
+        let all = |powers: &Powers| powers.below().last().map(|(_, count)| count);
+        assert_eq!((all(&next.waits), all(&next.services), next.services.sum_us()), (Some(5), Some(4), 12_000));
     }
 }

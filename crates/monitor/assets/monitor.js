@@ -13,13 +13,13 @@ function replace(element, html) {
   if (shown.get(element) === html) return;
   shown.set(element, html);
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
-  const place = focused && [...element.querySelectorAll("[tabindex], summary")].indexOf(focused);
+  const place = focused && [...element.querySelectorAll("[tabindex], summary, button")].indexOf(focused);
   const left = [...element.querySelectorAll(".wide")].map((box) => box.scrollLeft);
   const open = [...element.querySelectorAll("details[open]")].map((details) => details.id);
   element.innerHTML = html;
   element.querySelectorAll(".wide").forEach((box, i) => { box.scrollLeft = left[i] || 0; });
   for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-  if (focused) element.querySelectorAll("[tabindex], summary")[place]?.focus({ preventScroll: true });
+  if (focused) element.querySelectorAll("[tabindex], summary, button")[place]?.focus({ preventScroll: true });
 }
 
 function addEvents(events) {
@@ -38,6 +38,43 @@ function addEvents(events) {
   }
 }
 
+// Buttons that take something out of use: asked once more, with the operator's token. It stands in the dialog's field and
+// nowhere else, and goes in a header that no other site's page can send.
+const dialog = document.getElementById("switch");
+const token = document.getElementById("switch-token");
+const problem = document.getElementById("switch-problem");
+const said = document.getElementById("said");
+let wish = null;
+document.documentElement.classList.add("scripted");
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-post]");
+  if (!button) return;
+  wish = { ...button.dataset };
+  document.getElementById("switch-title").textContent = wish.ask;
+  document.getElementById("switch-what").textContent = wish.what;
+  document.getElementById("switch-do").textContent = wish.verb;
+  problem.textContent = "";
+  dialog.showModal();
+  // Nothing is done by a key that was meant for the button before.
+  (token.value ? document.getElementById("switch-cancel") : token).focus();
+});
+document.getElementById("switch-cancel").addEventListener("click", () => dialog.close());
+dialog.querySelector("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const asked = wish;
+  try {
+    const reply = await fetch(asked.post, { method: "POST", headers: { Authorization: "Bearer " + token.value } });
+    const answer = await reply.json();
+    if (!reply.ok) throw new Error(answer.error);
+    if (asked !== wish) return;
+    said.textContent = asked.ask.replace(/\?$/, ": ") + (answer.changes.join(", ") || "it is so already");
+    dialog.close();
+  } catch (error) {
+    if (asked === wish) problem.textContent = error.message;
+  }
+});
+
 const stream = new EventSource("/live");
 stream.addEventListener("parts", (message) => {
   const frame = JSON.parse(message.data);
@@ -48,7 +85,7 @@ stream.addEventListener("parts", (message) => {
     // Somebody marks text in it, perhaps to copy it: it waits.
     const element = document.querySelector(`[data-part="${id}"]`);
     const selection = document.getSelection();
-    if (selection && !selection.isCollapsed && element.contains(selection.anchorNode)) continue;
+    if (dialog.open || selection && !selection.isCollapsed && element.contains(selection.anchorNode)) continue;
     replace(element, html);
   }
   addEvents(frame.events);

@@ -8,6 +8,8 @@ pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub const SAMPLES: usize = 60;
 /// Events shown, newest first. More is read in the log.
 pub const EVENTS_SHOWN: usize = 60;
+/// Stages shown, and partitions of a service. More is read in `/metrics`.
+pub const ROWS_SHOWN: usize = 200;
 /// Lines of a clone's last output shown.
 pub const OUTPUT_LINES_SHOWN: usize = 20;
 /// Open pages that are kept current at a time.

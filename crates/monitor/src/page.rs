@@ -6,8 +6,10 @@ use maud::{DOCTYPE, Markup, html};
 use crate::chart::{chart, number};
 use crate::history::{History, MEASURES};
 use crate::limits::*;
-use crate::picture::{CloneOf, Event, Node, Picture, Service};
+use crate::picture::{Event, Node, Picture, Service};
+use crate::services::services;
 use crate::stages::stages;
+use crate::switch;
 
 /// A part of the page that changes: its id, heading, and how it is written.
 pub struct Part {
@@ -46,6 +48,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                 header {
                     h1 { "Coppice " span.cluster { (picture.cluster) } }
                     p #summary { (summary(picture)) }
+                    p #said role="status" {}
                     p.connection { span #connection { "as of this load" } noscript { ". " a href="/" { "Load again" } } }
                     nav aria-label="Parts of this page" {
                         ul {
@@ -69,6 +72,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                         }
                     }
                 }
+                (switch::dialog())
                 footer {
                     p {
                         "Seen by node " strong { (picture.me) } ". The same for scripts: "
@@ -102,7 +106,7 @@ fn nodes(picture: &Picture) -> Markup {
             table {
                 thead {
                     tr {
-                        @for head in ["Node", "State", "Load", "CPU", "Memory", "HTTP a second", "Redis a second", "Clones", "For", "Addresses"] {
+                        @for head in ["Node", "State", "Load", "CPU", "Memory", "HTTP a second", "Redis a second", "Clones", "For", "Addresses", "Maintenance"] {
                             th scope="col" { (head) }
                         }
                     }
@@ -110,7 +114,22 @@ fn nodes(picture: &Picture) -> Markup {
                 tbody { @for node in &picture.nodes { (node_row(picture, node)) } }
             }
         }
+        @if let Some(text) = overflow(picture) { p { (text) } }
     }
+}
+
+/// How often, how long and since when nodes for overflow were needed; nothing where there are none and never were.
+fn overflow(picture: &Picture) -> Option<String> {
+    let used = &picture.overflow;
+    if used.times == 0 {
+        return picture.nodes.iter().any(|node| node.overflow).then(|| "Nodes for overflow were never needed.".into());
+    }
+    let times = if used.times == 1 { "once".to_owned() } else { format!("{} times", used.times) };
+    let now = match used.since_ms {
+        Some(since) => format!("needed now, since {}", ago(picture.at_ms, since)),
+        None => format!("released {} ago", ago(picture.at_ms, used.last_ms)),
+    };
+    Some(format!("Nodes for overflow were recruited {times}, for {} in all; {now}.", span(used.total_ms)))
 }
 
 fn node_row(picture: &Picture, node: &Node) -> Markup {
@@ -118,7 +137,7 @@ fn node_row(picture: &Picture, node: &Node) -> Markup {
     let alive = node.state != "dead";
     html! {
         tr {
-            th scope="row" { (node.name) @if node.name == picture.me { " (this one)" } }
+            th scope="row" { (node.name) @if node.name == picture.me { " (this one)" } @if node.overflow { " (for overflow)" } }
             td { (state(&node.state)) @if node.drained { ", drained" } @if let Some(how) = &node.leaving { ", about to " (how) } }
             @if alive {
                 td { (load(node.load)) }
@@ -132,6 +151,7 @@ fn node_row(picture: &Picture, node: &Node) -> Markup {
             }
             td.n { (ago(picture.at_ms, node.since_ms)) }
             td.addresses { "http " (node.http) ", resp " (node.resp) ", api " (node.api) }
+            td { @if node.drained { (switch::undrain(&node.name)) } @else if alive { (switch::drain(&node.name)) } }
         }
     }
 }
@@ -146,54 +166,6 @@ fn traffic(history: &History) -> Markup {
         div.charts {
             @for (i, measure) in MEASURES.iter().enumerate() {
                 (chart(measure.id, measure.title, measure.unit, &history.of(i).collect::<Vec<_>>()))
-            }
-        }
-    }
-}
-
-fn services(picture: &Picture) -> Markup {
-    html! {
-        @if picture.services.is_empty() { p { "None are declared. " code { "coppice apply -f FILE" } " declares some." } }
-        @for service in &picture.services {
-            h3 { (service.name) }
-            p {
-                (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
-                @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
-                @if !service.off.is_empty() { "; out of use: " strong { (service.off.join(", ")) } }
-            }
-            @if !service.clones.is_empty() {
-                div.wide tabindex="0" role="group" aria-label={ "Table of clones of " (service.name) } {
-                    table {
-                        thead {
-                            tr { @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Last end"] { th scope="col" { (head) } } }
-                        }
-                        tbody { @for clone in &service.clones { (clone_row(picture, clone)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn clone_row(picture: &Picture, clone: &CloneOf) -> Markup {
-    let output = &clone.last_output[clone.last_output.len().saturating_sub(OUTPUT_LINES_SHOWN)..];
-    html! {
-        tr {
-            th scope="row" { (clone.name) }
-            td { (state(&clone.state)) }
-            td { (clone.node) }
-            td.n { (clone.pid) }
-            td.n { (clone.port) }
-            td.n { (clone.restarts) }
-            td.n { (ago(picture.at_ms, clone.since_ms)) }
-            td {
-                @if let Some(exit) = &clone.last_exit { (exit) }
-                @if !output.is_empty() {
-                    details id={ "output-" (clone.name) } {
-                        summary { "Last output" }
-                        pre { @for line in output { (line) "\n" } }
-                    }
-                }
             }
         }
     }
@@ -305,16 +277,16 @@ pub fn event_key(event: &Event) -> String {
     format!("{} {} {} {}", event.at_ms, event.kind, event.who, event.text)
 }
 
-fn state(state: &str) -> Markup {
+pub fn state(state: &str) -> Markup {
     html! { span.state data-state=(state) { (state) } }
 }
 
-fn ago(now_ms: u64, since_ms: u64) -> String {
+pub fn ago(now_ms: u64, since_ms: u64) -> String {
     span(now_ms.saturating_sub(since_ms))
 }
 
 /// A length of time in the unit that says it.
-fn span(ms: u64) -> String {
+pub fn span(ms: u64) -> String {
     match ms / 1000 {
         s if s < 120 => format!("{s} s"),
         s if s < 7200 => format!("{} min", s / 60),
@@ -397,6 +369,29 @@ mod tests {
     }
 
     #[test]
+    fn it_tells_how_nodes_for_overflow_were_needed() {
+        let mut of = picture();
+        assert_eq!(overflow(&of), None);
+        of.nodes[0].overflow = true;
+        assert!(nodes(&of).into_string().contains("never needed"));
+        of.overflow = crate::picture::Overflow { times: 2, total_ms: 600_000, since_ms: Some(970_000), last_ms: 1 };
+        assert!(nodes(&of).into_string().contains("recruited 2 times, for 10 min in all; needed now, since 30 s."));
+        of.overflow.since_ms = None;
+        assert!(nodes(&of).into_string().contains("; released 16 min ago."));
+    }
+
+    #[test]
+    fn nodes_can_be_drained_and_put_back() {
+        let mut of = picture();
+        let shown = nodes(&of).into_string();
+        assert_eq!(count(&shown, "data-post=\"/v1/nodes/n1/drain\""), 1, "{shown}");
+        assert!(!shown.contains("n2/drain"), "a dead one has nothing to move");
+        of.nodes[0].drained = true;
+        let shown = nodes(&of).into_string();
+        assert!(shown.contains("data-post=\"/v1/nodes/n1/undrain\"") && !shown.contains("n1/drain"), "{shown}");
+    }
+
+    #[test]
     fn it_can_be_read_by_its_landmarks_and_headings() {
         let page = written();
         for (what, times) in [
@@ -405,7 +400,8 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 8),
+            ("<h2 ", 9),
+            ("<dialog ", 1),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),
         ] {

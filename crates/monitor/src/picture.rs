@@ -18,6 +18,9 @@ pub struct Picture {
     pub namespaces: Vec<Namespace>,
     pub stubs: Vec<Stub>,
     pub root: Root,
+    pub overflow: Overflow,
+    /// Of the doors of the node that shows this.
+    pub partitions: Vec<PartFigures>,
     /// Newest last.
     pub events: Vec<Event>,
 }
@@ -41,6 +44,8 @@ pub struct Node {
     pub since_ms: u64,
     pub gauges: BTreeMap<String, u64>,
     pub brick: Brick,
+    /// It runs clones only when the others are full.
+    pub overflow: bool,
     /// An operator drained it.
     pub drained: bool,
     /// `restart` or `remove`, if it is about to.
@@ -77,6 +82,39 @@ pub struct Service {
     pub at: Vec<String>,
     /// Parts that an operator took out of use.
     pub off: Vec<String>,
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Partition {
+    pub name: String,
+    pub priority: u8,
+    /// Part of the clones that are its own.
+    pub share: String,
+}
+
+/// What a partition's requests met, since the node started.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PartFigures {
+    pub service: String,
+    /// Empty for the service's rest.
+    pub partition: String,
+    pub requests: u64,
+    pub refused: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+}
+
+/// How nodes for overflow were needed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Overflow {
+    pub times: u64,
+    pub total_ms: u64,
+    pub since_ms: Option<u64>,
+    pub last_ms: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -5,34 +5,61 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
+use crate::chart::number;
 use crate::history::History;
+use crate::limits::ROWS_SHOWN;
 use crate::picture::Picture;
 
 pub fn stages(picture: &Picture, _: &History) -> Markup {
-    let heads = ["Stage", "Node", "State", "Waiting", "Under way", "Limit", "Wait p99", "Service p50", "Service p99"];
+    let heads = [
+        "Stage",
+        "Node",
+        "State",
+        "Waiting",
+        "Under way",
+        "Limit",
+        "Wait p50",
+        "Wait p99",
+        "Service p50",
+        "Service p99",
+        "Started",
+        "Refused",
+        "Overloads",
+    ];
+    let alive = || picture.nodes.iter().filter(|node| node.state != "dead");
+    let all =
+        || alive().flat_map(|node| of(&node.gauges).into_iter().map(move |(name, figures)| (node, name, figures)));
     html! {
-        p { "A stage lets in as many as it finds to be good, holds the others for a moment, and refuses what would wait too long." }
+        p {
+            "A stage lets in as many as it finds to be good, holds the others for a moment, and refuses what would wait too long. "
+            "Times are of the last second; what was started and refused, and how often it became overloaded, is counted since it "
+            "began. Of other nodes' HTTP doors the first 16 that are used are here: each node's page has all of its own."
+        }
         div.wide tabindex="0" role="group" aria-label="Table of stages" {
             table {
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
                 tbody {
-                    @for node in picture.nodes.iter().filter(|node| node.state != "dead") {
-                        @for (name, figures) in of(&node.gauges) {
-                            tr {
-                                th scope="row" { (name) }
-                                td { (node.name) }
-                                td { @if figures.get("overloaded") == Some(&1) { strong { "overloaded" } } @else { "well" } }
-                                @for figure in ["waiting", "under_way", "limit"] {
-                                    td.n { (figures.get(figure).copied().unwrap_or(0)) }
-                                }
-                                @for figure in ["wait_p99_us", "service_p50_us", "service_p99_us"] {
-                                    td.n { (millis(figures.get(figure).copied().unwrap_or(0))) }
-                                }
+                    @for (node, name, figures) in all().take(ROWS_SHOWN) {
+                        tr {
+                            th scope="row" { (name) }
+                            td { (node.name) }
+                            td { @if figures.get("overloaded") == Some(&1) { strong { "overloaded" } } @else { "well" } }
+                            @for figure in ["waiting", "under_way", "limit"] {
+                                td.n { (figures.get(figure).copied().unwrap_or(0)) }
+                            }
+                            @for figure in ["wait_p50_us", "wait_p99_us", "service_p50_us", "service_p99_us"] {
+                                td.n { (millis(figures.get(figure).copied().unwrap_or(0))) }
+                            }
+                            @for figure in ["started_total", "refused_total", "overloads_total"] {
+                                td.n { (number(figures.get(figure).copied().unwrap_or(0) as f64)) }
                             }
                         }
                     }
                 }
             }
+        }
+        @if let Some(more @ 1..) = all().count().checked_sub(ROWS_SHOWN) {
+            p { (more) " more are in " a href="/metrics" { "metrics" } "." }
         }
     }
 }
@@ -48,7 +75,7 @@ fn of(gauges: &BTreeMap<String, u64>) -> BTreeMap<&str, BTreeMap<&str, u64>> {
     stages
 }
 
-fn millis(us: u64) -> String {
+pub fn millis(us: u64) -> String {
     if us < 10_000 { format!("{}.{} ms", us / 1000, us / 100 % 10) } else { format!("{} ms", us / 1000) }
 }
 
@@ -63,15 +90,30 @@ mod tests {
                 {"name": "n1", "state": "live", "gauges": {
                     "http.requests": 9, "stage.http-shop.overloaded": 1, "stage.http-shop.limit": 84,
                     "stage.http-shop.wait_p99_us": 12345, "stage.resp-session.waiting": 7, "stage.resp-session.service_p50_us": 450,
+                    "stage.http-shop.wait_p50_us": 2100, "stage.http-shop.service_p99_us": 33000, "stage.http-shop.started_total": 61,
+                    "stage.http-shop.refused_total": 62, "stage.http-shop.overloads_total": 63, "stage.http-shop.under_way": 64,
                 }},
                 {"name": "n2", "state": "dead", "gauges": {"stage.resp-session.limit": 77}},
             ],
         }))
         .unwrap();
         let shown = stages(&picture, &History::default()).into_string();
-        for part in
-            ["http-shop", "<strong>overloaded</strong>", ">84<", ">12 ms<", "resp-session", ">7<", ">0.4 ms<", "well"]
-        {
+        for part in [
+            "http-shop",
+            "<strong>overloaded</strong>",
+            ">84<",
+            ">12 ms<",
+            "resp-session",
+            ">7<",
+            ">0.4 ms<",
+            "well",
+            ">2.1 ms<",
+            ">33 ms<",
+            ">61<",
+            ">62<",
+            ">63<",
+            ">64<",
+        ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains("77") && !shown.contains("requests"), "{shown}");

@@ -10,6 +10,7 @@ use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, 
 use cluster::raft::LogBounds;
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
+use flow::stage::Shown;
 use state::linear::{self, HotKey, Linear, Placed};
 use state::session::{self, Session};
 
@@ -100,6 +101,8 @@ pub struct Node {
     pub(crate) routed: Vec<RouteService>,
     /// What an operator has taken out of use.
     pub(crate) off: Off,
+    /// As of the last second.
+    pub(crate) stages: Arc<[(&'static str, Shown)]>,
     /// Versions of services that were deployed, and the archives that this takes.
     pub(crate) deployed: BTreeMap<String, Deployed>,
     pub(crate) codes: Arc<BTreeSet<String>>,
@@ -181,6 +184,7 @@ impl Node {
             services: Arc::default(),
             routed: Vec::new(),
             off: Off::default(),
+            stages: Arc::default(),
             deployed: BTreeMap::new(),
             codes: Arc::default(),
             routes: Arc::default(),
@@ -369,7 +373,8 @@ impl Node {
     }
 
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, mut gauges: BTreeMap<String, u64>) {
-        for (stage, shown) in self.session.stages(now.mono) {
+        self.stages = Arc::new(self.session.stages(now.mono));
+        for (stage, shown) in &*self.stages {
             for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
                 gauges.insert(format!("stage.{stage}.{figure}"), value);
             }

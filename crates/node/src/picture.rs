@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{NodeId, Now};
+use clones::assign::Overflow;
 use clones::clone::life_name;
 use clones::heal::are_routed;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
@@ -17,8 +18,8 @@ use crate::declared::{self, kind};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
-    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, RootView,
-    ServiceView, ShardView, StubView, VersionView,
+    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, OverflowView,
+    PartitionView, RootView, ServiceView, ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.
@@ -57,6 +58,8 @@ impl Node {
                 version: self.root.declared().version,
             },
             groups: GroupsView { all: self.placed.len() as u64, whole: self.groups_whole() },
+            overflow: self.overflow(now),
+            stages: Arc::clone(&self.stages),
             stubs: self.stubs(),
             closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
@@ -85,8 +88,14 @@ impl Node {
         // Whether this node's brick holds all it should, and how many bricks of the map are dead.
         figures.insert("session.settled".into(), u64::from(is_settled));
         figures.insert("session.bricks_dead".into(), dead as u64);
-        figures.insert("manager.overflow_recruited".into(), self.group.assigned().recruited);
+        figures.insert("manager.overflow_recruited".into(), self.group.assigned().overflow.times);
         figures
+    }
+
+    fn overflow(&self, now: Now) -> OverflowView {
+        let Overflow { times, total_ms, since_ms, last_ms } = self.group.assigned().overflow;
+        let present_ms = since_ms.map_or(0, |since| now.wall_ms.saturating_sub(since));
+        OverflowView { times, total_ms: total_ms.saturating_add(present_ms), since_ms, last_ms }
     }
 
     fn nodes(&self) -> Vec<NodeView> {
@@ -269,6 +278,11 @@ impl Node {
         let clones_off = off.clones().iter().filter(|id| id.service == name && id.number < all).count();
         let wanted = if off.service(name) { 0 } else { all - clones_off as u32 };
         let (clones_min, clones_max) = (spec.clones.min, spec.clones.max);
+        let partitions = spec.partitions.iter().map(|p| PartitionView {
+            name: p.name.clone(),
+            priority: p.priority.0,
+            share: p.share.to_string(),
+        });
         let (at, off) = (spec.reached_at(), off.of_service(name).collect());
         let leader = self.members.leader(name).map(str::to_owned);
         let deployed = self.deployed.get(name);
@@ -289,6 +303,7 @@ impl Node {
             clones,
             at,
             off,
+            partitions: partitions.collect(),
             version: spec.version,
             next: deployed.and_then(|all| all.next),
             versions: versions.collect(),

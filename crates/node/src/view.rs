@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::{Boot, NodeId};
 use clones::route::Routes;
+use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
 use state::session::odds::Odds;
 
@@ -25,6 +26,7 @@ pub struct View {
     pub namespaces: Vec<NamespaceView>,
     pub root: RootView,
     pub groups: GroupsView,
+    pub overflow: OverflowView,
     /// This node's stub towards each other live brick.
     pub stubs: Vec<StubView>,
     /// Set when this node's doors are to close, and how it ends then.
@@ -47,6 +49,9 @@ pub struct View {
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,
+    /// The stages of this node's machines, for `/metrics`.
+    #[serde(skip)]
+    pub stages: Arc<[(&'static str, Shown)]>,
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
@@ -157,6 +162,9 @@ pub struct ServiceView {
     /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,
+    /// In the order in which they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<PartitionView>,
     /// Version that stands; 0 if it was never deployed.
     #[serde(default)]
     pub version: u32,
@@ -166,6 +174,31 @@ pub struct ServiceView {
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,
+}
+
+/// A part of what comes to a service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartitionView {
+    pub name: String,
+    /// 0 to 9; in overload the lowest is refused first.
+    pub priority: u8,
+    /// Part of the clones that serve it and no other: `25%`; `0%` for none.
+    pub share: String,
+}
+
+/// How nodes for overflow were needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OverflowView {
+    /// How often one was recruited.
+    pub times: u64,
+    /// For how long at least one had clones, milliseconds, the present time included.
+    pub total_ms: u64,
+    /// Since when at least one has clones, milliseconds since 1970; none if none has.
+    pub since_ms: Option<u64>,
+    /// When the last one was released, milliseconds since 1970; 0 if none ever was.
+    pub last_ms: u64,
 }
 
 /// A version of a service's program.

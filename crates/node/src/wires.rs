@@ -522,9 +522,11 @@ impl Node {
         let mut services = BTreeMap::clone(&self.services);
         services.retain(|name, _| !self.off.service(name));
         let live = self.live_cards().map(|card| self.load_of(card)).collect();
+        let is_dead = |seen: &&Seen| seen.state == NodeState::Dead;
+        let dead = self.seen.values().filter(is_dead).map(|seen| seen.card.id).collect();
         let next = |all: &Deployed| Some((all.next?, all.judged));
         let next = self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), next(all)?))).collect();
-        self.manager_in(now, manager::Input::Cluster { services, live, off: self.off.clones(), next }, out);
+        self.manager_in(now, manager::Input::Cluster { services, live, dead, off: self.off.clones(), next }, out);
     }
 
     /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.

@@ -1,5 +1,6 @@
 //! One file per experiment, one line per experiment.
 
+mod burst;
 mod cookie;
 mod edge;
 mod figure4;
@@ -20,6 +21,7 @@ mod session1;
 mod slowbrick;
 mod sns8;
 mod snstable2;
+mod upgrades;
 mod websockets;
 
 use crate::Plan;
@@ -28,7 +30,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 21] = [
+pub const ALL: [(&str, &str, Run); 23] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -81,6 +83,12 @@ pub const ALL: [(&str, &str, Run); 21] = [
         ninja13::run,
     ),
     ("sns8", "clones come as load rises, two are killed: queues, decisions (SNS figure 8)", sns8::run),
+    (
+        "upgrades",
+        "20 versions of a service, then 20 upgrades of Coppice itself, under load: what fails, what is reset",
+        upgrades::run,
+    ),
+    ("burst", "load jumps to 4 times what the clones can do: until new ones have absorbed it, flapping", burst::run),
     ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];
 

@@ -57,11 +57,21 @@ fn without_port(host: &str) -> &str {
 fn check_site(headers: &HeaderMap, method: &Method) -> Result<(), Problem> {
     let says = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match says("sec-fetch-site") {
-        None | Some("same-origin" | "none") => Ok(()),
+        // Browsers that do not say that do say whose page asks for a change.
+        None | Some("same-origin" | "none") if method.is_safe() || is_own_origin(headers) => Ok(()),
+        None => Err(Problem::forbidden("pages of other sites may not ask here")),
         // A link on another page, followed by a person: shows what typing the address would.
         Some(_) if *method == Method::GET && says("sec-fetch-mode") == Some("navigate") => Ok(()),
         Some(_) => Err(Problem::forbidden("pages of other sites may not ask here")),
     }
+}
+
+/// No page asks, or one of this very address: `http://HOST`, also behind a proxy that speaks TLS.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let host = headers.get(header::HOST).map_or(&[][..], |host| host.as_bytes());
+    let own = |scheme: &[u8]| origin.as_bytes().strip_prefix(scheme).is_some_and(|of| of.eq_ignore_ascii_case(host));
+    own(b"http://") || own(b"https://")
 }
 
 /// The operator's token is there, or the problem.

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::Ordering::Relaxed;
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use flow::histogram::Powers;
+use flow::stage::Shown;
 use node::View;
 use node::view::{CloneState, NodeState, StubView};
 
 use super::Api;
-use crate::turnstile::{Part, Turnstiles};
+use crate::turnstile::{PartFigures, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
-    let mut text = text(&api.view(), &api.meter.totals());
+    let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
     text += &partitions(&api.meter.turnstiles);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
@@ -30,7 +31,7 @@ const PRESENT: [&str; 6] = [
 ];
 
 /// `totals`: what the front doors have counted, by name.
-fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
+fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<String, Shown>) -> String {
     let mut out = Text::default();
     out.family("coppice_info", "gauge", "Version and names, in the labels.");
     let me = view.nodes.iter().find(|node| node.name == view.me);
@@ -46,12 +47,13 @@ fn text(view: &View, totals: &BTreeMap<String, u64>) -> String {
             me.cpu_millis.into(),
         );
         out.single("coppice_resident_bytes", "gauge", "Resident memory of this node's process.", me.resident_bytes);
-        for (name, value) in me.gauges.iter().filter(|(name, _)| stage_figure(name).is_none()) {
+        for (name, value) in me.gauges.iter().filter(|(name, _)| !name.starts_with("stage.")) {
             out.single(&format!("coppice_{}", plain(name)), "gauge", gauge_help(name), *value);
         }
     }
-    stages(me.map(|me| &me.gauges), totals, &mut out);
-    for (name, value) in totals.iter().filter(|(name, _)| stage_figure(name).is_none()) {
+    of_doors.extend(view.stages.iter().map(|(name, shown)| ((*name).to_owned(), *shown)));
+    stages(&of_doors, &mut out);
+    for (name, value) in totals {
         out.single(
             &format!("coppice_{}", plain(name)),
             "counter",
@@ -117,17 +119,12 @@ fn gauge_help(name: &str) -> &'static str {
     }
 }
 
-/// `stage.resp-session.waiting` is the figure `waiting` of the stage `resp-session`.
-fn stage_figure(name: &str) -> Option<(&str, &str)> {
-    name.strip_prefix("stage.")?.rsplit_once('.')
-}
-
 /// Stages, by name: what waits, what is under way, what may be, how long.
-fn stages(gauges: Option<&BTreeMap<String, u64>>, totals: &BTreeMap<String, u64>, out: &mut Text) {
+fn stages(all: &BTreeMap<String, Shown>, out: &mut Text) {
     let mut families: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
-    for (name, value) in gauges.into_iter().flatten().chain(totals) {
-        if let Some((stage, figure)) = stage_figure(name) {
-            families.entry(figure).or_default().push((stage, *value));
+    for (name, shown) in all {
+        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
+            families.entry(figure).or_default().push((name, value));
         }
     }
     for (figure, samples) in families {
@@ -138,28 +135,41 @@ fn stages(gauges: Option<&BTreeMap<String, u64>>, totals: &BTreeMap<String, u64>
             out.sample(&name, &[("stage", stage)], value);
         }
     }
+    type Times = fn(&Shown) -> &Powers;
+    let families: [(&str, &str, Times); 2] = [
+        ("coppice_stage_wait_seconds", "How long a stage's work waited, since the start.", |shown| &shown.waits),
+        ("coppice_stage_service_seconds", "How long a stage's work took then.", |shown| &shown.services),
+    ];
+    for (family, help, times) in families {
+        out.family(family, "histogram", help);
+        for (stage, shown) in all {
+            out.histogram(family, stage, times(shown));
+        }
+    }
 }
 
 /// What each partition's requests met at this node's HTTP doors. Those that nobody has asked are left out.
 fn partitions(turnstiles: &Turnstiles) -> String {
     let mut out = Text::default();
-    let each: Vec<_> = turnstiles.each().filter(|(_, _, part)| part.requests.load(Relaxed) > 0).collect();
-    type Figure = fn(&Part) -> u64;
+    let each: Vec<PartFigures> = turnstiles.figures().collect();
+    type Figure = fn(&PartFigures) -> u64;
     let families: [(&str, &str, &str, Figure); 4] = [
-        ("coppice_partition_requests_total", "counter", "Requests of a partition.", |p| p.requests.load(Relaxed)),
-        ("coppice_partition_refused_total", "counter", "Of them, refused for lack of room.", |p| {
-            p.refused.load(Relaxed)
-        }),
+        ("coppice_partition_requests_total", "counter", "Requests of a partition.", |p| p.requests),
+        (
+            "coppice_partition_refused_total",
+            "counter",
+            "Of them, refused: for lack of room, or as it is out of use.",
+            |p| p.refused,
+        ),
         ("coppice_partition_p50_us", "gauge", "Until the head of the answer, since the start, half of them.", |p| {
-            p.took_us(50)
+            p.p50_us
         }),
-        ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.took_us(99)),
+        ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.p99_us),
     ];
     for (family, kind, help, figure) in families {
         out.family(family, kind, help);
-        for (name, _, part) in &each {
-            let (service, partition) = name.split_once('/').unwrap_or((name, ""));
-            out.sample(family, &[("service", service), ("partition", partition)], figure(part));
+        for part in &each {
+            out.sample(family, &[("service", &part.service), ("partition", &part.partition)], figure(part));
         }
     }
     out.0
@@ -194,6 +204,10 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 #[derive(Default)]
 struct Text(String);
 
@@ -203,10 +217,21 @@ impl Text {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let labels: Vec<String> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", quoted(text))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         writeln!(self.0, "{name}{labels} {value}").expect("a string takes everything");
+    }
+
+    fn histogram(&mut self, name: &str, stage: &str, times: &Powers) {
+        let (mut all, bucket) = (0, format!("{name}_bucket"));
+        for (below_us, count) in times.below() {
+            let le = below_us.map_or_else(|| "+Inf".to_owned(), |us| (us as f64 / 1e6).to_string());
+            self.sample(&bucket, &[("stage", stage), ("le", &le)], count);
+            all = count;
+        }
+        writeln!(self.0, "{name}_sum{{stage=\"{}\"}} {}", quoted(stage), times.sum_us() as f64 / 1e6)
+            .expect("a string takes everything");
+        self.sample(&format!("{name}_count"), &[("stage", stage)], all);
     }
 
     fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {

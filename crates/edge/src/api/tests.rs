@@ -4,8 +4,11 @@ use std::sync::Mutex;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use base::{Boot, NodeId, Outcome, Priority, Refused, Unknown};
+use base::{Boot, NodeId, Outcome, Priority, Refused, Span, Unknown};
 use bytes::Bytes;
+use flow::Histogram;
+use flow::histogram::Powers;
+use flow::stage::Shown;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use node::Applied;
@@ -74,6 +77,13 @@ fn node(name: &str) -> NodeView {
     }
 }
 
+fn stage() -> Shown {
+    let (mut waits, mut counted) = (Powers::default(), Histogram::default());
+    [30, 100, 100, 20_000_000].into_iter().for_each(|us| counted.note(Span::micros(us)));
+    counted.clear_into(&mut waits);
+    Shown { refused: 7, waits, ..Shown::default() }
+}
+
 fn view() -> View {
     View {
         cluster: "demo".into(),
@@ -83,6 +93,7 @@ fn view() -> View {
         figures: [("session.writes".to_string(), 5), ("session.bytes".to_string(), 6)].into(),
         tokens: Arc::new([("carts".to_string(), "secret".to_string())].into()),
         admin_token: "root".into(),
+        stages: Arc::new([("session-brick", stage())]),
         ..View::default()
     }
 }
@@ -166,6 +177,15 @@ fn only_our_own_names_and_pages_may_ask() {
     assert_eq!(from(&link), 200);
     assert_eq!(ask(None, request("POST /v1/apply", &link, "")).0, 403);
     assert_eq!(ask(None, request("GET /", &[("host", "evil.example")], "")).0, 403, "the pages are guarded too");
+    // Older browsers say only whose page it is that asks. 401: it may come in, and has no token.
+    let change = |origin: &str| ask(None, request("POST /v1/disable/shop", &[("origin", origin)], "")).0;
+    for own in ["http://127.0.0.1:7070", "https://127.0.0.1:7070"] {
+        assert_eq!(change(own), 401, "{own}");
+    }
+    for foreign in ["http://evil.example", "null", "http://127.0.0.1:8080", "http://127.0.0.1:70700", "127.0.0.1:7070"]
+    {
+        assert_eq!(change(foreign), 403, "{foreign}");
+    }
     assert_eq!(ask(None, request("GET /", &[], "")).2, "the page");
     assert_eq!(ask(None, request("GET http://evil.example/v1/status", &[], "")).0, 403);
 }
@@ -470,6 +490,14 @@ fn figures_are_there_for_prometheus() {
         "coppice_resp_commands_total 0",
         "coppice_node_state{node=\"n\\\"2\",state=\"live\"} 1",
         "coppice_declaration_version 3",
+        "coppice_stage_refused_total{stage=\"session-brick\"} 7",
+        "# TYPE coppice_stage_wait_seconds histogram",
+        "coppice_stage_wait_seconds_bucket{stage=\"session-brick\",le=\"0.000064\"} 1",
+        "coppice_stage_wait_seconds_bucket{stage=\"session-brick\",le=\"0.000128\"} 3",
+        "coppice_stage_wait_seconds_bucket{stage=\"session-brick\",le=\"+Inf\"} 4",
+        "coppice_stage_wait_seconds_sum{stage=\"session-brick\"} 20.00023",
+        "coppice_stage_wait_seconds_count{stage=\"session-brick\"} 4",
+        "coppice_stage_service_seconds_count{stage=\"session-brick\"} 0",
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }

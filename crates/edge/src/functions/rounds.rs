@@ -242,7 +242,7 @@ impl Round<'_> {
             Ok(Ok(answer)) => answer,
             Ok(Err(refusal)) => {
                 return Err(match refusal {
-                    Refusal::Off => busy("it is out of use for maintenance"),
+                    Refusal::Off(_) => busy("it is out of use for maintenance"),
                     Refusal::CloneEnded => {
                         NoAnswer::OfOne("its clone ended before it answered".into(), Some(RETRY_AFTER))
                     }

@@ -28,27 +28,34 @@ static DEADLINE_MS: LazyLock<HeaderValue> = LazyLock::new(|| HeaderValue::from(A
 const TENTHS: [&str; 11] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"];
 const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// Lets a request in, with the place that it goes to: its own, or that of the service that answers for its own.
+/// Lets a request in that is not for what is out of use, with the place that it goes to: its own, or that of the service that answers for its own.
 ///
 /// # Errors
 /// It is refused. It did not happen.
 pub async fn admit(edge: &Edge, place: Place, class: u8, client: IpAddr) -> Result<(Place, Permit), Refusal> {
-    let client = hash(client);
-    if let Ok(permit) = place.doorway.turnstile.enter(class, client).await {
+    let (client, is_off) = (hash(client), place.is_off());
+    if !is_off && let Ok(permit) = place.doorway.turnstile.enter(class, client).await {
         return Ok((place, permit));
     }
     place.doorway.part.refused();
-    let Some(drop) = &place.doorway.drop else { return Err(Refusal::Dropped(Dropped::default())) };
+    if !is_off {
+        place.doorway.count.refuse();
+    }
+    let refusal = if is_off { Refusal::Off } else { Refusal::Dropped };
+    let Some(drop) = &place.doorway.drop else { return Err(refusal(Dropped::default())) };
     if let Some(other) = &drop.service {
-        let other = edge.pool.table().service(other).ok_or_else(|| Refusal::Dropped(Dropped::default()))?;
+        let other = edge.pool.table().service(other).ok_or_else(|| refusal(Dropped::default()))?;
         // One hop only: if that one has no room either, the plain refusal tells.
+        if other.is_off() {
+            return Err(Refusal::Off(Dropped::default()));
+        }
         let entered = other.doorway.turnstile.enter(class, client).await;
         return match entered {
             Ok(permit) => Ok((other, permit)),
             Err(Full) => Err(Refusal::Dropped(Dropped::default())),
         };
     }
-    Err(Refusal::Dropped(dropped(edge, drop).await))
+    Err(refusal(dropped(edge, drop).await))
 }
 
 async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {

@@ -26,7 +26,7 @@ use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
 use super::proxy::{Client, body_broken};
-use super::refusal::Refusal;
+use super::refusal::{Dropped, Refusal};
 use crate::affinity;
 use crate::demand::Visit;
 use crate::pool::{InFlight, Place, Pool, Upstream};
@@ -284,7 +284,7 @@ impl Errand {
                     None => table.find(self.place.as_ref(), &asked),
                 };
                 match found {
-                    Some(found) if table.routes.is_off(found) => return Err(Refusal::Off),
+                    Some(found) if table.routes.is_off(found) => return Err(Refusal::Off(Dropped::default())),
                     Some(found) => {
                         self.visit.get_or_insert_with(|| table.enter(found));
                         let target = table.target(found, &asked);

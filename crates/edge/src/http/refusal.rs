@@ -20,8 +20,8 @@ pub enum Refusal {
     NoService,
     /// The path is not for clients.
     Reserved,
-    /// An operator took it out of use. It did not happen.
-    Off,
+    /// An operator took it out of use: as its drop handler answers. It did not happen.
+    Off(Dropped),
     /// No clone serves it now. It did not happen.
     NoClone,
     /// In overload there is no room for it. It did not happen.
@@ -65,12 +65,10 @@ impl Refusal {
             }
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService | Refusal::Reserved => StatusCode::NOT_FOUND,
-            Refusal::Off
-            | Refusal::NoClone
-            | Refusal::SessionUnread
-            | Refusal::SessionUnstored
-            | Refusal::SessionUnknown => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Dropped(dropped) => dropped.status,
+            Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Refusal::Dropped(dropped) | Refusal::Off(dropped) => dropped.status,
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SpokeFirst | Refusal::SessionSaid(_) => {
                 StatusCode::BAD_GATEWAY
             }
@@ -90,7 +88,7 @@ impl Refusal {
             Refusal::Expectation => "the only expectation taken here is 100-continue",
             Refusal::NoService => "no service is routed here; see `coppice status`",
             Refusal::Reserved => "paths with .coppice in them are between nodes and programs",
-            Refusal::Off => "this is out of use for maintenance; the request was not carried out; try again later",
+            Refusal::Off(_) => "this is out of use for maintenance; the request was not carried out; try again later",
             Refusal::NoClone => "no clone of this service answers now; the request was not carried out; try again",
             Refusal::Dropped(_) => {
                 "more comes than this service can do, and this request was not carried out; try again later"
@@ -120,12 +118,14 @@ impl Refusal {
 
     /// Whether it counts as an error of ours.
     pub fn is_ours(&self) -> bool {
-        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off)
+        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off(_))
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {
         let (content_type, body) = match self {
-            Refusal::Dropped(Dropped { page: Some(page), .. }) => page.clone(),
+            Refusal::Dropped(Dropped { page: Some(page), .. }) | Refusal::Off(Dropped { page: Some(page), .. }) => {
+                page.clone()
+            }
             _ => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.text()).into()),
         };
         let mut response = Response::new(DownBody::text(body, busy));
@@ -135,7 +135,7 @@ impl Refusal {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
             Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
-            Refusal::Off => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
+            Refusal::Off(_) => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
                 drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(1, 3))))

@@ -6,7 +6,7 @@
 
 use base::{Priority, Span, Time};
 use flow::Histogram;
-use flow::histogram::percentile;
+use flow::histogram::{Powers, percentile};
 use flow::overload::Overload;
 use flow::stage::Shown;
 
@@ -24,6 +24,7 @@ pub(super) struct Intake {
     /// Priorities that came since the floor moved, and in the time before: a bit for each.
     came: [u8; 2],
     waits: Histogram,
+    waits_all: Powers,
     taken: u64,
     noted_at: Time,
 }
@@ -38,6 +39,7 @@ impl Intake {
             long: None,
             came: [0; 2],
             waits: Histogram::default(),
+            waits_all: Powers::default(),
             taken: 0,
             noted_at: Time::ZERO,
         }
@@ -97,13 +99,14 @@ impl Intake {
             // Who is asked nothing has no queue.
             self.overload.waited(now, Span::ZERO);
         }
-        self.waits.clear();
+        self.waits.clear_into(&mut self.waits_all);
         Shown {
             is_overloaded: self.overload.is_up(),
             started: self.taken,
             overloads: self.overload.rises(),
             wait_p50_us,
             wait_p99_us,
+            waits: self.waits_all,
             ..Shown::default()
         }
     }

@@ -62,6 +62,7 @@ use std::collections::BTreeMap;
 
 use base::{AskId, Boot, Frame, NodeId, Note, Now, Outcome, Rng, Span, Time};
 use flow::Histogram;
+use flow::histogram::Powers;
 
 pub use brick::Intervals;
 pub use cookie::{Cookie, CookieError};
@@ -143,6 +144,7 @@ pub struct Session {
     intake: Intake,
     /// How long answers of other bricks took.
     answers: Histogram,
+    answers_all: Powers,
     /// Whether the stub was overloaded at the last look, and at how many looks it had come to be.
     stub_overload: (bool, u64),
     ops: Ops,
@@ -219,6 +221,7 @@ impl Session {
             fill: Fill::new(rng.u64()),
             intake: Intake::new(),
             answers: Histogram::default(),
+            answers_all: Powers::default(),
             stub_overload: (false, 0),
             ops,
             rng,

@@ -70,7 +70,7 @@ impl Session {
         let is_overloaded = live().any(|peer| !peer.window.has_room());
         let rises = u64::from(is_overloaded && !self.stub_overload.0);
         self.stub_overload = (is_overloaded, self.stub_overload.1 + rises);
-        let stub = Shown {
+        let mut stub = Shown {
             under_way: live().map(|peer| u64::from(peer.window.under_way())).sum(),
             limit: live().map(|peer| peer.window.size() as u64).sum(),
             is_overloaded,
@@ -81,7 +81,8 @@ impl Session {
             service_p99_us: of(99),
             ..Shown::default()
         };
-        self.answers.clear();
+        self.answers.clear_into(&mut self.answers_all);
+        stub.services = self.answers_all;
         [("session-brick", self.intake.show(now)), ("session-stub", stub)]
     }
 

@@ -1,0 +1,157 @@
+//! The entries of a route table that have the same host and prefix, found by what a request is instead of one by one: by the
+//! value of a header, the end of the path, the hash, the port. An entry stands under one of its conditions and is then
+//! looked at whole, so which one it is makes no difference to what is found; those without such a condition are walked.
+
+use state::hash::FixedMap;
+
+use crate::Partition;
+use crate::partition::{Asked, Fraction, HashOn};
+
+/// Header names that are looked up, and kinds of hash. Each costs every request a search in its header; entries with
+/// further ones are walked.
+const KINDS_MAX: usize = 16;
+/// Ranges of hashes may overlap: all lists together have at most so many times as many places as there are entries.
+const OVERLAP_MAX: usize = 4;
+
+/// Entries by the very bytes that they demand.
+type Exact = FixedMap<Box<[u8]>, Vec<u32>>;
+/// An entry, and where the range of hashes begins and ends that it takes.
+type Range = (u32, Fraction, Fraction);
+
+/// All lists are ascending.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(crate) struct Index {
+    walked: Vec<u32>,
+    /// By name, then by value.
+    headers: Vec<(Box<str>, Exact)>,
+    /// By length, then by the end itself.
+    suffixes: Vec<(usize, Exact)>,
+    hashes: Vec<Slices>,
+    ports: FixedMap<u16, Vec<u32>>,
+}
+
+/// What is hashed, and where each slice of the hashes begins, with the entries that take it.
+#[derive(PartialEq, Eq, Debug)]
+struct Slices {
+    on: HashOn,
+    slices: Vec<(Fraction, Vec<u32>)>,
+}
+
+impl Index {
+    /// Of these entries: number and conditions, ascending.
+    pub fn new<'a>(entries: impl Iterator<Item = (u32, Option<&'a Partition>)>) -> Self {
+        let mut index = Self::default();
+        let mut hashed: Vec<(&HashOn, Vec<Range>)> = Vec::new();
+        for (entry, of) in entries {
+            let Some(of) = of else {
+                index.walked.push(entry);
+                continue;
+            };
+            let exact = of.header.iter().find_map(|header| Some((&header.name, header.is.as_ref()?)));
+            if let Some((name, value)) = exact
+                && let Some(values) = kind(&mut index.headers, |had| had.eq_ignore_ascii_case(name), || (**name).into())
+            {
+                values.entry(value.as_bytes().into()).or_default().push(entry);
+            } else if let Some(suffix) = &of.path_suffix {
+                let of_length = match index.suffixes.iter().position(|(length, _)| *length == suffix.len()) {
+                    Some(at) => at,
+                    None => {
+                        index.suffixes.push((suffix.len(), FixedMap::default()));
+                        index.suffixes.len() - 1
+                    }
+                };
+                index.suffixes[of_length].1.entry(suffix.as_bytes().into()).or_default().push(entry);
+            } else if let Some(range) = &of.hash_range
+                && let Some(ranges) = kind(&mut hashed, |had| **had == range.on, || &range.on)
+            {
+                ranges.push((entry, range.from, range.to));
+            } else if let Some(port) = of.port {
+                index.ports.entry(port).or_default().push(entry);
+            } else {
+                index.walked.push(entry);
+            }
+        }
+        for (on, ranges) in hashed {
+            match slices(&ranges) {
+                Some(slices) => index.hashes.push(Slices { on: on.clone(), slices }),
+                None => index.walked.extend(ranges.iter().map(|range| range.0)),
+            }
+        }
+        index.walked.sort_unstable();
+        index
+    }
+
+    /// The first entry that takes it and stands before `best`; else `best`. `takes` looks at all conditions of one.
+    pub fn first(&self, asked: &Asked<'_>, best: u32, takes: impl Fn(u32) -> bool) -> u32 {
+        let among = |list: &[u32], best: u32| {
+            list.iter().copied().take_while(|entry| *entry < best).find(|entry| takes(*entry)).unwrap_or(best)
+        };
+        let mut best = among(&self.walked, best);
+        for (name, values) in &self.headers {
+            asked.headers.any(name, &mut |value| {
+                best = values.get(value).map_or(best, |list| among(list, best));
+                false
+            });
+        }
+        let path = asked.path.as_bytes();
+        for (length, ends) in &self.suffixes {
+            let end = path.len().checked_sub(*length).map(|at| &path[at..]);
+            best = end.and_then(|end| ends.get(end)).map_or(best, |list| among(list, best));
+        }
+        for Slices { on, slices } in &self.hashes {
+            let Some(at) = on.key(asked).map(Fraction::of_hash) else { continue };
+            let slice = slices.partition_point(|(from, _)| *from <= at).checked_sub(1);
+            best = slice.map_or(best, |slice| among(&slices[slice].1, best));
+        }
+        self.ports.get(&asked.port).map_or(best, |list| among(list, best))
+    }
+}
+
+/// The place of a kind among those that there are, or a new one; none if there are too many.
+fn kind<K, V: Default>(all: &mut Vec<(K, V)>, is: impl Fn(&K) -> bool, new: impl Fn() -> K) -> Option<&mut V> {
+    let at = match all.iter().position(|(had, _)| is(had)) {
+        Some(at) => at,
+        None if all.len() == KINDS_MAX => return None,
+        None => {
+            all.push((new(), V::default()));
+            all.len() - 1
+        }
+    };
+    Some(&mut all[at].1)
+}
+
+/// The ranges as slices that do not overlap; none if that would take too much room.
+fn slices(ranges: &[Range]) -> Option<Vec<(Fraction, Vec<u32>)>> {
+    let mut borders: Vec<Fraction> = ranges.iter().flat_map(|(_, from, to)| [*from, *to]).collect();
+    borders.sort_unstable();
+    borders.dedup();
+    let mut slices: Vec<(Fraction, Vec<u32>)> = borders.into_iter().map(|border| (border, Vec::new())).collect();
+    let mut room = ranges.len() * OVERLAP_MAX;
+    for (entry, from, to) in ranges {
+        let first = slices.partition_point(|(border, _)| border < from);
+        for (_, list) in slices[first..].iter_mut().take_while(|(border, _)| border < to) {
+            room = room.checked_sub(1)?;
+            list.push(*entry);
+        }
+    }
+    Some(slices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_say_which_ranges_have_each_hash() {
+        let range = |entry, from, to| (entry, Fraction(from), Fraction(to));
+        let found = slices(&[range(1, 0, 50), range(2, 20, 70), range(3, 50, 60)]).unwrap();
+        let expect = [(0, vec![1]), (20, vec![1, 2]), (50, vec![2, 3]), (60, vec![2]), (70, vec![])];
+        assert_eq!(found, expect.map(|(from, list)| (Fraction(from), list)));
+    }
+
+    #[test]
+    fn ranges_that_all_overlap_take_no_room() {
+        let all: Vec<_> = (0..1_000).map(|n| (n, Fraction(n as u16), Fraction(10_000))).collect();
+        assert_eq!(slices(&all), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Services: their clones, and their partitions with what their requests met at the doors of the node that shows the page.
+
+use maud::{Markup, html};
+
+use crate::chart::number;
+use crate::limits::*;
+use crate::page::{ago, state};
+use crate::picture::{CloneOf, PartFigures, Picture, Service};
+use crate::stages::millis;
+use crate::switch::{disable, enable};
+
+pub fn services(picture: &Picture) -> Markup {
+    html! {
+        @if picture.services.is_empty() { p { "None are declared. " code { "coppice apply -f FILE" } " declares some." } }
+        @for service in &picture.services {
+            h3 { (service.name) }
+            p {
+                (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
+                @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
+                " " @if !is_off(service, &service.name) { (disable(&service.name)) }
+            }
+            @if !service.off.is_empty() {
+                p { "Out of use: " @for part in &service.off { strong { (part) } " " (enable(part)) " " } }
+            }
+            @if !service.clones.is_empty() {
+                div.wide tabindex="0" role="group" aria-label={ "Table of clones of " (service.name) } {
+                    table {
+                        thead {
+                            tr {
+                                @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Last end", "Maintenance"] {
+                                    th scope="col" { (head) }
+                                }
+                            }
+                        }
+                        tbody { @for clone in &service.clones { (clone_row(picture, service, clone)) } }
+                    }
+                }
+            }
+            (partitions(picture, service))
+        }
+    }
+}
+
+fn is_off(service: &Service, part: &str) -> bool {
+    service.off.iter().any(|off| off == part)
+}
+
+fn clone_row(picture: &Picture, service: &Service, clone: &CloneOf) -> Markup {
+    let output = &clone.last_output[clone.last_output.len().saturating_sub(OUTPUT_LINES_SHOWN)..];
+    html! {
+        tr {
+            th scope="row" { (clone.name) }
+            td { (state(&clone.state)) }
+            td { (clone.node) }
+            td.n { (clone.pid) }
+            td.n { (clone.port) }
+            td.n { (clone.restarts) }
+            td.n { (ago(picture.at_ms, clone.since_ms)) }
+            td {
+                @if let Some(exit) = &clone.last_exit { (exit) }
+                @if !output.is_empty() {
+                    details id={ "output-" (clone.name) } {
+                        summary { "Last output" }
+                        pre { @for line in output { (line) "\n" } }
+                    }
+                }
+            }
+            td { @if !is_off(service, &clone.name) { (disable(&clone.name)) } }
+        }
+    }
+}
+
+/// Of a service that has some, and then its rest.
+fn partitions(picture: &Picture, service: &Service) -> Markup {
+    let heads =
+        ["Partition", "Priority", "Clones of its own", "State", "Requests", "Refused", "p50", "p99", "Maintenance"];
+    let none = PartFigures::default();
+    let of = |name: &str| {
+        picture.partitions.iter().find(|p| p.service == service.name && p.partition == name).unwrap_or(&none)
+    };
+    let figures = |of: &PartFigures| {
+        html! {
+            td.n { (number(of.requests as f64)) }
+            td.n { (number(of.refused as f64)) }
+            td.n { (millis(of.p50_us)) }
+            td.n { (millis(of.p99_us)) }
+        }
+    };
+    html! {
+        @if !service.partitions.is_empty() {
+            div.wide tabindex="0" role="group" aria-label={ "Table of partitions of " (service.name) } {
+                table {
+                    thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                    tbody {
+                        @for partition in service.partitions.iter().take(ROWS_SHOWN) {
+                            @let part = format!("{}:{}", service.name, partition.name);
+                            tr {
+                                th scope="row" { (part) }
+                                td.n { (partition.priority) }
+                                td.n { (partition.share) }
+                                td { @if is_off(service, &part) { strong { "out of use" } } @else { "in use" } }
+                                (figures(of(&partition.name)))
+                                td { @if is_off(service, &part) { (enable(&part)) } @else { (disable(&part)) } }
+                            }
+                        }
+                        tr {
+                            th scope="row" { "the rest" }
+                            td { "5" } td {} td {}
+                            (figures(of("")))
+                            td {}
+                        }
+                    }
+                }
+            }
+            @if let Some(more @ 1..) = service.partitions.len().checked_sub(ROWS_SHOWN) {
+                p { (more) " more are in " a href="/metrics" { "metrics" } "." }
+            }
+            p.faint { "Requests and times are of this node's doors, since it started." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(off: &[&str]) -> String {
+        let picture = Picture::read(serde_json::json!({
+            "services": [{"name": "shop", "wanted": 1, "off": off, "clones": [{"name": "shop/0", "state": "serving"}],
+                          "partitions": [{"name": "pay", "priority": 9, "share": "25%"}, {"name": "idle"}]}],
+            "partitions": [
+                {"service": "shop", "partition": "pay", "requests": 77, "refused": 11, "p50_us": 1500, "p99_us": 23456},
+                {"service": "shop", "partition": "", "requests": 55},
+                {"service": "other", "partition": "pay", "requests": 99},
+            ],
+        }));
+        services(&picture.unwrap()).into_string()
+    }
+
+    #[test]
+    fn partitions_show_what_they_are_and_what_they_met() {
+        let shown = shown(&[]);
+        for part in ["shop:pay", ">9<", ">25%<", ">77<", ">11<", ">1.5 ms<", ">23 ms<", "shop:idle", "the rest", ">55<"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains(">99<"), "that is another service's");
+    }
+
+    #[test]
+    fn each_can_be_taken_out_of_use_and_what_is_out_of_use_put_back() {
+        let in_use = shown(&[]);
+        for part in ["shop", "shop/0", "shop:pay"] {
+            assert_eq!(in_use.matches(&format!("data-post=\"/v1/disable/{part}\"")).count(), 1, "{part}: {in_use}");
+        }
+        assert!(!in_use.contains("/v1/enable/"));
+        // A clone that ended has no row any more, and is put back all the same.
+        let off = shown(&["shop", "shop/0", "shop/1", "shop:pay"]);
+        for part in ["shop", "shop/0", "shop/1", "shop:pay"] {
+            assert!(off.contains(&format!("data-post=\"/v1/enable/{part}\"")), "{part}: {off}");
+            assert!(!off.contains(&format!("data-post=\"/v1/disable/{part}\"")), "{part}: {off}");
+        }
+        assert!(off.contains("/v1/disable/shop:idle"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Twenty versions of a service follow each other under load, and then Coppice itself is upgraded twenty times, node by node:
+//! what do clients notice? Some keep their connections, some make one for each request, some have WebSockets open.
+
+use std::time::Instant;
+
+use crate::Plan;
+use crate::cluster::Cluster;
+use crate::report::{Figure, Report};
+use crate::sockets::{Fates, Sockets};
+use crate::web::{CSV, Load, ONCE, STEP, Seen, rows};
+use crate::worker;
+
+const UPGRADES: usize = 20;
+const CLONES: usize = 3;
+const AT_ONCE: usize = 5;
+const TAKES: std::time::Duration = std::time::Duration::from_millis(25);
+const KINDS: [&str; 3] = ["/page", ONCE, "/long"];
+/// Requests a second of each kind. Three clones do 600 of the short ones; two must be able to do it, as while one changes.
+const RATES: [f64; 3] = [200.0, 60.0, 5.0];
+const SOCKETS: usize = 60;
+const SLOT: f64 = 1.0;
+/// More than both take; then something is wrong.
+const LENGTH_MAX: f64 = 2400.0;
+
+pub fn run(plan: &Plan) -> Result<Report, String> {
+    let cluster = Cluster::start(3, false)?;
+    let program = worker::run_line(AT_ONCE, TAKES)?;
+    let folder = cluster.folder("work")?;
+    let put = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).map_err(|e| format!("cannot write {name}: {e}"))
+    };
+    put(
+        "coppice.toml",
+        &format!(
+            "[service.work]\n{program}clones = {CLONES}\nhealth = \"/health\"\nhttp = {{}}\nstop = {{ drain = \"3s\" }}\n"
+        ),
+    )?;
+    put("page", "0\n")?;
+    cluster.deploy(&folder)?;
+    cluster.wait_served()?;
+
+    let mut report = Report::new("upgrades");
+    let mut csv = format!("part,{CSV}");
+    let mut part = |name: &str, upgrade: &mut dyn FnMut(usize) -> Result<(), String>| -> Result<(), String> {
+        let steps = (LENGTH_MAX / STEP.as_secs_f64()) as usize;
+        let load = Load {
+            doors: cluster.doors("http"),
+            kinds: KINDS.to_vec(),
+            rates: vec![RATES.to_vec(); steps],
+            apart: false,
+        };
+        let (running, sockets) = (load.start(), Sockets::start(cluster.doors("http"), SOCKETS));
+        let calm = plan.seconds as f64;
+        running.wait_until(calm);
+        let mut took: Vec<f64> = Vec::new();
+        let mut broken = None;
+        for nth in 1..=UPGRADES {
+            let begun = Instant::now();
+            if let Err(why) = upgrade(nth) {
+                broken = Some(format!("upgrade {nth} of {name}: {why}"));
+                break;
+            }
+            took.push(begun.elapsed().as_secs_f64());
+        }
+        let ended = running.seconds();
+        running.wait_until(ended + 2.0);
+        let until = running.seconds();
+        let (seen, fates) = (running.end()?, sockets.end()?);
+        tell(&mut report, name, &seen, &fates, calm, ended, &took);
+        report.notes.extend(broken);
+        csv.extend(rows(&seen, &KINDS, SLOT, until).lines().map(|row| format!("{name},{row}\n")));
+        Ok(())
+    };
+    part("the service", &mut |nth| {
+        put("page", &format!("{nth}\n"))?;
+        cluster.deploy(&folder).map(|_| ())
+    })?;
+    part("Coppice", &mut |_| cluster.restart_rolling())?;
+    report.write(&plan.out, "upgrades.csv", &csv)?;
+    Ok(report)
+}
+
+fn tell(report: &mut Report, name: &str, seen: &Seen, fates: &Fates, calm: f64, ended: f64, took: &[f64]) {
+    let mut push = |measure: &str, unit: &str, value: f64, peer: &str, other: Option<f64>| {
+        report.figures.push(Figure::new(format!("{name}: {measure}"), unit, value, peer, other));
+    };
+    push("upgrades", "upgrades", took.len() as f64, "", None);
+    push("an upgrade takes", "s", took.iter().sum::<f64>() / took.len().max(1) as f64, "", None);
+    for (kind, what) in ["keep-alive", "connection per request", "a second long"].iter().enumerate() {
+        let all = seen.of_kind(kind, 0.0, f64::INFINITY);
+        push(&format!("{what}, requests"), "requests", all.offered as f64, "", None);
+        push(&format!("{what}, failed or reset"), "requests", all.failed as f64, "the goal", Some(0.0));
+        push(&format!("{what}, refused"), "requests", all.refused as f64, "the goal", Some(0.0));
+        if kind < 2 {
+            let (before, during) = (seen.of_kind(kind, 0.5, calm), seen.of_kind(kind, calm, ended));
+            push(&format!("{what}, p99"), "ms", during.ms(0.99), "before", Some(before.ms(0.99)));
+        }
+    }
+    push("WebSockets opened", "sockets", fates.opened as f64, "", None);
+    push("WebSockets, frames there and back", "frames", fates.frames as f64, "", None);
+    push("WebSockets told to connect anew", "sockets", fates.told_to_go as f64, "", None);
+    push("WebSockets reset", "sockets", fates.reset as f64, "the goal", Some(0.0));
+    push("WebSockets not opened", "tries", fates.not_opened as f64, "the goal", Some(0.0));
+    let first = seen.all().first_failure.into_iter().chain(fates.first_failure.clone());
+    report.notes.extend(first.map(|why| format!("{name}, first failure: {why}")));
+}
