@@ -7,8 +7,8 @@ use base::{Boot, NodeId};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
-use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones};
+use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, ILL_WHY_BYTES, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
+use crate::{Assignments, CloneId, CloneState, CloneStatus, Ill, NodeClones};
 
 /// First byte of both. Another one is of a version we cannot read.
 const VERSION: u8 = 1;
@@ -48,6 +48,11 @@ struct WirePlace {
     /// Version that it is to run instead of the declared one; 0 for none.
     #[prost(uint32, tag = "5")]
     fresh: u32,
+    /// Why it is to be restarted, and since when the life serves that is meant; 0 for none.
+    #[prost(string, tag = "6")]
+    ill: String,
+    #[prost(uint64, tag = "7")]
+    ill_since_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -142,6 +147,8 @@ impl Assignments {
                 node: nodes.index(&node.0),
                 leaving: self.leaving.get(id).map_or(0, |from| nodes.index(&from.0) + 1),
                 fresh: self.fresh.get(id).copied().unwrap_or(0),
+                ill: self.ill.get(id).map_or_else(String::new, |ill| ill.why.clone()),
+                ill_since_ms: self.ill.get(id).map_or(0, |ill| ill.since_ms),
             });
         }
         let (services, nodes) = (services.1, nodes.1);
@@ -173,6 +180,10 @@ impl Assignments {
             }
             if place.fresh > 0 {
                 read.fresh.insert(id.clone(), place.fresh);
+            }
+            if place.ill_since_ms > 0 {
+                let why = cut(&place.ill, ILL_WHY_BYTES);
+                read.ill.insert(id.clone(), Ill { since_ms: place.ill_since_ms, why });
             }
             read.of.insert(id, node(place.node)?);
         }
@@ -265,7 +276,11 @@ impl NodeClones {
 
 /// A line cut to what a beacon carries, at a letter's border.
 pub(crate) fn short(line: &str) -> String {
-    line[..line.floor_char_boundary(OUTPUT_LINE_BYTES)].to_owned()
+    cut(line, OUTPUT_LINE_BYTES)
+}
+
+fn cut(text: &str, bytes: usize) -> String {
+    text[..text.floor_char_boundary(bytes)].to_owned()
 }
 
 #[cfg(test)]
