@@ -27,6 +27,9 @@ pub struct Assignments {
     pub fresh: BTreeMap<CloneId, u32>,
     /// Clones that are to be restarted for how they behave.
     pub ill: BTreeMap<CloneId, Ill>,
+    /// How long clones of a service take from the decision to start them until they serve, milliseconds, as far as that was
+    /// learned: a leader's successor sizes by it.
+    pub starts: BTreeMap<String, u32>,
     /// How often a node for overflow was needed.
     pub recruited: u64,
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Now, Time};
+use base::{Boot, NodeId, Now, Span, Time};
 
 use crate::clone::Happened;
 use crate::conduct::Conduct;
@@ -309,6 +309,7 @@ impl Manager {
         next = plan(cluster, &next);
         next.ill = leading.conduct.ill();
         leading.time_starts(now, cluster, &self.current, &next);
+        next.starts = leading.starts(cluster, &self.current);
         recruit(cluster, &self.current, &mut next, out);
         leading.moves.retain(|id, _| next.leaving.contains_key(id));
         for id in next.leaving.keys() {
@@ -414,7 +415,8 @@ impl Leading {
                 let target = cluster.size(service, spec, current);
                 let target = *self.sizes.entry(service.clone()).or_insert(target);
                 let serving = cluster.serving(service, current);
-                let sizer = self.sizers.entry(service.clone()).or_default();
+                let known = || Sizer::of(current.starts.get(service).map(|ms| Span::millis((*ms).into())));
+                let sizer = self.sizers.entry(service.clone()).or_insert_with(known);
                 // What only some edges say is no reason to change anything.
                 if !is_whole {
                     continue;
@@ -511,6 +513,17 @@ impl Leading {
             }
             false
         });
+    }
+
+    /// What was learned of starts, by this leader or those before.
+    fn starts(&self, cluster: &Cluster, current: &Assignments) -> BTreeMap<String, u32> {
+        let is_known = |service: &String| cluster.services.contains_key(service);
+        let before = current.starts.iter().filter(|(service, _)| is_known(service));
+        let mut starts: BTreeMap<String, u32> = before.map(|(service, ms)| (service.clone(), *ms)).collect();
+        let ms = |sizer: &Sizer| Some(u32::try_from(sizer.start()?.as_millis()).unwrap_or(u32::MAX));
+        let learned = self.sizers.iter().filter(|(service, _)| is_known(service));
+        starts.extend(learned.filter_map(|(service, sizer)| Some((service.clone(), ms(sizer)?))));
+        starts
     }
 
     /// Takes back the moves that took too long, and returns whose they were.

@@ -239,6 +239,35 @@ fn a_move_that_does_not_come_up_is_taken_back_and_the_service_rests() {
 }
 
 #[test]
+fn what_clones_take_to_start_is_known_to_the_next_leader() {
+    let tell = |fake: &mut Fake| {
+        let spec = ServiceSpec { clones: crate::size::Size { min: 1, max: 4 }, ..ServiceSpec::new(["app"]) };
+        let services = BTreeMap::from([("shop".to_string(), spec)]);
+        fake.put(Input::Cluster { services, live: fake.live.clone(), off: BTreeSet::new(), next: BTreeMap::new() });
+    };
+    let mut fake = Fake::new(1, vec![node(1, &[])]);
+    tell(&mut fake);
+    fake.put(Input::Leads(true));
+    fake.pass(SETTLE);
+    // The sizer is there before its service's clone is.
+    assert_eq!(fake.manager.assignments().starts, BTreeMap::new());
+    let leading = fake.manager.leading.as_mut().unwrap();
+    leading.sizers.get_mut("shop").unwrap().started(Span::secs(11));
+    fake.pass(LOAD_EVERY);
+    let learned = BTreeMap::from([("shop".to_string(), 4_000)]);
+    assert_eq!(fake.manager.assignments().starts, learned);
+    // Its successor has it at once, keeps telling it, and goes on from it.
+    let mut next = Fake::new(1, vec![node(1, &[0])]);
+    next.put(Input::Seen(fake.manager.assignments().clone()));
+    tell(&mut next);
+    next.put(Input::Leads(true));
+    next.pass(Span::millis(500));
+    assert_eq!(next.manager.assignments().starts, learned);
+    next.pass(SETTLE);
+    assert_eq!(next.manager.leading.as_ref().unwrap().sizers["shop"].start(), Some(Span::secs(4)));
+}
+
+#[test]
 fn who_is_ill_stands_in_the_assignments_until_it_is_well_again() {
     use crate::demand::{CloneDemand, GroupDemand};
     let mut both = node(1, &[0, 1]);

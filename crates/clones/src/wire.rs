@@ -31,6 +31,17 @@ struct WireAssignments {
     recruited: u64,
     #[prost(uint64, tag = "8")]
     boot: u64,
+    #[prost(message, repeated, tag = "9")]
+    starts: Vec<WireStart>,
+}
+
+/// How long a service's clones take to start.
+#[derive(Clone, PartialEq, Message)]
+struct WireStart {
+    #[prost(uint32, tag = "1")]
+    service: u32,
+    #[prost(uint32, tag = "2")]
+    ms: u32,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -151,6 +162,8 @@ impl Assignments {
                 ill_since_ms: self.ill.get(id).map_or(0, |ill| ill.since_ms),
             });
         }
+        let start = |(service, ms): (&String, &u32)| WireStart { service: services.index(service), ms: *ms };
+        let starts = self.starts.iter().map(start).collect();
         let (services, nodes) = (services.1, nodes.1);
         versioned(&WireAssignments {
             term: self.term,
@@ -161,6 +174,7 @@ impl Assignments {
             nodes,
             of,
             recruited: self.recruited,
+            starts,
         })
     }
 
@@ -172,6 +186,9 @@ impl Assignments {
         }
         let (term, seq, by, boot) = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));
         let mut read = Self { term, seq, by, boot, recruited: wire.recruited, ..Self::default() };
+        for start in wire.starts.iter().take(SERVICES_MAX) {
+            read.starts.insert(wire.services.get(start.service as usize)?.clone(), start.ms);
+        }
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);

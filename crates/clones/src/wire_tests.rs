@@ -15,8 +15,16 @@ fn assignments() -> Assignments {
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
         fresh: BTreeMap::new(),
         ill: BTreeMap::new(),
+        starts: BTreeMap::new(),
         recruited: 5,
     }
+}
+
+#[test]
+fn what_clones_take_to_start_comes_over_also_of_services_without_clones() {
+    let starts = BTreeMap::from([("shop".into(), 700), ("pay".into(), 5_000)]);
+    let told = Assignments { starts, ..assignments() };
+    assert_eq!(Assignments::decode(&told.encode()), Some(told));
 }
 
 #[test]
