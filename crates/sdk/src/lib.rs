@@ -22,7 +22,7 @@
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
-//! - `pressure.rs`: the service is told when it is overloaded.
+//! - `pressure.rs`: the service is told when it is overloaded. `stage.rs`: it does only so much at a time, and says so.
 //! - `node.rs`: the connections to the own node, and to another one if that goes.
 //! - `error.rs`: how an operation ends: done, refused (nothing happened), unknown (it may have).
 //!
@@ -40,11 +40,13 @@ mod on_behalf;
 mod pressure;
 mod service;
 mod sessions;
+mod stage;
 mod stream;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
+pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
@@ -54,3 +56,4 @@ pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use service::Service;
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
+pub use stage::{Overloaded, Stage, Turn};
