@@ -222,6 +222,27 @@ async fn who_gives_a_clone_too_little_time_does_not_make_it_sick() {
 }
 
 #[tokio::test]
+async fn the_manager_is_told_how_often_a_clone_says_that_it_has_too_much_to_do() {
+    let full = "HTTP/1.1 200 OK\r\nCoppice-Pressure: 1.0\r\nContent-Length: 0\r\n\r\n";
+    let toy = Toy::start(move |toy, mut stream, _| async move {
+        while let Ok(head) = toy.read_request(&mut stream).await {
+            let answer = if head.starts_with("GET /full") { full.to_owned() } else { ok("served") };
+            stream.write_all(answer.as_bytes()).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let door = Door::to(&[toy.addr]).await;
+    for path in ["/full", "/", "/full", "/"] {
+        assert_eq!(door.ask(&get(path)).await.status, 200);
+    }
+    let seen = door.meter.demands.take().groups["shop"].clones[0];
+    assert_eq!((seen.done, seen.failed, seen.overloads), (4, 0, 2));
+    let next = door.meter.demands.take().groups["shop"].clone();
+    assert!(next.clones.is_empty(), "each is told once: {next:?}");
+}
+
+#[tokio::test]
 async fn what_is_done_for_a_request_matters_as_much_as_that_one_and_nobody_else_can_say_so() {
     let toy = Toy::steady("served").await;
     let part = |name: &str, priority| Partition {
