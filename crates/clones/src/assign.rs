@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::{Boot, NodeId};
 
-use crate::CloneId;
+use crate::{CloneId, Ill};
 
 /// Orders assignments by age: term, seq, the leader and its life.
 pub type Version = (u64, u64, NodeId, Boot);
@@ -25,6 +25,11 @@ pub struct Assignments {
     pub leaving: BTreeMap<CloneId, NodeId>,
     /// Clones that are to run a version that is being rolled out, and which.
     pub fresh: BTreeMap<CloneId, u32>,
+    /// Clones that are to be restarted for how they behave.
+    pub ill: BTreeMap<CloneId, Ill>,
+    /// How long clones of a service take from the decision to start them until they serve, milliseconds, as far as that was
+    /// learned: a leader's successor sizes by it.
+    pub starts: BTreeMap<String, u32>,
     /// How nodes for overflow were needed.
     pub overflow: Overflow,
 }

@@ -27,6 +27,9 @@ pub struct GroupDemand {
     pub refused: u64,
     /// Requests that are here now: answered by a clone, or waiting for one.
     pub in_flight: u64,
+    /// What the slowest answer of the last minutes took.
+    #[serde(skip_serializing_if = "is_none")]
+    pub slowest_ms: u32,
     /// Those without requests are left out. While a clone is replaced, the old and the new one have the same number.
     pub clones: Vec<CloneDemand>,
 }
@@ -45,6 +48,23 @@ pub struct CloneDemand {
     pub in_flight: u64,
     /// Version of the program that it runs; 0 if it was never deployed.
     pub version: u32,
+    /// Answers by which it says that it has too much to do.
+    #[serde(skip_serializing_if = "is_none")]
+    pub overloads: u64,
+    /// Requests that it took and has not answered since its last answer, and how long ago that was, or the first of them.
+    #[serde(skip_serializing_if = "is_none")]
+    pub owes: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub mute_ms: u32,
+    /// Failures since its last good answer, and how long ago the first was.
+    #[serde(skip_serializing_if = "is_none")]
+    pub failing: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub failing_ms: u32,
+}
+
+fn is_none<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl Demand {

@@ -189,6 +189,10 @@ impl Group {
                     // What this node obeys is part of its beacon.
                     self.changed = true;
                     self.want(now);
+                    for life in self.lives.values_mut() {
+                        let ill = self.assigned.ill.get(&life.id).filter(|ill| ill.since_ms == life.since_ms);
+                        life.judged(now.mono, ill.map(|ill| ill.why.as_str()));
+                    }
                 }
             }
             Input::Services(services) => {

@@ -286,6 +286,45 @@ fn a_sick_clone_that_answers_again_before_its_turn_is_left_alone() {
 }
 
 #[test]
+fn a_clone_that_is_found_ill_by_who_asks_it_is_restarted_though_its_probes_are_fine() {
+    let mut fake = Fake::with_shop(&shop(), 5);
+    (1..6).for_each(|proc| fake.serve(proc));
+    fake.take();
+    let since_ms = fake.group.clones()[1].since_ms;
+    let mut seq = 1;
+    let judge = |fake: &mut Fake, seq: &mut u64, since_ms: u64| {
+        *seq += 1;
+        let of = (0..5).map(|number| (CloneId::new("shop", number), ME)).collect();
+        let ill = crate::Ill { since_ms, why: "answered none of 6 requests in 10 s".into() };
+        let ill = BTreeMap::from([(CloneId::new("shop", 1), ill)]);
+        fake.put(Input::Assigned(Assignments { term: 1, seq: *seq, by: ME, of, ill, ..Assignments::default() }));
+    };
+    // It is another life that is meant.
+    judge(&mut fake, &mut seq, since_ms - 1);
+    assert_eq!((fake.signals(), fake.group.clones()[1].sick), (vec![], false));
+    // Another is being restarted for its probes: this one waits for its turn, and may be well again before.
+    let other = Sick { id: CloneId::new("shop", 7), waits: false, restarts: 1 };
+    fake.put(Input::Sick(vec![other]));
+    judge(&mut fake, &mut seq, since_ms);
+    assert_eq!((fake.signals(), fake.group.clones()[1].sick), (vec![], true));
+    fake.assign(seq + 1, 5);
+    assert_eq!((fake.signals(), fake.group.clones()[1].sick), (vec![], false));
+    fake.put(Input::Sick(vec![]));
+    seq += 1;
+    judge(&mut fake, &mut seq, since_ms);
+    fake.pass(Span::millis(1));
+    assert_eq!((fake.signals(), fake.group.clones()[1].sick), (vec![(2, Signal::Kill)], true));
+    fake.put(Input::Exited { proc: ProcId(2), exit: Exit::Signal(9) });
+    let died = fake.events();
+    assert!(died[0].starts_with("clone-died shop/1: answered none of 6 requests in 10 s; killed by"), "{died:?}");
+    fake.pass(BACKOFF_FIRST);
+    fake.take();
+    fake.serve(6);
+    fake.pass(Span::secs(1));
+    assert_eq!((fake.signals(), fake.group.clones()[1].sick), (vec![], false), "the next life is another one");
+}
+
+#[test]
 fn probes_that_are_never_answered_count_as_failed() {
     let mut fake = Fake::with_shop(&shop(), 1);
     fake.serve(1);

@@ -10,6 +10,7 @@
 
 pub mod assign;
 pub mod clone;
+mod conduct;
 pub mod demand;
 pub mod deploy;
 pub mod doors;
@@ -36,6 +37,7 @@ pub mod wire;
 
 pub use assign::{Assignments, Version};
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
+pub use conduct::Ill;
 pub use demand::Demand;
 pub use doors::Doors;
 pub use group::Group;

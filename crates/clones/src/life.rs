@@ -33,6 +33,8 @@ pub(crate) struct Life {
     /// Since when they are too many, while it serves and when it was killed for that.
     sick_since: Option<Time>,
     last_complaint: Option<String>,
+    /// Those who ask it found it ill (`conduct`): since when, and why.
+    ill: Option<(Time, String)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +100,7 @@ impl Life {
             probes_failed: 0,
             sick_since: None,
             last_complaint: None,
+            ill: None,
         }
     }
 
@@ -126,14 +129,23 @@ impl Life {
         }
     }
 
-    /// Fails its probes, or was killed for that.
+    /// Fails its probes or those who ask it, or was killed for that.
     pub fn is_sick(&self) -> bool {
-        self.sick_since.is_some() && !self.is_leaving()
+        (self.sick_since.is_some() || self.ill.is_some()) && !self.is_leaving()
     }
 
-    /// Since when it serves and fails its probes: it is to be killed when there is room in the budget.
+    /// Since when it serves and is sick: it is to be killed when there is room in the budget.
     pub fn waits_since(&self) -> Option<Time> {
-        self.sick_since.filter(|_| self.is_serving())
+        let ill_since = self.ill.as_ref().map(|(since, _)| *since);
+        self.sick_since.into_iter().chain(ill_since).min().filter(|_| self.is_serving())
+    }
+
+    /// What the manager says of how it behaves: why it is ill, if it is.
+    pub fn judged(&mut self, now: Time, why: Option<&str>) {
+        if self.is_serving() {
+            let since = self.ill.as_ref().map_or(now, |(since, _)| *since);
+            self.ill = why.map(|why| (since, why.to_owned()));
+        }
     }
 
     pub fn printed(&mut self, line: &str) {
@@ -202,7 +214,10 @@ impl Life {
 
     /// There is room in the budget for this one's restart.
     pub fn heal(&mut self, now: Time) -> Step {
-        let why = format!("was not well {} times in a row{}", self.probes_failed, self.complaint());
+        let why = match &self.ill {
+            Some((_, why)) if self.sick_since.is_none() => why.clone(),
+            _ => format!("was not well {} times in a row{}", self.probes_failed, self.complaint()),
+        };
         self.kill(now, Some(why))
     }
 
@@ -258,7 +273,7 @@ impl Life {
     fn well(&mut self, now: Time) {
         self.phase = Phase::Serving { since: now };
         self.probing = Probing::Next(now + PROBE_SERVING_EVERY);
-        (self.probes_failed, self.sick_since) = (0, None);
+        (self.probes_failed, self.sick_since, self.ill) = (0, None, None);
         self.last_complaint = None;
     }
 

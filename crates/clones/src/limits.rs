@@ -56,6 +56,24 @@ pub const PANIC_WAIT_FIRST: Span = Span::secs(20);
 pub const PANIC_WAIT_MAX: Span = Span::secs(300);
 /// A panic is over when fewer than half have failed for so long: more than restarted clones need to fail again.
 pub const PANIC_CALM: Span = Span::secs(30);
+/// A clone that took so many requests and answered none of them for so long, or for so many times what the slowest answer of
+/// its service took of late, is hung: three are no accident, and people have long given up.
+pub const HUNG_OWES: u64 = 3;
+pub const HUNG_AFTER: Span = Span::secs(10);
+pub const HUNG_SLOWEST: u64 = 3;
+/// So many failures in a row over so long are no accident either: an edge leaves such a clone alone for growing times, and it
+/// fails again after each.
+pub const FAILING_ROW: u64 = 6;
+pub const FAILING_AFTER: Span = Span::secs(5);
+/// A clone is well that gave a good answer within this.
+pub const WELL_WITHIN: Span = Span::secs(10);
+/// When it last did so is forgotten after this.
+pub const WELL_KEPT: Span = Span::secs(3600);
+/// Who was found ill may be so for twice as long the next time, this often at most; and is forgiven after this.
+pub const ILL_DOUBLED_MAX: u32 = 6;
+pub const ILL_FORGIVEN: Span = Span::secs(1800);
+/// Why, for people, bytes: it stands in a beacon.
+pub const ILL_WHY_BYTES: usize = 128;
 /// A killed process that is still there is killed again this often.
 pub const KILL_AGAIN: Span = Span::secs(1);
 
@@ -166,6 +184,11 @@ pub const WORSE: f64 = 2.0;
 pub const FAILURES_MIN: u64 = 3;
 pub const FAILURE_RATE_MAX: f64 = 0.02;
 pub const SLOWER_MAX: Span = Span::millis(20);
+/// ... or with so many times as many answers that say they have too much to do, and a little more; ...
+pub const OVERLOAD_RATE_MAX: f64 = 0.1;
+/// ... or with some requests that they have owed for so long, or so many times as long as the slowest answer took. Less than it
+/// takes to judge who is asked little.
+pub const OWES_AFTER: Span = Span::millis(2500);
 
 const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
 const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
@@ -176,6 +199,8 @@ const _: () = assert!(PROBE_TIMEOUT.0 < PROBE_LOST.0, "a probe's own timeout end
 const SICK_WITHIN: u64 = (PROBE_SERVING_EVERY.0 + PROBE_LOST.0) * PROBES_FAILED_MAX as u64;
 const _: () =
     assert!(PANIC_WAIT_FIRST.0 > SICK_WITHIN && PANIC_CALM.0 > SICK_WITHIN, "whether a restart helped shows later");
+const _: () = assert!((HUNG_AFTER.0 << ILL_DOUBLED_MAX) < ILL_FORGIVEN.0, "who is found ill again was not forgiven");
+const _: () = assert!(OWES_AFTER.0 < JUDGE_MAX.0, "who hangs is found before it is given up");
 const _: () = assert!(PANIC_WAIT_FIRST.0 <= PANIC_WAIT_MAX.0, "waits grow");
 const _: () = assert!(START_TIMEOUT_DEFAULT.0 < MOVE_TIME_MAX.0, "a moved clone has time to start twice");
 const _: () = assert!(BACKOFF_FIRST.0 <= BACKOFF_MAX.0, "waits grow");

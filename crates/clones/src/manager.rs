@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Now, Time};
+use base::{Boot, NodeId, Now, Span, Time};
 
 use crate::clone::Happened;
+use crate::conduct::Conduct;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
 use crate::rollout::{LastWords, Rollout, Scene, Step};
@@ -40,6 +41,9 @@ pub struct NodeLoad {
     pub clones: BTreeMap<CloneId, CloneState>,
     /// Versions that serve.
     pub versions: BTreeSet<(CloneId, u32)>,
+    /// Of clones that serve: the version, and since when, as the node says (milliseconds since 1970). None of those of which
+    /// there are two.
+    pub serving: BTreeMap<CloneId, (u32, u64)>,
     /// How often each was started again.
     pub restarts: BTreeMap<CloneId, u32>,
     /// What those that do not serve printed last.
@@ -120,6 +124,7 @@ struct Leading {
     /// Clones that were told to start, since when.
     starting: BTreeMap<CloneId, Time>,
     rollouts: BTreeMap<String, Rollout>,
+    conduct: Conduct,
     /// How busy machines are, on average.
     machines: BTreeMap<NodeId, f64>,
     busy: BTreeSet<NodeId>,
@@ -143,9 +148,13 @@ impl NodeLoad {
         }
         let obeys = says.map_or_else(Version::default, |says| says.obeys);
         let (mut versions, mut restarts, mut last_lines) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut serving, mut twice) = (BTreeMap::new(), BTreeSet::new());
         for clone in says.iter().flat_map(|says| &says.clones) {
             if clone.state == CloneState::Serving {
                 versions.insert((clone.id.clone(), clone.version));
+                if serving.insert(clone.id.clone(), (clone.version, clone.since_ms)).is_some() {
+                    twice.insert(&clone.id);
+                }
             }
             let most = restarts.entry(clone.id.clone()).or_insert(0);
             *most = clone.restarts.max(*most);
@@ -154,6 +163,7 @@ impl NodeLoad {
                 last_lines.insert(clone.id.clone(), line.clone());
             }
         }
+        serving.retain(|id, _| !twice.contains(id));
         let (reported, drains, overflow, room, busy) = (says.is_some(), false, false, u32::MAX, 0);
         Self {
             id,
@@ -167,6 +177,7 @@ impl NodeLoad {
             obeys,
             clones,
             versions,
+            serving,
             restarts,
             last_lines,
         }
@@ -207,10 +218,13 @@ impl Manager {
                     for (service, rollout) in &mut leading.rollouts {
                         demand.groups.get(service).into_iter().for_each(|group| rollout.count(group));
                     }
+                    leading.conduct.hear(now.mono, &demand);
                     leading.edges.insert(from, (now.mono, demand));
                 }
                 // It is looked at when its time has come, with what the others say.
-                return;
+                if self.leading.as_ref().is_none_or(|leading| now.mono < leading.look_at || !leading.has_suspects()) {
+                    return;
+                }
             }
             Input::Wake => (),
         }
@@ -226,7 +240,7 @@ impl Manager {
         let settled = (!believes).then_some(leading.since + SETTLE);
         let moves = leading.moves.values().map(|began| *began + MOVE_TIME_MAX);
         let ranged = cluster.services.values().any(|spec| !spec.clones.is_fixed());
-        let looks = believes && (ranged || !cluster.next.is_empty());
+        let looks = believes && (ranged || !cluster.next.is_empty() || leading.has_suspects());
         let moves = moves.chain(looks.then_some(leading.look_at));
         moves.chain(leading.resting.values().copied()).chain(settled).min()
     }
@@ -292,10 +306,13 @@ impl Manager {
             leading.resize(now, cluster, &self.current, out);
             if looks {
                 leading.roll_out(now, cluster, &mut next, out);
+                leading.judge(now, cluster, &self.current, out);
             }
         }
         next = plan(cluster, &next);
+        next.ill = leading.conduct.ill();
         leading.time_starts(now, cluster, &self.current, &next);
+        next.starts = leading.starts(cluster, &self.current);
         recruit(wall_ms, cluster, &self.current, &mut next, out);
         leading.moves.retain(|id, _| next.leaving.contains_key(id));
         for id in next.leaving.keys() {
@@ -375,8 +392,21 @@ impl Leading {
             sizes: BTreeMap::new(),
             starting: BTreeMap::new(),
             rollouts: BTreeMap::new(),
+            conduct: Conduct::default(),
             machines: BTreeMap::new(),
             busy: BTreeSet::new(),
+        }
+    }
+
+    fn has_suspects(&self) -> bool {
+        self.conduct.has_suspects(self.edges.values().map(|(_, demand)| demand))
+    }
+
+    /// Finds clones that behave ill, and tells of them.
+    fn judge(&mut self, now: Time, cluster: &Cluster, current: &Assignments, out: &mut Vec<Output>) {
+        let demands: Vec<&Demand> = self.edges.values().map(|(_, demand)| demand).collect();
+        for (id, why) in self.conduct.look(now, self.since, cluster, current, &demands) {
+            out.push(Output::Happened(Happened::new("warning", &id, format!("{why}: it is to be restarted"))));
         }
     }
 
@@ -394,12 +424,15 @@ impl Leading {
                 let target = cluster.size(service, spec, current);
                 let target = *self.sizes.entry(service.clone()).or_insert(target);
                 let serving = cluster.serving(service, current);
-                let sizer = self.sizers.entry(service.clone()).or_default();
+                let known = || Sizer::of(current.starts.get(service).map(|ms| Span::millis((*ms).into())));
+                let sizer = self.sizers.entry(service.clone()).or_insert_with(known);
                 // What only some edges say is no reason to change anything.
                 if !is_whole {
                     continue;
                 }
-                sizer.observe(now, serving, seen(service, self.edges.values().map(|(_, demand)| demand)));
+                // Of connections nobody sees what waits.
+                let demands = self.edges.values().map(|(_, demand)| demand).filter(|_| spec.http.is_some());
+                sizer.observe(now, serving, seen(service, demands));
                 let hurts = spec.wait.unwrap_or(WAIT_HURTS_DEFAULT);
                 if let Some(decision) = sizer.decide(now, spec.clones, hurts, target, serving) {
                     self.sizes.insert(service.clone(), decision.to);
@@ -489,6 +522,17 @@ impl Leading {
             }
             false
         });
+    }
+
+    /// What was learned of starts, by this leader or those before.
+    fn starts(&self, cluster: &Cluster, current: &Assignments) -> BTreeMap<String, u32> {
+        let is_known = |service: &String| cluster.services.contains_key(service);
+        let before = current.starts.iter().filter(|(service, _)| is_known(service));
+        let mut starts: BTreeMap<String, u32> = before.map(|(service, ms)| (service.clone(), *ms)).collect();
+        let ms = |sizer: &Sizer| Some(u32::try_from(sizer.start()?.as_millis()).unwrap_or(u32::MAX));
+        let learned = self.sizers.iter().filter(|(service, _)| is_known(service));
+        starts.extend(learned.filter_map(|(service, sizer)| Some((service.clone(), ms(sizer)?))));
+        starts
     }
 
     /// Takes back the moves that took too long, and returns whose they were.

@@ -284,6 +284,73 @@ fn a_move_that_does_not_come_up_is_taken_back_and_the_service_rests() {
 }
 
 #[test]
+fn what_clones_take_to_start_is_known_to_the_next_leader() {
+    let tell = |fake: &mut Fake| {
+        let spec = ServiceSpec { clones: crate::size::Size { min: 1, max: 4 }, ..ServiceSpec::new(["app"]) };
+        let services = BTreeMap::from([("shop".to_string(), spec)]);
+        fake.put(Input::Cluster {
+            services,
+            live: fake.live.clone(),
+            off: BTreeSet::new(),
+            next: BTreeMap::new(),
+            dead: BTreeSet::new(),
+        });
+    };
+    let mut fake = Fake::new(1, vec![node(1, &[])]);
+    tell(&mut fake);
+    fake.put(Input::Leads(true));
+    fake.pass(SETTLE);
+    // The sizer is there before its service's clone is.
+    assert_eq!(fake.manager.assignments().starts, BTreeMap::new());
+    let leading = fake.manager.leading.as_mut().unwrap();
+    leading.sizers.get_mut("shop").unwrap().started(Span::secs(11));
+    fake.pass(LOAD_EVERY);
+    let learned = BTreeMap::from([("shop".to_string(), 4_000)]);
+    assert_eq!(fake.manager.assignments().starts, learned);
+    // Its successor has it at once, keeps telling it, and goes on from it.
+    let mut next = Fake::new(1, vec![node(1, &[0])]);
+    next.put(Input::Seen(fake.manager.assignments().clone()));
+    tell(&mut next);
+    next.put(Input::Leads(true));
+    next.pass(Span::millis(500));
+    assert_eq!(next.manager.assignments().starts, learned);
+    next.pass(SETTLE);
+    assert_eq!(next.manager.leading.as_ref().unwrap().sizers["shop"].start(), Some(Span::secs(4)));
+}
+
+#[test]
+fn who_is_ill_stands_in_the_assignments_until_it_is_well_again() {
+    use crate::demand::{CloneDemand, GroupDemand};
+    let mut both = node(1, &[0, 1]);
+    both.serving = BTreeMap::from([(CloneId::new("shop", 0), (0, 7)), (CloneId::new("shop", 1), (0, 8))]);
+    let mut fake = Fake::new(2, vec![both]);
+    fake.tell();
+    fake.put(Input::Leads(true));
+    fake.pass(SETTLE);
+    assert_eq!(fake.manager.wake_at(), None);
+    let mut ask = |span: Span, hangs: bool| {
+        let end = fake.now.mono + span;
+        let mut mute_ms = 0;
+        while fake.now.mono < end {
+            let well = |number| CloneDemand { number, done: 5, ..CloneDemand::default() };
+            let hung = CloneDemand { number: 1, owes: 5, mute_ms, ..CloneDemand::default() };
+            let clones = vec![well(0), if hangs { hung } else { well(1) }];
+            let groups = BTreeMap::from([("shop".into(), GroupDemand { clones, ..GroupDemand::default() })]);
+            fake.put(Input::Demand { from: NodeId(2), demand: Demand { span_ms: 250, groups } });
+            fake.pass(LOAD_EVERY);
+            mute_ms += LOAD_EVERY.as_millis() as u32;
+        }
+        let ill = fake.manager.assignments().ill.iter().map(|(id, ill)| (id.number, ill.since_ms)).collect::<Vec<_>>();
+        let told = fake.out.iter().filter(|out| matches!(out, Output::Happened(h) if h.kind == "warning")).count();
+        (ill, told, fake.published().is_some())
+    };
+    assert_eq!(ask(HUNG_AFTER, true), (vec![], 0, true));
+    assert_eq!(ask(HUNG_AFTER, true), (vec![], 0, false));
+    assert_eq!(ask(HUNG_AFTER + Span::secs(1), true), (vec![(1, 8)], 1, true));
+    assert_eq!(ask(Span::secs(1), false), (vec![], 0, true));
+}
+
+#[test]
 fn of_a_clone_listed_twice_the_best_state_counts() {
     let status = |state| crate::CloneStatus {
         id: CloneId::new("shop", 0),

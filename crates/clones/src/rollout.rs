@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Span, Time};
 
 use crate::CloneId;
-use crate::demand::GroupDemand;
+use crate::demand::{CloneDemand, GroupDemand};
 use crate::limits::*;
 
 /// What clones of a version answered.
@@ -16,6 +16,7 @@ struct Tally {
     done: u64,
     failed: u64,
     busy_us: u64,
+    overloads: u64,
 }
 
 /// What is to be done now.
@@ -75,6 +76,8 @@ pub struct Rollout {
     pub number: u32,
     old: Tally,
     new: Tally,
+    /// A new one that answers nothing, and for how long, while old ones do.
+    mute: Option<(u64, Span)>,
     /// Deaths before it began.
     restarts: BTreeMap<CloneId, u32>,
     /// When the last clones were told to run it.
@@ -88,6 +91,10 @@ impl Tally {
         self.failed as f64 / self.done.max(1) as f64
     }
 
+    fn overload_rate(self) -> f64 {
+        self.overloads as f64 / self.done.max(1) as f64
+    }
+
     fn mean_us(self) -> f64 {
         self.busy_us as f64 / self.done.max(1) as f64
     }
@@ -96,16 +103,24 @@ impl Tally {
 impl Rollout {
     pub fn new(number: u32, now: Time, restarts: BTreeMap<CloneId, u32>) -> Self {
         let (old, new) = (Tally::default(), Tally::default());
-        Self { number, old, new, restarts, step_at: now, well_since: None }
+        Self { number, old, new, mute: None, restarts, step_at: now, well_since: None }
     }
 
     /// What an edge saw.
     pub fn count(&mut self, seen: &GroupDemand) {
+        let patience = OWES_AFTER.max(Span((Span::millis(seen.slowest_ms.into()).0 as f64 * WORSE) as u64));
+        let is_mute = |clone: &&CloneDemand| {
+            let mute = Span::millis(clone.mute_ms.into());
+            clone.version == self.number && clone.owes >= HUNG_OWES && mute >= patience
+        };
+        let mute = seen.clones.iter().find(is_mute).map(|clone| (clone.owes, Span::millis(clone.mute_ms.into())));
+        self.mute = mute.or(self.mute);
         for clone in &seen.clones {
             let tally = if clone.version == self.number { &mut self.new } else { &mut self.old };
             tally.done = tally.done.saturating_add(clone.done);
             tally.failed = tally.failed.saturating_add(clone.failed);
             tally.busy_us = tally.busy_us.saturating_add(clone.busy_us);
+            tally.overloads = tally.overloads.saturating_add(clone.overloads);
         }
     }
 
@@ -162,6 +177,19 @@ impl Rollout {
                 new.failed, new.done, old.failed, old.done
             ));
         }
+        if new.overloads >= FAILURES_MIN && new.overload_rate() > old.overload_rate() * WORSE + OVERLOAD_RATE_MAX {
+            return Some(format!(
+                "{} of {} answers say that it has too much to do, of the old ones {} of {}",
+                new.overloads, new.done, old.overloads, old.done
+            ));
+        }
+        if let Some((owes, mute)) = self.mute.filter(|_| old.done >= JUDGE_ANSWERS) {
+            return Some(format!(
+                "a clone answered none of {owes} requests in {} ms, the old ones {}",
+                mute.as_millis(),
+                old.done
+            ));
+        }
         let compares = new.done >= JUDGE_ANSWERS && old.done >= JUDGE_ANSWERS;
         if compares && new.mean_us() > old.mean_us() * WORSE + SLOWER_MAX.as_micros() as f64 {
             return Some(format!(
@@ -177,7 +205,6 @@ impl Rollout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demand::CloneDemand;
 
     struct Fake {
         rollout: Rollout,
@@ -188,6 +215,10 @@ mod tests {
         /// (failed of 100, ms) of old and new.
         old: (u64, u64),
         new: (u64, u64),
+        /// Of 100 answers.
+        overloads: (u64, u64),
+        /// New ones take requests and answer none.
+        hangs: bool,
         judged: bool,
     }
 
@@ -203,6 +234,8 @@ mod tests {
                 restarts,
                 old: (0, 10),
                 new: (0, 10),
+                overloads: (0, 0),
+                hangs: false,
                 judged: true,
             }
         }
@@ -210,6 +243,7 @@ mod tests {
         /// Runs to its end; how many were fresh, and the end.
         fn run(&mut self) -> (usize, Step) {
             let ids: Vec<CloneId> = (0..4).map(|n| CloneId::new("s", n)).collect();
+            let mut began = None;
             for _ in 0..400 {
                 let last_words = |id: &CloneId| {
                     let line = Some("no module named honey".into()).filter(|_| id.number == 2);
@@ -229,11 +263,30 @@ mod tests {
                     Step::Next(more) => self.fresh.extend(more),
                     end @ (Step::Keep | Step::TakeBack(_)) => return (self.fresh.len(), end),
                 }
+                let began = *began.get_or_insert(self.now);
                 let demand = |id: &CloneId| {
                     let is_new = self.fresh.contains(id);
+                    if is_new && self.hangs {
+                        let mute_ms = self.now.since(began).as_millis() as u32;
+                        return CloneDemand {
+                            number: id.number,
+                            version: 7,
+                            owes: 3,
+                            mute_ms,
+                            ..CloneDemand::default()
+                        };
+                    }
                     let (failed, ms) = if is_new { self.new } else { self.old };
                     let version = if is_new { 7 } else { 6 };
-                    CloneDemand { number: id.number, version, done: 100, failed, busy_us: ms * 100_000, in_flight: 0 }
+                    CloneDemand {
+                        number: id.number,
+                        version,
+                        done: 100,
+                        failed,
+                        busy_us: ms * 100_000,
+                        overloads: if is_new { self.overloads.1 } else { self.overloads.0 },
+                        ..CloneDemand::default()
+                    }
                 };
                 let seen = GroupDemand { clones: ids.iter().map(demand).collect(), ..GroupDemand::default() };
                 self.rollout.count(&seen);
@@ -255,6 +308,17 @@ mod tests {
             assert!(matches!(&end, Step::TakeBack(text) if text.contains(why)), "{end:?}");
             assert_eq!(fresh, 1);
         }
+    }
+
+    #[test]
+    fn one_that_says_it_has_too_much_to_do_or_answers_nothing_goes_back() {
+        let (fresh, end) = Fake { overloads: (2, 30), ..Fake::new() }.run();
+        assert!(matches!(&end, Step::TakeBack(text) if text.contains("too much to do, of the old ones")), "{end:?}");
+        assert_eq!(fresh, 1);
+        let (fresh, end) = Fake { hangs: true, ..Fake::new() }.run();
+        assert!(matches!(&end, Step::TakeBack(text) if text.contains("none of 3 requests in 2500 ms")), "{end:?}");
+        assert_eq!(fresh, 1);
+        assert_eq!(Fake { overloads: (20, 45), ..Fake::new() }.run(), (4, Step::Keep));
     }
 
     #[test]

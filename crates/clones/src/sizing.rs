@@ -91,6 +91,16 @@ impl Default for Sizer {
 }
 
 impl Sizer {
+    /// Of a service whose clones were seen to take so long to start.
+    pub fn of(start: Option<Span>) -> Self {
+        Self { start: start.unwrap_or(START_GUESS), ..Self::default() }
+    }
+
+    /// How long clones take to start; none while that is a guess.
+    pub fn start(&self) -> Option<Span> {
+        Some(self.start).filter(|start| *start != START_GUESS)
+    }
+
     /// A clone took so long from the decision to start it until it served.
     pub fn started(&mut self, took: Span) {
         let mean = self.start.as_secs_f64() + (took.as_secs_f64() - self.start.as_secs_f64()) * START_WEIGHT;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::assign::Overflow;
-use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
-use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones};
+use crate::limits::{BEACON_BYTES_MAX, CLONES_MAX, ILL_WHY_BYTES, OUTPUT_LINE_BYTES, OUTPUT_LINES, SERVICES_MAX};
+use crate::{Assignments, CloneId, CloneState, CloneStatus, Ill, NodeClones};
 
 /// First byte of both. Another one is of a version we cannot read.
 const VERSION: u8 = 1;
@@ -39,6 +39,17 @@ struct WireAssignments {
     overflow_since_ms: u64,
     #[prost(uint64, tag = "11")]
     overflow_last_ms: u64,
+    #[prost(message, repeated, tag = "12")]
+    starts: Vec<WireStart>,
+}
+
+/// How long a service's clones take to start.
+#[derive(Clone, PartialEq, Message)]
+struct WireStart {
+    #[prost(uint32, tag = "1")]
+    service: u32,
+    #[prost(uint32, tag = "2")]
+    ms: u32,
 }
 
 /// A clone's node, or with `leaving` the one it comes from.
@@ -56,6 +67,11 @@ struct WirePlace {
     /// Version that it is to run instead of the declared one; 0 for none.
     #[prost(uint32, tag = "5")]
     fresh: u32,
+    /// Why it is to be restarted, and since when the life serves that is meant; 0 for none.
+    #[prost(string, tag = "6")]
+    ill: String,
+    #[prost(uint64, tag = "7")]
+    ill_since_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -150,8 +166,12 @@ impl Assignments {
                 node: nodes.index(&node.0),
                 leaving: self.leaving.get(id).map_or(0, |from| nodes.index(&from.0) + 1),
                 fresh: self.fresh.get(id).copied().unwrap_or(0),
+                ill: self.ill.get(id).map_or_else(String::new, |ill| ill.why.clone()),
+                ill_since_ms: self.ill.get(id).map_or(0, |ill| ill.since_ms),
             });
         }
+        let start = |(service, ms): (&String, &u32)| WireStart { service: services.index(service), ms: *ms };
+        let starts = self.starts.iter().map(start).collect();
         let (services, nodes) = (services.1, nodes.1);
         versioned(&WireAssignments {
             term: self.term,
@@ -165,6 +185,7 @@ impl Assignments {
             overflow_total_ms: self.overflow.total_ms,
             overflow_since_ms: self.overflow.since_ms.unwrap_or(0),
             overflow_last_ms: self.overflow.last_ms,
+            starts,
         })
     }
 
@@ -182,6 +203,9 @@ impl Assignments {
             last_ms: wire.overflow_last_ms,
         };
         let mut read = Self { term, seq, by, boot, overflow, ..Self::default() };
+        for start in wire.starts.iter().take(SERVICES_MAX) {
+            read.starts.insert(wire.services.get(start.service as usize)?.clone(), start.ms);
+        }
         let node = |index: u32| wire.nodes.get(index as usize).map(|id| NodeId(*id));
         for place in &wire.of {
             let id = CloneId::new(wire.services.get(place.service as usize)?, place.number);
@@ -190,6 +214,10 @@ impl Assignments {
             }
             if place.fresh > 0 {
                 read.fresh.insert(id.clone(), place.fresh);
+            }
+            if place.ill_since_ms > 0 {
+                let why = cut(&place.ill, ILL_WHY_BYTES);
+                read.ill.insert(id.clone(), Ill { since_ms: place.ill_since_ms, why });
             }
             read.of.insert(id, node(place.node)?);
         }
@@ -282,7 +310,11 @@ impl NodeClones {
 
 /// A line cut to what a beacon carries, at a letter's border.
 pub(crate) fn short(line: &str) -> String {
-    line[..line.floor_char_boundary(OUTPUT_LINE_BYTES)].to_owned()
+    cut(line, OUTPUT_LINE_BYTES)
+}
+
+fn cut(text: &str, bytes: usize) -> String {
+    text[..text.floor_char_boundary(bytes)].to_owned()
 }
 
 #[cfg(test)]

@@ -14,8 +14,27 @@ fn assignments() -> Assignments {
         of: BTreeMap::from([(a, NodeId(0x0102)), (b.clone(), NodeId(0x0203))]),
         leaving: BTreeMap::from([(b, NodeId(0x0102))]),
         fresh: BTreeMap::new(),
+        ill: BTreeMap::new(),
+        starts: BTreeMap::new(),
         overflow: Overflow { times: 5, ..Overflow::default() },
     }
+}
+
+#[test]
+fn what_clones_take_to_start_comes_over_also_of_services_without_clones() {
+    let starts = BTreeMap::from([("shop".into(), 700), ("pay".into(), 5_000)]);
+    let told = Assignments { starts, ..assignments() };
+    assert_eq!(Assignments::decode(&told.encode()), Some(told));
+}
+
+#[test]
+fn who_is_ill_comes_over_and_what_is_said_of_it_is_bounded() {
+    let ill = |why: String| BTreeMap::from([(CloneId::new("shop", 1), Ill { since_ms: 7, why })]);
+    let told = Assignments { ill: ill("answered none of 5 requests".into()), ..assignments() };
+    assert_eq!(Assignments::decode(&told.encode()), Some(told));
+    let long = Assignments { ill: ill("ä".repeat(ILL_WHY_BYTES)), ..assignments() };
+    let read = Assignments::decode(&long.encode()).unwrap();
+    assert_eq!(read.ill, ill("ä".repeat(ILL_WHY_BYTES / 2)));
 }
 
 fn clones() -> NodeClones {

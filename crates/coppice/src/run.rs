@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// HTTP and HTTPS clients come through a balancer that speaks the PROXY protocol (version 1 or 2)
     #[arg(long)]
     pub accept_proxy: bool,
+    /// HTTP connections of one client address at most (default: an eighth of those that are still free of 20,000)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub address_connections_max: Option<u64>,
     /// Redis protocol
     #[arg(long)]
     pub resp: Option<SocketAddr>,
@@ -280,8 +283,12 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         tokio::spawn(tell_demand(port.clone(), Arc::clone(&meter)));
         let view = port.watch();
         let (api_door, http_door) = (doors.api, doors.http);
-        let config =
-            edge::http::Config { accept_proxy: args.accept_proxy, files_dir: services_dir, ..Default::default() };
+        let config = edge::http::Config {
+            accept_proxy: args.accept_proxy,
+            address_connections_max: args.address_connections_max,
+            files_dir: services_dir,
+            ..Default::default()
+        };
         let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
         let secure =
             https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));

@@ -3,6 +3,7 @@
 //! Stages ([`flow::Stage`]) leave here what they show of themselves, by name.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,7 @@ use flow::stage::Shown;
 
 use crate::demand::Demands;
 use crate::pace::Stays;
+use crate::share::{LEAVES, Share, Shares};
 use crate::turnstile::Turnstiles;
 
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
@@ -124,6 +126,7 @@ pub struct Door {
     done: AtomicU64,
     errors: AtomicU64,
     connections: AtomicU64,
+    shares: Arc<Shares>,
     /// Listeners that take new connections.
     listeners: AtomicU64,
     latency_us: Box<[AtomicU64]>,
@@ -148,13 +151,26 @@ struct Second {
     p99_us: u64,
 }
 
-/// Holds the count of open connections up until it is dropped.
+/// Holds the count of open connections up until it is dropped, and that of its client.
 #[derive(Debug)]
-pub struct Opened(Arc<Door>);
+pub struct Opened {
+    door: Arc<Door>,
+    share: Option<Share>,
+}
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.door.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Opened {
+    /// Who has it open, at a door that has `most` connections. False: that one has too many already, `each` of them if that is
+    /// said, and this one is to end.
+    pub fn is_of(&mut self, client: IpAddr, most: u64, each: Option<u64>) -> bool {
+        let free = most.saturating_sub(self.door.connections() - 1);
+        self.share = self.door.shares.take(client, each.unwrap_or(free / LEAVES));
+        self.share.is_some()
     }
 }
 
@@ -233,6 +249,7 @@ impl Meter {
         for door in [&self.http, &self.resp, &self.tcp] {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
+            all.insert(format!("{}.connections_over_share_total", door.name), door.shares.refused());
         }
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Calls { calls, rounds, conflicts } = &*self.calls;
@@ -257,6 +274,7 @@ impl Door {
             done: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            shares: Arc::default(),
             listeners: AtomicU64::new(0),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             last: Mutex::new(Last {
@@ -282,7 +300,7 @@ impl Door {
     /// A connection is open until the answer is dropped.
     pub fn opened(self: &Arc<Self>) -> Opened {
         self.connections.fetch_add(1, Relaxed);
-        Opened(Arc::clone(self))
+        Opened { door: Arc::clone(self), share: None }
     }
 
     pub fn listens(self: &Arc<Self>) -> Listens {
@@ -363,7 +381,10 @@ mod tests {
         let meter = Meter::new();
         for n in 0..TURNSTILES_TOLD_MAX + 4 {
             let (turnstile, _) = meter.turnstiles.of(&format!("s{n:02}"), 1);
-            drop(futures_util::FutureExt::now_or_never(turnstile.enter(5, 0)).expect("there is room"));
+            drop(
+                futures_util::FutureExt::now_or_never(turnstile.enter(5, 0, Duration::from_secs(1)))
+                    .expect("there is room"),
+            );
         }
         meter.turnstiles.of("unused", 1);
         let told = meter.gauges();

@@ -190,7 +190,7 @@ impl Upstream {
             outlier: Outlier::default(),
             idle: Idle::default(),
             stays: Arc::default(),
-            count: demands.clone_count(&clone.name, clone.version),
+            count: demands.clone_count(&clone.name, clone.version, clone.addr),
         }
     }
 
@@ -268,6 +268,11 @@ impl Table {
         let doorway = &group.doors[found.partition.unwrap_or(group.doors.len() - 1)];
         let homing = Homing { given_away: group.given_away.now(), at_once: doorway.turnstile.for_each(meant.len()) };
         Target { meant, all: &group.all, prefers, homing }
+    }
+
+    /// What all nodes know and nobody else does; empty while this one does not.
+    pub fn secret(&self) -> &Arc<str> {
+        &self.secret
     }
 
     /// A request for what was found is here.

@@ -20,11 +20,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::closing::closes;
-use crate::http::accept;
+use crate::heard::Heard;
 use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
+use crate::http::{accept, is_here};
 use crate::meter::Meter;
-use crate::pool::{Dial, Pool, Stream};
+use crate::pool::{Dial, InFlight, Pool, Stream, Upstream};
 use crate::proxy_protocol;
 
 /// A port that could not be had is tried again this often: its holder may leave.
@@ -108,6 +109,7 @@ struct Door {
     pool: Arc<Pool>,
     meter: Arc<Meter>,
     ports: Arc<Ports>,
+    connections_max: u64,
 }
 
 /// One port's listening task; dropping it closes the listener.
@@ -123,14 +125,26 @@ impl Drop for Listening {
 /// more is let in: who connects waits for the next program, which gets the sockets that `ports` keeps.
 pub async fn serve(
     ip: IpAddr,
-    mut view: watch::Receiver<Arc<View>>,
+    view: watch::Receiver<Arc<View>>,
     dial: Arc<dyn Dial>,
     meter: Arc<Meter>,
     ports: Arc<Ports>,
 ) {
-    let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::default());
+    serve_with(ip, view, dial, meter, ports, CONNECTIONS_MAX).await;
+}
+
+/// [`serve`] with another limit of open connections.
+pub async fn serve_with(
+    ip: IpAddr,
+    mut view: watch::Receiver<Arc<View>>,
+    dial: Arc<dyn Dial>,
+    meter: Arc<Meter>,
+    ports: Arc<Ports>,
+    connections_max: u64,
+) {
+    let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
     let mut closes = pin!(closes(view.clone(), Arc::clone(&meter.stays)));
-    let door = Arc::new(Door { ip, pool, meter, ports });
+    let door = Arc::new(Door { ip, pool, meter, ports, connections_max });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     let mut handed_end = pin!(tokio::time::sleep(HANDED_KEPT));
     let mut has_handed = true;
@@ -174,18 +188,24 @@ async fn listen(door: Arc<Door>, port: u16) {
     loop {
         let (stream, peer) = accept(&listener).await;
         // Too many: closed at once, so that the client need not wait to find out.
-        if door.meter.tcp.connections() < CONNECTIONS_MAX {
+        if door.meter.tcp.connections() < door.connections_max {
             tokio::spawn(carry(Arc::clone(&door), port, stream, peer));
         }
     }
 }
 
 async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: SocketAddr) {
-    let _open = door.meter.tcp.opened();
+    let mut open = door.meter.tcp.opened();
     let wish = door.pool.table().routes.tcp(port).cloned().unwrap_or_else(|| TcpRoute::on(port));
     let greeted = async {
+        let mut known = (!is_here(&client, peer.ip())).then_some(peer);
         if wish.accept_proxy {
-            peer = proxy_protocol::receive(&mut client).await?.unwrap_or(peer);
+            known = proxy_protocol::receive(&mut client).await?;
+            peer = known.unwrap_or(peer);
+        }
+        // Closed at once, as for too many.
+        if known.is_some_and(|client| !open.is_of(client.ip(), door.connections_max, None)) {
+            return Err(io::Error::other("its address has too many connections"));
         }
         if wish.sni.is_some() { server_name(&client).await } else { Ok(None) }
     };
@@ -199,13 +219,13 @@ async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: Sock
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
-        let (mut clone, in_flight) = reached?;
+        let (mut clone, upstream, in_flight) = reached?;
         let stay = in_flight.stay(&door.meter.stays, false);
         client.set_nodelay(true)?;
         if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
         }
-        copy_both(client, clone, IDLE, &stay, None).await
+        copy_both(client, Heard::new(clone, Arc::clone(&door.pool), upstream), IDLE, &stay, None).await
     };
     if let Err(error) = copied.await {
         tracing::debug!(port, %error, "TCP connection ended");
@@ -254,7 +274,7 @@ async fn reach(
     port: u16,
     client: IpAddr,
     sni: Option<&str>,
-) -> io::Result<(Stream, crate::pool::InFlight)> {
+) -> io::Result<(Stream, Arc<Upstream>, InFlight)> {
     let give_up_at = Instant::now() + CLONE_WAIT;
     let mut tried = Vec::new();
     loop {
@@ -267,7 +287,7 @@ async fn reach(
         if let Some(upstream) = chosen {
             let in_flight = upstream.begin();
             match pool.connect(&upstream).await {
-                Ok(stream) => return Ok((stream, in_flight)),
+                Ok(stream) => return Ok((stream, upstream, in_flight)),
                 Err(error) => tracing::debug!(clone = %upstream.name, %error, "clone not reached"),
             }
             pool.failed(&upstream);

@@ -262,11 +262,12 @@ impl Turnstile {
         self.lock().set_bounds(bounds(clones));
     }
 
-    /// Lets a request in, now or after a short wait for those before it. `client` is a hash of who asks.
+    /// Lets a request in, now or after a short wait for those before it. `client` is a hash of who asks, who waits for `left`
+    /// more at most.
     ///
     /// # Errors
     /// There is no room for its class: it is to be refused at once.
-    pub async fn enter(self: &Arc<Self>, class: u8, client: u64) -> Result<Permit, Full> {
+    pub async fn enter(self: &Arc<Self>, class: u8, client: u64, left: Duration) -> Result<Permit, Full> {
         let class = usize::from(class).min(CLASSES - 1);
         self.seen.arrived[class].fetch_add(1, Relaxed);
         let has_share = self.fairness.has_share(class, client);
@@ -276,7 +277,7 @@ impl Turnstile {
         }
         self.seen.no_room.fetch_add(1, Relaxed);
         self.look_if_due(Instant::now());
-        let waited = if has_share { self.wait(class).await } else { Err(Full) };
+        let waited = if has_share { self.wait(class, left.min(CLONE_WAIT)).await } else { Err(Full) };
         if waited.is_err() {
             self.shown.refused.fetch_add(1, Relaxed);
             self.seen.refused[class].fetch_add(1, Relaxed);
@@ -291,7 +292,7 @@ impl Turnstile {
         (under_way * 10 / (self.size.load(Relaxed) as usize).max(1)).min(10)
     }
 
-    async fn wait(self: &Arc<Self>, class: usize) -> Result<Permit, Full> {
+    async fn wait(self: &Arc<Self>, class: usize, patience: Duration) -> Result<Permit, Full> {
         let begun = Instant::now();
         let (send, receive) = oneshot::channel();
         {
@@ -311,7 +312,7 @@ impl Turnstile {
             // Somebody may have made room meanwhile, who saw nobody waiting.
             self.admit(&mut queue);
         }
-        let permit = tokio::time::timeout(CLONE_WAIT, receive).await;
+        let permit = tokio::time::timeout(patience, receive).await;
         let waited = Span::from(begun.elapsed());
         self.seen.waited_us.fetch_max(waited.0, Relaxed);
         self.shown.wait.note(waited.0);
@@ -509,7 +510,7 @@ mod tests {
     }
 
     fn at_once(turnstile: &Arc<Turnstile>, class: u8) -> Option<Result<Permit, Full>> {
-        turnstile.enter(class, 0).now_or_never()
+        turnstile.enter(class, 0, CLONE_WAIT).now_or_never()
     }
 
     #[tokio::test]
@@ -527,7 +528,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_where_nobody_is_let_in_goes_on_when_others_leave_room() {
         let turnstile = turnstile(0, 0, [5, 5]);
-        let mut waits = Box::pin(turnstile.enter(TOP, 0));
+        let mut waits = Box::pin(turnstile.enter(TOP, 0, CLONE_WAIT));
         assert!(waits.as_mut().now_or_never().is_none());
         turnstile.take(&Rooms { room: [1; CLASSES], waiting: [5; CLASSES] });
         turnstile.door();
@@ -538,7 +539,8 @@ mod tests {
     async fn who_waits_is_let_in_by_class_and_then_in_order() {
         let turnstile = turnstile(1, 1, [5, 5]);
         let first = at_once(&turnstile, LOW).unwrap().unwrap();
-        let (mut low, mut top) = (Box::pin(turnstile.enter(LOW, 0)), Box::pin(turnstile.enter(TOP, 0)));
+        let (mut low, mut top) =
+            (Box::pin(turnstile.enter(LOW, 0, CLONE_WAIT)), Box::pin(turnstile.enter(TOP, 0, CLONE_WAIT)));
         assert!(low.as_mut().now_or_never().is_none() && top.as_mut().now_or_never().is_none());
         assert!(at_once(&turnstile, TOP).is_none(), "nobody passes those who wait");
         drop(first);
@@ -565,14 +567,14 @@ mod tests {
     async fn nobody_waits_for_longer_than_for_a_clone() {
         let turnstile = turnstile(0, 0, [0, 5]);
         let begun = tokio::time::Instant::now();
-        assert!(turnstile.enter(TOP, 0).await.is_err());
+        assert!(turnstile.enter(TOP, 0, CLONE_WAIT).await.is_err());
         assert_eq!(begun.elapsed(), CLONE_WAIT);
     }
 
     #[tokio::test]
     async fn a_client_over_its_share_is_refused_and_others_are_not() {
         let turnstile = turnstile(100, 100, [5, 5]);
-        let entered = |class, client| turnstile.enter(class, client).now_or_never().unwrap().is_ok();
+        let entered = |class, client| turnstile.enter(class, client, CLONE_WAIT).now_or_never().unwrap().is_ok();
         for _ in 0..2 {
             turnstile.fairness.look(Some((LOW.into(), 10)));
             let count = (0..40).filter(|_| entered(LOW, 7)).count();

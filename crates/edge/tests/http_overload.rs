@@ -143,7 +143,131 @@ async fn programs_hear_priority_pressure_and_deadline() {
         (told("/quick/pay", "coppice-pressure"), told("/quick ", "coppice-pressure")),
         ("0.0".into(), "0.5".into())
     );
-    assert_eq!(told("/quick ", "coppice-deadline-ms"), "60000");
+    let left: u64 = told("/quick ", "coppice-deadline-ms").parse().unwrap();
+    assert!((50_000..=60_000).contains(&left), "{left}");
+}
+
+fn told(seen: &str, name: &str) -> String {
+    field(seen, name).unwrap_or_else(|| panic!("{name} in {seen}"))
+}
+
+#[tokio::test]
+async fn a_program_is_told_what_is_left_of_the_time_after_waits_and_tries() {
+    const WAIT: u64 = 200;
+    let dying = Toy::start(|toy, mut stream, _| async move {
+        toy.read_request(&mut stream).await?;
+        tokio::time::sleep(Duration::from_millis(WAIT)).await;
+        Ok(())
+    })
+    .await;
+    let well = Toy::steady("served").await;
+    let clones = vec![clone(1, dying.addr, true), clone(2, well.addr, false)];
+    let door = Door::with(clones, Config::default()).await;
+    assert_eq!(door.ask(&get("/")).await.status, 200);
+    let left = |toy: &Toy| told(&toy.seen()[0], "coppice-deadline-ms").parse::<u64>().unwrap();
+    assert!(left(&dying) > 60_000 - WAIT, "{}", left(&dying));
+    assert!((40_000..=60_000 - WAIT).contains(&left(&well)), "{}", left(&well));
+    assert_eq!(told(&well.seen()[0], "coppice-deadline-ms").len(), 5, "once");
+
+    // In the queue it is the same. What a client says can only shorten.
+    let (toy, go) = holding().await;
+    let door = Door::to(&[toy.addr]).await;
+    let _held = fill(&door, &toy, ROOM).await;
+    let mut late = door.client().await;
+    late.send("GET /quick/late HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 90000\r\n\r\n").await;
+    tokio::time::sleep(Duration::from_millis(WAIT)).await;
+    go.notify_one();
+    assert_eq!(late.answer().await.status, 200);
+    let seen = toy.seen().into_iter().find(|seen| seen.contains("/quick/late")).unwrap();
+    let left: u64 = told(&seen, "coppice-deadline-ms").parse().unwrap();
+    assert!((40_000..=60_000 - WAIT).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn a_request_whose_deadline_passes_in_the_queue_is_not_sent_on() {
+    let (toy, go) = holding().await;
+    let door = Door::to(&[toy.addr]).await;
+    let _held = fill(&door, &toy, ROOM).await;
+    let began = std::time::Instant::now();
+    let answer = door.ask("GET /quick/late HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 100\r\n\r\n").await;
+    assert!(began.elapsed() < limits::CLONE_WAIT, "{:?}", began.elapsed());
+    assert_eq!((answer.status, answer.body.contains("was not carried out")), (504, true), "{answer:?}");
+    go.notify_waiters();
+    let answer = door.ask("GET /quick/late HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 0\r\n\r\n").await;
+    assert_eq!(answer.status, 504, "{answer:?}");
+    assert_eq!(door.ask(&get("/quick/more")).await.status, 200);
+    assert!(!toy.seen().iter().any(|seen| seen.contains("/late")), "{:?}", toy.seen());
+    // The same while it waits for a clone.
+    let door = Door::to(&[]).await;
+    let answer = door.ask("GET / HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 100\r\n\r\n").await;
+    assert_eq!((answer.status, answer.body.contains("was not carried out")), (504, true), "{answer:?}");
+}
+
+#[tokio::test]
+async fn who_gives_a_clone_too_little_time_does_not_make_it_sick() {
+    let (toy, _go) = holding().await;
+    let well = Toy::steady("served").await;
+    let other = Toy::steady("served").await;
+    let clones = vec![clone(1, toy.addr, true), clone(2, well.addr, false), clone(3, other.addr, false)];
+    let door = Door::with(clones, Config::default()).await;
+    for _ in 0..2 * limits::OUTLIER_AFTER {
+        let answer = door.ask("GET /held HTTP/1.1\r\nHost: a\r\nCoppice-Deadline-Ms: 20\r\n\r\n").await;
+        assert_eq!((answer.status, answer.body.contains("unknown")), (504, true), "{answer:?}");
+    }
+    assert_eq!(door.meter.totals()["http.clones_left_alone_total"], 0);
+    assert_eq!(toy.seen().len() as u32, 2 * limits::OUTLIER_AFTER);
+}
+
+#[tokio::test]
+async fn the_manager_is_told_how_often_a_clone_says_that_it_has_too_much_to_do() {
+    let full = "HTTP/1.1 200 OK\r\nCoppice-Pressure: 1.0\r\nContent-Length: 0\r\n\r\n";
+    let toy = Toy::start(move |toy, mut stream, _| async move {
+        while let Ok(head) = toy.read_request(&mut stream).await {
+            let answer = if head.starts_with("GET /full") { full.to_owned() } else { ok("served") };
+            stream.write_all(answer.as_bytes()).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let door = Door::to(&[toy.addr]).await;
+    for path in ["/full", "/", "/full", "/"] {
+        assert_eq!(door.ask(&get(path)).await.status, 200);
+    }
+    let seen = door.meter.demands.take().groups["shop"].clones[0];
+    assert_eq!((seen.done, seen.failed, seen.overloads), (4, 0, 2));
+    let next = door.meter.demands.take().groups["shop"].clone();
+    assert!(next.clones.is_empty(), "each is told once: {next:?}");
+}
+
+#[tokio::test]
+async fn what_is_done_for_a_request_matters_as_much_as_that_one_and_nobody_else_can_say_so() {
+    let toy = Toy::steady("served").await;
+    let part = |name: &str, priority| Partition {
+        path: Some(format!("/{name}")),
+        priority: Priority(priority),
+        ..Partition::new(name)
+    };
+    let parts = vec![part("pay", 8), part("search", 2)];
+    let door = Door::at(parted(vec![clone(0, toy.addr, true)], None, parts), Config::default()).await;
+    let class = async |path: &str, fields: &str| {
+        door.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await;
+        let seen = toy.seen().pop().unwrap();
+        (told(&seen, "coppice-priority"), told(&seen, "coppice-ticket"))
+    };
+    let (is, pay) = class("/pay", "").await;
+    assert_eq!(is, "8");
+    let (_, search) = class("/search", "").await;
+    let with = |ticket: &str| format!("Coppice-Ticket: {ticket}\r\n");
+    assert_eq!(class("/", &with(&pay)).await, ("8".into(), pay.clone()), "and so on from there");
+    assert_eq!(class("/search", &with(&pay)).await.0, "8");
+    assert_eq!(class("/pay", &with(&search)).await.0, "2");
+    let rest = pay.split_once('.').unwrap().1;
+    for forged in ["9".into(), format!("9.{rest}"), "9.99999999999.AAAAAAAAAAAAAAAAAAAAAA".into(), String::new()] {
+        let (is, given) = class("/", &with(&forged)).await;
+        assert_eq!(is, "5", "{forged}");
+        assert_ne!(given, forged);
+    }
+    assert_eq!(class("/", "Coppice-Priority: 9\r\n").await.0, "5");
 }
 
 #[tokio::test]

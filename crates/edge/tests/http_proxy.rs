@@ -441,7 +441,8 @@ async fn a_clone_that_does_not_answer_within_a_minute_is_504() {
     let began = tokio::time::Instant::now();
     let answer = get_slowly(&Door::to(&[toy.addr]).await).await;
     assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
-    assert!(began.elapsed() >= Duration::from_secs(60) && began.elapsed() < Duration::from_secs(62));
+    // Less what it was with the door before.
+    assert!(began.elapsed() >= Duration::from_secs(59) && began.elapsed() < Duration::from_secs(62));
 }
 
 #[tokio::test(start_paused = true)]

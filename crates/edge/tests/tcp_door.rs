@@ -108,6 +108,56 @@ async fn a_balancer_says_who_the_client_is_and_the_program_is_told() {
 }
 
 #[tokio::test]
+async fn what_clones_do_with_connections_is_counted_for_the_manager() {
+    // The first byte says what the clone does: answers after 50 ms, ends without a word, keeps silent.
+    let toy = Toy::start(|_, mut stream, _| async move {
+        match stream.read_u8().await? {
+            b'a' => {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                stream.write_all(b"!").await?;
+                stream.read_u8().await.map(drop)
+            }
+            b'k' => std::future::pending().await,
+            _ => Ok(()),
+        }
+    })
+    .await;
+    let (addr, _view, meter) = tcp_door(vec![clone(1, toy.addr, true)]).await;
+    let say = async |byte: u8| {
+        let mut stream = connect(addr).await;
+        // What it waits before it speaks is not the clone's time.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        stream.write_all(&[byte]).await.unwrap();
+        stream
+    };
+    let told = || meter.demands.take().groups["shop"].clone();
+    let mut answered = say(b'a').await;
+    assert_eq!(soon(answered.read_u8()).await.unwrap(), b'!');
+    let seen = told().clones[0];
+    assert_eq!((seen.done, seen.failed), (1, 0));
+    assert!((50_000..100_000).contains(&seen.busy_us), "{seen:?}");
+    assert!(soon(say(b'x').await.read_u8()).await.is_err());
+    let seen = told().clones[0];
+    assert_eq!((seen.done, seen.failed, seen.failing), (1, 1, 1));
+    let _silent = say(b'k').await;
+    soon(async {
+        while told().clones.iter().all(|clone| clone.owes == 0) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // Who says nothing is owed nothing, and what comes after the first answer is nobody's matter.
+    let _idle = connect(addr).await;
+    drop(answered);
+    let seen = told().clones[0];
+    assert_eq!((seen.done, seen.owes), (0, 1));
+    for _ in 0..edge::http::limits::OUTLIER_AFTER {
+        assert!(soon(say(b'x').await.read_u8()).await.is_err());
+    }
+    assert_eq!(meter.totals()["http.clones_left_alone_total"], 1);
+}
+
+#[tokio::test]
 async fn tls_is_passed_on_unread_by_the_host_that_is_asked_for() {
     let (one, other) = (echo_at_end().await, echo_at_end().await);
     let at = [("a.db.example", one.addr), ("*.db.example", other.addr)];

@@ -21,7 +21,8 @@
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
-//! - `pressure.rs`: the service is told when it is overloaded.
+//! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
+//! - `pressure.rs`: the service is told when it is overloaded. `stage.rs`: it does only so much at a time, and says so.
 //! - `node.rs`: the connections to the own node, and to another one if that goes.
 //! - `error.rs`: how an operation ends: done, refused (nothing happened), unknown (it may have).
 //!
@@ -35,19 +36,24 @@ mod group;
 pub mod limits;
 mod linear;
 mod node;
+mod on_behalf;
 mod pressure;
 mod service;
 mod sessions;
+mod stage;
 mod stream;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
+pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored};
 pub use node::Node;
+pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use service::Service;
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
+pub use stage::{Overloaded, Stage, Turn};

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::limits::{PRESSURE_HIGH, PRESSURE_LOW};
 
 /// On requests what the edge measured; on an answer, `1.0` tells the edge to send less ([`overloaded`]).
-const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
+pub(crate) const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
 
 /// 0.0 (nothing to do) to 1.0 (no more may be under way). None if no edge was passed, or an older one.
 ///
@@ -31,13 +31,17 @@ pub fn overloaded() -> (HeaderName, HeaderValue) {
 
 /// Tells when pressure becomes high and when it is low again, with room between the two so that it does not flap.
 pub(crate) struct Watch {
+    /// At the edge.
     is_high: AtomicBool,
+    /// In the service's own stage.
+    is_full: AtomicBool,
+    told: AtomicBool,
     tell: Box<dyn Fn(bool) + Send + Sync>,
 }
 
 impl Watch {
     pub fn new(tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        Self { is_high: AtomicBool::new(false), tell: Box::new(tell) }
+        Self { is_high: false.into(), is_full: false.into(), told: false.into(), tell: Box::new(tell) }
     }
 
     pub fn saw(&self, headers: &HeaderMap) {
@@ -49,8 +53,20 @@ impl Watch {
         } else {
             return;
         };
-        if self.is_high.swap(becomes, Ordering::Relaxed) != becomes {
-            (self.tell)(becomes);
+        self.is_high.store(becomes, Ordering::Relaxed);
+        self.tell();
+    }
+
+    /// Whether the service's own stage is overloaded.
+    pub fn stage_is(&self, full: bool) {
+        self.is_full.store(full, Ordering::Relaxed);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let is = self.is_high.load(Ordering::Relaxed) || self.is_full.load(Ordering::Relaxed);
+        if self.told.swap(is, Ordering::Relaxed) != is {
+            (self.tell)(is);
         }
     }
 }
@@ -71,5 +87,11 @@ mod tests {
         }
         watch.saw(&HeaderMap::new());
         assert_eq!(*told.lock().unwrap(), [true, false, true]);
+        // It is over when both are.
+        watch.stage_is(true);
+        watch.saw(&HeaderMap::from_iter([(PRESSURE, HeaderValue::from_static("0.0"))]));
+        assert_eq!(told.lock().unwrap().len(), 3);
+        watch.stage_is(false);
+        assert_eq!(*told.lock().unwrap(), [true, false, true, false]);
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::functions::{Args, Functions};
 use crate::limits::*;
 use crate::pressure::Watch;
+use crate::stage::{Stage, carry};
 use crate::{FunctionError, Given, Group, Linear, Node, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
@@ -32,6 +33,7 @@ pub struct Service {
     given: Arc<Given>,
     node: Node,
     watch: Option<Arc<Watch>>,
+    stage: Option<Stage>,
     functions: Option<Functions>,
 }
 
@@ -42,7 +44,7 @@ impl Service {
     }
 
     pub fn of(given: Given) -> Result<Self, StartError> {
-        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None, functions: None })
+        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None, stage: None, functions: None })
     }
 
     pub fn given(&self) -> &Given {
@@ -72,6 +74,22 @@ impl Service {
     /// less for each meanwhile. For single requests there is [`crate::pressure`].
     pub fn on_overload(mut self, tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
         self.watch = Some(Arc::new(Watch::new(tell)));
+        self
+    }
+
+    /// Carries all requests through a [`Stage`]: so many at a time as the program can do without making them wait, which is found out; a
+    /// queue before that; and past it `503` at once. The edge hears of it with the answers and sends less, and so does who
+    /// asked to be told by [`Service::on_overload`]. A request is under way until its answer begins, so a program whose
+    /// answers wait for something to happen (long polls) is better off without. `/health` passes by.
+    ///
+    /// ```no_run
+    /// # async fn run(routes: sdk::axum::Router) -> Result<(), sdk::StartError> {
+    /// let service = sdk::Service::from_env()?.staged(sdk::Stage::new());
+    /// service.on_overload(|is_high| eprintln!("overloaded: {is_high}")).serve(routes).await
+    /// # }
+    /// ```
+    pub fn staged(mut self, stage: Stage) -> Self {
+        self.stage = Some(stage);
         self
     }
 
@@ -119,11 +137,17 @@ impl Service {
     }
 
     /// The same, until `stop` ends.
-    pub async fn serve_until(self, app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+    pub async fn serve_until(self, mut app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
         let at = self.given.listen;
         let listener = TcpListener::bind(at)
             .await
             .map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
+        if let Some(stage) = self.stage {
+            let watch = self.watch.clone();
+            app = app.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+                carry(stage.clone(), watch.clone(), request, next)
+            }));
+        }
         let mut app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
         if let Some(functions) = self.functions {
             app = app.merge(functions.router(self.given.token_of_service.clone()));

@@ -70,6 +70,7 @@ fn node(name: &str) -> NodeView {
         gauges: [("http.requests".to_string(), 42), ("net.links".to_string(), 2)].into(),
         brick: Default::default(),
         disk: None,
+        slow_force_ms: None,
         overflow: false,
         drained: false,
         leaving: None,

@@ -17,8 +17,8 @@ use super::limits::*;
 use super::queue::{Id, Waiting, claim, release, retain_wanted};
 use super::wire::{self, Answer, Change};
 use super::{Desk, End, Functions, Ran};
-use crate::http::admit::{DEADLINE, PRIORITY};
 use crate::http::errand::{self, Own};
+use crate::http::passed::{DEADLINE, PRIORITY};
 use crate::http::refusal::Refusal;
 
 /// Carries out all that waits for a key, until nobody does.

@@ -1,9 +1,8 @@
 //! A request at the door: let in, made to wait a moment, or refused by its partition's drop handler. Also what programs
-//! are told of it: how much it matters, how much is under way, and how long its client will wait.
+//! are told of it: how much it matters and how much is under way. How long its client will wait is told when it is sent (`errand`).
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use base::checksum::place_hash;
 use clones::partition::DropHandler;
@@ -12,18 +11,14 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::drop_files::content_type;
-use super::limits::ANSWER_TIME;
+use super::passed::{Deadline, PRIORITY, TICKET};
 use super::proxy::Edge;
 use super::refusal::{Dropped, Refusal};
 use crate::pool::Place;
+use crate::share::network;
 use crate::turnstile::{Full, Permit};
 
-pub const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 pub const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
-pub const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
-
-/// [`ANSWER_TIME`].
-static DEADLINE_MS: LazyLock<HeaderValue> = LazyLock::new(|| HeaderValue::from(ANSWER_TIME.as_millis() as u64));
 
 const TENTHS: [&str; 11] = ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"];
 const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
@@ -32,12 +27,21 @@ const CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 ///
 /// # Errors
 /// It is refused. It did not happen.
-pub async fn admit(edge: &Edge, place: Place, class: u8, client: IpAddr) -> Result<(Place, Permit), Refusal> {
+pub async fn admit(
+    edge: &Edge,
+    place: Place,
+    class: u8,
+    client: IpAddr,
+    deadline: Deadline,
+) -> Result<(Place, Permit), Refusal> {
     let (client, is_off) = (hash(client), place.is_off());
-    if !is_off && let Ok(permit) = place.doorway.turnstile.enter(class, client).await {
+    if !is_off && let Ok(permit) = place.doorway.turnstile.enter(class, client, deadline.left()).await {
         return Ok((place, permit));
     }
     place.doorway.part.refused();
+    if deadline.left_ms().is_none() {
+        return Err(Refusal::Late);
+    }
     if !is_off {
         place.doorway.count.refuse();
     }
@@ -49,7 +53,7 @@ pub async fn admit(edge: &Edge, place: Place, class: u8, client: IpAddr) -> Resu
         if other.is_off() {
             return Err(Refusal::Off(Dropped::default()));
         }
-        let entered = other.doorway.turnstile.enter(class, client).await;
+        let entered = other.doorway.turnstile.enter(class, client, deadline.left()).await;
         return match entered {
             Ok(permit) => Ok((other, permit)),
             Err(Full) => Err(Refusal::Dropped(Dropped::default())),
@@ -70,17 +74,19 @@ async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
 
 /// Clients are told apart by address; of IPv6 by the network, as one client has all of it.
 fn hash(client: IpAddr) -> u64 {
-    match client.to_canonical() {
+    match network(client) {
         IpAddr::V4(ip) => place_hash(&ip.octets()),
         IpAddr::V6(ip) => place_hash(&ip.octets()[..8]),
     }
 }
 
 /// Tells the program. What clients say under these names is overwritten.
-pub fn tell(headers: &mut HeaderMap, class: u8, place: &Place) {
+pub fn tell(edge: &Edge, headers: &mut HeaderMap, class: u8, place: &Place) {
     headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
     headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
-    headers.insert(DEADLINE, DEADLINE_MS.clone());
+    if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret()) {
+        headers.insert(TICKET, ticket);
+    }
 }
 
 /// What an answer's head says of its clone's load: a clone may say by itself that it has too much to do.

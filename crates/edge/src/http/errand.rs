@@ -25,6 +25,7 @@ use super::check::Framing;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
+use super::passed::{DEADLINE, Deadline};
 use super::proxy::{Client, body_broken};
 use super::refusal::{Dropped, Refusal};
 use crate::affinity;
@@ -64,8 +65,10 @@ pub struct Errand {
     ended: Option<Refusal>,
     /// Of the node's own: whose clones may take it, wherever the service is reached.
     service: Option<Arc<str>>,
-    /// How long a clone may take until its answer begins.
+    /// How long each clone may take until its answer begins,
     patience: Duration,
+    /// ... and until when all of them together. The node's own says that by itself.
+    deadline: Option<Deadline>,
 }
 
 /// A clone's answer, and the line it comes by.
@@ -121,10 +124,17 @@ fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 impl Errand {
-    pub async fn new(parts: Parts, host: HeaderValue, upgrade: bool, incoming: Counted) -> io::Result<Self> {
+    pub async fn new(
+        parts: Parts,
+        host: HeaderValue,
+        upgrade: bool,
+        incoming: Counted,
+        deadline: Deadline,
+    ) -> io::Result<Self> {
         let Parts { method, uri, headers, .. } = parts;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
         let framing = bytes.map_or(Framing::Chunked, Framing::Length);
+        let begun = Instant::now();
         let (body, again) = match bytes {
             Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
             Some(bytes) if bytes <= REPLAY_BYTES_MAX && may_repeat(&method, &headers) => {
@@ -133,6 +143,8 @@ impl Errand {
             }
             _ => (UpBody::Stream(incoming), None),
         };
+        // It takes its time to send what it has to say: only then it waits for us.
+        let deadline = Some(if again.is_some() { deadline.later(begun.elapsed()) } else { deadline });
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         Ok(Self {
             head: line::request(&method, path, &headers, framing),
@@ -155,6 +167,7 @@ impl Errand {
             ended: None,
             service: None,
             patience: ANSWER_TIME,
+            deadline,
         })
     }
 
@@ -181,18 +194,29 @@ impl Errand {
             ended: None,
             service: Some(own.service.into()),
             patience: own.patience,
+            deadline: None,
         }
     }
 
-    /// The request for this clone.
-    fn request(&mut self, upstream: &Upstream) -> line::Request {
-        let mut head = self.head.clone();
+    /// The request for this clone, which is told how long somebody waits.
+    fn request(&mut self, upstream: &Upstream) -> Result<line::Request, Refusal> {
+        let (mut head, mut patience) = (self.head.clone(), self.patience);
         if !self.headers.contains_key(header::HOST) {
             // HTTP/1.0 needs none, what we send does.
-            head = line::with_host(&head, &upstream.addr.to_string());
+            head = line::with(&head, header::HOST.as_str(), &upstream.addr.to_string());
+        }
+        if let Some(deadline) = &self.deadline {
+            let left_ms = deadline.left_ms().ok_or_else(|| self.late())?;
+            head = line::with(&head, DEADLINE.as_str(), &left_ms.to_string());
+            patience = Duration::from_millis(left_ms);
         }
         let body = self.body.take().expect("put back after each failure that goes on");
-        line::Request { head, expects: self.expects, framing: self.framing, body, patience: self.patience }
+        Ok(line::Request { head, expects: self.expects, framing: self.framing, body, patience })
+    }
+
+    /// Its time is over, and no clone has it: how that ends. One may have had it.
+    fn late(&self) -> Refusal {
+        self.ended.clone().unwrap_or(Refusal::Late)
     }
 
     pub async fn run(&mut self, pool: &Pool, client: &Client) -> Result<Answer, Refusal> {
@@ -200,7 +224,7 @@ impl Errand {
             let upstream = self.choose(pool, &client.peer).await?;
             let in_flight = upstream.begin();
             let Some((mut line, is_fresh)) = self.line_to(pool, &upstream).await else { continue };
-            let request = self.request(&upstream);
+            let request = self.request(&upstream)?;
             let attempt = upstream.count.begin();
             match line.send(request).await {
                 Ok(response) => match self.first_part(&mut line).await {
@@ -229,8 +253,12 @@ impl Errand {
                         self.one_spoke_first = true;
                     }
                 }
+                // One that was given little time need not be sick.
+                Err(Failed::TimedOut) if self.deadline.is_some_and(|deadline| deadline.is_said) => {
+                    return Err(Refusal::LateAnswer);
+                }
                 Err(Failed::TimedOut) => {
-                    attempt.ended(true);
+                    attempt.silent();
                     pool.answered(&upstream, true);
                     if self.service.is_none() {
                         return Err(Refusal::CloneSilent);
@@ -310,7 +338,11 @@ impl Errand {
             if Instant::now() >= give_up_at {
                 return Err(refusal);
             }
-            pool.wait_for_change(TRY_AGAIN).await;
+            let left = self.deadline.map_or(TRY_AGAIN, |deadline| deadline.left());
+            if left.is_zero() {
+                return Err(self.late());
+            }
+            pool.wait_for_change(left.min(TRY_AGAIN)).await;
             self.tried.clear();
         }
     }

@@ -130,6 +130,10 @@ pub const RETRY_AFTER_SECONDS: (u64, u64) = (1, 8);
 pub const SESSION_HEADER_BYTES_MAX: usize = 4096;
 /// Cookies of one name that are tried: a browser sends several if another path or domain set one.
 pub const COOKIES_TRIED_MAX: usize = 4;
+/// A ticket is good for so long: longer than the request that it came with may take, with clocks that differ a little. Those
+/// that programs get are made anew so often.
+pub const TICKET_LIFE: Duration = Duration::from_secs(300);
+pub const TICKET_ANEW: Duration = Duration::from_secs(60);
 /// A program may use a request's handle for so long: longer than it may take to answer.
 pub const HANDLE_LIFE: Duration = Duration::from_secs(600);
 /// Time for one operation on a session, as for Redis clients.
@@ -138,6 +142,7 @@ pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 /// of its lease at least after its last request.
 pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
+const _: () = assert!(TICKET_LIFE.as_secs() > TICKET_ANEW.as_secs() + ANSWER_TIME.as_secs(), "as for a handle");
 const _: () = assert!(HANDLE_LIFE.as_secs() > ANSWER_TIME.as_secs(), "a handle outlives its request");
 const _: () = assert!(RATE_GRACE.as_secs() >= BODY_IDLE.as_secs() && RATE_GRACE.as_secs() >= WRITE_IDLE.as_secs());
 const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);

@@ -24,6 +24,7 @@ pub mod headers;
 pub mod limits;
 pub(crate) mod line;
 mod linger;
+pub(crate) mod passed;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;
@@ -33,7 +34,7 @@ mod wait;
 mod websocket;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,6 +57,7 @@ use crate::proxy_protocol;
 use crate::tls::{self, Certs};
 use drop_files::DropFiles;
 use guard::{Flags, Guard};
+use passed::Tickets;
 use proxy::{Client, Edge};
 use session::Sessions;
 
@@ -68,6 +70,8 @@ pub struct Config {
     pub trust_forwarded: bool,
     /// Open client connections; more get 503.
     pub connections_max: u64,
+    /// Of one client address; none: so many as are an eighth of those that are still free.
+    pub address_connections_max: Option<u64>,
     /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
     pub accept_proxy: bool,
     /// With certificates, TLS is spoken and nothing else.
@@ -82,6 +86,7 @@ impl Default for Config {
             body_bytes_max: limits::BODY_BYTES_MAX,
             trust_forwarded: false,
             connections_max: limits::CONNECTIONS_MAX,
+            address_connections_max: None,
             accept_proxy: false,
             tls: None,
             files_dir: PathBuf::new(),
@@ -132,6 +137,7 @@ pub async fn serve_with(
         config,
         sessions,
         files: DropFiles::default(),
+        tickets: Tickets::default(),
     });
     let listens = edge.door.listens();
     loop {
@@ -146,12 +152,20 @@ pub async fn serve_with(
         };
         if edge.door.connections() >= edge.config.connections_max {
             if acceptor.is_none() {
-                tokio::spawn(turn_away(stream));
+                tokio::spawn(turn_away(stream, "too many connections here; try again\n"));
             }
             continue;
         }
         let at = SocketAddr::new(peer.ip(), port);
-        let open = edge.door.opened();
+        let mut open = edge.door.opened();
+        if let Some(client) = edge.config.client_of(&stream, peer.ip())
+            && !open.is_of(client, edge.config.connections_max, edge.config.address_connections_max)
+        {
+            if acceptor.is_none() {
+                tokio::spawn(turn_away(stream, TOO_MANY_OF_ONE));
+            }
+            continue;
+        }
         tokio::spawn(greet(Arc::clone(&edge), open, stream, at, acceptor.clone(), closing.clone()));
     }
 }
@@ -173,18 +187,36 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-async fn turn_away(mut stream: TcpStream) {
-    const FULL: &[u8] =
-        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 37\r\n\
-        Content-Type: text/plain\r\n\r\ntoo many connections here; try again\n";
+const TOO_MANY_OF_ONE: &str = "your address has too many connections open here, as others need some, too\n";
+
+async fn turn_away(mut stream: TcpStream, why: &'static str) {
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: {}\r\n\
+        Content-Type: text/plain\r\n\r\n{why}",
+        why.len()
+    );
     // A small answer fits into the socket's buffer; a client that does not take it has only itself to blame.
-    let _ = tokio::time::timeout(limits::LINGER, stream.write_all(FULL)).await;
+    let _ = tokio::time::timeout(limits::LINGER, stream.write_all(answer.as_bytes())).await;
+}
+
+impl Config {
+    /// Who has a new connection open, if that is known by its address: not of one that comes through a proxy, and who is on
+    /// the same machine could do worse.
+    fn client_of(&self, stream: &TcpStream, from: IpAddr) -> Option<IpAddr> {
+        let is_hidden = self.accept_proxy || self.trust_forwarded;
+        (!is_hidden && !is_here(stream, from)).then_some(from)
+    }
+}
+
+/// Whether a connection comes from the same machine.
+pub(crate) fn is_here(stream: &TcpStream, from: IpAddr) -> bool {
+    from.to_canonical().is_loopback() || stream.local_addr().is_ok_and(|local| local.ip() == from)
 }
 
 /// Finds out who the client is and what it speaks, and speaks it. `at` is its address and our port.
 async fn greet(
     edge: Arc<Edge>,
-    open: Opened,
+    mut open: Opened,
     mut stream: TcpStream,
     mut at: SocketAddr,
     acceptor: Option<TlsAcceptor>,
@@ -196,7 +228,16 @@ async fn greet(
     }
     if edge.config.accept_proxy {
         match proxy_protocol::receive(&mut stream).await {
-            Ok(from) => at.set_ip(from.map_or(at.ip(), |from| from.ip())),
+            Ok(Some(from)) => {
+                at.set_ip(from.ip());
+                if !open.is_of(from.ip(), edge.config.connections_max, edge.config.address_connections_max) {
+                    return if acceptor.is_none() {
+                        turn_away(stream, TOO_MANY_OF_ONE).await
+                    };
+                }
+            }
+            // The balancer itself looks whether we are there.
+            Ok(None) => (),
             Err(error) => return tracing::debug!(%error, peer = %at.ip(), "connection not taken"),
         }
     }

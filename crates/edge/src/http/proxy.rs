@@ -24,6 +24,7 @@ use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
+use super::passed::{self, Deadline, Tickets};
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_ours};
@@ -43,6 +44,7 @@ pub struct Edge {
     pub config: Config,
     pub sessions: Sessions,
     pub files: DropFiles,
+    pub tickets: Tickets,
 }
 
 /// What all requests of one connection share (of HTTP/2, only the peer: each stream has flags of its own).
@@ -86,12 +88,17 @@ async fn carry(
     {
         return Err(Refusal::Expectation);
     }
-    let mut accept = None;
+    let (mut accept, mut open) = (None, client.open.clone());
     if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
         // A WebSocket is as dear as a connection.
-        if edge.door.connections() >= edge.config.connections_max {
+        let (mut one, most) = (edge.door.opened(), edge.config.connections_max);
+        let is_known = !edge.config.trust_forwarded && !client.peer.ip.is_loopback();
+        if edge.door.connections() > most
+            || is_known && !one.is_of(client.peer.ip, most, edge.config.address_connections_max)
+        {
             return Err(Refusal::Violation(TOO_MANY));
         }
+        open = Some(Arc::new(one));
         accept = Some(websocket::ask(request.headers_mut()));
     }
     if is_reserved(request.uri().path()) {
@@ -104,12 +111,16 @@ async fn carry(
         }
         None => None,
     };
-    let upgrade = upgrade.map(|protocol| (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept }));
+    let upgrade = upgrade.zip(open);
+    let upgrade = upgrade
+        .map(|(protocol, open)| (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept, open }));
 
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
     strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
+    let deadline = Deadline::of(&parts.headers, began);
+    let carried_on = passed::class(&parts.headers, edge.pool.table().secret());
     remove_ours(&mut parts.headers);
     let place = {
         let fields = Fields(&parts.headers);
@@ -126,7 +137,8 @@ async fn carry(
     if let Some(asked) = place.clone() {
         let route = asked.doorway.session.clone();
         let raised = route.as_ref().and_then(|route| route.spec.priority);
-        let mut class = asked.doorway.class;
+        // What is done for another request matters as much as that one, wherever it comes in.
+        let mut class = carried_on.unwrap_or(asked.doorway.class);
         if let (Some(raised), Some(route)) = (raised.filter(|raised| raised.0 > class), &route)
             && cookie::is_shown(&parts.headers, &route.spec.cookie)
         {
@@ -135,7 +147,7 @@ async fn carry(
             class = if carried.is_there() { raised.0 } else { class };
             session = Some(carried);
         }
-        let (place, permit) = admit::admit(edge, asked, class, client.peer.ip).await?;
+        let (place, permit) = admit::admit(edge, asked, class, client.peer.ip, deadline).await?;
         // Another service may answer for it, and that one's sessions are others.
         let route = place.doorway.session.clone();
         if session.as_ref().is_some_and(|session| route.as_ref().is_none_or(|route| !session.is_of(route))) {
@@ -150,7 +162,7 @@ async fn carry(
         if let Some(session) = &mut session {
             session.class = class;
         }
-        admit::tell(&mut parts.headers, class, &place);
+        admit::tell(edge, &mut parts.headers, class, &place);
         let_in = Some((place, permit));
     }
     if let Some((protocol, _)) = &upgrade {
@@ -158,12 +170,16 @@ async fn carry(
         parts.headers.insert(header::UPGRADE, protocol.clone());
     }
     let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
-    let mut errand = Errand::new(parts, host, upgrade.is_some(), incoming).await.map_err(|_| body_broken(client))?;
+    let errand = Errand::new(parts, host, upgrade.is_some(), incoming, deadline).await;
+    let mut errand = errand.map_err(|_| body_broken(client))?;
     errand.place = let_in.as_ref().map(|(place, _)| place.clone());
     let answer = errand.run(&edge.pool, client).await;
     let mut answer = match answer {
         Ok(mut answer) => {
             let end = admit::end_of(&mut answer.response);
+            if end == End::Overload {
+                answer.upstream.count.overloaded();
+            }
             if let Some((place, permit)) = let_in {
                 permit.ended_at(end, answer.at);
                 place.doorway.part.done(answer.at.saturating_duration_since(began));
@@ -195,6 +211,8 @@ struct Upgrade {
     of_client: OnUpgrade,
     /// Over HTTP/2: what the clone must say.
     accept: Option<Accept>,
+    /// It counts as one.
+    open: Arc<Opened>,
 }
 
 /// The client's body did not come whole, and the guard knows why unless the client just left.
@@ -212,7 +230,7 @@ fn pass_on(
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     let Answer { mut response, first, line, upstream, in_flight, at: _ } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(Upgrade { of_client, accept }) = upgrade else { return Err(Refusal::BadAnswer) };
+        let Some(Upgrade { of_client, accept, open }) = upgrade else { return Err(Refusal::BadAnswer) };
         let is_http2 = accept.is_some();
         if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
             return Err(Refusal::BadAnswer);
@@ -221,7 +239,6 @@ fn pass_on(
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
         let stay = in_flight.stay(&edge.stays, is_websocket);
-        let open = client.open.clone().unwrap_or_else(|| Arc::new(edge.door.opened()));
         let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
         let manners = if is_http2 { h2::manners() } else { None };
         tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket));

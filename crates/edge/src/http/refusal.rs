@@ -29,6 +29,10 @@ pub enum Refusal {
     /// A clone took it and ended. It may have happened.
     CloneEnded,
     CloneSilent,
+    /// Who asks said how long that may take, and it was over before a clone got it. It did not happen.
+    Late,
+    /// The same, and a clone has it. It may have happened.
+    LateAnswer,
     /// The clone's answer is not HTTP that we can pass on. It may have happened.
     BadAnswer,
     /// A clone said something before it was asked, so it does not speak HTTP, and there is no other. It did not happen.
@@ -72,7 +76,7 @@ impl Refusal {
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SpokeFirst | Refusal::SessionSaid(_) => {
                 StatusCode::BAD_GATEWAY
             }
-            Refusal::CloneSilent => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::CloneSilent | Refusal::Late | Refusal::LateAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -97,7 +101,11 @@ impl Refusal {
                 "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
             }
             Refusal::CloneSilent => {
-                "the clone did not answer within 60 s; whether the request was or will be carried out is unknown"
+                "the clone did not answer in time; whether the request was or will be carried out is unknown"
+            }
+            Refusal::Late => "its deadline passed before a clone could take it; the request was not carried out",
+            Refusal::LateAnswer => {
+                "its deadline passed before the answer; whether the request was or will be carried out is unknown"
             }
             Refusal::BadAnswer => {
                 "the clone's answer was not sound HTTP; whether the request was carried out is unknown, look before you repeat it"
@@ -118,7 +126,8 @@ impl Refusal {
 
     /// Whether it counts as an error of ours.
     pub fn is_ours(&self) -> bool {
-        self.status().is_server_error() && !matches!(self, Refusal::Violation(_) | Refusal::Off(_))
+        self.status().is_server_error()
+            && !matches!(self, Refusal::Violation(_) | Refusal::Off(_) | Refusal::Late | Refusal::LateAnswer)
     }
 
     pub fn response(&self, busy: Busy, chance: &mut Rng) -> Response<DownBody> {

@@ -33,7 +33,8 @@ const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
 const RENEW: HeaderName = HeaderName::from_static("coppice-session-renew");
 /// What we tell programs, in any spelling, begins with one of these.
 const OURS: &str = "coppice-";
-const OUR_NAMES: [&str; 4] = ["coppice-session", "coppice-priority", "coppice-pressure", "coppice-deadline"];
+const OUR_NAMES: [&str; 5] =
+    ["coppice-session", "coppice-priority", "coppice-pressure", "coppice-deadline", "coppice-ticket"];
 /// To the program: there is no session. From the program: there is to be none.
 const NONE: &[u8] = b"-";
 /// To the program: the value is large, and the handle gets it.

@@ -176,7 +176,7 @@ pub fn parted(clones: Vec<RouteClone>, tcp: Option<u16>, partitions: Vec<Partiti
 }
 
 pub fn view(routes: Arc<Routes>) -> Arc<View> {
-    Arc::new(View { routes, ..View::default() })
+    Arc::new(View { routes, admin_token: "secret".into(), ..View::default() })
 }
 
 /// A running HTTP door.

@@ -54,10 +54,11 @@ pub fn request(method: &Method, path: &str, fields: &HeaderMap, framing: Framing
     out.into()
 }
 
-/// The same for a request that names no host.
-pub fn with_host(head: &Bytes, host: &str) -> Bytes {
-    let mut out = head[..head.len() - 2].to_vec();
-    field(&mut out, "host", host.as_bytes());
+/// The same with one more field.
+pub fn with(head: &Bytes, name: &str, value: &str) -> Bytes {
+    let mut out = Vec::with_capacity(head.len() + name.len() + value.len() + 4);
+    out.extend_from_slice(&head[..head.len() - 2]);
+    field(&mut out, name, value.as_bytes());
     out.extend_from_slice(b"\r\n");
     out.into()
 }
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_host_is_added_before_the_end() {
         let head = request(&Method::GET, "/", &HeaderMap::new(), Framing::Length(0));
-        assert_eq!(with_host(&head, "[::1]:80"), "GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
+        assert_eq!(with(&head, "host", "[::1]:80"), "GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
     }
 
     #[test]

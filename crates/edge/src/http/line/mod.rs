@@ -20,7 +20,7 @@ use http::Response;
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-pub use head::{Expects, request, with_host};
+pub use head::{Expects, request, with};
 pub use idle::Idle;
 
 use super::body::{Counted, UpBody};

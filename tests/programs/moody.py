@@ -1,0 +1,23 @@
+"""A service whose clones answer users badly on demand: a clone fails everybody but its probe while the file that MOODS and
+its number name is there. `/health` is always well."""
+import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+mood = os.environ["MOODS"] + os.environ["COPPICE_CLONE"].rpartition("/")[2]
+
+
+class Moody(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        fails = self.path != "/health" and os.path.exists(mood)
+        text = f"{os.environ['COPPICE_CLONE']}\n".encode()
+        self.send_response(500 if fails else 200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_): pass
+
+
+ThreadingHTTPServer((os.environ["HOST"], int(os.environ["PORT"])), Moody).serve_forever()
