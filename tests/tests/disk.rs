@@ -240,7 +240,8 @@ fn a_slow_disk_leads_nothing_and_its_groups_go_to_nodes_that_are_better() {
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
     put(&mut up.linear(1, "bank", &token), 0);
-    let shard = || Ok::<_, String>(up.status(1)?["namespaces"][0]["shards"][0].clone());
+    let shard_at = |n: u8| Ok::<_, String>(up.status(n)?["namespaces"][0]["shards"][0].clone());
+    let shard = || shard_at(1);
     let names = |members: &Value| -> Vec<String> {
         members.as_array().map_or(Vec::new(), |all| all.iter().map(|name| name.as_str().unwrap().to_owned()).collect())
     };
@@ -251,6 +252,13 @@ fn a_slow_disk_leads_nothing_and_its_groups_go_to_nodes_that_are_better() {
             _ => Err(shard.to_string()),
         }
     });
+    // One of the four is no member, and those that nobody asks anything know it too.
+    for n in 2..=4 {
+        wait_for("each node knows who leads", SOON, || match shard_at(n)? {
+            shard if shard["leader"] == leader.as_str() => Ok(()),
+            shard => Err(format!("n{n} says {shard}")),
+        });
+    }
     let slow: u8 = leader.strip_prefix('n').unwrap().parse().unwrap();
     let mut strace = Command::new("strace")
         .args([

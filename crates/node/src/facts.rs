@@ -29,6 +29,9 @@ pub const DECISIONS: &str = "decisions";
 pub const SLOW_DISK: &str = "slow-disk";
 /// Groups that this node leads and that have just formed: each node, at each change.
 pub const FORMED: &str = "formed";
+/// Groups that this node leads, at most [`crate::limits::LEADS_TOLD_MAX`] of them: each node, at each change. Those that are not
+/// their members know their leaders by it; to show them.
+pub const LEADS: &str = "leads";
 
 /// [`clones::members::Said`]: each node, at each change.
 pub const MEMBERS: &str = "members";

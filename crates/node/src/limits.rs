@@ -14,6 +14,8 @@ pub const VIEW_EVERY: Span = Span::millis(100);
 pub const REPORT_EVERY: Span = Span::secs(1);
 /// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
 pub const UNWHOLE_TOLD_MAX: usize = 256;
+/// Groups that a node says it leads; as many as fit in a fact.
+pub const LEADS_TOLD_MAX: usize = 2_048;
 /// A report that was not repeated for so long is gone: several lost ones in a row, and more than a suspicion takes.
 pub const REPORT_TTL: Span = Span::secs(10);
 /// Events kept for people to read.

@@ -1,9 +1,9 @@
 //! Builds the [`View`]: what this node knows of the cluster, put together for front doors, people and scripts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{NodeId, Now};
+use base::{GroupId, NodeId, Now};
 use clones::assign::Overflow;
 use clones::clone::life_name;
 use clones::heal::are_routed;
@@ -15,6 +15,7 @@ use state::session::odds::{Observed, odds};
 
 use crate::View;
 use crate::declared::{self, kind};
+use crate::facts;
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
@@ -174,13 +175,19 @@ impl Node {
         if self.shards_shown.version == version && now.mono < self.shards_shown.until {
             return;
         }
+        let leads = |id: NodeId| facts::decode::<BTreeSet<GroupId>>(self.beacons.get(id, facts::LEADS)?);
+        let told: BTreeMap<GroupId, NodeId> = self
+            .live_cards()
+            .flat_map(|card| leads(card.id).into_iter().flatten().map(move |group| (group, card.id)))
+            .collect();
         let mut of: BTreeMap<String, Vec<ShardView>> = BTreeMap::new();
         for (name, placed) in &*self.placed {
+            let leader = told.get(&placed.id).copied().or_else(|| self.linear.leader_of(placed.id));
             of.entry(placed.namespace.clone()).or_default().push(ShardView {
                 name: name.clone(),
                 from: placed.from,
                 to: placed.to,
-                leader: self.linear.leader_of(placed.id).map(|id| self.name_of(id)),
+                leader: leader.map(|id| self.name_of(id)),
                 members: placed.members.iter().map(|id| self.name_of(*id)).collect(),
             });
         }

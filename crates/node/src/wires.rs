@@ -19,7 +19,7 @@ use state::session::{self, BrickMap};
 
 use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
-use crate::limits::GROUPS_EVERY;
+use crate::limits::{GROUPS_EVERY, LEADS_TOLD_MAX};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
 use crate::{Answer, Leaving, deploy};
@@ -324,6 +324,8 @@ impl Node {
         // Putting what stands changes nothing.
         let formed = facts::encode(&self.linear.formed());
         self.put_fact(now, facts::FORMED, formed, out);
+        let leads: BTreeSet<GroupId> = self.linear.led().take(LEADS_TOLD_MAX).collect();
+        self.put_fact(now, facts::LEADS, facts::encode(&leads), out);
     }
 
     /// At the leader: lets groups follow what is declared and who is here. It looks at once when the declaration is another one or the

@@ -479,6 +479,11 @@ impl Linear {
         self.groups.values().filter(formed).map(|group| group.id).collect()
     }
 
+    /// Groups that this node leads.
+    pub fn led(&self) -> impl Iterator<Item = GroupId> {
+        self.groups.values().filter(|group| group.leads()).map(|group| group.id)
+    }
+
     /// Groups that this node leads and that have grown large.
     pub fn large(&self) -> BTreeSet<GroupId> {
         let large = |group: &&Group| group.leads() && group.member.state().is_large(group.placed.middle());
@@ -506,7 +511,7 @@ impl Linear {
         group.leads() && group.is_as_wanted() && is_done && group.placed.members.iter().all(alive) && is_level()
     }
 
-    /// Who leads each group, as far as this node knows.
+    /// Who leads it, as far as this node knows: of a group that it is no member of, what it was told when it last asked.
     pub fn leader_of(&self, group: GroupId) -> Option<NodeId> {
         self.leaders.get(&group).copied().filter(|id| self.nodes.live.contains(id))
     }
