@@ -12,7 +12,7 @@ use clones::Doors;
 use flow::admission::{Admission, CLASSES, Came, Rooms};
 use flow::doors::{Door, Others};
 use flow::histogram::{BUCKETS, Powers, bucket_of, percentile};
-use flow::limit::{Bounds, Seen};
+use flow::limit::{Bounds, Seen, log_us};
 use flow::limits::LEARN_EVERY;
 use flow::stage::{End, Shown};
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ struct Counts {
     arrived: [AtomicU64; CLASSES],
     let_in: [AtomicU64; CLASSES],
     done: AtomicU64,
-    took_us: AtomicU64,
+    took_log: AtomicU64,
     overloads: AtomicU64,
     under_way_max: AtomicU32,
     no_room: AtomicU64,
@@ -381,7 +381,7 @@ impl Turnstile {
         let counts = &self.seen;
         let seen = Seen {
             done: counts.done.swap(0, Relaxed),
-            took_us: counts.took_us.swap(0, Relaxed),
+            took_log: counts.took_log.swap(0, Relaxed),
             overloads: counts.overloads.swap(0, Relaxed),
             under_way_max: counts.under_way_max.swap(self.under_way.load(Relaxed), Relaxed),
             no_room: counts.no_room.swap(0, Relaxed),
@@ -470,7 +470,7 @@ impl Permit {
             End::Done => {
                 let took = at.saturating_duration_since(self.began).as_micros() as u64;
                 turnstile.seen.done.fetch_add(1, Relaxed);
-                turnstile.seen.took_us.fetch_add(took, Relaxed);
+                turnstile.seen.took_log.fetch_add(log_us(Span(took)), Relaxed);
                 turnstile.shown.service.note(took);
             }
             End::Overload => drop(turnstile.seen.overloads.fetch_add(1, Relaxed)),

@@ -268,6 +268,7 @@ const WAITING_PARTS: u32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::log_us;
 
     const BOUNDS: Bounds = Bounds { first: 64, min: 4, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
 
@@ -309,7 +310,7 @@ mod tests {
             let mean = (under_way / rate.max(1.0)).max(service);
             let seen = Seen {
                 done: (rate * dt) as u64,
-                took_us: (mean * 1e6 * (rate * dt)) as u64,
+                took_log: log_us(Span((mean * 1e6) as u64)) * (rate * dt) as u64,
                 under_way_max: under_way as u32,
                 no_room: no_room as u64,
                 ..Seen::default()
@@ -376,7 +377,7 @@ mod tests {
     fn who_asks_again_once_answered_waits_and_is_not_refused() {
         // 512 connections and 20 that are served at once, in 0.4 ms: what waits, waits for 10 ms.
         let mut admission = Admission::new(Bounds { slack: Span::millis(4), ..BOUNDS });
-        let served = Seen { done: 5000, took_us: 5000 * 400, under_way_max: 20, ..Seen::default() };
+        let served = Seen { done: 5000, took_log: 5000 * log_us(Span(400)), under_way_max: 20, ..Seen::default() };
         let came = Came { waited: Span::millis(10), ..Came::default() };
         for n in 1..50 {
             admission.look(Time(n * 100_000), &served, &came);

@@ -7,7 +7,7 @@ use base::{Rng, Span, Time};
 
 use super::*;
 use crate::admission::{Admission, Came, Rooms};
-use crate::limit::{Bounds, Seen};
+use crate::limit::{Bounds, Seen, log_us};
 
 const BOUNDS: Bounds = Bounds { first: 128, min: 2, max: 2048, tolerance_percent: 125, slack: Span::millis(4) };
 const WORKERS: usize = 10;
@@ -24,6 +24,8 @@ struct At {
     under_way: u32,
     waiting: [VecDeque<u64>; CLASSES],
     seen: Seen,
+    /// All of the requests in `seen`, together.
+    took_ms: u64,
     came: Came,
     /// What it said, and when that arrives.
     says: VecDeque<(u64, Door)>,
@@ -86,6 +88,7 @@ impl At {
     fn look(&mut self, now: u64) {
         self.came.under_way = self.under_way;
         let (seen, came) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.came));
+        self.took_ms = 0;
         self.rooms = self.admission.look(Time(now * 1000), &seen, &came);
         self.seen.under_way_max = self.under_way;
     }
@@ -102,6 +105,7 @@ impl World {
                 under_way: 0,
                 waiting: Default::default(),
                 seen: Seen::default(),
+                took_ms: 0,
                 came: Came::default(),
                 says: VecDeque::new(),
                 heard: Door::default(),
@@ -138,7 +142,8 @@ impl World {
             let door = &mut self.doors[door];
             door.under_way -= 1;
             door.seen.done += 1;
-            door.seen.took_us += (now - since) * 1000;
+            door.seen.took_log += log_us(Span::millis(now - since));
+            door.took_ms += now - since;
             door.counts[class].done += 1;
         }
         for (index, door) in self.doors.iter_mut().enumerate() {
@@ -223,9 +228,11 @@ fn rise(delay_ms: u64, tells: bool, seed: u64) -> (f64, f64) {
 #[test]
 fn what_matters_more_loses_nothing_to_what_comes_to_another_door() {
     for delay in [20, 250, 1000] {
-        for seed in 0..4 {
-            let (upper, all) = rise(delay, true, seed);
-            assert!(upper > 0.99, "late by {delay} ms, seed {seed}: {upper} of the upper one served");
+        let runs: Vec<_> = (0..12).map(|seed| rise(delay, true, seed)).collect();
+        let mean = runs.iter().map(|(upper, _)| upper).sum::<f64>() / runs.len() as f64;
+        assert!(mean > 0.99, "late by {delay} ms: {mean} of the upper one served");
+        for (seed, (upper, all)) in runs.into_iter().enumerate() {
+            assert!(upper > 0.95, "late by {delay} ms, seed {seed}: {upper} of the upper one served");
             assert!(all > 0.8, "late by {delay} ms, seed {seed}: {all} of the capacity used");
         }
     }
@@ -328,8 +335,8 @@ fn many_full_doors_do_not_take_their_own_queue_for_what_clones_need() {
         world.run(0.8, &first);
     }
     world.run(180.0, &load);
-    let (done, took) = world.doors.iter().fold((0, 0), |sum, door| (sum.0 + door.seen.done, sum.1 + door.seen.took_us));
-    assert!(took / done.max(1) < 200_000, "answers of 25 ms take {} ms", took / done.max(1) / 1000);
+    let (done, took) = world.doors.iter().fold((0, 0), |sum, door| (sum.0 + door.seen.done, sum.1 + door.took_ms));
+    assert!(took / done.max(1) < 200, "answers of 25 ms take {} ms", took / done.max(1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::limits::*;
 pub struct Limit {
     bounds: Bounds,
     size: f64,
-    /// Mean time of a request without a queue; zero until known.
+    /// Mean time of a request without a queue ([`Seen::mean`]); zero until known.
     base: Span,
     learned_at: Time,
     probe: Probe,
@@ -46,8 +46,8 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub done: u64,
-    /// Microseconds of all that was done, together.
-    pub took_us: u64,
+    /// Of all that was done, together: [`log_us`] of what it took.
+    pub took_log: u64,
     /// Ended because there was too much of them: timed out, or refused further down.
     pub overloads: u64,
     /// Most that were under way at one moment.
@@ -73,10 +73,24 @@ pub struct Elsewhere {
     pub needed: u32,
 }
 
+/// The logarithm of a time. Its unit is a 1024th of a doubling.
+pub fn log_us(took: Span) -> u64 {
+    ((took.0 + 1) as f64).log2().mul_add(LOG_UNIT, 0.5) as u64
+}
+
+const LOG_UNIT: f64 = 1024.0;
+
 impl Seen {
+    /// The geometric mean of what was done: all that waits takes longer, and moves it; but one request of a second among twenty of
+    /// 5 ms moves it by a third, where it would make the arithmetic mean elevenfold and pass for a queue.
+    fn mean(&self) -> Span {
+        let log = self.took_log as f64 / self.done.max(1) as f64 / LOG_UNIT;
+        Span((log.exp2() - 1.0).round() as u64)
+    }
+
     pub fn add(&mut self, more: &Seen) {
         self.done += more.done;
-        self.took_us += more.took_us;
+        self.took_log += more.took_log;
         self.overloads += more.overloads;
         self.under_way_max = self.under_way_max.max(more.under_way_max);
         self.no_room += more.no_room;
@@ -198,7 +212,7 @@ impl Limit {
             }
             return;
         }
-        let mean = Span(seen.took_us / seen.done);
+        let mean = seen.mean();
         let is_used = was_full || seen.elsewhere.is_full || under_way_max.saturating_mul(2) >= self.size();
         let is_least = self.size <= f64::from(self.bounds.min);
         if self.base == Span::ZERO || mean < self.base {
@@ -251,7 +265,7 @@ impl Limit {
         if seen.done == 0 || seen.under_way_all().saturating_mul(2) > self.size() {
             return;
         }
-        let mean = Span(seen.took_us / seen.done);
+        let mean = seen.mean();
         if mean.0 * 10 < self.base.0 * 9 {
             self.probe_at = now + PROBE_AGAIN;
         }
@@ -277,6 +291,8 @@ const QUEUE_OVER: f64 = 4.0;
 
 #[cfg(test)]
 mod tests {
+    use base::Rng;
+
     use super::*;
 
     const BOUNDS: Bounds = Bounds { first: 256, min: 2, max: 4096, tolerance_percent: 150, slack: Span::millis(1) };
@@ -295,8 +311,8 @@ mod tests {
             let took = Span((under_way / rate * 1e6) as u64).max(service);
             let done = (rate * LEARN_EVERY.as_secs_f64()) as u64;
             let no_room = ((offered - rate) * LEARN_EVERY.as_secs_f64()) as u64;
-            let (took_us, under_way_max) = (took.0 * done, under_way as u32);
-            let seen = Seen { done, took_us, under_way_max, no_room, ..Seen::default() };
+            let (took_log, under_way_max) = (log_us(took) * done, under_way as u32);
+            let seen = Seen { done, took_log, under_way_max, no_room, ..Seen::default() };
             *now = *now + LEARN_EVERY;
             if limit.is_due(*now, &seen) {
                 limit.learn(*now, &seen);
@@ -348,11 +364,54 @@ mod tests {
         assert!(limit.size() >= 64, "{}", limit.size());
     }
 
+    /// Short requests and some that take a second, in a server that has room for all, but stalls for a while now and then: which part
+    /// of them is refused in the seconds between.
+    fn refused_beside_long_ones(seed: u64, a_second: (f64, f64), stall: u64) -> f64 {
+        let bounds = Bounds { first: 64, tolerance_percent: 125, slack: Span::millis(4), ..BOUNDS };
+        let (mut limit, mut rng) = (Limit::new(bounds), Rng::new(seed));
+        let (mut seen, mut at_work, mut came, mut refused) = (Seen::default(), Vec::new(), 0, 0);
+        for now in 1..40_000u64 {
+            for (since, _) in at_work.extract_if(.., |work: &mut (u64, u64)| work.1 <= now) {
+                seen.done += 1;
+                seen.took_log += log_us(Span::millis(now - since));
+            }
+            let since_stall = now % 10_000;
+            for (rate, takes) in [(a_second.0, 5), (a_second.1, 1_000)] {
+                if !rng.chance(rate / 1000.0) {
+                    continue;
+                }
+                came += u64::from(since_stall > 3_000);
+                if at_work.len() < limit.size_now() as usize {
+                    at_work.push((now, now.max(now - since_stall + stall) + takes));
+                } else {
+                    seen.no_room += 1;
+                    refused += u64::from(since_stall > 3_000);
+                }
+            }
+            seen.under_way_max = seen.under_way_max.max(at_work.len() as u32);
+            if limit.is_due(Time(now * 1000), &seen) {
+                limit.learn(Time(now * 1000), &seen);
+                seen = Seen { under_way_max: at_work.len() as u32, ..Seen::default() };
+            }
+        }
+        refused as f64 / f64::from(came as u32)
+    }
+
+    #[test]
+    fn few_long_requests_among_many_short_ones_are_no_queue() {
+        for a_second in [(90.0, 3.0), (260.0, 8.0), (1000.0, 30.0)] {
+            for stall in [200, 500, 1500] {
+                let refused = (0..8).map(|seed| refused_beside_long_ones(seed, a_second, stall)).sum::<f64>() / 8.0;
+                assert!(refused < 0.02, "{a_second:?} a second, stalls of {stall} ms: {refused} refused");
+            }
+        }
+    }
+
     #[test]
     fn what_is_not_in_the_way_stays_and_what_ends_in_timeouts_shrinks_within_its_bounds() {
         let mut limit = Limit::new(BOUNDS);
-        let quiet = Seen { done: 10, took_us: 10_000, under_way_max: 3, ..Seen::default() };
-        let slow = Seen { took_us: 10_000_000, ..quiet };
+        let quiet = Seen { done: 10, took_log: 10 * log_us(Span::millis(1)), under_way_max: 3, ..Seen::default() };
+        let slow = Seen { took_log: 10 * log_us(Span::secs(1)), ..quiet };
         for n in 1..50 {
             limit.learn(Time(n * 100_000), if n % 2 == 0 { &slow } else { &quiet });
         }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use base::{Span, Time};
 
 use crate::histogram::{Histogram, Powers, percentile};
-use crate::limit::{Bounds, Limit, Seen};
+use crate::limit::{Bounds, Limit, Seen, log_us};
 use crate::overload::Overload;
 
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl<T> Stage<T> {
                 let took = now.since(started);
                 self.figures.service.note(took);
                 self.seen.done += 1;
-                self.seen.took_us += took.0;
+                self.seen.took_log += log_us(took);
             }
             End::Overload => self.seen.overloads += 1,
             End::Gone => (),
