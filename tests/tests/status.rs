@@ -1,7 +1,7 @@
 //! What a cluster tells people, scripts and scrapers of itself: shapes that docs/scripts.md promises, held fast.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use e2e::{Shared, Up, http, procs, wait_for};
@@ -219,20 +219,23 @@ fn metrics(up: &Up) -> Vec<(String, f64)> {
         "{:?}",
         reply.headers
     );
-    let (mut samples, mut types, mut seen) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut samples, mut types, mut seen) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     let text = reply.text();
     assert!(text.ends_with('\n'));
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-            assert!(types.insert(name.to_owned()), "two types of {name}");
+            assert!(types.insert(name.to_owned(), kind.to_owned()).is_none(), "two types of {name}");
             assert!(["counter", "gauge", "histogram", "summary"].contains(&kind), "{line}");
         } else if !line.starts_with('#') && !line.is_empty() {
             let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
             let bare = name.split('{').next().unwrap();
             let is_name = bare.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
                 && !bare.starts_with(|c: char| c.is_ascii_digit());
-            assert!(is_name && types.contains(bare), "{line}");
+            // The samples of a histogram have its name and a word more.
+            let of = ["_bucket", "_sum", "_count"].iter().find_map(|word| bare.strip_suffix(word));
+            let is_part = of.and_then(|of| types.get(of)).is_some_and(|kind| kind == "histogram");
+            assert!(is_name && (is_part || types.contains_key(bare)), "{line}");
             assert!(!name.contains('{') || (name.ends_with("\"}") && name.contains("=\"")), "{line}");
             assert!(seen.insert(name.to_owned()), "twice: {name}");
             samples.push((name.to_owned(), value.parse().unwrap_or_else(|e| panic!("{line}: {e}"))));
