@@ -8,6 +8,7 @@ mod cluster;
 mod etcd;
 mod experiments;
 mod load;
+mod nats;
 mod open;
 mod peers;
 mod plot;

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::client::{self, command};
-use crate::etcd;
 use crate::load::{Outcome, Target, histogram};
+use crate::{etcd, nats};
 
 #[derive(Clone)]
 pub enum Side {
     Coppice(Target),
     Etcd(Vec<SocketAddr>),
+    Nats(Vec<SocketAddr>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ impl Does {
 pub enum Conn {
     Redis(client::Conn),
     Etcd(etcd::Conn),
+    Nats(nats::Conn),
 }
 
 impl Side {
@@ -54,6 +56,7 @@ impl Side {
                 client::Conn::open(addr, target.auth.as_ref()).await.map(Conn::Redis)
             }
             Side::Etcd(addrs) => etcd::Conn::open(addrs[index % addrs.len()]).await.map(Conn::Etcd),
+            Side::Nats(addrs) => nats::Conn::open(addrs[index % addrs.len()]).await.map(Conn::Nats),
         }
     }
 }
@@ -67,6 +70,7 @@ impl Conn {
                 conn.status().await.map(drop)
             }
             Conn::Etcd(conn) => conn.put(key.as_bytes(), value).await,
+            Conn::Nats(conn) => conn.put(key, value).await,
         }
     }
 
@@ -78,11 +82,12 @@ impl Conn {
                 conn.bulk_equals(value).await
             }
             Conn::Etcd(conn) => Ok(conn.get(key.as_bytes()).await?.is_some_and(|got| got == value)),
+            Conn::Nats(conn) => Ok(conn.get(key).await?.is_some_and(|got| got == value)),
         }
     }
 
     fn redis(&mut self) -> Result<&mut client::Conn, String> {
-        if let Conn::Redis(conn) = self { Ok(conn) } else { Err("etcd has no such operation".into()) }
+        if let Conn::Redis(conn) = self { Ok(conn) } else { Err("this peer has no such operation".into()) }
     }
 
     async fn add(&mut self, key: &str) -> Result<(), String> {

@@ -1,5 +1,5 @@
 //! Class `linear` against etcd, which also forces each write to a majority's disks before it answers: puts and gets,
-//! the death of the leader. And by itself: puts in memory against puts on disk, one hot key, a start with a million keys, a thousand groups that do nothing.
+//! the death of the leader. And by itself: one hot key, a start with a million keys, a thousand groups that do nothing.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::peers::wait_until;
 use crate::puts::{Conn, Does, Side, fill, killed, load};
 use crate::report::{Figure, Report, median};
 
-const VALUE_BYTES: usize = 1024;
-const CONNECTIONS: [usize; 2] = [64, 256];
+pub const VALUE_BYTES: usize = 1024;
+pub const CONNECTIONS: [usize; 2] = [64, 256];
 const HOT: [usize; 4] = [1, 4, 16, 64];
 const KEYS: usize = 1_000_000;
 /// Ten namespaces of this many groups.
@@ -38,7 +38,6 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         // It goes on for long: what is known is told.
         report.write(&plan.out, "linear.csv", &csv)?;
     }
-    memory(plan, &mut report, &mut csv)?;
     leader(plan, has_etcd, &mut report)?;
     hot(plan, &mut report, &mut csv)?;
     start(&mut report)?;
@@ -49,11 +48,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 
 /// A cluster with a `linear` namespace that has a leader, and how clients reach it.
 fn bank(nodes: u8) -> Result<(Cluster, Target), String> {
-    bank_on(nodes, "disk")
-}
-
-fn bank_on(nodes: u8, durability: &str) -> Result<(Cluster, Target), String> {
-    bank_of(nodes, &format!("durability = \"{durability}\""))
+    bank_of(nodes, "durability = \"disk\"")
 }
 
 /// Likewise, declared with these lines.
@@ -121,45 +116,6 @@ fn throughput(plan: &Plan, nodes: u8, has_etcd: bool, report: &mut Report, csv: 
         }
     }
     Ok(())
-}
-
-/// Puts with `durability = "memory"` against the same on disk, in turn, and what the power of a majority would have cost.
-fn memory(plan: &Plan, report: &mut Report, csv: &mut String) -> Result<(), String> {
-    let connections = if plan.connections.is_empty() { CONNECTIONS.to_vec() } else { plan.connections.clone() };
-    for clients in connections {
-        let (mut found, mut window) = ([Vec::new(), Vec::new()], 0);
-        for round in 0..plan.rounds {
-            for (durability, found) in ["disk", "memory"].into_iter().zip(&mut found) {
-                let (cluster, target) = bank_on(3, durability)?;
-                let side = Side::Coppice(target);
-                let out = load(&side, Does::Put, clients, VALUE_BYTES, Duration::from_secs(plan.seconds))?;
-                *csv += &format!(
-                    "coppice-{durability},3,puts,{clients},{round},{:.0},{:.0},{:.0},{},{}\n",
-                    out.per_second, out.p50_us, out.p99_us, out.failed, out.wrong
-                );
-                window = window.max(longest_unforced(&cluster));
-                found.push(out);
-            }
-        }
-        let [disk, memory] = &found;
-        let of = |outs: &[Outcome], pick: fn(&Outcome) -> f64| median(outs.iter().map(pick).collect());
-        let what = format!("puts of 1 KiB in memory, 3 nodes, {clients} clients");
-        let (rate, theirs) = (of(memory, |o| o.per_second), of(disk, |o| o.per_second));
-        report.figures.push(Figure::new(&what, "a second", rate, "itself on disk", Some(theirs)));
-        let (p99, theirs) = (of(memory, |o| o.p99_us / 1e3), of(disk, |o| o.p99_us / 1e3));
-        report.figures.push(Figure::new(format!("{what}, p99"), "ms", p99, "itself on disk", Some(theirs)));
-        let name = format!("longest time from a put to its force, {clients} clients");
-        report.figures.push(Figure::new(name, "ms", window as f64, "none", None));
-    }
-    Ok(())
-}
-
-fn longest_unforced(cluster: &Cluster) -> u64 {
-    let of = |door| {
-        let text = crate::load::http_get(door, "/v1/ns/lab", None).ok()?;
-        serde_json::from_str::<serde_json::Value>(&text).ok()?["loss_window"]["longest_ms"].as_u64()
-    };
-    cluster.doors("api").into_iter().filter_map(of).max().unwrap_or(0)
 }
 
 /// SIGKILL of the leader under load.

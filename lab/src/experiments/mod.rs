@@ -8,6 +8,7 @@ mod figures5to7;
 mod kills;
 mod linear;
 mod memory;
+mod nats;
 mod ninja11;
 mod ninja12;
 mod ninja13;
@@ -30,7 +31,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 23] = [
+pub const ALL: [(&str, &str, Run); 24] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -47,6 +48,7 @@ pub const ALL: [(&str, &str, Run); 23] = [
         "puts, gets and a killed leader against etcd; one hot key, a start with a million keys, a thousand idle groups",
         linear::run,
     ),
+    ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
     ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
     ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
     (
