@@ -75,7 +75,7 @@ pub struct Elsewhere {
 
 /// The logarithm of a time. Its unit is a 1024th of a doubling.
 pub fn log_us(took: Span) -> u64 {
-    ((took.0 + 1) as f64).log2().mul_add(LOG_UNIT, 0.5) as u64
+    (took.0.saturating_add(1) as f64).log2().mul_add(LOG_UNIT, 0.5) as u64
 }
 
 const LOG_UNIT: f64 = 1024.0;
