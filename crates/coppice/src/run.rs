@@ -237,7 +237,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         tracing::warn!("COPPICE_LAB_NO_SHED=1: this node does not protect itself from overload; for experiments only");
     }
     let meter = Arc::new(Meter::new());
-    let (resp_meter, gauges_meter, stays) = (Arc::clone(&meter), Arc::clone(&meter), Arc::clone(&meter.stays));
+    let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
     let functions = Functions::new(&meter);
     let resp_functions = Arc::clone(&functions);
     let started = host::start(
@@ -245,7 +245,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
         move |port| {
             Box::pin(async move {
-                let stop = edge::closing::closes(port.watch(), stays);
+                let stop = edge::closing::closes(port.watch(), Arc::clone(&resp_meter));
                 let desk = Rc::new(RespDesk { port, sheds });
                 if let Err(error) = edge::resp::serve(doors.resp, desk, resp_meter, resp_functions, stop).await {
                     tracing::error!(%error, "the Redis protocol is not served");
@@ -345,7 +345,7 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
         // The node's thread is gone, and the process with it.
         None => std::future::pending().await,
     };
-    closes(view, Arc::clone(&meter.stays)).await;
+    closes(view, Arc::clone(&meter)).await;
     let began = Instant::now();
     let has_some = || {
         // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -129,6 +129,10 @@ pub struct Door {
     shares: Arc<Shares>,
     /// Listeners that take new connections.
     listeners: AtomicU64,
+    /// Clients are told with each answer to send no more by the same connection.
+    parts: AtomicBool,
+    /// Connections that stay open between two requests, of those that came before.
+    kept: AtomicU64,
     latency_us: Box<[AtomicU64]>,
     last: Mutex<Last>,
 }
@@ -182,6 +186,18 @@ impl Drop for Listens {
     fn drop(&mut self) {
         // Whoever sees that none listens sees all connections that were taken.
         self.0.listeners.fetch_sub(1, Release);
+    }
+}
+
+/// A connection may be kept until this is dropped.
+#[derive(Debug)]
+pub struct Kept(Option<Arc<Door>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(door) = &self.0 {
+            door.kept.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -276,6 +292,8 @@ impl Door {
             connections: AtomicU64::new(0),
             shares: Arc::default(),
             listeners: AtomicU64::new(0),
+            parts: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             last: Mutex::new(Last {
                 at: Instant::now(),
@@ -301,6 +319,30 @@ impl Door {
     pub fn opened(self: &Arc<Self>) -> Opened {
         self.connections.fetch_add(1, Relaxed);
         Opened { door: Arc::clone(self), share: None }
+    }
+
+    /// A connection that may be kept from one request to the next. Not counted when clients are told to go: it is new then, and
+    /// has one request at most.
+    pub fn keeps(self: &Arc<Self>) -> Kept {
+        if self.parts() {
+            return Kept(None);
+        }
+        self.kept.fetch_add(1, Relaxed);
+        Kept(Some(Arc::clone(self)))
+    }
+
+    /// From now on each answer is the last one of its connection.
+    pub fn part(&self) {
+        self.parts.store(true, Relaxed);
+    }
+
+    pub fn parts(&self) -> bool {
+        self.parts.load(Relaxed)
+    }
+
+    /// Kept connections from before [`part`](Self::part).
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
     }
 
     pub fn listens(self: &Arc<Self>) -> Listens {
