@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
 
+use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
@@ -35,6 +36,8 @@ pub struct Meter {
     pub calls: Arc<Calls>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
     pub stages: Arc<Stages>,
+    /// `stage.clone-shop/2:database.waiting` and so on.
+    pub clones: CloneStages,
     pub turnstiles: Arc<Turnstiles>,
     /// When turnstiles were shown last.
     shown_at: Mutex<Option<Instant>>,
@@ -77,6 +80,8 @@ pub fn stage_gauges<'a>(name: &'a str, shown: &Shown) -> impl Iterator<Item = (S
 /// Nodes tell each other their figures each second: of so many turnstiles, the first by name. A node's own `/metrics`
 /// and its monitor have all.
 const TURNSTILES_TOLD_MAX: usize = 16;
+/// The same of clones' stages, by clone and name.
+const CLONE_STAGES_TOLD_MAX: usize = 16;
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
 #[derive(Debug, Default)]
@@ -216,6 +221,7 @@ impl Meter {
             sessions: Arc::default(),
             calls: Arc::default(),
             stages: Arc::default(),
+            clones: CloneStages::default(),
             turnstiles: Arc::default(),
             shown_at: Mutex::default(),
             demands: Arc::default(),
@@ -234,6 +240,9 @@ impl Meter {
             self.stages.all().into_iter().partition(|(name, _)| name.starts_with("http-"));
         for (name, shown) in others.iter().chain(of_doors.iter().take(TURNSTILES_TOLD_MAX)) {
             all.extend(stage_gauges(name, shown));
+        }
+        for (clone, stage, shown) in self.clones.all(Instant::now()).iter().take(CLONE_STAGES_TOLD_MAX) {
+            all.extend(stage_gauges(&clone_stage(clone, stage), shown));
         }
         all
     }
