@@ -17,9 +17,12 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Figures of a stage, by the names that [`Shown`] has for them.
 pub type Figures = BTreeMap<String, u64>;
 
-/// By clone (`shop/2`), then by stage.
+/// By clone (`shop/2`).
 #[derive(Debug, Default)]
-pub struct CloneStages(Mutex<BTreeMap<String, (Instant, BTreeMap<String, Shown>)>>);
+pub struct CloneStages(Mutex<BTreeMap<String, Told>>);
+
+/// When, and by stage.
+type Told = (Instant, BTreeMap<String, Shown>);
 
 impl CloneStages {
     /// What a clone of this node says of all its stages.
@@ -48,7 +51,7 @@ impl CloneStages {
     pub fn all(&self, now: Instant) -> Vec<(String, String, Shown)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = all.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < FRESH);
-        let each = |(clone, (_, stages)): (&String, &(Instant, BTreeMap<String, Shown>))| {
+        let each = |(clone, (_, stages)): (&String, &Told)| {
             stages.iter().map(|(stage, shown)| (clone.clone(), stage.clone(), *shown)).collect::<Vec<_>>()
         };
         fresh.flat_map(each).collect()
