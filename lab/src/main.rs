@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod etcd;
 mod experiments;
+mod h2;
 mod load;
 mod nats;
 mod open;
@@ -59,6 +60,9 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
+        /// Upgrades of each kind, where the experiment has them
+        #[arg(long, default_value_t = 20)]
+        upgrades: usize,
         /// Where CSV and SVG go
         #[arg(long, default_value = "target/lab")]
         out: PathBuf,
@@ -72,6 +76,7 @@ pub struct Plan {
     pub rounds: usize,
     /// Empty: what the experiment usually has.
     pub connections: Vec<usize>,
+    pub upgrades: usize,
     pub out: PathBuf,
 }
 
@@ -88,12 +93,12 @@ fn main() {
                 std::process::exit(1);
             }
         }
-        Command::Run { name, json, seconds, rounds, connections, out } => {
+        Command::Run { name, json, seconds, rounds, connections, upgrades, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
-            match run(&Plan { seconds, rounds: rounds.max(1), connections, out }) {
+            match run(&Plan { seconds, rounds: rounds.max(1), connections, upgrades, out }) {
                 Ok(report) => report.print(json),
                 Err(error) => {
                     eprintln!("lab: {error}");

@@ -194,7 +194,7 @@ async fn ask(door: &Door, path: &str) -> std::io::Result<Reply> {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         let Some((status, head, length)) = whole(&buffer) else { continue };
-        if length == buffer.len() && !once {
+        if length == buffer.len() && !is_last(&buffer[..head]) {
             door.idle.lock().unwrap_or_else(PoisonError::into_inner).push_back(stream);
         }
         return Ok(Reply { status, body: String::from_utf8_lossy(&buffer[head..length]).trim().to_owned() });
@@ -210,6 +210,11 @@ fn kept(idle: &Idle) -> Option<TcpStream> {
         }
     }
     None
+}
+
+/// Whether an answer's head says that no other follows on its connection.
+fn is_last(head: &[u8]) -> bool {
+    String::from_utf8_lossy(head).to_ascii_lowercase().lines().any(|line| line == "connection: close")
 }
 
 /// Status, length of the head, and length of an answer that is all there.
@@ -353,6 +358,7 @@ mod tests {
         assert_eq!(whole(answer), Some((503, answer.len() - 3, answer.len())));
         assert_eq!(whole(&answer[..answer.len() - 1]), None);
         assert_eq!(whole(b"HTTP/1.1 200 OK\r\n"), None);
+        assert!(is_last(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") && !is_last(answer));
         let said = By { clone: "work/1".into(), life: "n2.1.3".into(), version: 2, ahead: 4 };
         assert_eq!(by("/a?n=1", "/a?n=1 work/1 n2.1.3 2 4"), Some(said));
         assert_eq!(by("/a?n=2", "/a?n=1 work/1 n2.1.3 2 4"), None);

@@ -66,8 +66,28 @@ impl Up {
         Up::begin_of(coppice(), dir, ports, nodes, options)
     }
 
+    /// [`start`](Self::start), with this in the environment.
+    pub fn start_with(nodes: u8, options: &[&str], environment: &[(&str, &str)]) -> Up {
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut up = Up::begin_with(coppice(), new_folder(), Ports::free(nodes), nodes, options, environment);
+        up.ready = up.event("ready", READY_WITHIN);
+        up.took = up.took_since_start();
+        up
+    }
+
     /// [`begin_in`](Self::begin_in), of a program that lies elsewhere.
     pub fn begin_of(program: &Path, dir: PathBuf, ports: Ports, nodes: u8, options: Vec<String>) -> Up {
+        Up::begin_with(program, dir, ports, nodes, options, &[])
+    }
+
+    fn begin_with(
+        program: &Path,
+        dir: PathBuf,
+        ports: Ports,
+        nodes: u8,
+        options: Vec<String>,
+        environment: &[(&str, &str)],
+    ) -> Up {
         let mut command = Command::new(program);
         command
             .args(["up", "--json", "--nodes", &nodes.to_string()])
@@ -78,6 +98,7 @@ impl Up {
         // Marks all that it starts, whatever they do to their command line.
         command.env("COPPICE_E2E", &dir).env_remove("COPPICE_DIR");
         let mut child = command
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

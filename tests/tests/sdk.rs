@@ -57,6 +57,58 @@ fn a_function_of_the_service_is_applied_by_the_sdk_and_by_any_door() {
     up.linear(1, "boards", &token).ask(&["DEL", "all"]).unwrap();
 }
 
+#[test]
+fn stages_of_a_program_are_shown_by_its_node_and_told_to_the_others() {
+    let up = NOTES.take();
+    for node in 1..=3 {
+        pin(&[up.at(node).http], 0, &format!("for its stage, by {node}"));
+    }
+    let clone = up.status(1).unwrap()["services"][0]["clones"][0].clone();
+    let (name, home) = (clone["name"].as_str().unwrap(), clone["node"].as_str().unwrap());
+    let home = (1..=3).find(|n| up.at(*n).name == home).unwrap();
+    let other = home % 3 + 1;
+    let labels = format!("{{service=\"notes\",clone=\"{name}\",stage=\"requests\"}} ");
+    wait_for("its node shows the stage", BACK_WITHIN, || {
+        let text = http::get(up.at(home).api, "/metrics").map_err(|e| e.to_string())?.text();
+        let figure = |of: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("coppice_clone_stage_{of}{labels}")));
+            line.and_then(|value| value.parse::<u64>().ok()).ok_or(format!("no {of} of {labels} in {text}"))
+        };
+        if figure("limit")? > 0 && figure("started_total")? > 0 { Ok(()) } else { Err("nothing yet".into()) }
+    });
+    wait_for("another node shows it", BACK_WITHIN, || {
+        let all = up.status(other)?;
+        let home = all["nodes"].as_array().unwrap().iter().find(|of| of["name"] == clone["node"]).unwrap();
+        let limit = &home["gauges"][format!("stage.clone-{name}:requests.limit")];
+        if limit.as_u64() > Some(0) { Ok(()) } else { Err(home["gauges"].to_string()) }
+    });
+    let page = http::get(up.at(other).api, "/").unwrap().text();
+    assert!(page.contains(&format!("{name}:requests")), "the monitor of another node");
+
+    // Who else may say so: nobody.
+    let admin = std::fs::read_to_string(up.dir.join("n1/admin.token")).unwrap();
+    let token = http::request(
+        up.at(1).api,
+        "GET",
+        "/v1/services/notes/token",
+        &[("Authorization", &format!("Bearer {}", admin.trim()))],
+        b"",
+    );
+    let token = token.unwrap().json().unwrap()["token"].as_str().unwrap().to_owned();
+    let tell = |node: u8, token: &str, body: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", bearer.as_str()), ("Coppice-Member", clone["life"].as_str().unwrap())];
+        http::request(up.at(node).api, "POST", "/v1/services/notes/stages", &headers, body.as_bytes()).unwrap().status
+    };
+    assert_eq!(tell(home, &token, "{\"mine\": {\"limit\": 7}}"), 204);
+    assert_eq!(tell(home, "wrong", "{}"), 401);
+    assert_eq!(tell(other, &token, "{}"), 404);
+    assert_eq!((tell(home, &token, "[]"), tell(home, &token, "{\"a b\": {}}")), (400, 400));
+    let many: Vec<String> = (0..9).map(|n| format!("\"s{n}\": {{}}")).collect();
+    assert_eq!(tell(home, &token, &format!("{{{}}}", many.join(","))), 400);
+    up.linear(1, "boards", &up.token("boards")).ask(&["DEL", "all"]).unwrap();
+}
+
 /// Says "stop" when it goes.
 struct Stops<'a>(&'a AtomicBool);
 

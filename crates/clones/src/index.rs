@@ -1,7 +1,8 @@
 //! The entries of a route table that have the same host and prefix, found by what a request is instead of one by one: by the
-//! value of a header, the end of the path, the hash, the port. An entry stands under one of its conditions and is then
+//! value of a header, the end of the path, a part of it, the hash, the port. An entry stands under one of its conditions and is then
 //! looked at whole, so which one it is makes no difference to what is found; those without such a condition are walked.
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use state::hash::FixedMap;
 
 use crate::Partition;
@@ -10,6 +11,8 @@ use crate::partition::{Asked, Fraction, HashOn};
 /// Header names that are looked up, and kinds of hash. Each costs every request a search in its header; entries with
 /// further ones are walked.
 const KINDS_MAX: usize = 16;
+/// Fewer parts of paths than this are looked for one by one: an automaton is no faster, and takes room for each prefix.
+const PARTS_MIN: usize = 8;
 /// Ranges of hashes may overlap: all lists together have at most so many times as many places as there are entries.
 const OVERLAP_MAX: usize = 4;
 
@@ -26,6 +29,7 @@ pub(crate) struct Index {
     headers: Vec<(Box<str>, Exact)>,
     /// By length, then by the end itself.
     suffixes: Vec<(usize, Exact)>,
+    parts: Option<Parts>,
     hashes: Vec<Slices>,
     ports: FixedMap<u16, Vec<u32>>,
 }
@@ -37,10 +41,43 @@ struct Slices {
     slices: Vec<(Fraction, Vec<u32>)>,
 }
 
+/// Parts of paths, all looked for at once.
+#[derive(Debug)]
+struct Parts {
+    search: AhoCorasick,
+    /// In the order in which `search` numbers them, with the entries that ask for each.
+    all: Vec<(Box<str>, Vec<u32>)>,
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Self) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for Parts {}
+
+impl Parts {
+    /// None if they are too few, or too many for an automaton: then their entries are to be walked.
+    fn new(mut entries: FixedMap<Box<str>, Vec<u32>>, walked: &mut Vec<u32>) -> Option<Self> {
+        let mut all: Vec<_> = entries.drain().collect();
+        all.sort_unstable();
+        let search = AhoCorasick::builder().match_kind(MatchKind::Standard).build(all.iter().map(|(part, _)| &**part));
+        match search {
+            Ok(search) if all.len() >= PARTS_MIN => Some(Self { search, all }),
+            _ => {
+                walked.extend(all.into_iter().flat_map(|(_, entries)| entries));
+                None
+            }
+        }
+    }
+}
+
 impl Index {
     /// Of these entries: number and conditions, ascending.
     pub fn new<'a>(entries: impl Iterator<Item = (u32, Option<&'a Partition>)>) -> Self {
         let mut index = Self::default();
+        let mut parts: FixedMap<Box<str>, Vec<u32>> = FixedMap::default();
         let mut hashed: Vec<(&HashOn, Vec<Range>)> = Vec::new();
         for (entry, of) in entries {
             let Some(of) = of else {
@@ -61,6 +98,8 @@ impl Index {
                     }
                 };
                 index.suffixes[of_length].1.entry(suffix.as_bytes().into()).or_default().push(entry);
+            } else if let Some(part) = &of.path_contains {
+                parts.entry(part.as_str().into()).or_default().push(entry);
             } else if let Some(range) = &of.hash_range
                 && let Some(ranges) = kind(&mut hashed, |had| **had == range.on, || &range.on)
             {
@@ -71,6 +110,7 @@ impl Index {
                 index.walked.push(entry);
             }
         }
+        index.parts = Parts::new(parts, &mut index.walked);
         for (on, ranges) in hashed {
             match slices(&ranges) {
                 Some(slices) => index.hashes.push(Slices { on: on.clone(), slices }),
@@ -97,6 +137,11 @@ impl Index {
         for (length, ends) in &self.suffixes {
             let end = path.len().checked_sub(*length).map(|at| &path[at..]);
             best = end.and_then(|end| ends.get(end)).map_or(best, |list| among(list, best));
+        }
+        if let Some(parts) = &self.parts {
+            for found in parts.search.find_overlapping_iter(asked.path) {
+                best = among(&parts.all[found.pattern().as_usize()].1, best);
+            }
         }
         for Slices { on, slices } in &self.hashes {
             let Some(at) = on.key(asked).map(Fraction::of_hash) else { continue };

@@ -241,3 +241,26 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// So many that they are looked for all at once; some are parts of others, some are asked for twice.
+    #[test]
+    fn of_many_parts_of_paths_the_first_partition_that_has_one_wins(
+        parts in prop::collection::vec(("[ab/]{1,4}", any::<bool>()), 12..60),
+        paths in prop::collection::vec("/[ab/]{0,12}", 1..40),
+    ) {
+        let partition = |(part, put): (String, bool)| Partition {
+            path_contains: Some(part),
+            method: put.then(|| "PUT".into()).into_iter().collect(),
+            ..Partition::new("p")
+        };
+        let partitions: Vec<_> = parts.into_iter().map(partition).collect();
+        let routes = Routes::new(vec![RouteService { partitions: partitions.clone().into(), ..service("s", "*", "/") }]);
+        for path in paths {
+            let none = Vec::new();
+            let asked = asked("x", &path, &none);
+            let first = partitions.iter().position(|one| one.miss(&asked).is_none());
+            prop_assert_eq!(routes.find(&asked).unwrap().partition, first, "{}", path);
+        }
+    }
+}

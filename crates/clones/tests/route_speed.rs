@@ -83,6 +83,15 @@ fn ten_thousand_ends_of_paths_are_told_apart_in_two_microseconds() {
 }
 
 #[test]
+fn ten_thousand_parts_of_paths_are_told_apart_in_two_microseconds() {
+    let routes =
+        one_service(|p| Partition { path_contains: Some(format!("/of-{p}/")), ..Partition::new(format!("p{p}")) });
+    held("a part of the path", &routes, 10_000, |i| {
+        ("a.example".into(), format!("/images/{}/of-{i}/small.jpg", i % 7), String::new())
+    });
+}
+
+#[test]
 fn ten_thousand_values_of_a_header_are_told_apart_in_two_microseconds() {
     let tenant = |p| HeaderMatch { name: "X-Tenant".into(), is: Some(format!("tenant-{p}")), begins: None };
     let routes = one_service(|p| Partition { header: vec![tenant(p)], ..Partition::new(format!("p{p}")) });

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
@@ -99,7 +100,9 @@ impl monitor::Source for PageSource {
         // Other nodes are told of some stages only.
         if let Some(me) = view.nodes.iter().position(|node| node.name == view.me) {
             let gauges = &mut picture["nodes"][me]["gauges"];
-            for (name, shown) in self.meter.stages() {
+            let of_clones = self.meter.clones.all(Instant::now()).into_iter();
+            let of_clones = of_clones.map(|(clone, stage, shown)| (edge::clone_stages::name(&clone, &stage), shown));
+            for (name, shown) in self.meter.stages().into_iter().chain(of_clones) {
                 edge::stage_gauges(&name, &shown).for_each(|(figure, value)| gauges[figure] = value.into());
             }
         }

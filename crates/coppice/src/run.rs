@@ -236,16 +236,22 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     if !sheds {
         tracing::warn!("COPPICE_LAB_NO_SHED=1: this node does not protect itself from overload; for experiments only");
     }
+    // For the test that traffic needs no reports.
+    let reports = std::env::var_os("COPPICE_LAB_NO_REPORTS").is_none_or(|value| value != "1");
+    let newborn = move || {
+        let node = if sheds { Node::new(birth) } else { Node::new(birth).without_protection() };
+        if reports { node } else { node.without_reports() }
+    };
     let meter = Arc::new(Meter::new());
-    let (resp_meter, gauges_meter, stays) = (Arc::clone(&meter), Arc::clone(&meter), Arc::clone(&meter.stays));
+    let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
     let functions = Functions::new(&meter);
     let resp_functions = Arc::clone(&functions);
     let started = host::start(
         config,
-        move || if sheds { Node::new(birth) } else { Node::new(birth).without_protection() },
+        newborn,
         move |port| {
             Box::pin(async move {
-                let stop = edge::closing::closes(port.watch(), stays);
+                let stop = edge::closing::closes(port.watch(), Arc::clone(&resp_meter));
                 let desk = Rc::new(RespDesk { port, sheds });
                 if let Err(error) = edge::resp::serve(doors.resp, desk, resp_meter, resp_functions, stop).await {
                     tracing::error!(%error, "the Redis protocol is not served");
@@ -345,7 +351,7 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
         // The node's thread is gone, and the process with it.
         None => std::future::pending().await,
     };
-    closes(view, Arc::clone(&meter.stays)).await;
+    closes(view, Arc::clone(&meter)).await;
     let began = Instant::now();
     let has_some = || {
         // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.

@@ -5,6 +5,7 @@
 
 mod affinity;
 pub mod api;
+pub mod clone_stages;
 pub mod closing;
 mod cookie;
 pub mod demand;

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
 
+use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
@@ -35,6 +36,8 @@ pub struct Meter {
     pub calls: Arc<Calls>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
     pub stages: Arc<Stages>,
+    /// `stage.clone-shop/2:database.waiting` and so on.
+    pub clones: CloneStages,
     pub turnstiles: Arc<Turnstiles>,
     /// When turnstiles were shown last.
     shown_at: Mutex<Option<Instant>>,
@@ -77,6 +80,8 @@ pub fn stage_gauges<'a>(name: &'a str, shown: &Shown) -> impl Iterator<Item = (S
 /// Nodes tell each other their figures each second: of so many turnstiles, the first by name. A node's own `/metrics`
 /// and its monitor have all.
 const TURNSTILES_TOLD_MAX: usize = 16;
+/// The same of clones' stages, by clone and name.
+const CLONE_STAGES_TOLD_MAX: usize = 16;
 
 /// Sessions that the HTTP door carried, counted since the start. Bad cookies are counted by the node (`session.cookies_*`).
 #[derive(Debug, Default)]
@@ -129,6 +134,10 @@ pub struct Door {
     shares: Arc<Shares>,
     /// Listeners that take new connections.
     listeners: AtomicU64,
+    /// Clients are told with each answer to send no more by the same connection.
+    parts: AtomicBool,
+    /// Connections that stay open between two requests, of those that came before.
+    kept: AtomicU64,
     latency_us: Box<[AtomicU64]>,
     last: Mutex<Last>,
 }
@@ -185,6 +194,18 @@ impl Drop for Listens {
     }
 }
 
+/// A connection may be kept until this is dropped.
+#[derive(Debug)]
+pub struct Kept(Option<Arc<Door>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(door) = &self.0 {
+            door.kept.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
 impl Default for Meter {
     fn default() -> Self {
         Self::new()
@@ -200,6 +221,7 @@ impl Meter {
             sessions: Arc::default(),
             calls: Arc::default(),
             stages: Arc::default(),
+            clones: CloneStages::default(),
             turnstiles: Arc::default(),
             shown_at: Mutex::default(),
             demands: Arc::default(),
@@ -218,6 +240,9 @@ impl Meter {
             self.stages.all().into_iter().partition(|(name, _)| name.starts_with("http-"));
         for (name, shown) in others.iter().chain(of_doors.iter().take(TURNSTILES_TOLD_MAX)) {
             all.extend(stage_gauges(name, shown));
+        }
+        for (clone, stage, shown) in self.clones.all(Instant::now()).iter().take(CLONE_STAGES_TOLD_MAX) {
+            all.extend(stage_gauges(&clone_stage(clone, stage), shown));
         }
         all
     }
@@ -276,6 +301,8 @@ impl Door {
             connections: AtomicU64::new(0),
             shares: Arc::default(),
             listeners: AtomicU64::new(0),
+            parts: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
             latency_us: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             last: Mutex::new(Last {
                 at: Instant::now(),
@@ -301,6 +328,30 @@ impl Door {
     pub fn opened(self: &Arc<Self>) -> Opened {
         self.connections.fetch_add(1, Relaxed);
         Opened { door: Arc::clone(self), share: None }
+    }
+
+    /// A connection that may be kept from one request to the next. Not counted when clients are told to go: it is new then, and
+    /// has one request at most.
+    pub fn keeps(self: &Arc<Self>) -> Kept {
+        if self.parts() {
+            return Kept(None);
+        }
+        self.kept.fetch_add(1, Relaxed);
+        Kept(Some(Arc::clone(self)))
+    }
+
+    /// From now on each answer is the last one of its connection.
+    pub fn part(&self) {
+        self.parts.store(true, Relaxed);
+    }
+
+    pub fn parts(&self) -> bool {
+        self.parts.load(Relaxed)
+    }
+
+    /// Kept connections from before [`part`](Self::part).
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
     }
 
     pub fn listens(self: &Arc<Self>) -> Listens {

@@ -143,7 +143,7 @@ pub async fn serve_with(
     connections_max: u64,
 ) {
     let pool = Pool::start(view.clone(), dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
-    let mut closes = pin!(closes(view.clone(), Arc::clone(&meter.stays)));
+    let mut closes = pin!(closes(view.clone(), Arc::clone(&meter)));
     let door = Arc::new(Door { ip, pool, meter, ports, connections_max });
     let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
     let mut handed_end = pin!(tokio::time::sleep(HANDED_KEPT));

@@ -14,7 +14,7 @@ use clones::limits::LEAVE_ROUTES;
 use clones::route::{RouteService, Routes};
 use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
 use common::*;
-use edge::closing::LAST_TIME;
+use edge::closing::{LAST_TIME, QUIET_TIME};
 use edge::http::Config;
 use node::{Leaving, View};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -215,6 +215,92 @@ async fn a_door_without_long_connections_closes_at_once() {
     assert!(!door.meter.http.is_empty());
     closed(&door).await;
     assert!(began.elapsed() < Duration::from(DRAIN) / 3, "{:?}", began.elapsed());
+}
+
+fn close(door: &Door) {
+    let view = Arc::clone(&door.view.borrow());
+    door.view.send_replace(closing(view));
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test]
+async fn kept_connections_are_told_with_their_next_answer_and_none_ends_while_its_client_sends() {
+    let toy = Toy::steady("here").await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    let (mut clients, mut silent) = (JoinSet::new(), door.client().await);
+    for nth in 1..=20 {
+        let mut client = door.client().await;
+        client.send(GET).await;
+        assert_eq!(client.answer().await.field("connection"), None);
+        clients.spawn(async move {
+            // Pools give connections out again after seconds.
+            let pause = QUIET_TIME * nth / 25;
+            loop {
+                tokio::time::sleep(pause).await;
+                client.send(GET).await;
+                let answer = client.answer().await;
+                assert_eq!((answer.status, answer.body.as_str()), (200, "here"));
+                if let Some(said) = answer.field("connection") {
+                    assert_eq!((said.as_str(), client.until_end().await.unwrap().as_str()), ("close", ""));
+                    return;
+                }
+            }
+        });
+    }
+    silent.send(GET).await;
+    silent.answer().await;
+    let began = Instant::now();
+    close(&door);
+    // Who has to come again is let in, and has one request.
+    tokio::time::sleep(QUIET_TIME / 3).await;
+    let anew = door.ask(GET).await;
+    assert_eq!((anew.status, anew.field("connection").as_deref()), (200, Some("close")));
+    soon(clients.join_all()).await;
+    assert_eq!(silent.until_end().await.unwrap(), "");
+    let waited = began.elapsed();
+    assert!(waited >= QUIET_TIME && waited < QUIET_TIME * 2, "who sends nothing is closed after {waited:?}");
+    closed(&door).await;
+}
+
+#[tokio::test]
+async fn a_door_whose_kept_connections_are_used_closes_as_soon_as_they_were() {
+    let toy = Toy::steady("here").await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    let mut client = door.client().await;
+    client.send(GET).await;
+    client.answer().await;
+    let began = Instant::now();
+    close(&door);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    client.send(GET).await;
+    assert_eq!(client.answer().await.field("connection").as_deref(), Some("close"));
+    drop(client);
+    closed(&door).await;
+    assert!(began.elapsed() < QUIET_TIME / 2, "{:?}", began.elapsed());
+}
+
+/// Its head could not say that it is the last.
+#[tokio::test]
+async fn after_an_answer_that_began_before_the_client_may_send_once_more() {
+    let toy = Toy::start(|toy, mut stream, number| async move {
+        toy.read_request(&mut stream).await?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl").await?;
+        tokio::time::sleep(if number == 0 { QUIET_TIME * 5 / 4 } else { Duration::ZERO }).await;
+        stream.write_all(b"ow").await
+    })
+    .await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    let mut client = door.client().await;
+    client.send(GET).await;
+    let head = client.head().await;
+    close(&door);
+    assert_eq!(client.rest(head).await.body, "slow");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.send(GET).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.body.as_str(), answer.field("connection").as_deref()), ("slow", Some("close")));
+    closed(&door).await;
 }
 
 #[tokio::test]

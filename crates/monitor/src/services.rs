@@ -6,7 +6,7 @@ use crate::chart::number;
 use crate::limits::*;
 use crate::page::{ago, state};
 use crate::picture::{CloneOf, PartFigures, Picture, Service};
-use crate::stages::millis;
+use crate::stages::{millis, of_service};
 use crate::switch::{disable, enable};
 
 pub fn services(picture: &Picture) -> Markup {
@@ -37,6 +37,7 @@ pub fn services(picture: &Picture) -> Markup {
                 }
             }
             (partitions(picture, service))
+            (of_service(picture, &service.name))
         }
     }
 }

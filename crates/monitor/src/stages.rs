@@ -8,38 +8,75 @@ use maud::{Markup, html};
 use crate::chart::number;
 use crate::history::History;
 use crate::limits::ROWS_SHOWN;
-use crate::picture::Picture;
+use crate::picture::{Node, Picture};
 
 pub fn stages(picture: &Picture, _: &History) -> Markup {
-    let heads = [
-        "Stage",
-        "Node",
-        "State",
-        "Waiting",
-        "Under way",
-        "Limit",
-        "Wait p50",
-        "Wait p99",
-        "Service p50",
-        "Service p99",
-        "Started",
-        "Refused",
-        "Overloads",
-    ];
-    let alive = || picture.nodes.iter().filter(|node| node.state != "dead");
-    let all =
-        || alive().flat_map(|node| of(&node.gauges).into_iter().map(move |(name, figures)| (node, name, figures)));
+    let all = || all(picture).filter(|(_, name, _)| !name.starts_with(OF_CLONE));
     html! {
         p {
             "A stage lets in as many as it finds to be good, holds the others for a moment, and refuses what would wait too long. "
             "Times are of the last second; what was started and refused, and how often it became overloaded, is counted since it "
             "began. Of other nodes' HTTP doors the first 16 that are used are here: each node's page has all of its own."
         }
-        div.wide tabindex="0" role="group" aria-label="Table of stages" {
+        (table("Table of stages", all()))
+        @if let Some(more @ 1..) = all().count().checked_sub(ROWS_SHOWN) {
+            p { (more) " more are in " a href="/metrics" { "metrics" } "." }
+        }
+    }
+}
+
+/// Stages of a service's programs, as these tell them (`clone-shop/2:database`).
+pub fn of_service(picture: &Picture, service: &str) -> Markup {
+    let its = || {
+        all(picture).filter_map(|(node, name, figures)| {
+            let name = name.strip_prefix(OF_CLONE)?;
+            let (of, _) = name.split_once('/')?;
+            (of == service).then_some((node, name, figures))
+        })
+    };
+    html! {
+        @if its().next().is_some() {
+            (table(&format!("Table of stages of {service}"), its()))
+            @if let Some(more @ 1..) = its().count().checked_sub(ROWS_SHOWN) {
+                p { (more) " more are in " a href="/metrics" { "metrics" } "." }
+            }
+            p.faint { "Stages are what the programs say of themselves; of other nodes' the first 16 are here." }
+        }
+    }
+}
+
+/// Of clones' stages.
+const OF_CLONE: &str = "clone-";
+const HEADS: [&str; 13] = [
+    "Stage",
+    "Node",
+    "State",
+    "Waiting",
+    "Under way",
+    "Limit",
+    "Wait p50",
+    "Wait p99",
+    "Service p50",
+    "Service p99",
+    "Started",
+    "Refused",
+    "Overloads",
+];
+
+type Row<'a> = (&'a Node, &'a str, BTreeMap<&'a str, u64>);
+
+fn all(picture: &Picture) -> impl Iterator<Item = Row<'_>> {
+    let alive = picture.nodes.iter().filter(|node| node.state != "dead");
+    alive.flat_map(|node| of(&node.gauges).into_iter().map(move |(name, figures)| (node, name, figures)))
+}
+
+fn table<'a>(label: &str, rows: impl Iterator<Item = Row<'a>>) -> Markup {
+    html! {
+        div.wide tabindex="0" role="group" aria-label=(label) {
             table {
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                thead { tr { @for head in HEADS { th scope="col" { (head) } } } }
                 tbody {
-                    @for (node, name, figures) in all().take(ROWS_SHOWN) {
+                    @for (node, name, figures) in rows.take(ROWS_SHOWN) {
                         tr {
                             th scope="row" { (name) }
                             td { (node.name) }
@@ -57,9 +94,6 @@ pub fn stages(picture: &Picture, _: &History) -> Markup {
                     }
                 }
             }
-        }
-        @if let Some(more @ 1..) = all().count().checked_sub(ROWS_SHOWN) {
-            p { (more) " more are in " a href="/metrics" { "metrics" } "." }
         }
     }
 }
@@ -118,5 +152,22 @@ mod tests {
         }
         assert!(!shown.contains("77") && !shown.contains("requests"), "{shown}");
         assert_eq!(shown.matches("scope=\"row\"").count(), 2);
+    }
+
+    #[test]
+    fn stages_of_programs_are_shown_under_their_service() {
+        let picture = Picture::read(serde_json::json!({
+            "nodes": [{"name": "n1", "state": "live", "gauges": {
+                "stage.clone-shop/2:database.limit": 84, "stage.clone-shop/2:database.overloaded": 1,
+                "stage.clone-shopper/0:requests.limit": 77, "stage.http-shop.limit": 66,
+            }}],
+        }))
+        .unwrap();
+        let its = of_service(&picture, "shop").into_string();
+        assert!(its.contains("shop/2:database") && its.contains(">84<") && its.contains("overloaded"), "{its}");
+        assert!(!its.contains(">77<") && !its.contains(">66<"), "{its}");
+        let others = stages(&picture, &History::default()).into_string();
+        assert!(others.contains(">66<") && !others.contains(">84<"), "{others}");
+        assert_eq!(of_service(&picture, "none").into_string(), "");
     }
 }

@@ -121,6 +121,8 @@ pub struct Node {
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
+    /// Edges tell the manager, and each other, what comes to them.
+    pub(crate) reports: bool,
 }
 
 /// A node as it was last seen.
@@ -196,8 +198,16 @@ impl Node {
             linear_names: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
+            reports: true,
             card,
         }
+    }
+
+    /// What its edge says of its requests is told to nobody, and what others' edges say is not heard: to show that traffic needs none
+    /// of it.
+    pub fn without_reports(mut self) -> Self {
+        self.reports = false;
+        self
     }
 
     /// With windows that have no end and late requests served, to show in the lab what becomes of that.
@@ -270,6 +280,7 @@ impl Node {
                     out,
                 );
             }
+            kind::DEMAND | kind::DOORS if !self.reports => (),
             kind::DEMAND => {
                 if let Some(demand) = Demand::decode(&frame.head) {
                     self.manager_in(now, manager::Input::Demand { from, demand }, out);

@@ -533,6 +533,9 @@ impl Node {
 
     /// What this node's edge saw goes to the leader alone; a lost one is followed by the next.
     pub(crate) fn demanded(&mut self, now: Now, demand: Demand, out: &mut Out) {
+        if !self.reports {
+            return;
+        }
         if self.root.is_leader() {
             let from = self.me();
             return self.manager_in(now, manager::Input::Demand { from, demand }, out);
@@ -546,7 +549,7 @@ impl Node {
     /// What comes to this node's edge goes to all others; what they said lately is the answer.
     pub(crate) fn tell_doors(&mut self, now: Now, doors: &Doors, out: &mut Out) -> Vec<Doors> {
         let others: BTreeSet<NodeId> = self.live_cards().map(|card| card.id).filter(|id| *id != self.me()).collect();
-        if !doors.0.is_empty() {
+        if self.reports && !doors.0.is_empty() {
             let bytes = doors.encode();
             for id in &others {
                 self.send(*id, Frame::new(kind::DOORS, bytes.clone()), out);

@@ -22,7 +22,8 @@
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
-//! - `pressure.rs`: the service is told when it is overloaded. `stage.rs`: it does only so much at a time, and says so.
+//! - `pressure.rs`: the service is told when it is overloaded. `stage.rs`: it does only so much at a time, and says so; `shown.rs`:
+//!   its node shows that.
 //! - `node.rs`: the connections to the own node, and to another one if that goes.
 //! - `error.rs`: how an operation ends: done, refused (nothing happened), unknown (it may have).
 //!
@@ -40,6 +41,7 @@ mod on_behalf;
 mod pressure;
 mod service;
 mod sessions;
+mod shown;
 mod stage;
 mod stream;
 

@@ -1,5 +1,6 @@
 //! The program: listens where its node says, answers `/health`, and on the stop signal finishes what it has.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,9 @@ use crate::{FunctionError, Given, Group, Linear, Node, Sessions, StartError};
 /// check of its own puts it elsewhere and declares that.
 pub const HEALTH: &str = "/health";
 
+/// The name under which the stage of all requests is shown.
+const REQUESTS: &str = "requests";
+
 /// A clone of a service.
 #[derive(Clone)]
 pub struct Service {
@@ -34,6 +38,7 @@ pub struct Service {
     node: Node,
     watch: Option<Arc<Watch>>,
     stage: Option<Stage>,
+    shown: BTreeMap<String, Stage>,
     functions: Option<Functions>,
 }
 
@@ -44,7 +49,8 @@ impl Service {
     }
 
     pub fn of(given: Given) -> Result<Self, StartError> {
-        Ok(Self { node: Node::of(&given)?, given: Arc::new(given), watch: None, stage: None, functions: None })
+        let (node, given, shown) = (Node::of(&given)?, Arc::new(given), BTreeMap::new());
+        Ok(Self { node, given, watch: None, stage: None, shown, functions: None })
     }
 
     pub fn given(&self) -> &Given {
@@ -80,7 +86,8 @@ impl Service {
     /// Carries all requests through a [`Stage`]: so many at a time as the program can do without making them wait, which is found out; a
     /// queue before that; and past it `503` at once. The edge hears of it with the answers and sends less, and so does who
     /// asked to be told by [`Service::on_overload`]. A request is under way until its answer begins, so a program whose
-    /// answers wait for something to happen (long polls) is better off without. `/health` passes by.
+    /// answers wait for something to happen (long polls) is better off without. `/health` passes by. It is shown as `requests`
+    /// ([`Service::shows`]).
     ///
     /// ```no_run
     /// # async fn run(routes: sdk::axum::Router) -> Result<(), sdk::StartError> {
@@ -89,7 +96,20 @@ impl Service {
     /// # }
     /// ```
     pub fn staged(mut self, stage: Stage) -> Self {
-        self.stage = Some(stage);
+        self.stage = Some(stage.clone());
+        self.shows(REQUESTS, &stage)
+    }
+
+    /// Shows a stage of the program under this name (up to 32 letters, digits, `-` and `_`; up to 8 stages): its figures of each
+    /// second are in the monitor under the service, and in `/metrics` of the node. [`Stage::show`] then has no second of its own.
+    ///
+    /// ```no_run
+    /// # let service = sdk::Service::from_env().unwrap();
+    /// let database = sdk::Stage::new();
+    /// let service = service.shows("database", &database);
+    /// ```
+    pub fn shows(mut self, name: &str, stage: &Stage) -> Self {
+        self.shown.insert(name.to_owned(), stage.clone());
         self
     }
 
@@ -158,10 +178,12 @@ impl Service {
                 next.run(request)
             }));
         }
+        let tells = crate::shown::tell(self.node.clone(), Arc::clone(&self.given), self.shown);
         let (stopping, stopped) = watch::channel(false);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         tokio::select! {
             () = accept(&listener, &app, &room, &stopped) => (),
+            () = tells => (),
             () = stop => (),
         }
         drop(listener);

@@ -10,7 +10,8 @@ use sdk::axum::response::{IntoResponse, Response};
 use sdk::axum::routing::get;
 use sdk::axum::{Json, Router};
 use sdk::{
-    Args, Function, FunctionError, Linear, LinearError, ReadError, Service, Sessions, StartError, When, WriteError,
+    Args, Function, FunctionError, Linear, LinearError, ReadError, Service, Sessions, Stage, StartError, When,
+    WriteError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ async fn main() -> Result<(), StartError> {
         .route("/boards/{name}", get(board).post(note))
         .route("/draft", get(draft).put(keep_draft))
         .with_state(app);
-    service.function("pin", pin).serve(routes).await
+    service.staged(Stage::new()).function("pin", pin).serve(routes).await
 }
 
 /// A note that is there already is not added twice: who got "unknown" may just send it again. However many pin to one board at a

@@ -237,7 +237,7 @@ async fn ask(api: &Api, op: Op, budget: Span) -> Result<Reply, Problem> {
     }
 }
 
-fn life(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub fn life(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(life) = headers.get(LIFE) else { return Ok(None) };
     life.to_str().map(|life| Some(life.to_owned())).map_err(|_| Problem::wrong("Coppice-Member is not text"))
 }

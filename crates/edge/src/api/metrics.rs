@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::header;
@@ -17,6 +18,7 @@ use crate::turnstile::{PartFigures, Turnstiles};
 pub async fn metrics(State(api): State<Api>) -> Response {
     let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
     text += &partitions(&api.meter.turnstiles);
+    text += &clone_stages(&api.meter.clones.all(Instant::now()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -146,6 +148,31 @@ fn stages(all: &BTreeMap<String, Shown>, out: &mut Text) {
             out.histogram(family, stage, times(shown));
         }
     }
+}
+
+/// Stages of programs on this node (`sdk::Stage`), as these tell them.
+fn clone_stages(all: &[(String, String, Shown)]) -> String {
+    let mut out = Text::default();
+    let mut families: BTreeMap<&str, Vec<([&str; 3], u64)>> = BTreeMap::new();
+    for (clone, stage, shown) in all {
+        let service = clone.split_once('/').map_or(&**clone, |(service, _)| service);
+        for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
+            families.entry(figure).or_default().push(([service, clone, stage], value));
+        }
+    }
+    for (figure, samples) in families {
+        let name = format!("coppice_clone_stage_{figure}");
+        let kind = if figure.ends_with("_total") { "counter" } else { "gauge" };
+        out.family(
+            &name,
+            kind,
+            "Of a stage of a clone on this node, as its program tells it; times are of the last second.",
+        );
+        for ([service, clone, stage], value) in samples {
+            out.sample(&name, &[("service", service), ("clone", clone), ("stage", stage)], value);
+        }
+    }
+    out.0
 }
 
 /// What each partition's requests met at this node's HTTP doors. Those that nobody has asked are left out.

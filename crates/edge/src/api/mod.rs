@@ -41,6 +41,7 @@ mod members;
 mod metrics;
 mod operate;
 mod problem;
+mod stages;
 mod stall;
 mod status;
 mod values;
@@ -131,6 +132,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Funct
         .route("/v1/services/{service}/token", get(members::token))
         .route("/v1/services/{service}/broadcast", post(members::broadcast))
         .route("/v1/services/{service}/messages", get(members::messages))
+        .route("/v1/services/{service}/stages", post(stages::told))
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))

@@ -50,6 +50,8 @@ pub const RATE_MIN: u64 = 240;
 pub const RATE_GRACE: Duration = Duration::from_secs(30);
 /// When the doors close, who has just connected may still say so long what it wants.
 pub const HEAR_OUT: Duration = Duration::from_secs(1);
+/// So often it is seen then whether an answer is over.
+pub const LOOK_AT_BUSY: Duration = Duration::from_millis(20);
 /// After our last word we read what the client still sends, or it would lose the answer to a reset (RFC 9112 9.6).
 pub const LINGER: Duration = Duration::from_secs(1);
 

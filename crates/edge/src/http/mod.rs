@@ -127,7 +127,7 @@ pub async fn serve_with(
     let acceptor = config.tls.as_ref().map(Certs::acceptor).transpose().map_err(io::Error::other)?;
     // Told to all connections by a channel of its own: the view changes ten times a second.
     let (close, closing) = watch::channel(false);
-    let mut stop = std::pin::pin!(closes(view.clone(), Arc::clone(&meter.stays)));
+    let mut stop = std::pin::pin!(closes(view.clone(), Arc::clone(&meter)));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
     let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
     let edge = Arc::new(Edge {
@@ -262,6 +262,7 @@ where
     let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
     let ip = peer.ip;
     let client = Arc::new(Client { peer, flags: Arc::clone(&flags), open: Some(Arc::new(open)) });
+    let door = Arc::clone(&edge.door);
     let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
     let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
@@ -271,13 +272,12 @@ where
         .serve_connection(TokioIo::new(guard), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
+    let kept = door.keeps();
     let served = tokio::select! {
         served = connection.as_mut() => served,
         // Changed once: from false to true. Its sender lives as long as the door.
         Ok(()) = closing.changed() => {
-            let is_new = !flags.served.load(Relaxed);
-            // Who has just connected is about to say something, and would be cut off at once.
-            let early = if is_new { tokio::time::timeout(limits::HEAR_OUT, connection.as_mut()).await.ok() } else { None };
+            let early = last_words(connection.as_mut(), &flags).await;
             match early {
                 Some(served) => served,
                 None => {
@@ -288,7 +288,23 @@ where
             }
         }
     };
+    drop(kept);
     if let Err(error) = served {
         tracing::debug!(%error, peer = %ip, "client's connection ended");
     }
+}
+
+/// The door is closed; a connection goes on as long as its client could not know yet, and may be about to say something: who has
+/// just connected, or gets an answer that began before clients were told to go. Whether it ended meanwhile, and how.
+async fn last_words<T>(mut connection: impl Future<Output = T> + Unpin, flags: &Flags) -> Option<T> {
+    let is_quiet = flags.served.load(Relaxed) && !flags.busy.load(Relaxed);
+    if is_quiet {
+        return None;
+    }
+    while flags.busy.load(Relaxed) {
+        if let Ok(ended) = tokio::time::timeout(limits::LOOK_AT_BUSY, &mut connection).await {
+            return Some(ended);
+        }
+    }
+    tokio::time::timeout(limits::HEAR_OUT, connection).await.ok()
 }

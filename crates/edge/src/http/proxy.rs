@@ -66,11 +66,16 @@ pub async fn answer(
     let outcome = carry(&edge, &client, began, request).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
-    Ok(match outcome {
+    let mut response = match outcome {
         Ok((response, None)) => response.map(|()| DownBody::text(Bytes::new(), busy)),
         Ok((response, Some(from))) => response.map(|()| DownBody::from_clone(from, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
-    })
+    };
+    // Of HTTP/2 the connection says it.
+    if client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }
 
 async fn carry(
