@@ -276,7 +276,7 @@ mod tests {
     fn heads() -> Vec<(&'static str, Bytes, String)> {
         let news = Member::new(who(2), 5, State::Suspect);
         let header = Header { src: who(1), src_incarnation: 0, dst: who(2), message: Message::Gossip };
-        let told = format!("{header:?} {:?}", [news.clone()]);
+        let told = format!("{header:?} {:?}", [&news]);
         let mut heads = vec![
             ("gossip", tell(&who(1), &who(2), &news), told),
             ("ping", ping(), "ping".into()),

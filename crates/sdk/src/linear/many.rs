@@ -51,7 +51,10 @@ impl<T> Linear<T> {
     /// others happened. [`LinearError::Conflict`]: a condition did not hold, and nothing happened.
     pub async fn transact(&self, transaction: &Transaction) -> Result<Vec<Result<Value, String>>, LinearError> {
         let conditions = transaction.conditions.iter().map(|(key, version)| json!({"key": key, "version": version}));
-        let step = |(key, function): &(String, Function)| json!({"key": key, "function": function.name, "args": function.args});
+        let step = |(key, function): &(String, Function)| {
+            let Function { name, args } = function;
+            json!({"key": key, "function": name, "args": args})
+        };
         let steps: Vec<Value> = transaction.steps.iter().map(step).collect();
         let body = json!({"if": conditions.collect::<Vec<_>>(), "do": steps}).to_string();
         let answer = self.node.call(&self.call(Method::POST, "txn").once().body(body)).await?;

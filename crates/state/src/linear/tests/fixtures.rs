@@ -86,7 +86,7 @@ struct Seen {
 
 fn seen(space: &Space) -> Seen {
     let (clock, revision, clients) = space.head();
-    let onces = space.onces().all().map(|(id, kept, touched)| (id, kept, touched)).collect();
+    let onces = space.onces().all().collect();
     Seen {
         numbers: (clock, revision, space.splits(), space.above()),
         entries: space.map().from(b"").cloned().collect(),

@@ -33,6 +33,9 @@ pub const ALL: &[Spec] = &[
         "key 0 | 1 [start [end [BYTE | BIT]]]",
         "position of the first such bit, -1 if there is none",
         |call| {
+            if integer(call.command.arg(2)).is_none() {
+                return Act::Now(not_an_integer());
+            }
             if !matches!(call.command.arg(2), b"0" | b"1") {
                 return Act::Now(Reply::error("ERR The bit argument must be 1 or 0."));
             }
@@ -76,17 +79,16 @@ fn offset(arg: &[u8]) -> Result<(), Reply> {
 /// Start, end and unit, from this argument on.
 fn range(call: &Call<'_>, at: usize) -> Result<Vec<Bytes>, Reply> {
     let command = call.command;
+    let unit = match command.len().saturating_sub(at + 2) {
+        0 => None,
+        1 if is(command.arg(at + 2), "BYTE") || is(command.arg(at + 2), "BIT") => {
+            Some(Bytes::from(command.arg(at + 2).to_ascii_lowercase()))
+        }
+        _ => return Err(Reply::error("ERR syntax error")),
+    };
     let numbers = at..command.len().min(at + 2);
     if numbers.clone().any(|i| integer(command.arg(i)).is_none()) {
         return Err(not_an_integer());
     }
-    let mut args: Vec<Bytes> = numbers.map(|i| command.value(i)).collect();
-    match command.len().saturating_sub(at + 2) {
-        0 => Ok(args),
-        1 if is(command.arg(at + 2), "BYTE") || is(command.arg(at + 2), "BIT") => {
-            args.push(Bytes::from(command.arg(at + 2).to_ascii_lowercase()));
-            Ok(args)
-        }
-        _ => Err(Reply::error("ERR syntax error")),
-    }
+    Ok(numbers.map(|i| command.value(i)).chain(unit).collect())
 }

@@ -43,7 +43,7 @@ pub const ALL: &[Spec] = &[
             "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]",
             "LMPOP that waits for an item",
             |call| match list::Many::read(call.command, 2) {
-                Ok(list::Many { keys, end, count }) if end == "left" => pop_many(call, keys, PopMany { count, ..LEFT }),
+                Ok(list::Many { keys, end: "left", count }) => pop_many(call, keys, PopMany { count, ..LEFT }),
                 Ok(list::Many { keys, count, .. }) => pop_many(call, keys, PopMany { count, ..RIGHT }),
                 Err(error) => Act::Now(error),
             },
@@ -212,7 +212,7 @@ fn move_item(call: &mut Call<'_>, from: &'static str, to: &'static str, timeout:
 fn time(call: &Call<'_>, timeout: usize) -> Result<Option<Instant>, Reply> {
     let seconds = std::str::from_utf8(call.command.arg(timeout)).ok().and_then(|text| text.parse::<f64>().ok());
     let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) else {
-        return Err(Reply::error("ERR timeout is not a float or out of range"));
+        return Err(Reply::error("ERR timeout is not a float or is out of range"));
     };
     if seconds < 0.0 {
         return Err(Reply::error("ERR timeout is negative"));

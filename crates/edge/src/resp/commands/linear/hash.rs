@@ -43,6 +43,10 @@ pub const ALL: &[Spec] = &[
         one(call, "hash.add", plain)
     }),
     spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
+        let delta = std::str::from_utf8(call.command.arg(3)).ok().and_then(|text| text.parse::<f64>().ok());
+        if delta.is_some_and(|delta| !delta.is_finite()) {
+            return Act::Now(Reply::error("ERR value is NaN or Infinity"));
+        }
         one(call, "hash.add-float", plain)
     }),
     noted(

@@ -162,7 +162,10 @@ fn positions(call: &mut Call<'_>) -> Act {
     for at in (3..command.len()).step_by(2) {
         let Some(number) = integer(command.arg(at + 1)) else { return Act::Now(not_an_integer()) };
         if is(command.arg(at), "RANK") {
-            if number == 0 || number == i64::MIN {
+            if number == i64::MIN {
+                return Act::Now(Reply::error("ERR value is out of range"));
+            }
+            if number == 0 {
                 return Act::Now(Reply::error(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative \
                      to start from the end of the list",
