@@ -218,7 +218,14 @@ fn a_client_that_waits_is_counted_and_not_woken_by_what_is_no_list() {
             other => Err(format!("{other:?}")),
         }
     });
-    script(&mut writes, "SET w text => +OK\nDEL w => 1\nRPUSH w x y z => 3");
+    script(&mut writes, "SET w text => +OK");
+    // Long enough for whoever waits to look at it.
+    for _ in 0..20 {
+        std::thread::sleep(std::time::Duration::from_millis(25));
+        let Word::Bulk(info) = asks.ask(&["INFO", "clients"]).unwrap() else { panic!("no text") };
+        assert!(info.contains("blocked_clients:1\r\n"), "{info}");
+    }
+    script(&mut writes, "DEL w => 1\nRPUSH w x y z => 3");
     assert_eq!(shown(&waits.hear().unwrap()), "[\"w\" [\"x\" \"y\"]]");
     // Who begins to wait for what is no list hears so at once.
     script(&mut writes, "DEL w => 1\nSET w text => +OK");
