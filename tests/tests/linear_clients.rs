@@ -1,6 +1,6 @@
-//! Other people's clients, unmodified, on a `linear` namespace of three nodes: redis-py, Django's cache, ioredis, go-redis,
-//! redis-cli, redis-benchmark. Packages come from their registries into cargo's folder for test files, once; what cannot
-//! be had here is skipped with a line that says so.
+//! Other people's clients, unmodified, on a `linear` namespace of three nodes: redis-py, Django's cache and Django's own
+//! tests of it, ioredis, go-redis, redis-cli, redis-benchmark. Packages come from their registries into cargo's folder for
+//! test files, once; what cannot be had here is skipped with a line that says so.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -86,6 +86,17 @@ fn redis_py_is_content() {
 fn djangos_cache_is_content() {
     let install = ["python3", "-m", "pip", "install", "--quiet", "--target", "packages", "-r", "requirements.txt"];
     client("django", &["python3"], &install, &["python3", "cache.py"], "Django is content");
+}
+
+#[test]
+fn djangos_own_tests_of_its_redis_cache_are_content() {
+    client(
+        "django_tests",
+        &["python3"],
+        &["sh", "install.sh"],
+        &["python3", "run.py"],
+        "Django's own tests are content",
+    );
 }
 
 #[test]

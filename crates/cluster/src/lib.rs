@@ -11,6 +11,12 @@ pub mod membership;
 pub mod raft;
 pub mod root;
 
+#[cfg(test)]
+mod fixtures_tests;
+#[cfg(test)]
+#[path = "../../../tests/fixtures/kept.rs"]
+mod kept;
+
 pub use beacon::Beacons;
 pub use card::Card;
 pub use membership::Membership;

@@ -88,6 +88,12 @@ mod tests {
     }
 
     #[test]
+    fn fixtures_are_read() {
+        let sample = ("hello", sample().encode().to_vec(), sample());
+        crate::kept::frames("hello", &[sample], |bytes| Hello::decode(&mut BytesMut::from(&bytes[..])));
+    }
+
+    #[test]
     fn a_hello_has_these_bytes() {
         assert_eq!(&sample().encode()[..], GOLDEN);
         assert_eq!(Hello::decode(&mut BytesMut::from(GOLDEN)), Some(sample()));

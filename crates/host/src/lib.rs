@@ -14,6 +14,9 @@ mod hello;
 pub mod identity;
 pub mod join;
 mod keeper;
+#[cfg(test)]
+#[path = "../../../tests/fixtures/kept.rs"]
+mod kept;
 pub mod limits;
 mod link;
 mod net;

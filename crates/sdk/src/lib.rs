@@ -52,7 +52,7 @@ pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
-pub use linear::{Function, Lease, Linear, LinearError, Page, Stored};
+pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};

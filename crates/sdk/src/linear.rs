@@ -19,14 +19,24 @@ use crate::limits::*;
 use crate::node::{Answer, Call, Failed, quoted};
 use crate::{Happened, Node};
 
+mod many;
+mod watch;
+
+pub use many::Transaction;
+pub use watch::{Watch, Watched};
+
 /// When a key is to end, milliseconds from now.
 const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+/// How old at most what was read is, milliseconds.
+const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
 
 /// The values of one namespace. Cheap to clone.
 pub struct Linear<T> {
     node: Node,
     namespace: Arc<str>,
     token: Arc<str>,
+    /// What reads see may be so old.
+    stale: Option<Duration>,
     value: PhantomData<fn() -> T>,
 }
 
@@ -38,6 +48,8 @@ pub struct Stored<T> {
     pub version: u64,
     /// When it will end by itself, if it will.
     pub ends_in: Option<Duration>,
+    /// How old at most it is, where that was allowed ([`Linear::stale`]).
+    pub age: Option<Duration>,
 }
 
 /// Why an operation did not end well. A read is never `Unknown`.
@@ -63,6 +75,8 @@ pub struct Page {
     pub keys: Vec<String>,
     /// Where to go on, if there may be more.
     pub after: Option<String>,
+    /// The keys are those of this version: for [`Linear::watch`].
+    pub version: String,
 }
 
 /// A lock that ends by itself. Its token is higher than that of anybody who held it before: hand it to whatever the lock
@@ -78,7 +92,7 @@ pub struct Lease {
 impl<T> Linear<T> {
     /// Those of a namespace whose token one has. Clones of a service use [`crate::Service::linear`].
     pub fn new(node: Node, namespace: &str, token: &str) -> Self {
-        Self { node, namespace: namespace.into(), token: token.into(), value: PhantomData }
+        Self { node, namespace: namespace.into(), token: token.into(), stale: None, value: PhantomData }
     }
 
     /// The same namespace with values of another type.
@@ -87,8 +101,15 @@ impl<T> Linear<T> {
             node: self.node.clone(),
             namespace: self.namespace.clone(),
             token: self.token.clone(),
+            stale: self.stale,
             value: PhantomData,
         }
+    }
+
+    /// The same values, of which reads may see a state that is so old: then any node's own copy may answer, also while the
+    /// group has no leader. Writes are as ever.
+    pub fn stale(&self, bound: Duration) -> Self {
+        Self { stale: Some(bound), ..self.clone() }
     }
 
     /// Runs a function on a key at one moment. Gives what it gives, as JSON.
@@ -104,16 +125,29 @@ impl<T> Linear<T> {
 
     /// Keys in order that begin so, a page at a time: those after `after`.
     pub async fn scan(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LinearError> {
+        self.page(prefix, after, limit, "").await
+    }
+
+    /// The same backwards: those before `before`, from the last one on.
+    pub async fn scan_back(&self, prefix: &str, before: Option<&str>, limit: usize) -> Result<Page, LinearError> {
+        self.page(prefix, before, limit, "&reverse=true").await
+    }
+
+    async fn page(&self, prefix: &str, after: Option<&str>, limit: usize, how: &str) -> Result<Page, LinearError> {
         let after = after.unwrap_or_default();
-        let query = format!("keys?prefix={}&after={}&limit={limit}", quoted(prefix), quoted(after));
-        let answer = self.node.call(&self.call(Method::GET, &query)).await?;
+        let query = format!("keys?prefix={}&after={}&limit={limit}{how}", quoted(prefix), quoted(after));
+        let answer = self.node.call(&self.call(Method::GET, &self.may_be_stale(query))).await.map_err(of_read)?;
         if answer.status != StatusCode::OK {
             return Err(failed(&answer));
         }
         let body: Value = serde_json::from_slice(&answer.body).map_err(|_| unreadable())?;
         let keys = body["keys"].as_array().ok_or_else(unreadable)?;
         let keys = keys.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(Page { keys, after: body["after"].as_str().map(str::to_owned) })
+        let version = match &body["version"] {
+            Value::String(each) => each.clone(),
+            one => one.to_string(),
+        };
+        Ok(Page { keys, after: body["after"].as_str().map(str::to_owned), version })
     }
 
     /// Removes a key. False if there was none.
@@ -148,6 +182,12 @@ impl<T> Linear<T> {
         Ok(self.apply(&lease.key, function).await?.as_u64() == Some(1))
     }
 
+    /// The path of a read with what it may see.
+    fn may_be_stale(&self, path: String) -> String {
+        let Some(bound) = self.stale else { return path };
+        format!("{path}{}stale={}ms", if path.contains('?') { '&' } else { '?' }, bound.as_millis())
+    }
+
     fn call(&self, method: Method, rest: &str) -> Call {
         Call::new(method, format!("/v1/ns/{}/{rest}", quoted(&self.namespace)), &self.token)
     }
@@ -160,22 +200,32 @@ impl<T> Linear<T> {
 impl<T: Serialize + DeserializeOwned> Linear<T> {
     /// The value under a key, if there is one.
     pub async fn get(&self, key: &str) -> Result<Option<Stored<T>>, LinearError> {
-        let answer = self.node.call(&self.on_key(Method::GET, "keys", key)).await.map_err(of_read)?;
+        let call = self.call(Method::GET, &self.may_be_stale(format!("keys/{}", quoted(key))));
+        let answer = self.node.call(&call).await.map_err(of_read)?;
         match answer.status {
             StatusCode::OK => (),
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(of_read(answer.unexpected()).into()),
         }
-        let wrong = |e| LinearError::Refused(Refused::wrong(format!("what is stored is no JSON of this type: {e}")));
-        let value = serde_json::from_slice(&answer.body).map_err(wrong)?;
+        let value = serde_json::from_slice(&answer.body).map_err(|e| other_type(&e))?;
         let version = version(&answer).ok_or_else(unreadable)?;
-        let ends_in = answer.header(&ENDS).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
-        Ok(Some(Stored { value, version, ends_in }))
+        Ok(Some(Stored { value, version, ends_in: millis(&answer, &ENDS), age: millis(&answer, &AGE) }))
     }
 
     /// Stores a value, whatever is there. Gives its version.
     pub async fn put(&self, key: &str, value: &T) -> Result<u64, LinearError> {
         self.write(self.on_key(Method::PUT, "keys", key), value).await
+    }
+
+    /// Stores a value, and gives the one that was there.
+    pub async fn swap(&self, key: &str, value: &T) -> Result<Option<T>, LinearError> {
+        let call = self.call(Method::PUT, &format!("keys/{}?return=old", quoted(key)));
+        let answer = self.node.call(&call.once().body(json_of(value)?)).await?;
+        match answer.status {
+            StatusCode::OK => serde_json::from_slice(&answer.body).map(Some).map_err(|e| was_other_type(&e)),
+            StatusCode::NO_CONTENT => Ok(None),
+            _ => Err(failed(&answer)),
+        }
     }
 
     /// Stores a value that ends by itself.
@@ -219,9 +269,7 @@ impl<T: Serialize + DeserializeOwned> Linear<T> {
     }
 
     async fn write(&self, call: Call, value: &T) -> Result<u64, LinearError> {
-        let no_json = |e| LinearError::Refused(Refused::wrong(format!("the value cannot be JSON: {e}")));
-        let body: Bytes = serde_json::to_vec(value).map_err(no_json)?.into();
-        let answer = self.node.call(&call.once().body(body)).await?;
+        let answer = self.node.call(&call.once().body(json_of(value)?)).await?;
         match version(&answer) {
             Some(version) if answer.status == StatusCode::NO_CONTENT => Ok(version),
             _ => Err(failed(&answer)),
@@ -249,6 +297,25 @@ fn failed(answer: &Answer) -> LinearError {
 
 fn unreadable() -> LinearError {
     LinearError::Unknown(Unknown { why: "the node's answer is not what docs/api.md says".into() })
+}
+
+fn json_of(value: &impl Serialize) -> Result<Bytes, LinearError> {
+    let no_json = |e| LinearError::Refused(Refused::wrong(format!("the value cannot be JSON: {e}")));
+    Ok(serde_json::to_vec(value).map_err(no_json)?.into())
+}
+
+/// It is replaced; who asks does not hear by what it was.
+fn was_other_type(error: &serde_json::Error) -> LinearError {
+    let why = format!("the value is stored, but what was there is no JSON of this type: {error}");
+    LinearError::Unknown(Unknown { why })
+}
+
+fn other_type(error: &serde_json::Error) -> LinearError {
+    LinearError::Refused(Refused::wrong(format!("what is stored is no JSON of this type: {error}")))
+}
+
+fn millis(answer: &Answer, header: &HeaderName) -> Option<Duration> {
+    answer.header(header).and_then(|ms| ms.parse().ok()).map(Duration::from_millis)
 }
 
 /// Of a read nothing can have happened.

@@ -178,22 +178,26 @@ impl Node {
         if in_doubt { Err(Failed::Unknown(Unknown { why })) } else { Err(busy(&why)) }
     }
 
-    /// Opens a stream at the first node that gives one. It has a connection of its own.
-    pub(crate) async fn stream(&self, call: &Call) -> Option<Incoming> {
+    /// Opens a stream at the first node that gives one. It has a connection of its own. Err: with what the last one said.
+    pub(crate) async fn stream(&self, call: &Call) -> Result<Incoming, Option<StatusCode>> {
+        let mut said = None;
         for target in self.order() {
             let until = Instant::now() + OPERATION_TIME_MAX / 2;
             let Ok(mut sender) = target.fresh(until).await else {
                 target.is_away();
                 continue;
             };
-            let Ok(request) = target.request(call) else { return None };
+            let Ok(request) = target.request(call) else { return Err(None) };
             match timeout_at(until, sender.send_request(request)).await {
-                Ok(Ok(answer)) if answer.status() == StatusCode::OK => return Some(answer.into_body()),
-                Ok(Ok(answer)) => tracing::warn!(status = %answer.status(), path = call.path, "a stream was refused"),
+                Ok(Ok(answer)) if answer.status() == StatusCode::OK => return Ok(answer.into_body()),
+                Ok(Ok(answer)) => {
+                    tracing::warn!(status = %answer.status(), path = call.path, "a stream was refused");
+                    said = Some(answer.status());
+                }
                 Ok(Err(_)) | Err(_) => target.is_away(),
             }
         }
-        None
+        Err(said)
     }
 
     /// The first node first, unless it is away; nodes that are away last.

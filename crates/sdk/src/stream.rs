@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use base::{Rng, Span};
 use bytes::{Buf, BytesMut};
 use flow::Backoff;
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{sleep, timeout};
@@ -15,6 +15,9 @@ use crate::limits::*;
 use crate::node::{Call, Node};
 
 const LAST_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// An event of our own: some that came before the next one are lost.
+pub(crate) const LOST: &str = "lost";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Event {
@@ -29,6 +32,8 @@ pub(crate) struct Events {
     open: Option<Incoming>,
     reader: Reader,
     last_id: Option<String>,
+    /// The place where it was is not known to any node any more.
+    is_lost: bool,
     wait: Backoff,
     rng: Rng,
 }
@@ -45,7 +50,16 @@ impl Events {
     pub fn new(node: Node, call: Call) -> Self {
         let seed = base::checksum::place_hash(call.path.as_bytes()) ^ u64::from(std::process::id());
         let wait = Backoff::new(STREAM_WAIT_FIRST, STREAM_WAIT_MAX);
-        Self { node, call, open: None, reader: Reader::default(), last_id: None, wait, rng: Rng::new(seed) }
+        Self {
+            node,
+            call,
+            open: None,
+            reader: Reader::default(),
+            last_id: None,
+            is_lost: false,
+            wait,
+            rng: Rng::new(seed),
+        }
     }
 
     pub async fn next(&mut self) -> Event {
@@ -77,11 +91,29 @@ impl Events {
         if let Some(id) = self.last_id.as_ref().and_then(|id| id.parse().ok()) {
             self.call.headers.insert(LAST_ID, id);
         }
-        self.open = self.node.stream(&self.call).await;
-        if self.open.is_none() {
-            let wait: Span = self.wait.next(&mut self.rng);
-            sleep(wait.into()).await;
+        match self.node.stream(&self.call).await {
+            Ok(body) => {
+                self.open = Some(body);
+                if std::mem::take(&mut self.is_lost) {
+                    self.reader.whole.push_back(Event { name: LOST.into(), ..Event::default() });
+                }
+            }
+            Err(said) => {
+                // What was last seen is too long ago. What is missed is told when what comes now is heard.
+                if said == Some(StatusCode::GONE) && self.last_id.take().is_some() {
+                    self.call.headers.remove(LAST_ID);
+                    self.is_lost = true;
+                    return;
+                }
+                let wait: Span = self.wait.next(&mut self.rng);
+                sleep(wait.into()).await;
+            }
         }
+    }
+
+    /// Goes on from there when it is opened the next time.
+    pub fn goes_on_after(&mut self, id: Option<String>) {
+        self.last_id = id;
     }
 }
 

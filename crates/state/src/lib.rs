@@ -6,6 +6,10 @@
 #[cfg(test)]
 extern crate self as state;
 
+#[cfg(test)]
+#[path = "../../../tests/fixtures/kept.rs"]
+mod kept;
+
 pub mod hash;
 pub mod linear;
 pub mod namespace;

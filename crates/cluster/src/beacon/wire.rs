@@ -128,9 +128,8 @@ pub fn holds(bytes: Bytes) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_message_has_these_bytes() {
-        let message = Message {
+    fn message() -> Message {
+        Message {
             facts: vec![FactWire {
                 origin: 1,
                 boot: 2,
@@ -143,7 +142,21 @@ mod tests {
             is_digest: true,
             have: vec![Have { origin: 1, boot: 2, facts: vec![HaveFact { key: "k".into(), seq: 3 }] }],
             want: vec![Want { origin: 1, keys: vec!["k".into()] }],
-        };
+        }
+    }
+
+    #[test]
+    fn fixtures_are_read() {
+        let removal = FactWire { origin: 1, boot: 2, key: "gone".into(), seq: 4, value: None, ttl_ms: 1000 };
+        let removal = Message { facts: vec![removal], ..Message::default() };
+        let samples = [("all", message()), ("removal", removal)];
+        let samples = samples.map(|(name, message)| (name, message.encode().to_vec(), message));
+        crate::kept::frames("beacon", &samples, Message::of);
+    }
+
+    #[test]
+    fn a_message_has_these_bytes() {
+        let message = message();
         let golden = b"\x0a\x19\x09\x01\0\0\0\0\0\0\0\x10\x02\x1a\x04load\x20\x03\x2a\x01v\x30\x88\x27\
             \x12\x14\x09\x01\0\0\0\0\0\0\0\x10\x02\x19\x04\0\0\0\0\0\0\0\x18\x01\
             \x22\x12\x09\x01\0\0\0\0\0\0\0\x10\x02\x1a\x05\x0a\x01k\x10\x03\

@@ -258,6 +258,49 @@ mod tests {
     use super::*;
     use crate::card::tests::card;
 
+    /// What a head says, with all that stands on the cards in it.
+    fn read(bytes: &[u8]) -> Option<String> {
+        Some(match head(bytes)? {
+            Head::Ping => "ping".into(),
+            Head::Pong => "pong".into(),
+            Head::Known(boot, pid) => format!("{boot:?} {pid}"),
+            Head::Foca(mut data) => {
+                let header = Wire.decode_header(&mut data).ok()?;
+                let count = data.try_get_u16().unwrap_or(0);
+                let members: Result<Vec<_>, _> = (0..count).map(|_| Wire.decode_member(&mut data)).collect();
+                format!("{header:?} {:?}", members.ok()?)
+            }
+        })
+    }
+
+    fn heads() -> Vec<(&'static str, Bytes, String)> {
+        let news = Member::new(who(2), 5, State::Suspect);
+        let header = Header { src: who(1), src_incarnation: 0, dst: who(2), message: Message::Gossip };
+        let told = format!("{header:?} {:?}", [&news]);
+        let mut heads = vec![
+            ("gossip", tell(&who(1), &who(2), &news), told),
+            ("ping", ping(), "ping".into()),
+            ("pong", pong(), "pong".into()),
+            ("known", known(&card(1, 2)), "boot-2 101".into()),
+        ];
+        let names = ["probe", "ack", "ping-req", "indirect-ping", "indirect-ack", "forwarded-ack", "announce", "feed"];
+        for (number, name) in (1..).zip(names.into_iter().chain(["foca-gossip", "broadcast", "turn-undead"])) {
+            let third = (3..=6).contains(&number).then(|| WhoWire::of(&who(7)));
+            let message = message_of(number, if number <= 6 { 200 } else { 0 }, third).unwrap();
+            let header = Header { src: who(1), src_incarnation: 4, dst: who(2), message };
+            let mut data = Vec::new();
+            Wire.encode_header(&header, &mut data).unwrap();
+            heads.push((name, foca_head(&data), format!("{header:?} []")));
+        }
+        heads
+    }
+
+    #[test]
+    fn fixtures_are_read() {
+        let samples: Vec<_> = heads().into_iter().map(|(name, bytes, said)| (name, bytes.to_vec(), said)).collect();
+        crate::kept::frames("membership", &samples, |bytes| read(&bytes));
+    }
+
     fn who(id: u64) -> Who {
         Who { card: Arc::new(card(id, 1)), epoch: 3 }
     }

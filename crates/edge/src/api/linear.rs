@@ -51,7 +51,7 @@ async fn one(
 }
 
 /// Steps without a condition, and their replies; a step that went wrong is the problem.
-async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, Problem> {
+pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, Problem> {
     match api.backend.ask(Ask::Linear(op), within(headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {
@@ -109,11 +109,8 @@ pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderM
     };
     let tag = tag(version);
     let same = headers.get(header::IF_NONE_MATCH).is_some_and(|has| has.as_bytes() == tag.as_bytes());
-    let mut response = if same { StatusCode::NOT_MODIFIED.into_response() } else { value.into_response() };
+    let mut response = plain(if same { StatusCode::NOT_MODIFIED.into_response() } else { value.into_response() });
     let out = response.headers_mut();
-    out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     out.insert(header::ETAG, tag);
     if left >= 0 {
         out.insert(ENDS, HeaderValue::from(left));
@@ -121,27 +118,58 @@ pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderM
     Ok(aged(response, age))
 }
 
+/// Bytes that mean nothing to us, and are nobody's page.
+fn plain(mut response: Response) -> Response {
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// Of a read.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct Look {
-    stale: Option<String>,
+    pub stale: Option<String>,
 }
 
 /// `stale=500ms`: what is read may be so old.
-fn stale(text: Option<&str>) -> Result<Option<Span>, Problem> {
+pub fn stale(text: Option<&str>) -> Result<Option<Span>, Problem> {
     text.map(clones::text::parse_span).transpose().map_err(|why| Problem::wrong(format!("stale: {why}")))
 }
 
 /// Says how old the answer may be, if that was allowed.
-fn aged(mut response: Response, age: Option<i64>) -> Response {
+pub fn aged(mut response: Response, age: Option<i64>) -> Response {
     if let Some(age) = age {
         response.headers_mut().insert(AGE, HeaderValue::from(age));
     }
     response
 }
 
-pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body) -> Done {
+/// Of a write.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Put {
+    #[serde(rename = "return")]
+    back: Option<Back>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Back {
+    /// The value that was there.
+    Old,
+}
+
+impl Put {
+    pub fn wants_old(&self) -> bool {
+        matches!(self.back, Some(Back::Old))
+    }
+}
+
+/// 204, or with `return=old` 200 with the value that was there, if there was one.
+pub async fn put(api: &Api, ns: &str, key: &str, query: Put, headers: &HeaderMap, body: Body) -> Done {
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let end = match headers.get(ENDS) {
         None => Bytes::from_static(b"none"),
@@ -150,13 +178,20 @@ pub async fn put(api: &Api, ns: &str, key: &str, headers: &HeaderMap, body: Body
             None => return Err(Problem::wrong("Coppice-Ends-Ms must be a positive number")),
         },
     };
-    let reply = one(api, ns, key, headers, "put", vec![value, when(headers)?.into(), end]).await?;
+    let mut args = vec![value, when(headers)?.into(), end];
+    args.extend(query.wants_old().then(|| Bytes::from_static(b"old")));
+    let reply = one(api, ns, key, headers, "put", args).await?;
     let Reply::List(seen) = reply else { unreachable!("a put was answered by {reply:?}") };
-    match seen[..] {
-        [Reply::Int(1), _, Reply::Int(version)] => {
-            Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(version))]).into_response())
+    match &seen[..] {
+        [Reply::Int(1), Reply::Bytes(old), Reply::Int(version)] => {
+            let mut response = plain(old.clone().into_response());
+            response.headers_mut().insert(header::ETAG, tag(*version));
+            Ok(response)
         }
-        [Reply::Int(0), _, Reply::Int(version)] => Ok(unmet(version)),
+        [Reply::Int(1), _, Reply::Int(version)] => {
+            Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(*version))]).into_response())
+        }
+        [Reply::Int(0), _, Reply::Int(version)] => Ok(unmet(*version)),
         _ => unreachable!("a put was answered by {seen:?}"),
     }
 }
@@ -204,13 +239,13 @@ fn unmet(version: i64) -> Response {
 /// Text, or other bytes as `{"base64": ...}`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Text {
+pub enum Text {
     Plain(String),
     Coded { base64: String },
 }
 
 impl Text {
-    fn bytes(self) -> Result<Bytes, Problem> {
+    pub fn bytes(self) -> Result<Bytes, Problem> {
         match self {
             Text::Plain(text) => Ok(text.into()),
             Text::Coded { base64 } => match STANDARD.decode(&base64) {

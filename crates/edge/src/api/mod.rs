@@ -37,6 +37,7 @@ mod explain;
 mod guard;
 pub mod limits;
 mod linear;
+mod many;
 mod members;
 mod metrics;
 mod operate;
@@ -140,6 +141,7 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Funct
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
         .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
+        .route("/v1/ns/{ns}/mget", post(many::get))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))

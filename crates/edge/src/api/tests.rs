@@ -17,6 +17,9 @@ use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When
 
 use super::*;
 
+#[path = "tests/linear.rs"]
+mod of_linear;
+
 struct Toy {
     view: channel::Sender<Arc<View>>,
     answers: Mutex<Vec<Answer>>,
@@ -318,6 +321,7 @@ async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may()
         ("DELETE /v1/ns/carts/keys/a", ""),
         ("POST /v1/ns/carts/apply/a", add),
         ("POST /v1/ns/carts/txn", r#"{"do": []}"#),
+        ("POST /v1/ns/carts/mget", r#"{"keys": ["a"]}"#),
     ] {
         for (headers, budget) in [(&[][..], 4_000), (&[("coppice-deadline-ms", "70")][..], 70)] {
             let (toy, router) = toy(Vec::new());

@@ -50,12 +50,17 @@ pub async fn get(
 pub async fn put(
     State(api): State<Api>,
     Path((ns, key)): Path<(String, String)>,
+    query: Result<Query<linear::Put>, QueryRejection>,
     headers: HeaderMap,
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    let query = asked(query)?;
     if api.view().linear.contains_key(&ns) {
-        return linear::put(&api, &ns, &key, &headers, body).await;
+        return linear::put(&api, &ns, &key, query, &headers, body).await;
+    }
+    if query.wants_old() {
+        return Err(Problem::wrong("return is for namespaces of class linear"));
     }
     linear::without_once(&headers)?;
     let value = whole(body, VALUE_BYTES_MAX).await?;

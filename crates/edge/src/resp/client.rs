@@ -39,10 +39,18 @@ pub struct Client {
 /// A transaction that is being put together.
 #[derive(Debug, Default)]
 pub struct Multi {
-    /// The steps of each command, and what makes its reply of theirs.
-    pub queued: Vec<(Vec<Step>, Then)>,
+    pub queued: Vec<Queued>,
     /// A command was refused: EXEC will be.
     pub is_bad: bool,
+}
+
+/// A command between MULTI and EXEC.
+#[derive(Debug)]
+pub enum Queued {
+    /// Its steps, and what makes its reply of theirs.
+    Steps(Vec<Step>, Then),
+    /// It has nothing to do with keys, and this is its reply.
+    Said(super::encode::Reply),
 }
 
 pub type Watched = Rc<RefCell<Vec<Condition>>>;

@@ -26,9 +26,13 @@ pub enum Reply {
     Bulk(Bytes),
     /// No such value.
     Nil,
+    /// No such list.
+    NilList,
     List(Vec<Reply>),
     /// A map in RESP3, a flat list of keys and values in RESP2.
     Map(Vec<(Reply, Reply)>),
+    /// A list of lists of two in RESP3, a flat list in RESP2.
+    Pairs(Vec<(Reply, Reply)>),
     /// A set in RESP3, a list in RESP2.
     Set(Vec<Reply>),
     /// Text for people: verbatim in RESP3, bulk in RESP2.
@@ -109,11 +113,23 @@ impl Out {
                 self.put(b"\r\n");
             }
             Reply::Text(text) => self.push(Reply::text(text), protocol),
-            Reply::Nil if protocol == Protocol::Resp3 => self.put(b"_\r\n"),
+            Reply::Nil | Reply::NilList if protocol == Protocol::Resp3 => self.put(b"_\r\n"),
+            Reply::NilList => self.put(b"*-1\r\n"),
             Reply::Nil => self.put(b"$-1\r\n"),
             Reply::List(items) => self.items(b'*', items, protocol),
             Reply::Set(items) if protocol == Protocol::Resp3 => self.items(b'~', items, protocol),
             Reply::Set(items) => self.items(b'*', items, protocol),
+            Reply::Pairs(pairs) => {
+                let flat = protocol == Protocol::Resp2;
+                self.line(b'*', pairs.len() as i64 * if flat { 2 } else { 1 });
+                for (key, value) in pairs {
+                    if !flat {
+                        self.line(b'*', 2);
+                    }
+                    self.push(key, protocol);
+                    self.push(value, protocol);
+                }
+            }
             Reply::Map(pairs) => {
                 match protocol {
                     Protocol::Resp3 => self.line(b'%', pairs.len() as i64),
@@ -249,6 +265,9 @@ mod tests {
         check(Reply::Int(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n");
         check(Reply::Int(0), ":0\r\n", ":0\r\n");
         check(Reply::Nil, "$-1\r\n", "_\r\n");
+        check(Reply::NilList, "*-1\r\n", "_\r\n");
+        let pair = || vec![(Reply::word("a"), Reply::Int(1))];
+        check(Reply::Pairs(pair()), "*2\r\n$1\r\na\r\n:1\r\n", "*1\r\n*2\r\n$1\r\na\r\n:1\r\n");
         check(Reply::word(""), "$0\r\n\r\n", "$0\r\n\r\n");
         check(Reply::Text("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
         let list = vec![Reply::word("a"), Reply::Nil];

@@ -116,6 +116,8 @@ const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's oper
 pub const BLOCKED_MAX: usize = 1024;
 /// An item that was taken for a client that had gone is tried to be put back so often, 200 ms apart.
 pub const PUT_BACK_TRIES_MAX: usize = 25;
+/// Keys in one answer to KEYS, which is made whole in memory.
+pub const KEYS_LISTED_MAX: usize = 65_536;
 /// Keys that one client watches.
 pub const WATCHED_MAX: usize = 1024;
 /// Cursors of SCAN in class `linear` that a node remembers: each is a key. The oldest is forgotten first.

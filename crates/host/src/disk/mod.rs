@@ -32,6 +32,8 @@ use crate::Error;
 use crate::limits::{DISK_QUEUE_BYTES_MAX, FULL_DISK_AGAIN};
 
 mod boot;
+#[cfg(test)]
+mod fixtures;
 mod log;
 mod segment;
 mod snapshot;

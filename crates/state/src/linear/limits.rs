@@ -11,6 +11,8 @@ pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + (16 << 10);
 pub const STEPS_MAX: usize = 1_024;
 /// Keys in one answer of a scan.
 pub const SCAN_KEYS_MAX: u64 = 1_000;
+/// Items of one answer that are drawn each anew: there may be more of them than there are items.
+pub const DRAWN_AGAIN_MAX: usize = 16_384;
 /// Bytes of values in one answer.
 pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 

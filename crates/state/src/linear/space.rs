@@ -77,7 +77,7 @@ pub struct Client {
 }
 
 /// A key's overhead in memory, about.
-const KEY_BYTES: usize = 48;
+pub(super) const KEY_BYTES: usize = 48;
 
 impl Space {
     pub fn map(&self) -> &Map {

@@ -529,6 +529,39 @@ mod tests {
     }
 
     #[test]
+    fn fixtures_are_read() {
+        let key = Key::new(9, Bytes::from_static(b"k"));
+        let version = Version { ms: 300, counter: 2, node: NodeId(5) };
+        let value = Value { bytes: Bytes::from_static(b"v"), sum: Checksum(7) };
+        let sample = Write {
+            version,
+            value: Some(value),
+            lease: Span::secs(1),
+            keep: Span::secs(2),
+            guard: Some(version),
+            repair: true,
+            extend: false,
+            standing: Standing::Plain,
+            bricks: Placement::default(),
+        };
+        let samples = [
+            ("read-newer", read(&key, Want::Newer(version))),
+            ("read-under", read(&key, Want::Under(version))),
+            ("write", write(&key, &sample).0),
+            ("undo", undo(&key, version)),
+            ("settle", settle(&key, version)),
+            ("confirm", confirm(&key, version)),
+            ("resolve", resolve(&key)),
+            ("list", What::List(ListMessage { cursor: 1, count: 2, namespace: 3, fill: true })),
+            ("conflict", wrote(Wrote::Conflict(version))),
+            ("undone", What::Undone(UndoneMessage {})),
+            ("behind", What::Behind(BehindMessage { map: Bytes::from_static(b"m") })),
+        ];
+        let samples = samples.map(|(name, what)| (name, head(what.clone()).encode_to_vec(), head(what)));
+        crate::kept::frames("session", &samples, open);
+    }
+
+    #[test]
     fn heads_have_these_bytes() {
         let key = Key::new(9, Bytes::from_static(b"k"));
         let version = Version { ms: 300, counter: 2, node: NodeId(5) };

@@ -233,3 +233,29 @@ proptest! {
         root.handle(clock(net.now), input, &mut Vec::new());
     }
 }
+
+#[test]
+fn fixtures_are_read() {
+    use super::super::declared::Declared;
+    use super::super::wire::WireState;
+    use crate::kept::frames;
+    let change = super::Change { expect: Some(4), removes: vec![("k".into(), "old".into())], ..put("a", "1") };
+    let calls = [
+        ("propose", Call::Propose(id(), change.clone())),
+        ("not-taken", Call::Verdict(id(), None)),
+        ("applied", Call::Verdict(id(), Some(Verdict::Applied(9)))),
+        ("conflict", Call::Verdict(id(), Some(Verdict::Conflict(9)))),
+        ("too-large", Call::Verdict(id(), Some(Verdict::TooLarge))),
+        ("forgotten", Call::Verdict(id(), Some(Verdict::Forgotten))),
+    ];
+    let calls = calls.map(|(name, call)| (name, wire::encode_call(&call).to_vec(), call));
+    frames("root-call", &calls, wire::decode_call);
+    let bytes = wire::encode_change(id(), &change);
+    frames("root-entry", &[("change", bytes, (id(), change))], wire::decode_change);
+    let state = State {
+        declared: Declared { version: 9, records: [(("service".into(), "shop".into()), "toml".into())].into() },
+        remembered: [(id(), Verdict::Applied(8))].into(),
+        floors: [(NodeId(1), (Boot(2), 3))].into(),
+    };
+    frames("root-snapshot", &[("state", WireState::bytes(&state).to_vec(), state)], WireState::parse);
+}

@@ -64,9 +64,10 @@ fn server(call: &Call<'_>, view: &node::View, text: &mut String) -> std::fmt::Re
 fn clients(call: &Call<'_>, _: &node::View, text: &mut String) -> std::fmt::Result {
     write!(
         text,
-        "connected_clients:{}\r\nmaxclients:{}\r\n",
+        "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:{}\r\n",
         call.node.meter.resp.connections(),
-        crate::resp::limits::CONNECTIONS_MAX
+        crate::resp::limits::CONNECTIONS_MAX,
+        call.node.blocked.count()
     )
 }
 

@@ -36,6 +36,23 @@ pub const ALL: &[Function] = &[
         let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
         Ok(Reply::List(found.take(count).flat_map(pair).collect()))
     }),
+    read("hash.random", "NUMBER count [again]", |space, key, args| {
+        let Some(map) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
+        let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
+        Ok(Reply::List(at_places(map.iter(), &drawn(args, map.len())?).into_iter().flat_map(pair).collect()))
+    }),
+    write("hash.take", "field...", |space, key, args| {
+        some(args)?;
+        let values = |map: Option<&Fields>| -> Vec<Reply> {
+            let value = |field| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |v| Reply::Bytes(v.clone()));
+            args.iter().map(value).collect()
+        };
+        let taken = values(of(space, key)?);
+        if taken.iter().any(|value| *value != Reply::Nil) {
+            remove(space, key, args)?;
+        }
+        Ok(Reply::List(taken))
+    }),
     write("hash.set", "field value ...", |space, key, args| {
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(Wrong::Arguments);
@@ -65,16 +82,7 @@ pub const ALL: &[Function] = &[
         if of(space, key)?.is_none_or(|map| !args.iter().any(|field| map.contains_key(field))) {
             return Ok(Reply::Int(0));
         }
-        change(space, key, 0, |map, size| {
-            let mut gone = 0;
-            for field in args {
-                if let Some(value) = map.remove(field) {
-                    *size -= field.len() + value.len() + ITEM_BYTES;
-                    gone += 1;
-                }
-            }
-            count(gone)
-        })
+        remove(space, key, args)
     }),
     weak(
         sum_of_both,
@@ -107,6 +115,19 @@ fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Fields
         Some(Value::Hash(map)) => Ok(Some(map)),
         Some(_) => Err(Wrong::Type),
     }
+}
+
+fn remove(space: &mut Space, key: &Bytes, fields: &[Bytes]) -> Result {
+    change(space, key, 0, |map, size| {
+        let mut gone = 0;
+        for field in fields {
+            if let Some(value) = map.remove(field) {
+                *size -= field.len() + value.len() + ITEM_BYTES;
+                gone += 1;
+            }
+        }
+        count(gone)
+    })
 }
 
 fn list(space: &Space, key: &[u8], args: &[Bytes], each: fn(&Bytes, &Bytes) -> Vec<Reply>) -> Result {

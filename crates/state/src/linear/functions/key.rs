@@ -1,6 +1,7 @@
 //! Functions on any key: read, write, remove, when it ends.
 
 use super::*;
+use crate::linear::space::KEY_BYTES;
 use crate::linear::value::Entry;
 
 pub const ALL: &[Function] = &[
@@ -26,6 +27,10 @@ pub const ALL: &[Function] = &[
         let name = space.get(key).map_or("none", |entry| entry.value.type_name());
         Ok(Reply::Bytes(Bytes::from_static(name.as_bytes())))
     }),
+    // Bytes that it holds in memory, about.
+    read("size", "", |space, key, args| {
+        none(args).map(|()| space.get(key).map_or(Reply::Nil, |entry| count(key.len() + entry.size + KEY_BYTES)))
+    }),
     read("ttl", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
     }),
@@ -49,7 +54,7 @@ pub const ALL: &[Function] = &[
         space.remove(key);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
-    write("expire", "none|MS any|nx|xx|gt|lt", expire),
+    write("expire", "none|MS any|nx|xx|gt|lt|xxlt", expire),
     write("get-expire", "none|MS", |space, key, args| {
         let old = text_of(space, key)?.cloned();
         let end = end_of(space, one(args)?, 0)?;
@@ -150,6 +155,7 @@ fn expire(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
         b"xx" => entry.end != 0,
         b"gt" => new > old,
         b"lt" => new < old,
+        b"xxlt" => entry.end != 0 && new < old,
         _ => return Err(Wrong::Arguments),
     };
     // Taking away an end that is not there changes nothing, and says so.

@@ -1,17 +1,18 @@
 //! The functions that can be applied to a key, by name: one list. They run at every replica, so the same must come of them
 //! everywhere: they see the space and their arguments, nothing else. Numbers in arguments are decimal text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::limits::SCAN_KEYS_MAX;
+use super::limits::{DRAWN_AGAIN_MAX, SCAN_KEYS_MAX};
 use super::op::{Reply, Step, Wrong};
 use super::space::Space;
 use super::value::Value;
 
+mod bits;
 pub mod changes;
 mod hash;
 mod json;
@@ -44,8 +45,10 @@ pub struct Function {
     pub whole: bool,
     /// It is about none: neither does it here.
     pub keyless: bool,
-    /// So many of its first arguments are keys, too.
+    /// So many of its first arguments are keys, too ...
     pub keys: usize,
+    /// ... but for so many at the end, which never are.
+    pub options: usize,
     /// Front doors call it, nobody else.
     pub inner: bool,
     /// The leader may wait before it answers (`watchers.rs`). Such a function is an operation of its own.
@@ -80,7 +83,8 @@ impl Function {
     /// The keys that a step has to do with.
     pub fn keys<'a>(&self, step: &'a Step) -> impl Iterator<Item = &'a Bytes> {
         let own = (!self.whole && !self.keyless).then_some(&step.key);
-        own.into_iter().chain(step.args.iter().take(self.keys))
+        let others = step.args.len().saturating_sub(self.options).min(self.keys);
+        own.into_iter().chain(&step.args[..others])
     }
 }
 
@@ -92,6 +96,7 @@ const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[
         whole: false,
         keyless: false,
         keys: 0,
+        options: 0,
         inner: false,
         waits: false,
         combine: None,
@@ -107,6 +112,7 @@ const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Byte
         whole: false,
         keyless: false,
         keys: 0,
+        options: 0,
         inner: false,
         waits: false,
         combine: None,
@@ -128,6 +134,7 @@ const fn weak(combine: Combine, function: Function) -> Function {
 pub static ALL: &[&[Function]] = &[
     key::ALL,
     text::ALL,
+    bits::ALL,
     number::ALL,
     hash::ALL,
     list::ALL,
@@ -222,6 +229,40 @@ fn page(args: &[Bytes]) -> std::result::Result<(Bound<&[u8]>, usize), Wrong> {
         }
         _ => Err(Wrong::Arguments),
     }
+}
+
+/// Places of different items among `len`, or with `again` of any, by a number that whoever asks has drawn: the same
+/// everywhere.
+fn drawn(args: &[Bytes], len: usize) -> std::result::Result<Vec<usize>, Wrong> {
+    let (number, count, again) = match args {
+        [number, count] => (number, count, false),
+        [number, count, again] if &again[..] == b"again" => (number, count, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    let (mut rng, count) = (base::Rng::new(unsigned(number)?), unsigned(count)? as usize);
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    if again {
+        return Ok((0..count.min(DRAWN_AGAIN_MAX)).map(|_| rng.below(len as u64) as usize).collect());
+    }
+    if count >= len {
+        return Ok((0..len).collect());
+    }
+    let mut places = BTreeSet::new();
+    // Floyd: each choice of so many is as likely.
+    for last in len - count..len {
+        let place = rng.below(last as u64 + 1) as usize;
+        places.insert(if places.contains(&place) { last } else { place });
+    }
+    Ok(places.into_iter().collect())
+}
+
+/// The items at these places of those that come in order.
+fn at_places<T: Clone>(items: impl Iterator<Item = T>, places: &[usize]) -> Vec<T> {
+    let wanted: BTreeSet<usize> = places.iter().copied().collect();
+    let found: BTreeMap<usize, T> = items.enumerate().filter(|(place, _)| wanted.contains(place)).collect();
+    places.iter().filter_map(|place| found.get(place).cloned()).collect()
 }
 
 fn flag(is_so: bool) -> Reply {

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
+use crate::linear::limits::VALUE_BYTES_MAX;
 use crate::linear::value::ITEM_BYTES;
 
 type Members = BTreeSet<Bytes>;
 
 /// A function of the sets of several keys.
-macro_rules! several {
-    ($act:expr) => {
-        |space, key, args| {
-            let act: fn(Vec<Option<&Members>>) -> Members = $act;
-            let sets = std::iter::once(key).chain(args).map(|key| of(space, key));
-            let members = act(sets.collect::<std::result::Result<_, _>>()?);
-            Ok(Reply::List(members.into_iter().map(Reply::Bytes).collect()))
-        }
-    };
+const fn of_all(function: Function) -> Function {
+    Function { keys: usize::MAX, ..function }
+}
+
+fn listed(space: &Space, key: &Bytes, args: &[Bytes], act: fn(&[Option<&Members>]) -> Members) -> Result {
+    let members = act(&several(space, std::iter::once(key).chain(args))?);
+    Ok(Reply::List(members.into_iter().map(Reply::Bytes).collect()))
 }
 
 pub const ALL: &[Function] = &[
@@ -37,39 +36,31 @@ pub const ALL: &[Function] = &[
         let found = of(space, key)?.into_iter().flat_map(|set| set.range::<[u8], _>((from, Bound::Unbounded)));
         Ok(Reply::List(found.take(count).cloned().map(Reply::Bytes).collect()))
     }),
-    read("set.random", "NUMBER count", |space, key, args| {
+    read("set.random", "NUMBER count [again]", |space, key, args| {
         let chosen = of(space, key)?.map_or(Ok(Vec::new()), |set| choose(set, args))?;
         Ok(Reply::List(chosen.into_iter().map(Reply::Bytes).collect()))
     }),
+    of_all(read("set.union", "key...", |space, key, args| listed(space, key, args, union))),
+    of_all(read("set.inter", "key...", |space, key, args| listed(space, key, args, inter))),
+    of_all(read("set.diff", "key...", |space, key, args| listed(space, key, args, diff))),
+    of_all(write("set.store-union", "key...", |space, key, args| store(space, key, args, union))),
+    of_all(write("set.store-inter", "key...", |space, key, args| store(space, key, args, inter))),
+    of_all(write("set.store-diff", "key...", |space, key, args| store(space, key, args, diff))),
+    // A limit of 0: all of them.
     Function {
-        keys: usize::MAX,
-        ..read("set.union", "key...", several!(|sets| sets.into_iter().flatten().flatten().cloned().collect()))
-    },
-    Function {
-        keys: usize::MAX,
-        ..read(
-            "set.inter",
-            "key...",
-            several!(|sets| {
-                let Some(Some(first)) = sets.first() else { return Members::new() };
-                let in_all = |member: &&Bytes| sets.iter().all(|set| set.is_some_and(|set| set.contains(*member)));
-                first.iter().filter(in_all).cloned().collect()
-            }),
-        )
-    },
-    Function {
-        keys: usize::MAX,
-        ..read(
-            "set.diff",
-            "key...",
-            several!(|sets| {
-                let Some(Some(first)) = sets.first() else { return Members::new() };
-                let in_others = |member: &&Bytes| sets[1..].iter().flatten().any(|set| set.contains(*member));
-                first.iter().filter(|member| !in_others(member)).cloned().collect()
-            }),
-        )
+        options: 1,
+        ..of_all(read("set.count-inter", "key... limit", |space, key, args| {
+            let (limit, keys) = args.split_last().ok_or(Wrong::Arguments)?;
+            let sets = several(space, std::iter::once(key).chain(keys))?;
+            let limit = match unsigned(limit)? {
+                0 => usize::MAX,
+                limit => limit as usize,
+            };
+            Ok(count(common(&sets).take(limit).count()))
+        }))
     },
     write("set.pop", "NUMBER count", |space, key, args| {
+        two(args)?;
         let chosen = of(space, key)?.map_or(Ok(Vec::new()), |set| choose(set, args))?;
         if !chosen.is_empty() {
             remove(space, key, &chosen)?;
@@ -85,7 +76,10 @@ pub const ALL: &[Function] = &[
                 return Ok(Reply::Int(0));
             }
             if key != to {
-                add(space, to, std::slice::from_ref(member))?;
+                // One that is there already changes nothing there.
+                if of(space, to)?.is_none_or(|set| !set.contains(member)) {
+                    add(space, to, std::slice::from_ref(member))?;
+                }
                 remove(space, key, std::slice::from_ref(member))?;
             }
             Ok(Reply::Int(1))
@@ -135,22 +129,53 @@ fn remove(space: &mut Space, key: &Bytes, members: &[Bytes]) -> Result {
     })
 }
 
-/// So many different members, by a number that whoever asks has drawn: the same everywhere.
 fn choose(set: &Members, args: &[Bytes]) -> std::result::Result<Vec<Bytes>, Wrong> {
-    let (number, count) = two(args)?;
-    let (number, count) = (unsigned(number)?, unsigned(count)? as usize);
-    if count >= set.len() {
-        return Ok(set.iter().cloned().collect());
+    Ok(at_places(set.iter(), &drawn(args, set.len())?).into_iter().cloned().collect())
+}
+
+fn union(sets: &[Option<&Members>]) -> Members {
+    sets.iter().copied().flatten().flatten().cloned().collect()
+}
+
+fn inter(sets: &[Option<&Members>]) -> Members {
+    common(sets).cloned().collect()
+}
+
+/// Members of all, in order.
+fn common<'a>(sets: &'a [Option<&Members>]) -> impl Iterator<Item = &'a Bytes> {
+    let first = sets.first().copied().flatten();
+    let in_all = |member: &&Bytes| sets.iter().all(|set| set.is_some_and(|set| set.contains(*member)));
+    first.into_iter().flatten().filter(in_all)
+}
+
+fn diff(sets: &[Option<&Members>]) -> Members {
+    let Some(Some(first)) = sets.first() else { return Members::new() };
+    let in_others = |member: &&Bytes| sets[1..].iter().flatten().any(|set| set.contains(*member));
+    first.iter().filter(|member| !in_others(member)).cloned().collect()
+}
+
+fn several<'a>(
+    space: &'a Space,
+    keys: impl Iterator<Item = &'a Bytes>,
+) -> std::result::Result<Vec<Option<&'a Members>>, Wrong> {
+    keys.map(|key| of(space, key)).collect()
+}
+
+/// What comes of some sets becomes the set of a key, whatever was there; how many members.
+fn store(space: &mut Space, key: &Bytes, from: &[Bytes], act: fn(&[Option<&Members>]) -> Members) -> Result {
+    some(from)?;
+    let members = act(&several(space, from.iter())?);
+    if members.is_empty() {
+        space.remove(key);
+        return Ok(Reply::Int(0));
     }
-    let mut rng = base::Rng::new(number);
-    let mut places = BTreeSet::new();
-    // Floyd: each choice of so many is as likely.
-    for last in set.len() - count..set.len() {
-        let place = rng.below(last as u64 + 1) as usize;
-        let place = if places.contains(&place) { last } else { place };
-        places.insert(place);
+    let len = members.len();
+    let value = Value::Set(Arc::new(members));
+    if value.bytes() > VALUE_BYTES_MAX {
+        return Err(Wrong::TooLarge);
     }
-    Ok(set.iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, member)| member.clone()).collect())
+    space.set(key, value, 0);
+    Ok(count(len))
 }
 
 fn of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a Members>, Wrong> {

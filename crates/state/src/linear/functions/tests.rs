@@ -181,6 +181,143 @@ fn what_is_left_to_chance_is_drawn_by_who_asks_and_each_is_as_likely() {
 }
 
 #[test]
+fn sets_of_several_keys_are_stored_and_counted() {
+    let wrong = Reply::Wrong(Wrong::Type);
+    check(&[
+        ("a", "set.add", &["1", "2", "3"], Int(3)),
+        ("b", "set.add", &["2", "3", "4"], Int(3)),
+        ("t", "put", &["x", "always", "none"], Reply::List(vec![Int(1), Nil, Int(5)])),
+        ("d", "set.store-union", &["a", "b"], Int(4)),
+        ("d", "set.members", &[], list(&["1", "2", "3", "4"])),
+        ("d", "set.store-inter", &["a", "b"], Int(2)),
+        ("d", "set.members", &[], list(&["2", "3"])),
+        ("d", "set.store-diff", &["a", "b", "none"], Int(1)),
+        ("d", "set.members", &[], list(&["1"])),
+        ("d", "set.store-inter", &["a", "t"], wrong.clone()),
+        ("d", "set.length", &[], Int(1)),
+        // Whatever was there, also nothing in its place; and a key may be among its own sources.
+        ("t", "set.store-union", &["a"], Int(3)),
+        ("a", "set.store-inter", &["a", "b"], Int(2)),
+        ("t", "set.store-inter", &["a", "none"], Int(0)),
+        ("t", "exists", &[], Int(0)),
+        ("a", "set.count-inter", &["b", "0"], Int(2)),
+        ("a", "set.count-inter", &["b", "1"], Int(1)),
+        ("a", "set.count-inter", &["none", "0"], Int(0)),
+    ]);
+}
+
+#[test]
+fn lists_are_searched_and_the_first_of_several_is_taken_from() {
+    let at = |places: &[i64]| Reply::List(places.iter().map(|at| Int(*at)).collect());
+    let popped = |key, items: &[&str]| Reply::List(vec![text(key), list(items)]);
+    check(&[
+        ("l", "list.push-right", &["a", "b", "c", "b", "b"], Int(5)),
+        ("l", "list.positions", &["b", "1", "0", "0"], at(&[1, 3, 4])),
+        ("l", "list.positions", &["b", "2", "1", "0"], at(&[3])),
+        ("l", "list.positions", &["b", "-1", "2", "0"], at(&[4, 3])),
+        ("l", "list.positions", &["b", "-2", "0", "2"], at(&[3])),
+        ("l", "list.positions", &["b", "1", "0", "1"], at(&[])),
+        ("l", "list.positions", &["b", "9", "0", "0"], at(&[])),
+        ("l", "list.positions", &["b", "0", "0", "0"], Reply::Wrong(Wrong::Arguments)),
+        ("none", "list.positions", &["b", "1", "0", "0"], at(&[])),
+        ("none", "list.pop-first", &["l", "left", "2"], popped("l", &["a", "b"])),
+        ("l", "list.pop-first", &["none", "right", "9"], popped("l", &["b", "b", "c"])),
+        ("l", "list.pop-first", &["none", "right", "1"], Nil),
+        ("s", "set.add", &["x"], Int(1)),
+        ("none", "list.pop-first", &["s", "left", "1"], Reply::Wrong(Wrong::Type)),
+        ("none", "list.pop-first", &["s", "left", "0"], Reply::Wrong(Wrong::Arguments)),
+    ]);
+}
+
+#[test]
+fn bits_are_counted_found_and_combined() {
+    let put = |version| Reply::List(vec![Int(1), Nil, Int(version)]);
+    check(&[
+        ("k", "put", &["\u{0}\u{f}@", "always", "none"], put(1)),
+        ("k", "text.bits", &[], Int(5)),
+        ("k", "text.bits", &["1", "1"], Int(4)),
+        ("k", "text.bits", &["13", "17", "bit"], Int(4)),
+        ("k", "text.bits", &["-8", "-7", "bit"], Int(1)),
+        ("k", "text.bits", &["9", "3", "bit"], Int(0)),
+        ("k", "text.find-bit", &["1"], Int(12)),
+        ("k", "text.find-bit", &["1", "2"], Int(17)),
+        ("k", "text.find-bit", &["0", "12", "15", "bit"], Int(-1)),
+        ("k", "text.find-bit", &["0", "12", "16", "bit"], Int(16)),
+        ("k", "text.find-bit", &["1", "0", "0"], Int(-1)),
+        ("none", "text.find-bit", &["1"], Int(-1)),
+        ("none", "text.find-bit", &["0"], Int(0)),
+        ("f", "text.set-range", &["0", "\u{7f}"], Int(1)),
+        ("f", "text.set-bit", &["0", "1"], Int(0)),
+        ("f", "text.find-bit", &["0"], Int(8)),
+        ("f", "text.find-bit", &["0", "0", "-1"], Int(-1)),
+        ("a", "put", &["abc", "always", "none"], put(4)),
+        ("b", "put", &["AB", "always", "none"], put(5)),
+        ("d", "text.bit-op", &["a", "b", "and"], Int(3)),
+        ("d", "get", &[], text("AB\u{0}")),
+        ("d", "text.bit-op", &["a", "b", "or"], Int(3)),
+        ("d", "get", &[], text("abc")),
+        ("d", "text.bit-op", &["a", "b", "xor"], Int(3)),
+        ("d", "get", &[], text("  c")),
+        ("d", "text.bit-op", &["a", "b", "not"], Reply::Wrong(Wrong::Arguments)),
+        ("n", "text.bit-op", &["d", "not"], Int(3)),
+        ("n", "text.bit-op", &["n", "not"], Int(3)),
+        ("n", "get", &[], text("  c")),
+        ("n", "text.bit-op", &["none", "or"], Int(0)),
+        ("n", "exists", &[], Int(0)),
+    ]);
+}
+
+#[test]
+fn fields_are_taken_and_ends_come_only_nearer() {
+    check(&[
+        ("h", "hash.set", &["a", "1", "b", "2"], Int(2)),
+        ("h", "hash.take", &["a", "x"], Reply::List(vec![text("1"), Nil])),
+        ("h", "hash.take", &["x"], Reply::List(vec![Nil])),
+        ("h", "hash.take", &["b"], list(&["2"])),
+        ("h", "exists", &[], Int(0)),
+        ("k", "size", &[], Nil),
+        ("k", "put", &["value", "always", "none"], Reply::List(vec![Int(1), Nil, Int(6)])),
+        ("k", "size", &[], Int(1 + 5 + 48)),
+        ("k", "expire", &["500", "xxlt"], Int(0)),
+        ("k", "expire", &["500", "lt"], Int(1)),
+        ("k", "expire", &["600", "xxlt"], Int(0)),
+        ("k", "expire", &["400", "xxlt"], Int(1)),
+    ]);
+}
+
+#[test]
+fn moving_a_member_to_a_set_that_has_it_changes_that_set_not_at_all() {
+    let mut space = Space::default();
+    let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
+    let mut run = |key: &Bytes, name: &str, args: &[Bytes]| match find(name).unwrap().run {
+        Run::Write(run) => run(&mut space, key, args),
+        Run::Read(run) => run(&space, key, args),
+    };
+    for key in [&a, &b] {
+        run(key, "set.add", &["x".into()]).unwrap();
+    }
+    let before = run(&b, "version", &[]);
+    assert_eq!(run(&a, "set.move", &[b.clone(), "x".into()]), Ok(Int(1)));
+    assert_eq!(run(&b, "version", &[]), before);
+}
+
+/// What is no key is never looked for in another shard.
+#[test]
+fn keys_of_a_step_are_all_its_keys_and_nothing_else() {
+    let keys = |name: &'static str, args: &[&'static str]| {
+        let step = Step::new("k".into(), name, args.iter().map(|arg| Bytes::from_static(arg.as_bytes())).collect());
+        let keys: Vec<Bytes> = find(name).unwrap().keys(&step).cloned().collect();
+        keys
+    };
+    assert_eq!(keys("set.store-union", &["a", "b"]), ["k", "a", "b"]);
+    assert_eq!(keys("set.count-inter", &["a", "0"]), ["k", "a"]);
+    assert_eq!(keys("list.pop-first", &["a", "left", "1"]), ["k", "a"]);
+    assert_eq!(keys("list.pop-first", &["left"]), ["k"]);
+    assert_eq!(keys("text.bit-op", &["a", "b", "and"]), ["k", "a", "b"]);
+    assert_eq!(keys("list.move", &["a", "left", "left"]), ["k", "a"]);
+}
+
+#[test]
 fn keys_come_in_order_and_in_pages() {
     let mut script: Vec<(&str, &str, &[&str], Reply)> = Vec::new();
     for key in ["b2", "a", "b1", "c", "b3"] {

@@ -19,15 +19,6 @@ pub const ALL: &[Function] = &[
         let byte = text_of(space, key)?.and_then(|text| text.get(at)).copied().unwrap_or(0);
         Ok(flag(byte & bit != 0))
     }),
-    read("text.bits", "[start stop]", |space, key, args| {
-        let text = text_of(space, key)?.cloned().unwrap_or_default();
-        let range = match args {
-            [] => 0..text.len(),
-            [start, stop] => slice(integer(start)?, integer(stop)?, text.len()),
-            _ => return Err(Wrong::Arguments),
-        };
-        Ok(count(text[range].iter().map(|byte| byte.count_ones() as usize).sum()))
-    }),
     write("text.set-bit", "offset 0|1", |space, key, args| {
         let (at, bit) = place(two(args)?.0)?;
         let on = match &args[1][..] {

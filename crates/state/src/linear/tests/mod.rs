@@ -13,6 +13,7 @@ use base::GroupId;
 
 const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
+mod fixtures;
 mod once;
 mod split;
 mod together;

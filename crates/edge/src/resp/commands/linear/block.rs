@@ -24,14 +24,30 @@ pub const ALL: &[Spec] = &[
             Does::Write,
             "key [key ...] timeout",
             "LPOP of the first list that has an item; waits for one, timeout seconds at most, 0 for ever",
-            |call| pop(call, "list.pop-left", "list.push-left"),
+            |call| pop(call, LEFT),
         ),
         PROMISE,
     ),
     noted(
         spec("BRPOP", -3, Keys::AllButLast, Does::Write, "key [key ...] timeout", "the same with RPOP", |call| {
-            pop(call, "list.pop-right", "list.push-right")
+            pop(call, RIGHT)
         }),
+        PROMISE,
+    ),
+    noted(
+        spec(
+            "BLMPOP",
+            -5,
+            Keys::None,
+            Does::ReadAll,
+            "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]",
+            "LMPOP that waits for an item",
+            |call| match list::Many::read(call.command, 2) {
+                Ok(list::Many { keys, end: "left", count }) => pop_many(call, keys, PopMany { count, ..LEFT }),
+                Ok(list::Many { keys, count, .. }) => pop_many(call, keys, PopMany { count, ..RIGHT }),
+                Err(error) => Act::Now(error),
+            },
+        ),
         PROMISE,
     ),
     noted(
@@ -78,6 +94,13 @@ struct Place {
     namespace: Arc<str>,
     keys: Vec<Bytes>,
     ticket: u64,
+}
+
+impl Blocked {
+    /// Clients that wait.
+    pub fn count(&self) -> usize {
+        self.count.get()
+    }
 }
 
 impl Place {
@@ -133,16 +156,77 @@ struct Waiter {
     seen: Vec<u64>,
 }
 
-fn pop(call: &mut Call<'_>, function: &'static str, back: &'static str) -> Act {
-    let keys = (1..call.command.len() - 1).map(|i| call.command.key(i)).collect();
-    begin(call, keys, call.command.len() - 1, Some(back), move |key| Step::new(key.clone(), function, Vec::new()))
+/// From which end so many items are taken, and how they are put back.
+struct PopMany {
+    end: &'static str,
+    function: &'static str,
+    back: &'static str,
+    count: u64,
+}
+
+const LEFT: PopMany = PopMany { end: "left", function: "list.pop-left", back: "list.push-left", count: 1 };
+const RIGHT: PopMany = PopMany { end: "right", function: "list.pop-right", back: "list.push-right", count: 1 };
+
+fn pop(call: &mut Call<'_>, how: PopMany) -> Act {
+    let keys: Vec<Bytes> = (1..call.command.len() - 1).map(|i| call.command.key(i)).collect();
+    let timeout = call.command.len() - 1;
+    if call.client.multi.is_some() {
+        // Nobody waits inside of MULTI.
+        let options = vec![word(how.end), word("1")];
+        return time(call, timeout).map_or_else(Act::Now, |_| {
+            on_keys(call, "list.pop-first", keys, options, |got| match only(got) {
+                Got::List(mut parts) => match (parts.pop(), parts.pop()) {
+                    (Some(Got::List(mut items)), Some(key)) => {
+                        Reply::List(vec![plain_one(key), items.pop().map_or(Reply::Nil, plain_one)])
+                    }
+                    _ => Reply::NilList,
+                },
+                Got::Nil => Reply::NilList,
+                other => plain_one(other),
+            })
+        });
+    }
+    begin(call, keys, timeout, Some(how.back), move |key| Step::new(key.clone(), how.function, Vec::new()))
+}
+
+fn pop_many(call: &mut Call<'_>, keys: Vec<Bytes>, how: PopMany) -> Act {
+    let count = word(how.count.to_string());
+    if call.client.multi.is_some() {
+        let options = vec![word(how.end), count];
+        return time(call, 1)
+            .map_or_else(Act::Now, |_| on_keys(call, "list.pop-first", keys, options, list::or_no_list));
+    }
+    begin(call, keys, 1, Some(how.back), move |key| Step::new(key.clone(), how.function, vec![count.clone()]))
 }
 
 fn move_item(call: &mut Call<'_>, from: &'static str, to: &'static str, timeout: usize) -> Act {
     let args = vec![call.command.key(2), word(from), word(to)];
     let keys = vec![call.command.key(1)];
+    if call.client.multi.is_some() {
+        return time(call, timeout).map_or_else(Act::Now, |_| one_with(call, "list.move", args, plain));
+    }
     begin(call, keys, timeout, None, move |key| Step::new(key.clone(), "list.move", args.clone()))
 }
+
+/// Until when a client waits; none: for ever.
+fn time(call: &Call<'_>, timeout: usize) -> Result<Option<Instant>, Reply> {
+    let seconds = std::str::from_utf8(call.command.arg(timeout)).ok().and_then(|text| text.parse::<f64>().ok());
+    let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) else {
+        return Err(Reply::error("ERR timeout is not a float or is out of range"));
+    };
+    if seconds < 0.0 {
+        return Err(Reply::error("ERR timeout is negative"));
+    }
+    if seconds == 0.0 {
+        return Ok(None);
+    }
+    let until = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds < SECONDS_MAX);
+    let until = until.and_then(|wait| Instant::now().checked_add(wait));
+    until.map(Some).ok_or_else(|| Reply::error("ERR timeout is out of range"))
+}
+
+/// More is a mistake: what is counted in milliseconds has no room for it.
+const SECONDS_MAX: f64 = (i64::MAX / 1_000) as f64;
 
 fn begin(
     call: &Call<'_>,
@@ -151,15 +235,10 @@ fn begin(
     back: Option<&'static str>,
     take: impl Fn(&Bytes) -> Step + 'static,
 ) -> Act {
-    let seconds = std::str::from_utf8(call.command.arg(timeout)).ok().and_then(|text| text.parse::<f64>().ok());
-    let Some(seconds) = seconds.filter(|seconds| seconds.is_finite()) else {
-        return Act::Now(Reply::error("ERR timeout is not a float or out of range"));
+    let deadline = match time(call, timeout) {
+        Ok(deadline) => deadline,
+        Err(error) => return Act::Now(error),
     };
-    if seconds < 0.0 {
-        return Act::Now(Reply::error("ERR timeout is negative"));
-    }
-    let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero());
-    let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
     let space = call.space();
     let Some(place) = Place::take(&call.node.blocked, &space.name, &keys) else {
         return Act::Now(Reply::Error(format!(
@@ -173,11 +252,12 @@ fn begin(
 impl Waiter {
     fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Reply>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
+            let mut is_first = true;
             let reply = loop {
                 if client.is_closed() {
                     return;
                 }
-                if let Some((key, reply)) = self.try_each().await {
+                if let Some((key, reply)) = self.try_each(std::mem::take(&mut is_first)).await {
                     if let Err(reply) = client.send(reply) {
                         self.put_back(key, reply).await;
                     }
@@ -191,7 +271,7 @@ impl Waiter {
                 };
                 tokio::select! {
                     changed = self.changed() => if let Err(error) = changed { break error },
-                    () = over => break Reply::Nil,
+                    () = over => break Reply::NilList,
                     () = client.closed() => return,
                 }
             };
@@ -201,14 +281,16 @@ impl Waiter {
     }
 
     /// Takes an item, or gives the error; the key it was.
-    async fn try_each(&self) -> Option<(Bytes, Reply)> {
+    async fn try_each(&self, is_first: bool) -> Option<(Bytes, Reply)> {
         for key in self.place.keys.iter().filter(|key| self.place.is_first(key)) {
             let op = Op::of(Arc::clone(&self.space.name), vec![(self.take)(key)]);
             match self.space.ask_linear(op).await {
                 Outcome::Done(Ran::Done(got)) => match only(got) {
                     Got::Nil => (),
-                    Got::Bytes(item) if self.back.is_some() => {
-                        return Some((key.clone(), Reply::List(vec![Reply::Bulk(key.clone()), Reply::Bulk(item)])));
+                    // Who waits waits for a list.
+                    Got::Wrong(Wrong::Type) if !is_first && self.back.is_some() => (),
+                    got @ (Got::Bytes(_) | Got::List(_)) if self.back.is_some() => {
+                        return Some((key.clone(), Reply::List(vec![Reply::Bulk(key.clone()), plain_one(got)])));
                     }
                     other => return Some((key.clone(), plain_one(other))),
                 },
@@ -270,9 +352,15 @@ impl Waiter {
     /// The client went while its item was on the way.
     async fn put_back(&self, key: Bytes, reply: Reply) {
         let (Some(function), Reply::List(mut parts)) = (self.back, reply) else { return };
-        let Some(Reply::Bulk(item)) = parts.pop() else { return };
+        let bytes = |reply| if let Reply::Bulk(item) = reply { Some(item) } else { None };
+        let items: Vec<Bytes> = match parts.pop() {
+            // The last that was taken goes back first.
+            Some(Reply::List(items)) => items.into_iter().rev().filter_map(bytes).collect(),
+            Some(item) => bytes(item).into_iter().collect(),
+            None => return,
+        };
         for _ in 0..PUT_BACK_TRIES_MAX {
-            let op = Op::one(Arc::clone(&self.space.name), key.clone(), function, vec![item.clone()]);
+            let op = Op::one(Arc::clone(&self.space.name), key.clone(), function, items.clone());
             match self.space.ask_linear(op).await {
                 Outcome::Done(_) => return,
                 Outcome::Refused(_) => sleep(Duration::from_millis(200)).await,

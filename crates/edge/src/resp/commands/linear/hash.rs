@@ -43,6 +43,10 @@ pub const ALL: &[Spec] = &[
         one(call, "hash.add", plain)
     }),
     spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
+        let delta = std::str::from_utf8(call.command.arg(3)).ok().and_then(|text| text.parse::<f64>().ok());
+        if delta.is_some_and(|delta| !delta.is_finite()) {
+            return Act::Now(Reply::error("ERR value is NaN or Infinity"));
+        }
         one(call, "hash.add-float", plain)
     }),
     noted(
@@ -51,11 +55,59 @@ pub const ALL: &[Spec] = &[
             -3,
             Keys::One,
             Does::Read,
-            "key cursor [MATCH pattern] [COUNT n]",
+            "key cursor [MATCH pattern] [COUNT n] [NOVALUES]",
             "fields and values in pages, in order",
             |call| pages(call, "hash.scan", 2),
         ),
         "a cursor is known to the node that gave it, for a while",
+    ),
+    noted(
+        spec(
+            "HRANDFIELD",
+            -2,
+            Keys::One,
+            Does::Read,
+            "key [count [WITHVALUES]]",
+            "some fields, each as likely",
+            |call| match call.command.len() {
+                2 => one_with(call, "hash.random", vec![chance(), word("1")], |got| match only(got) {
+                    Got::List(list) => list.into_iter().next().map_or(Reply::Nil, plain_one),
+                    other => plain_one(other),
+                }),
+                3 => drawn(call, "hash.random", |got| match only(got) {
+                    Got::List(list) => Reply::List(list.into_iter().step_by(2).map(plain_one).collect()),
+                    other => plain_one(other),
+                }),
+                4 if is(call.command.arg(3), "WITHVALUES") => drawn(call, "hash.random", |got| match only(got) {
+                    Got::List(list) => Reply::Pairs(pairs(list)),
+                    other => plain_one(other),
+                }),
+                _ => syntax_error(),
+            },
+        ),
+        "a negative count (each drawn anew) may be down to -16384",
+    ),
+    spec(
+        "HGETDEL",
+        -5,
+        Keys::One,
+        Does::Write,
+        "key FIELDS numfields field [field ...]",
+        "values of fields, which are removed",
+        |call| {
+            let command = call.command;
+            if !is(command.arg(2), "FIELDS") {
+                return Act::Now(Reply::error("ERR Mandatory argument FIELDS is missing or not at the right position"));
+            }
+            match integer(command.arg(3)) {
+                Some(n) if usize::try_from(n).is_ok_and(|n| n == command.len() - 4) => {
+                    let fields = (4..command.len()).map(|i| command.value(i)).collect();
+                    one_with(call, "hash.take", fields, plain)
+                }
+                Some(1..) => Act::Now(Reply::error("ERR The `numfields` parameter must match the number of arguments")),
+                _ => Act::Now(Reply::error("ERR Number of fields must be a positive integer")),
+            }
+        },
     ),
     spec("HSTRLEN", 3, Keys::One, Does::Read, "key field", "length of a field's value, bytes", |call| {
         one(call, "hash.get", |got| match only(got) {
@@ -68,10 +120,12 @@ pub const ALL: &[Spec] = &[
 
 fn map(got: Vec<Got>) -> Reply {
     match only(got) {
-        Got::List(list) => {
-            let mut flat = list.into_iter().map(plain_one);
-            Reply::Map(std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect())
-        }
+        Got::List(list) => Reply::Map(pairs(list)),
         other => plain_one(other),
     }
+}
+
+fn pairs(flat: Vec<Got>) -> Vec<(Reply, Reply)> {
+    let mut flat = flat.into_iter().map(plain_one);
+    std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect()
 }

@@ -34,16 +34,16 @@ pub const ALL: &[Spec] = &[
         })
     }),
     spec("PTTL", 2, Keys::One, Does::Read, "key", "as TTL, in milliseconds", |call| one(call, "ttl", plain)),
-    spec("EXPIRE", -3, Keys::One, Does::Write, "key seconds [NX | XX | GT | LT]", "when it ends", |call| {
+    spec("EXPIRE", -3, Keys::One, Does::Write, "key seconds [NX | XX | GT | LT ...]", "when it ends", |call| {
         expire(call, Unit::Seconds)
     }),
-    spec("PEXPIRE", -3, Keys::One, Does::Write, "key ms [NX | XX | GT | LT]", "when it ends", |call| {
+    spec("PEXPIRE", -3, Keys::One, Does::Write, "key ms [NX | XX | GT | LT ...]", "when it ends", |call| {
         expire(call, Unit::Millis)
     }),
-    spec("EXPIREAT", -3, Keys::One, Does::Write, "key unix-seconds [NX | XX | GT | LT]", "when it ends", |call| {
+    spec("EXPIREAT", -3, Keys::One, Does::Write, "key unix-seconds [NX | XX | GT | LT ...]", "when it ends", |call| {
         expire(call, Unit::UnixSeconds)
     }),
-    spec("PEXPIREAT", -3, Keys::One, Does::Write, "key unix-ms [NX | XX | GT | LT]", "when it ends", |call| {
+    spec("PEXPIREAT", -3, Keys::One, Does::Write, "key unix-ms [NX | XX | GT | LT ...]", "when it ends", |call| {
         expire(call, Unit::UnixMillis)
     }),
     spec("PERSIST", 2, Keys::One, Does::Write, "key", "it does not end: 1, or 0 if it did not anyway", |call| {
@@ -63,16 +63,16 @@ pub const ALL: &[Spec] = &[
         })
     }),
     noted(
-        spec("COPY", -3, Keys::Two, Does::Write, "key to [REPLACE]", "stores what a key holds under another", |call| {
-            let command = call.command;
-            let args = match command.len() {
-                3 => vec![command.key(2)],
-                4 if is(command.arg(3), "REPLACE") => vec![command.key(2), word("replace")],
-                _ => return syntax_error(),
-            };
-            one_with(call, "copy", args, plain)
-        }),
-        "both keys must be in one shard; DB is not offered",
+        spec(
+            "COPY",
+            -3,
+            Keys::Two,
+            Does::Write,
+            "key to [DB 0] [REPLACE]",
+            "stores what a key holds under another",
+            copy,
+        ),
+        "both keys must be in one shard",
     ),
     spec("EXPIRETIME", 2, Keys::One, Does::Read, "key", "when it ends, Unix seconds, by this node's clock", |call| {
         one(call, "ttl", |got| ends_at(got, 1_000))
@@ -92,14 +92,12 @@ fn ends_at(got: Vec<Got>, unit: i64) -> Reply {
 fn expire(call: &mut Call<'_>, unit: Unit) -> Act {
     let command = call.command;
     let Some(number) = integer(command.arg(2)) else { return Act::Now(not_an_integer()) };
-    let condition = match command.len() {
-        3 => "any".to_owned(),
-        4 => String::from_utf8_lossy(command.arg(3)).to_lowercase(),
-        _ => return syntax_error(),
+    let condition = match condition(command) {
+        Ok(condition) => condition,
+        Err(error) => return Act::Now(error),
     };
-    if !["any", "nx", "xx", "gt", "lt"].contains(&condition.as_str()) || (command.len() == 4 && condition == "any") {
-        return Act::Now(Reply::Error(format!("ERR Unsupported option {}", String::from_utf8_lossy(command.arg(3)))));
-    }
+    // What is too far away to be counted is as far away as can be counted.
+    let number = if unit == Unit::UnixMillis { number.clamp(0, MILLIS_MAX) } else { number };
     match unit.left_until(number) {
         None => Act::Now(Reply::Error(format!(
             "ERR invalid expire time in '{}' command",
@@ -112,6 +110,60 @@ fn expire(call: &mut Call<'_>, unit: Unit) -> Act {
             one_with(call, "expire", vec![word(ms.to_string()), word(condition)], plain)
         }
     }
+}
+
+/// About 290,000 years.
+const MILLIS_MAX: i64 = i64::MAX / 1_000;
+
+/// When an end is changed, as the function takes it.
+fn condition(command: &Command) -> Result<&'static str, Reply> {
+    let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
+    for i in 3..command.len() {
+        let flag = [("NX", &mut nx), ("XX", &mut xx), ("GT", &mut gt), ("LT", &mut lt)];
+        match flag.into_iter().find(|(name, _)| is(command.arg(i), name)) {
+            Some((_, flag)) => *flag = true,
+            None => {
+                let option = String::from_utf8_lossy(&command.arg(i)[..command.arg(i).len().min(64)]);
+                return Err(Reply::Error(format!("ERR Unsupported option {option}")));
+            }
+        }
+    }
+    match (nx, xx, gt, lt) {
+        (true, false, false, false) => Ok("nx"),
+        (true, ..) => Err(Reply::error("ERR NX and XX, GT or LT options at the same time are not compatible")),
+        (_, _, true, true) => Err(Reply::error("ERR GT and LT options at the same time are not compatible")),
+        // No end is later than any: nothing comes after it.
+        (_, _, true, _) => Ok("gt"),
+        (_, true, _, true) => Ok("xxlt"),
+        (_, _, _, true) => Ok("lt"),
+        (_, true, ..) => Ok("xx"),
+        _ => Ok("any"),
+    }
+}
+
+fn copy(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let (mut args, mut at) = (vec![command.key(2)], 3);
+    while at < command.len() {
+        if is(command.arg(at), "REPLACE") {
+            args.truncate(1);
+            args.push(word("replace"));
+        } else if is(command.arg(at), "DB") && at + 1 < command.len() {
+            at += 1;
+            match integer(command.arg(at)) {
+                Some(0) => (),
+                Some(_) => return Act::Now(Reply::error("ERR DB index is out of range")),
+                None => return Act::Now(not_an_integer()),
+            }
+        } else {
+            return syntax_error();
+        }
+        at += 1;
+    }
+    if command.key(1) == command.key(2) {
+        return Act::Now(Reply::error("ERR source and destination objects are the same"));
+    }
+    one_with(call, "copy", args, plain)
 }
 
 fn each_first(call: &Call<'_>, function: &'static str) -> Act {

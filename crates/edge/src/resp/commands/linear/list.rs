@@ -10,10 +10,10 @@ pub const ALL: &[Spec] = &[
         one(call, "list.push-right", plain)
     }),
     spec("LPOP", -2, Keys::One, Does::Write, "key [count]", "takes items from the head", |call| {
-        if call.command.len() > 3 { syntax_error() } else { one(call, "list.pop-left", plain) }
+        pop(call, "LPOP", "list.pop-left")
     }),
     spec("RPOP", -2, Keys::One, Does::Write, "key [count]", "takes items from the end", |call| {
-        if call.command.len() > 3 { syntax_error() } else { one(call, "list.pop-right", plain) }
+        pop(call, "RPOP", "list.pop-right")
     }),
     spec("LLEN", 2, Keys::One, Does::Read, "key", "how many items", |call| one(call, "list.length", plain)),
     spec("LRANGE", 4, Keys::One, Does::Read, "key start stop", "items of a range", |call| {
@@ -54,9 +54,32 @@ pub const ALL: &[Spec] = &[
             one_with(call, "list.insert", vec![word(side), command.value(3), command.value(4)], plain)
         },
     ),
-    spec("LPOS", 3, Keys::One, Does::Read, "key item", "position of the first item that is equal", |call| {
-        one(call, "list.find", plain)
-    }),
+    spec(
+        "LPOS",
+        -3,
+        Keys::One,
+        Does::Read,
+        "key item [RANK rank] [COUNT count] [MAXLEN length]",
+        "positions of items that are equal: the first one, or a list of count",
+        positions,
+    ),
+    noted(
+        spec(
+            "LMPOP",
+            -4,
+            Keys::None,
+            Does::ReadAll,
+            "numkeys key [key ...] LEFT | RIGHT [COUNT count]",
+            "takes items from the first list that has any",
+            |call| match Many::read(call.command, 1) {
+                Ok(Many { keys, end, count }) => {
+                    on_keys(call, "list.pop-first", keys, vec![word(end), word(count.to_string())], or_no_list)
+                }
+                Err(error) => Act::Now(error),
+            },
+        ),
+        "all keys must be in one shard",
+    ),
     noted(
         spec(
             "LMOVE",
@@ -86,4 +109,92 @@ pub fn end(arg: &[u8]) -> Option<&'static str> {
 
 fn move_item(call: &Call<'_>, from: &'static str, to: &'static str) -> Act {
     one_with(call, "list.move", vec![call.command.key(2), word(from), word(to)], plain)
+}
+
+fn pop(call: &Call<'_>, name: &str, function: &'static str) -> Act {
+    match call.command.len() {
+        2 => one(call, function, plain),
+        3 => match how_many(call.command.arg(2)) {
+            Ok(_) => one(call, function, or_no_list),
+            Err(error) => Act::Now(error),
+        },
+        _ => Act::Now(wrong_arity(name)),
+    }
+}
+
+pub fn or_no_list(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::Nil => Reply::NilList,
+        other => plain_one(other),
+    }
+}
+
+/// `numkeys key [key ...] LEFT | RIGHT [COUNT count]`.
+pub struct Many {
+    pub keys: Vec<Bytes>,
+    pub end: &'static str,
+    pub count: u64,
+}
+
+impl Many {
+    pub fn read(command: &Command, at: usize) -> Result<Self, Reply> {
+        let (keys, at) = counted(command, at)?;
+        let syntax = || Reply::error("ERR syntax error");
+        let end = end(command.arg(at)).filter(|_| at < command.len()).ok_or_else(syntax)?;
+        let count = match command.len() - at {
+            1 => 1,
+            3 if is(command.arg(at + 1), "COUNT") => match integer(command.arg(at + 2)) {
+                Some(count @ 1..) => count as u64,
+                _ => return Err(Reply::error("ERR count should be greater than 0")),
+            },
+            _ => return Err(syntax()),
+        };
+        Ok(Self { keys, end, count })
+    }
+}
+
+fn positions(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let (mut rank, mut count, mut length) = (1, None, 0);
+    if command.len().is_multiple_of(2) {
+        return syntax_error();
+    }
+    for at in (3..command.len()).step_by(2) {
+        let Some(number) = integer(command.arg(at + 1)) else { return Act::Now(not_an_integer()) };
+        if is(command.arg(at), "RANK") {
+            if number == i64::MIN {
+                return Act::Now(Reply::error("ERR value is out of range"));
+            }
+            if number == 0 {
+                return Act::Now(Reply::error(
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative \
+                     to start from the end of the list",
+                ));
+            }
+            rank = number;
+        } else if is(command.arg(at), "COUNT") {
+            if number < 0 {
+                return Act::Now(Reply::error("ERR COUNT can't be negative"));
+            }
+            count = Some(number);
+        } else if is(command.arg(at), "MAXLEN") {
+            if number < 0 {
+                return Act::Now(Reply::error("ERR MAXLEN can't be negative"));
+            }
+            length = number;
+        } else {
+            return syntax_error();
+        }
+    }
+    let numbers = [rank, count.unwrap_or(1), length].map(|n| word(n.to_string()));
+    let args = [&[command.value(2)], &numbers[..]].concat();
+    one_with(call, "list.positions", args, if count.is_some() { plain } else { first_of })
+}
+
+/// The first of a list, or nil.
+fn first_of(got: Vec<Got>) -> Reply {
+    match only(got) {
+        Got::List(list) => list.into_iter().next().map_or(Reply::Nil, plain_one),
+        other => plain_one(other),
+    }
 }

@@ -6,11 +6,13 @@ use std::sync::LazyLock;
 
 use base::Outcome;
 use bytes::Bytes;
-use state::linear::limits::STEPS_MAX;
+use state::linear::limits::{DRAWN_AGAIN_MAX, STEPS_MAX};
 use state::linear::{Op, Over, Ran, Reply as Got, Step, Wrong};
 
 use super::*;
+use crate::resp::client::Queued;
 
+mod bits;
 pub mod block;
 mod fcall;
 mod hash;
@@ -25,7 +27,7 @@ mod whole;
 
 /// Everything that is offered beside what each class offers.
 pub static ALL: &[&[Spec]] =
-    &[keys::ALL, text::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL, once::ALL];
+    &[keys::ALL, text::ALL, bits::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL, once::ALL];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -53,7 +55,6 @@ pub fn not_offered(command: &Command) -> Reply {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: &[(&[&str], &str)] = &[
-    (&["KEYS"], "SCAN with MATCH lists keys in pages"),
     (
         &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
         "WATCH, MULTI and EXEC run several commands as one; FCALL applies functions, those of a service too",
@@ -63,14 +64,29 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
         "sorted sets come later; keys are kept in order, and SCAN lists them so",
     ),
     (&["XADD", "XREAD", "XRANGE", "XGROUP", "XREADGROUP"], "streams come later; RPUSH and LPOP make a queue"),
-    (&["BLMPOP", "LMPOP", "BZPOPMIN", "BZPOPMAX"], "BLPOP and BRPOP wait for an item, LPOP and RPOP do not"),
+    (&["BZPOPMIN", "BZPOPMAX", "BZMPOP"], "BLPOP and BRPOP wait for an item of a list"),
     (&["SUBSCRIBE", "PSUBSCRIBE", "PUBLISH"], "messages come later; keep what must be known under a key and read it"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (
-        &["BITOP", "BITPOS", "BITFIELD", "LCS", "PFADD", "PFCOUNT", "GEOADD"],
+        &["BITFIELD", "BITFIELD_RO", "LCS", "PFADD", "PFCOUNT", "GEOADD"],
         "GET the value, change it, SET it in MULTI with WATCH",
     ),
-    (&["SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "SORT"], "SUNION, SINTER, SDIFF read; SADD in MULTI writes"),
+    (&["SORT", "SORT_RO"], "LRANGE or SMEMBERS read, and the program sorts"),
+    (
+        &[
+            "HEXPIRE",
+            "HPEXPIRE",
+            "HEXPIREAT",
+            "HPEXPIREAT",
+            "HPERSIST",
+            "HTTL",
+            "HPTTL",
+            "HEXPIRETIME",
+            "HSETEX",
+            "HGETEX",
+        ],
+        "a key ends as a whole: EXPIRE; keep what ends by itself under a key of its own",
+    ),
     (&["DUMP", "RESTORE", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
     (
         &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "ACL", "MODULE", "DEBUG", "MONITOR"],
@@ -88,10 +104,11 @@ pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", 
 /// Between MULTI and EXEC: keeps what a command would have done.
 pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
     let Some(multi) = &mut client.multi else { return act };
-    let steps: usize = multi.queued.iter().map(|(steps, _)| steps.len()).sum();
+    let count = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.len() } else { 1 };
+    let steps: usize = multi.queued.iter().map(count).sum();
     match act {
         Act::Linear(op, then) if steps + op.steps.len() <= STEPS_MAX => {
-            multi.queued.push((op.steps, then));
+            multi.queued.push(Queued::Steps(op.steps, then));
             Act::Now(Reply::Simple("QUEUED"))
         }
         Act::Linear(..) => {
@@ -101,6 +118,10 @@ pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
         Act::Now(error) if error.is_error() => {
             multi.is_bad = true;
             Act::Now(error)
+        }
+        Act::Now(reply) if steps < STEPS_MAX => {
+            multi.queued.push(Queued::Said(reply));
+            Act::Now(Reply::Simple("QUEUED"))
         }
         Act::Now(_) | Act::Op(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
             multi.is_bad = true;
@@ -114,7 +135,7 @@ pub fn reply(outcome: Outcome<Ran>, then: Then) -> Reply {
     match outcome {
         Outcome::Done(Ran::Done(got)) => then(got),
         // Only EXEC has conditions; Redis says nil when one did not hold.
-        Outcome::Done(Ran::Unmet) => Reply::Nil,
+        Outcome::Done(Ran::Unmet) => Reply::NilList,
         Outcome::Refused(refused) => ops::refused(&refused),
         Outcome::Unknown(unknown) => ops::unknown(&unknown),
     }
@@ -193,6 +214,44 @@ fn plain_one(got: Got) -> Reply {
 
 fn only(got: Vec<Got>) -> Got {
     got.into_iter().next().unwrap_or(Got::Nil)
+}
+
+/// How many items are asked for.
+fn how_many(arg: &[u8]) -> Result<u64, Reply> {
+    match integer(arg) {
+        Some(n) => u64::try_from(n).map_err(|_| Reply::error("ERR value is out of range, must be positive")),
+        None => Err(not_an_integer()),
+    }
+}
+
+/// `numkeys key [key ...]` at this argument; and where it goes on.
+fn counted(command: &Command, at: usize) -> Result<(Vec<Bytes>, usize), Reply> {
+    let Some(count) = integer(command.arg(at)).filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok()) else {
+        return Err(Reply::error("ERR numkeys should be greater than 0"));
+    };
+    let end = (at + 1).checked_add(count).filter(|end| *end <= command.len());
+    let end = end.ok_or_else(|| Reply::error("ERR Number of keys can't be greater than number of args"))?;
+    Ok(((at + 1..end).map(|i| command.key(i)).collect(), end))
+}
+
+/// One step on several keys: it is about the first, the others are its arguments.
+fn on_keys(call: &Call<'_>, function: &'static str, keys: Vec<Bytes>, options: Vec<Bytes>, then: Then) -> Act {
+    let mut args = keys;
+    let key = args.remove(0);
+    args.extend(options);
+    steps(call, vec![Step::new(key, function, args)], then)
+}
+
+/// Some of a collection, by chance: a negative count draws each anew.
+fn drawn(call: &Call<'_>, function: &'static str, then: Then) -> Act {
+    match integer(call.command.arg(2)) {
+        Some(n @ 0..) => one_with(call, function, vec![chance(), word(n.to_string())], then),
+        Some(n) if n.unsigned_abs() <= DRAWN_AGAIN_MAX as u64 => {
+            one_with(call, function, vec![chance(), word(n.unsigned_abs().to_string()), word("again")], then)
+        }
+        Some(_) => Act::Now(Reply::error("ERR value is out of range")),
+        None => Act::Now(not_an_integer()),
+    }
 }
 
 /// As it is.

@@ -12,19 +12,37 @@ pub struct Page {
     pub count: u32,
     pattern: Option<Bytes>,
     kind: Option<Bytes>,
+    /// Of fields: without their values.
+    names_only: bool,
+}
+
+/// What else than a pattern and a count may be said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Also {
+    Nothing,
+    Type,
+    NoValues,
 }
 
 impl Page {
     /// The cursor at this position, and the options behind it.
-    pub fn read(command: &Command, at: usize, with_type: bool) -> Result<Page, Reply> {
+    pub fn read(command: &Command, at: usize, also: Also) -> Result<Page, Reply> {
         let syntax = || Reply::error("ERR syntax error");
         let cursor = std::str::from_utf8(command.arg(at)).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or_else(|| Reply::error("ERR invalid cursor"))?;
-        let mut page = Page { cursor, count: 10, pattern: None, kind: None };
-        if (command.len() - at).is_multiple_of(2) {
-            return Err(syntax());
-        }
-        for at in (at + 1..command.len()).step_by(2) {
+        let mut page = Page { cursor, count: 10, pattern: None, kind: None, names_only: false };
+        let mut next = at + 1;
+        while next < command.len() {
+            let at = next;
+            if also == Also::NoValues && is(command.arg(at), "NOVALUES") {
+                page.names_only = true;
+                next += 1;
+                continue;
+            }
+            if at + 1 >= command.len() {
+                return Err(syntax());
+            }
+            next += 2;
             let (option, value) = (command.arg(at), command.arg(at + 1));
             if is(option, "MATCH") {
                 if value.len() > PATTERN_BYTES_MAX {
@@ -37,7 +55,7 @@ impl Page {
                     Some(_) => return Err(syntax()),
                     None => return Err(not_an_integer()),
                 };
-            } else if is(option, "TYPE") && with_type {
+            } else if is(option, "TYPE") && also == Also::Type {
                 page.kind = Some(Bytes::from(value.to_ascii_lowercase()));
             } else {
                 return Err(syntax());
@@ -65,15 +83,20 @@ impl Page {
 
     /// What all that fit begin with: a pattern up to its first sign.
     pub fn prefix(&self) -> Bytes {
-        let Some(pattern) = &self.pattern else { return Bytes::new() };
-        let plain = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
-        pattern.slice(..plain)
+        self.pattern.as_ref().map(prefix_of).unwrap_or_default()
     }
+}
+
+/// What all that fit a pattern begin with.
+pub fn prefix_of(pattern: &Bytes) -> Bytes {
+    let plain = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
+    pattern.slice(..plain)
 }
 
 /// A page of the first key's collection: `function` takes where to begin and how many; an item has `width` parts.
 pub fn pages(call: &Call<'_>, function: &'static str, width: usize) -> Act {
-    let page = match Page::read(call.command, 2, false) {
+    let also = if width == 2 { Also::NoValues } else { Also::Nothing };
+    let page = match Page::read(call.command, 2, also) {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };
@@ -100,7 +123,8 @@ pub fn pages(call: &Call<'_>, function: &'static str, width: usize) -> Act {
             _ => 0,
         };
         let fits = |item: &&[Got]| matches!(&item[0], Got::Bytes(name) if page.fits(name));
-        let shown = items.chunks(width).filter(fits).flatten().cloned().map(plain_one).collect();
+        let shown = |item: &[Got]| item[..if page.names_only { 1 } else { width }].to_vec();
+        let shown = items.chunks_exact(width).filter(fits).flat_map(shown).map(plain_one).collect();
         Reply::List(vec![Reply::text(next.to_string()), Reply::List(shown)])
     })
 }

@@ -63,6 +63,28 @@ pub const ALL: &[Spec] = &[
         "FREQ and IDLETIME are not kept",
     ),
     noted(
+        spec(
+            "MEMORY",
+            -2,
+            Keys::None,
+            Does::ReadAll,
+            "USAGE key [SAMPLES count]",
+            "bytes that a key and its value hold in memory, about",
+            |call| {
+                let command = call.command;
+                let sound = is(command.arg(1), "USAGE")
+                    && (command.len() == 3
+                        || command.len() == 5 && is(command.arg(3), "SAMPLES") && integer(command.arg(4)).is_some());
+                if sound {
+                    steps(call, vec![Step::new(command.key(2), "size", Vec::new())], plain)
+                } else {
+                    unknown_subcommand(call, "USAGE key [SAMPLES count]")
+                }
+            },
+        ),
+        "all of a value is counted, whatever SAMPLES says",
+    ),
+    noted(
         spec("TIME", 1, Keys::None, Does::Ask, "", "seconds and microseconds since 1970", |_| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             Act::Now(Reply::List(vec![

@@ -3,75 +3,145 @@
 use super::pages::pages;
 use super::*;
 
-pub const ALL: &[Spec] = &[
-    spec("SADD", -3, Keys::One, Does::Write, "key member [member ...]", "adds members; how many are new", |call| {
-        one(call, "set.add", plain)
-    }),
-    spec(
-        "SREM",
-        -3,
-        Keys::One,
-        Does::Write,
-        "key member [member ...]",
-        "removes members; how many there were",
-        |call| one(call, "set.remove", plain),
-    ),
-    spec("SMEMBERS", 2, Keys::One, Does::Read, "key", "all members, in order", |call| {
-        one(call, "set.members", members)
-    }),
-    spec("SISMEMBER", 3, Keys::One, Does::Read, "key member", "whether it is a member", |call| {
-        one(call, "set.has", first)
-    }),
-    spec("SMISMEMBER", -3, Keys::One, Does::Read, "key member [member ...]", "whether they are members", |call| {
-        one(call, "set.has", plain)
-    }),
-    spec("SCARD", 2, Keys::One, Does::Read, "key", "how many members", |call| one(call, "set.length", plain)),
-    noted(
+pub const ALL: &[Spec] =
+    &[
+        spec("SADD", -3, Keys::One, Does::Write, "key member [member ...]", "adds members; how many are new", |call| {
+            one(call, "set.add", plain)
+        }),
         spec(
-            "SSCAN",
+            "SREM",
             -3,
             Keys::One,
-            Does::Read,
-            "key cursor [MATCH pattern] [COUNT n]",
-            "members in pages, in order",
-            |call| pages(call, "set.scan", 1),
+            Does::Write,
+            "key member [member ...]",
+            "removes members; how many there were",
+            |call| one(call, "set.remove", plain),
         ),
-        "a cursor is known to the node that gave it, for a while",
-    ),
-    spec("SPOP", -2, Keys::One, Does::Write, "key [count]", "takes some members out, each as likely", |call| {
-        some(call, "set.pop", members)
-    }),
-    noted(
-        spec("SRANDMEMBER", -2, Keys::One, Does::Read, "key [count]", "some members, each as likely", |call| {
-            some(call, "set.random", plain)
+        spec("SMEMBERS", 2, Keys::One, Does::Read, "key", "all members, in order", |call| {
+            one(call, "set.members", members)
         }),
-        "a negative count (the same one several times) is not offered",
-    ),
-    noted(
-        spec("SMOVE", 4, Keys::Two, Does::Write, "key to member", "moves a member to another set", |call| {
-            one(call, "set.move", plain)
+        spec("SISMEMBER", 3, Keys::One, Does::Read, "key member", "whether it is a member", |call| {
+            one(call, "set.has", first)
         }),
-        "both keys must be in one shard",
-    ),
-    noted(
-        spec("SUNION", -2, Keys::All, Does::Read, "key [key ...]", "members of any", |call| {
-            one(call, "set.union", members)
+        spec("SMISMEMBER", -3, Keys::One, Does::Read, "key member [member ...]", "whether they are members", |call| {
+            one(call, "set.has", plain)
         }),
-        "all keys must be in one shard",
-    ),
-    noted(
-        spec("SINTER", -2, Keys::All, Does::Read, "key [key ...]", "members of all", |call| {
-            one(call, "set.inter", members)
+        spec("SCARD", 2, Keys::One, Does::Read, "key", "how many members", |call| one(call, "set.length", plain)),
+        noted(
+            spec(
+                "SSCAN",
+                -3,
+                Keys::One,
+                Does::Read,
+                "key cursor [MATCH pattern] [COUNT n]",
+                "members in pages, in order",
+                |call| pages(call, "set.scan", 1),
+            ),
+            "a cursor is known to the node that gave it, for a while",
+        ),
+        spec("SPOP", -2, Keys::One, Does::Write, "key [count]", "takes some members out, each as likely", |call| {
+            some(call, "set.pop", members)
         }),
-        "all keys must be in one shard",
-    ),
-    noted(
-        spec("SDIFF", -2, Keys::All, Does::Read, "key [key ...]", "members of the first and no other", |call| {
-            one(call, "set.diff", members)
-        }),
-        "all keys must be in one shard",
-    ),
-];
+        noted(
+            spec("SRANDMEMBER", -2, Keys::One, Does::Read, "key [count]", "some members, each as likely", |call| {
+                match call.command.len() {
+                    3 => drawn(call, "set.random", plain),
+                    _ => some(call, "set.random", plain),
+                }
+            }),
+            "a negative count (each drawn anew) may be down to -16384",
+        ),
+        noted(
+            spec("SMOVE", 4, Keys::Two, Does::Write, "key to member", "moves a member to another set", |call| {
+                one(call, "set.move", plain)
+            }),
+            "both keys must be in one shard",
+        ),
+        noted(
+            spec("SUNION", -2, Keys::All, Does::Read, "key [key ...]", "members of any", |call| {
+                one(call, "set.union", members)
+            }),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec("SINTER", -2, Keys::All, Does::Read, "key [key ...]", "members of all", |call| {
+                one(call, "set.inter", members)
+            }),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec("SDIFF", -2, Keys::All, Does::Read, "key [key ...]", "members of the first and no other", |call| {
+                one(call, "set.diff", members)
+            }),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec(
+                "SUNIONSTORE",
+                -3,
+                Keys::All,
+                Does::Write,
+                "to key [key ...]",
+                "stores members of any; how many",
+                |call| one(call, "set.store-union", plain),
+            ),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec(
+                "SINTERSTORE",
+                -3,
+                Keys::All,
+                Does::Write,
+                "to key [key ...]",
+                "stores members of all; how many",
+                |call| one(call, "set.store-inter", plain),
+            ),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec(
+                "SDIFFSTORE",
+                -3,
+                Keys::All,
+                Does::Write,
+                "to key [key ...]",
+                "stores members of the first and no other; how many",
+                |call| one(call, "set.store-diff", plain),
+            ),
+            "all keys must be in one shard",
+        ),
+        noted(
+            spec(
+                "SINTERCARD",
+                -3,
+                Keys::None,
+                Does::ReadAll,
+                "numkeys key [key ...] [LIMIT limit]",
+                "how many members of all there are",
+                count_common,
+            ),
+            "all keys must be in one shard",
+        ),
+    ];
+
+fn count_common(call: &mut Call<'_>) -> Act {
+    let command = call.command;
+    let (keys, at) = match counted(command, 1) {
+        Ok(counted) => counted,
+        Err(error) => return Act::Now(error),
+    };
+    let limit = match command.len() - at {
+        0 => 0,
+        2 if is(command.arg(at), "LIMIT") => match integer(command.arg(at + 1)) {
+            Some(limit @ 0..) => limit,
+            Some(_) => return Act::Now(Reply::error("ERR LIMIT can't be negative")),
+            None => return Act::Now(not_an_integer()),
+        },
+        _ => return syntax_error(),
+    };
+    on_keys(call, "set.count-inter", keys, vec![word(limit.to_string())], plain)
+}
 
 fn some(call: &Call<'_>, function: &'static str, then: Then) -> Act {
     match call.command.len() {

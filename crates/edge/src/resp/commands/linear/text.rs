@@ -1,10 +1,13 @@
 //! Texts and numbers.
 
 use state::linear::Condition;
+use state::linear::limits::VALUE_BYTES_MAX;
 use state::session::{Lease, When};
 
 use super::*;
 use crate::resp::commands::write::{Options, Unit};
+
+const VALUE_MAX: i64 = VALUE_BYTES_MAX as i64;
 
 pub const ALL: &[Spec] = &[
     noted(
@@ -54,18 +57,16 @@ pub const ALL: &[Spec] = &[
         one(call, "text.range", plain)
     }),
     spec("SETRANGE", 4, Keys::One, Does::Write, "key offset bytes", "writes into a text; its length", |call| {
-        one(call, "text.set-range", plain)
+        let command = call.command;
+        match integer(command.arg(2)) {
+            None => Act::Now(not_an_integer()),
+            Some(..0) => Act::Now(Reply::error("ERR offset is out of range")),
+            Some(at) if !command.arg(3).is_empty() && at.saturating_add(command.arg(3).len() as i64) > VALUE_MAX => {
+                Act::Now(Reply::error("ERR string exceeds maximum allowed size (16 MiB)"))
+            }
+            Some(_) => one(call, "text.set-range", plain),
+        }
     }),
-    spec("SETBIT", 4, Keys::One, Does::Write, "key offset 0 | 1", "sets a bit; what it was", |call| {
-        one(call, "text.set-bit", plain)
-    }),
-    spec("GETBIT", 3, Keys::One, Does::Read, "key offset", "a bit", |call| one(call, "text.bit", plain)),
-    noted(
-        spec("BITCOUNT", -2, Keys::One, Does::Read, "key [start end]", "how many bits are 1", |call| {
-            if [2, 4].contains(&call.command.len()) { one(call, "text.bits", plain) } else { syntax_error() }
-        }),
-        "BYTE and BIT are not offered: positions are bytes",
-    ),
     noted(
         spec(
             "MSETNX",
@@ -87,6 +88,10 @@ pub const ALL: &[Spec] = &[
         add(call, integer(call.command.arg(2)).and_then(i64::checked_neg))
     }),
     spec("INCRBYFLOAT", 3, Keys::One, Does::Write, "key delta", "adds a number with a fraction", |call| {
+        let delta = std::str::from_utf8(call.command.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
+        if delta.is_some_and(f64::is_infinite) {
+            return Act::Now(Reply::error("ERR increment would produce NaN or Infinity"));
+        }
         one(call, "number.add-float", plain)
     }),
     noted(

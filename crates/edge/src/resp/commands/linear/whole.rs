@@ -2,9 +2,12 @@
 
 use state::linear::Condition;
 
-use super::pages::Page;
+use state::linear::limits::SCAN_KEYS_MAX;
+
+use super::pages::{Also, Page, prefix_of};
 use super::*;
-use crate::resp::client::Multi;
+use crate::resp::client::{Multi, Queued};
+use crate::resp::glob;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[
@@ -36,6 +39,10 @@ pub const ALL: &[Spec] = &[
             scan,
         ),
         "a cursor is known to the node that gave it, for a while",
+    ),
+    noted(
+        spec("KEYS", 2, Keys::None, Does::ReadAll, "pattern", "all keys that fit a pattern, in order", keys),
+        "at most 65,536: beyond it is an error, and SCAN lists them in pages; not of one moment",
     ),
     spec("MULTI", 1, Keys::None, Does::ReadAll, "", "begins a transaction", |call| {
         if call.client.multi.is_some() {
@@ -112,9 +119,15 @@ fn exec(call: &mut Call<'_>) -> Act {
         return Act::Now(Reply::error("EXECABORT Transaction discarded because of previous errors."));
     }
     let Multi { queued, .. } = multi;
-    let op_steps: Vec<Step> = queued.iter().flat_map(|(steps, _)| steps.iter().cloned()).collect();
+    let steps_of = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.clone() } else { Vec::new() };
+    let mut op_steps: Vec<Step> = queued.iter().flat_map(steps_of).collect();
     if op_steps.is_empty() {
-        return Act::Now(Reply::List(Vec::new()));
+        let said = |queued| if let Queued::Said(reply) = queued { Some(reply) } else { None };
+        let Some(watched) = conditions.first() else {
+            return Act::Now(Reply::List(queued.into_iter().filter_map(said).collect()));
+        };
+        // Only to see whether what is watched has changed.
+        op_steps.push(Step::new(watched.key.clone(), "exists", Vec::new()));
     }
     let op = Op { conditions, once: call.once, ..Op::of(call.space().name, op_steps) };
     let space = call.space();
@@ -122,7 +135,10 @@ fn exec(call: &mut Call<'_>) -> Act {
         match space.ask_linear(op).await {
             Outcome::Done(Ran::Done(got)) => {
                 let mut got = got.into_iter();
-                let each = queued.into_iter().map(|(steps, then)| then(got.by_ref().take(steps.len()).collect()));
+                let each = queued.into_iter().map(|queued| match queued {
+                    Queued::Steps(steps, then) => then(got.by_ref().take(steps.len()).collect()),
+                    Queued::Said(reply) => reply,
+                });
                 Reply::List(each.collect())
             }
             other => reply(other, plain),
@@ -130,8 +146,44 @@ fn exec(call: &mut Call<'_>) -> Act {
     })
 }
 
+fn keys(call: &mut Call<'_>) -> Act {
+    let pattern = call.command.key(1);
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Act::Now(Reply::Error(format!("ERR a pattern may have {PATTERN_BYTES_MAX} bytes")));
+    }
+    let (space, stale, prefix) = (call.space(), call.client.stale, prefix_of(&pattern));
+    Call::later(async move {
+        let (mut found, mut after) = (Vec::new(), Bytes::new());
+        loop {
+            let args = vec![prefix.clone(), after, word(SCAN_KEYS_MAX.to_string()), word("forward")];
+            let page = vec![Step::new(Bytes::new(), "scan", args)];
+            let op = Op { stale, over: Over::Each, ..Op::of(space.name.clone(), page) };
+            let page = match space.ask_linear(op).await {
+                Outcome::Done(Ran::Done(got)) => match only(got) {
+                    Got::List(page) => page,
+                    other => return plain_one(other),
+                },
+                other => return reply(other, plain),
+            };
+            let last = page.last().filter(|_| page.len() as u64 >= SCAN_KEYS_MAX).cloned();
+            let fits =
+                |got| if let Got::Bytes(key) = got { Some(key).filter(|key| glob::fits(&pattern, key)) } else { None };
+            found.extend(page.into_iter().filter_map(fits).map(Reply::Bulk));
+            if found.len() > KEYS_LISTED_MAX {
+                return Reply::Error(format!(
+                    "ERR more than {KEYS_LISTED_MAX} keys fit this pattern: SCAN with MATCH lists them in pages"
+                ));
+            }
+            match last {
+                Some(Got::Bytes(last)) => after = last,
+                _ => return Reply::List(found),
+            }
+        }
+    })
+}
+
 fn scan(call: &mut Call<'_>) -> Act {
-    let page = match Page::read(call.command, 1, true) {
+    let page = match Page::read(call.command, 1, Also::Type) {
         Ok(page) => page,
         Err(error) => return Act::Now(error),
     };

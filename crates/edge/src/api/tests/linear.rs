@@ -1,0 +1,74 @@
+//! What requests on values of class `linear` become, and how what comes of them reads.
+
+use state::linear::{Over, Ran, Reply, Wrong};
+
+use super::*;
+
+/// A node that has a namespace `carts` of class `linear` and answers so.
+fn linear(replies: Vec<Reply>, line: &str, body: &str) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (toy, router) = toy(vec![Answer::Linear(Outcome::Done(Ran::Done(replies)))]);
+        toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+        let response = call(&router, request(line, &[CARTS], body)).await;
+        let headers =
+            response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();
+        let status = response.status().as_u16();
+        let asked = toy.asked.lock().unwrap().pop();
+        (status, headers, text(response).await, asked)
+    })
+}
+
+fn stored(is: i64, old: Reply) -> Vec<Reply> {
+    vec![Reply::List(vec![Reply::Int(is), old, Reply::Int(9)])]
+}
+
+#[test]
+fn a_put_gives_the_old_value_to_who_asks_for_it() {
+    let put = "PUT /v1/ns/carts/keys/a?return=old";
+    let (status, headers, text, asked) = linear(stored(1, Reply::Bytes("before".into())), put, "new");
+    assert_eq!((status, &*text, header(&headers, "etag")), (200, "before", "\"9\""));
+    assert_eq!(header(&headers, "content-type"), "application/octet-stream");
+    let Some(Ask::Linear(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!(op.steps[0].args, ["new", "always", "none", "old"]);
+    let (status, _, text, _) = linear(stored(1, Reply::Nil), put, "new");
+    assert_eq!((status, &*text), (204, ""), "there was none");
+    let (status, _, text, _) = linear(stored(1, Reply::Bytes("".into())), put, "new");
+    assert_eq!((status, &*text), (200, ""), "there was an empty one");
+    let (status, headers, ..) = linear(stored(0, Reply::Bytes("before".into())), put, "new");
+    assert_eq!((status, header(&headers, "etag")), (412, "\"9\""));
+    let (_, _, _, asked) = linear(stored(1, Reply::Nil), "PUT /v1/ns/carts/keys/a", "new");
+    let Some(Ask::Linear(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!(op.steps[0].args.len(), 3, "nobody wants it");
+    assert_eq!(linear(Vec::new(), "PUT /v1/ns/carts/keys/a?return=new", "x").0, 400);
+    let of_session = ask(None, request(put, &[CARTS], "x"));
+    assert_eq!((of_session.0, of_session.2.contains("class linear")), (400, true), "{}", of_session.2);
+}
+
+#[test]
+fn several_values_are_read_at_once() {
+    let look = |value, left| Reply::List(vec![value, Reply::Int(7), Reply::Int(left)]);
+    let replies = vec![
+        look(Reply::Bytes("one".into()), -1),
+        Reply::Nil,
+        look(Reply::Bytes(vec![0xff].into()), 50),
+        look(Reply::Wrong(Wrong::Type), -1),
+        Reply::Int(40),
+    ];
+    let keys = r#"{"keys": ["a", "b", {"base64": "/w=="}, "list"]}"#;
+    let (status, headers, text, asked) = linear(replies, "POST /v1/ns/carts/mget?stale=500ms", keys);
+    assert_eq!((status, header(&headers, "coppice-age-ms")), (200, "40"), "{text}");
+    let body: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let values = &body["values"];
+    assert_eq!(values[0], serde_json::json!({"value": "one", "version": 7}));
+    assert_eq!(values[1], serde_json::Value::Null);
+    assert_eq!(values[2], serde_json::json!({"value": {"base64": "/w=="}, "version": 7, "ends_ms": 50}));
+    assert!(values[3]["error"].as_str().unwrap().starts_with("WRONGTYPE"));
+    let Some(Ask::Linear(op)) = asked else { panic!("{asked:?}") };
+    let functions: Vec<_> = op.steps.iter().map(|step| step.function).collect();
+    assert_eq!((functions, op.over), (vec!["look", "look", "look", "look", "age"], Over::Each));
+    assert!(op.steps[2].key[..] == [0xff] && op.stale == Some(base::Span::millis(500)));
+    for wrong in [r#"{"keys": "a"}"#, "{}", &format!("{{\"keys\": {:?}}}", vec!["k"; 1024])] {
+        assert_eq!(linear(Vec::new(), "POST /v1/ns/carts/mget", wrong).0, 400, "{:.60}", wrong);
+    }
+}

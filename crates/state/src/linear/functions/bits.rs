@@ -1,0 +1,111 @@
+//! Many bits of a text at once. Bit 0 is the highest of the first byte.
+
+use std::ops::Range;
+
+use super::*;
+use crate::linear::limits::VALUE_BYTES_MAX;
+
+pub const ALL: &[Function] = &[
+    read("text.bits", "[start stop [byte|bit]]", |space, key, args| {
+        let text = text_of(space, key)?.cloned().unwrap_or_default();
+        let bits = match args {
+            [] => 0..text.len() * 8,
+            [start, stop, unit @ ..] => range(start, stop, unit, text.len())?,
+            _ => return Err(Wrong::Arguments),
+        };
+        Ok(count(parts(&text, bits).map(|(_, byte, mask)| (byte & mask).count_ones() as usize).sum()))
+    }),
+    // -1: none. Zeros stand behind the end, unless a stop is given.
+    read("text.find-bit", "0|1 [start [stop [byte|bit]]]", |space, key, args| {
+        let (bit, place) = args.split_first().ok_or(Wrong::Arguments)?;
+        let wants_one = match &bit[..] {
+            b"0" => false,
+            b"1" => true,
+            _ => return Err(Wrong::Arguments),
+        };
+        let Some(text) = text_of(space, key)? else { return Ok(Reply::Int(-i64::from(wants_one))) };
+        let (bits, is_open) = match place {
+            [] => (0..text.len() * 8, true),
+            [start] => (range(start, b"-1", &[], text.len())?, true),
+            [start, stop, unit @ ..] => (range(start, stop, unit, text.len())?, false),
+        };
+        let end = bits.end;
+        let is_empty = bits.is_empty();
+        let mut found = parts(text, bits).filter_map(|(at, byte, mask)| {
+            let hits = if wants_one { byte & mask } else { !byte & mask };
+            (hits != 0).then(|| at * 8 + hits.leading_zeros() as usize)
+        });
+        Ok(match found.next() {
+            Some(at) => count(at),
+            None if is_open && !wants_one && !is_empty => count(end),
+            None => Reply::Int(-1),
+        })
+    }),
+    Function {
+        keys: usize::MAX,
+        options: 1,
+        // Into the key; shorter texts are as if zeros followed.
+        ..write("text.bit-op", "key... and|or|xor|not", |space, key, args| {
+            let [from @ .., op] = args else { return Err(Wrong::Arguments) };
+            let texts = from.iter().map(|key| Ok(text_of(space, key)?.cloned().unwrap_or_default()));
+            let texts = texts.collect::<std::result::Result<Vec<Bytes>, Wrong>>()?;
+            let Some((first, others)) = texts.split_first() else { return Err(Wrong::Arguments) };
+            let act: fn(u8, u8) -> u8 = match &op[..] {
+                b"and" => |a, b| a & b,
+                b"or" => |a, b| a | b,
+                b"xor" => |a, b| a ^ b,
+                b"not" if others.is_empty() => |a, _| a,
+                _ => return Err(Wrong::Arguments),
+            };
+            let len = texts.iter().map(Bytes::len).max().unwrap_or(0);
+            let mut result = first.to_vec();
+            result.resize(len, 0);
+            for other in others {
+                for (at, byte) in result.iter_mut().enumerate() {
+                    *byte = act(*byte, other.get(at).copied().unwrap_or(0));
+                }
+            }
+            if &op[..] == b"not" {
+                result.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            if result.is_empty() {
+                space.remove(key);
+            } else {
+                space.set(key, Value::Text(result.into()), 0);
+            }
+            Ok(count(len))
+        })
+    },
+];
+
+/// The bits that a start, a stop and a unit mean, of a text so long.
+fn range(start: &[u8], stop: &[u8], unit: &[Bytes], len: usize) -> std::result::Result<Range<usize>, Wrong> {
+    let (start, stop) = (integer(start)?, integer(stop)?);
+    match unit.iter().map(|unit| &unit[..]).collect::<Vec<_>>()[..] {
+        [] | [b"byte"] => {
+            let bytes = slice(start, stop, len);
+            Ok(bytes.start * 8..bytes.end * 8)
+        }
+        [b"bit"] => Ok(slice(start, stop, len * 8)),
+        _ => Err(Wrong::Arguments),
+    }
+}
+
+/// The bytes that some bits lie in: where, which, and which of its bits are meant.
+fn parts(text: &[u8], bits: Range<usize>) -> impl Iterator<Item = (usize, u8, u8)> + '_ {
+    let first = bits.start / 8;
+    let last = bits.end.div_ceil(8).min(text.len()).max(first);
+    text[first.min(last)..last].iter().enumerate().map(move |(n, byte)| {
+        let at = first + n;
+        let mut mask = u8::MAX;
+        if bits.start > at * 8 {
+            mask &= u8::MAX >> (bits.start - at * 8);
+        }
+        if bits.end < at * 8 + 8 {
+            mask &= !(u8::MAX >> (bits.end - at * 8));
+        }
+        (at, *byte, mask)
+    })
+}
+
+const _: () = assert!(VALUE_BYTES_MAX < usize::MAX / 8, "each bit has a number");

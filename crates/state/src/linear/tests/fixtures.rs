@@ -1,0 +1,149 @@
+//! What released versions have written of this class, in frames, entries and snapshots, is read as it was meant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Buf;
+use uuid::Uuid;
+
+use super::super::once::{Kept, Once};
+use super::super::snapshot;
+use super::super::space::Client;
+use super::super::split::Split;
+use super::super::value::{Entry, Value};
+use super::*;
+use crate::kept::{Sample, frames};
+
+fn text(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn full() -> Command {
+    Command {
+        floor: 3,
+        conditions: vec![Condition { key: text("k"), version: 9 }],
+        splits: 1,
+        once: Some(Once { id: Uuid::from_u128(7 << 76 | 2 << 62), of: 11 }),
+        ..command(4, vec![step("k", "put", &["v", "always", "none", "old"]), step("l", "list.push-right", &["a", ""])])
+    }
+}
+
+#[test]
+fn fixtures_of_entries_are_read() {
+    let split = Some(Split { at: 1 << 63, child: GroupId(9), after: 0 });
+    let batches = [
+        (
+            "commands",
+            Batch { clock: 1_000, commands: vec![full(), command(5, vec![step("", "clear", &[])])], split: None },
+        ),
+        ("split", Batch { clock: 1_001, commands: Vec::new(), split }),
+    ];
+    let samples: Vec<Sample<_>> =
+        batches.into_iter().map(|(name, batch)| (name, wire::encode_batch(&batch), batch)).collect();
+    frames("linear-entry", &samples, wire::decode_batch);
+}
+
+#[test]
+fn fixtures_of_calls_are_read() {
+    let group = GroupId(8);
+    let answer = |answer| Call::Answer { group, id: id(4), answer };
+    let replies = vec![
+        Reply::Nil,
+        Reply::Int(-7),
+        Reply::Bytes(text("b")),
+        Reply::List(vec![Reply::List(vec![Reply::Int(1)]), Reply::Nil]),
+    ];
+    let wrongs = Wrong::ALL.into_iter().map(Reply::Wrong).collect();
+    let calls = [
+        ("do", Call::Do { group, reads: false, stale: None, command: full() }),
+        ("read", Call::Do { group, reads: true, stale: Some(Span::millis(500)), command: command(5, vec![]) }),
+        ("ran", answer(Answer::Ran(Ran::Done(replies), 12))),
+        ("wrongs", answer(Answer::Ran(Ran::Done(wrongs), 13))),
+        ("unmet", answer(Answer::Ran(Ran::Unmet, 14))),
+        ("forgotten", answer(Answer::Forgotten)),
+        ("elsewhere", answer(Answer::Elsewhere { leader: Some(NodeId(3)) })),
+        ("nowhere", answer(Answer::Elsewhere { leader: None })),
+        ("busy", answer(Answer::Busy)),
+        ("moved", answer(Answer::Moved)),
+        ("refused", answer(Answer::Refused(Wrong::OnceReused))),
+        ("leaves", Call::Leaves { group, epoch: 6 }),
+        ("left", Call::Left { group, epoch: 6, end: (2, 15) }),
+    ];
+    let samples: Vec<Sample<_>> =
+        calls.into_iter().map(|(name, call)| (name, wire::encode_call(&call).to_vec(), call)).collect();
+    frames("linear-call", &samples, wire::decode_call);
+}
+
+/// All that a snapshot carries.
+#[derive(Clone, PartialEq, Debug)]
+struct Seen {
+    numbers: (u64, u64, u32, Option<u64>),
+    entries: Vec<(Bytes, Entry)>,
+    clients: BTreeMap<NodeId, Client>,
+    onces: Vec<(Uuid, Kept, u64)>,
+    closed: BTreeMap<u64, u64>,
+}
+
+fn seen(space: &Space) -> Seen {
+    let (clock, revision, clients) = space.head();
+    let onces = space.onces().all().collect();
+    Seen {
+        numbers: (clock, revision, space.splits(), space.above()),
+        entries: space.map().from(b"").cloned().collect(),
+        clients: clients.clone(),
+        onces,
+        closed: space.onces().closed().clone(),
+    }
+}
+
+fn sample() -> Seen {
+    let map = BTreeMap::from([(text("f"), text("v")), (text("g"), text(""))]);
+    let values = [
+        ("hash", Value::Hash(Arc::new(map))),
+        ("lease", Value::Lease { holder: text("me"), token: 77 }),
+        ("list", Value::List(Arc::new([text("b"), text("a"), text("b")].into()))),
+        ("set", Value::Set(Arc::new([text("x"), text("y")].into()))),
+        ("text", Value::Text(text("value"))),
+    ];
+    let entry = |(n, (key, value)): (u64, (&str, Value))| {
+        let size = value.bytes();
+        (text(key), Entry { value, version: 10 + n, end: n * 5_000, size })
+    };
+    let answers = BTreeMap::from([(4, Ran::Done(vec![Reply::Int(1), Reply::Wrong(Wrong::Type)])), (6, Ran::Unmet)]);
+    let kept = |ran| Kept { of: 11, ran };
+    let made = |n: u128| Uuid::from_u128((1_700_000_000_000 << 80) | (7 << 76) | (2 << 62) | n);
+    Seen {
+        numbers: (1_000, 77, 1, Some(1 << 63)),
+        entries: (0..).zip(values).map(entry).collect(),
+        clients: BTreeMap::from([(NodeId(3), Client { boot: Boot(2), floor: 4, answers })]),
+        onces: vec![(made(1), kept(Some(Ran::Done(vec![Reply::Nil]))), 990), (made(2), kept(None), 990)],
+        closed: BTreeMap::from([(5, 7), (9, 10)]),
+    }
+}
+
+fn space_of(seen: Seen) -> Space {
+    let (clock, revision, splits, above) = seen.numbers;
+    let mut space = Space::restored(clock, revision, splits, above);
+    for (node, client) in seen.clients {
+        space.restore_client(node, client.boot, client.floor, client.answers);
+    }
+    seen.onces.into_iter().for_each(|(id, kept, touched)| space.restore_once(id, kept, touched));
+    seen.closed.into_iter().for_each(|(from, upto)| space.restore_closed(from, upto));
+    seen.entries.into_iter().for_each(|(key, entry)| space.restore(key, entry));
+    space
+}
+
+/// The parts of a snapshot, each behind its length.
+#[test]
+fn fixtures_of_snapshots_are_read() {
+    let parts = snapshot::parts(&space_of(sample())).0;
+    let bytes = parts.flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], &part[..]].concat()).collect();
+    frames("linear-snapshot", &[("space", bytes, sample())], |mut bytes| {
+        let mut parts = Vec::new();
+        while bytes.has_remaining() {
+            let len = bytes.get_u32() as usize;
+            parts.push(bytes.split_to(len));
+        }
+        snapshot::read(parts).as_ref().map(seen)
+    });
+}
