@@ -15,6 +15,10 @@ const _: () = assert!(2 * BRICKS_ACKED > BRICKS_ASKED, "two writes of one key mu
 /// A brick that has not answered by then is passed over, unless the namespace declares another `timeout`: far above a
 /// round trip of a busy network (1 ms), far below what a person notices.
 pub const BRICK_TIMEOUT: Span = Span::millis(60);
+/// A read by key that waits for a brick asks another one as well after so many times what the quickest brick takes of late,
+pub const HEDGE_TIMES: u64 = 4;
+/// and not sooner: a process that does not run for a moment is no slow brick.
+pub const HEDGE_MIN: Span = Span::millis(4);
 /// Only answers quicker than this let a window grow: it should find its size before requests time out.
 pub const QUICK: Span = Span(BRICK_TIMEOUT.0 / 2);
 /// A member that is dead for so long leaves the map: longer than a restart of its machine's program.

@@ -76,6 +76,8 @@ pub(super) struct Running {
     pub legs: Vec<Leg>,
     /// The present placement, and the one before while a transition lasts.
     pub places: [Option<Placement>; 2],
+    /// A read that waits for a brick then asks another one as well.
+    pub hedge_at: Option<Time>,
     /// Epoch of the map they come from; 0 in cookie mode.
     pub epoch: u64,
     /// Newest version that a brick told of in this read: whatever becomes of that brick, nothing older is returned.
@@ -117,6 +119,7 @@ impl Running {
             round: 0,
             legs: Vec::new(),
             places: [None, None],
+            hedge_at: None,
             epoch: 0,
             newest_seen: None,
             base: None,
@@ -172,6 +175,7 @@ impl Running {
     pub fn next_round(&mut self, phase: Phase) {
         self.phase = phase;
         self.newest_seen = None;
+        self.hedge_at = None;
         self.round = self.round.wrapping_add(1);
         for leg in &mut self.legs {
             *leg = Leg::new(leg.node);
@@ -283,11 +287,11 @@ impl Ops {
         leg.into_iter().chain(other).min()
     }
 
-    /// The operation wants to be looked at when its legs have had their time.
-    pub fn time_legs(&mut self, now: Time, number: u64, op: &Running) {
-        let end = now + op.timeout;
-        let at = self.legs_end.iter().position(|(length, _)| *length == op.timeout).unwrap_or_else(|| {
-            self.legs_end.push((op.timeout, VecDeque::new()));
+    /// The operation wants to be looked at when its legs have had this time.
+    pub fn time_legs(&mut self, now: Time, number: u64, op: &Running, length: Span) {
+        let end = now + length;
+        let at = self.legs_end.iter().position(|(of, _)| *of == length).unwrap_or_else(|| {
+            self.legs_end.push((length, VecDeque::new()));
             self.legs_end.len() - 1
         });
         let queue = &mut self.legs_end[at].1;

@@ -5,7 +5,7 @@ use base::{Boot, Priority, Span, Time};
 use flow::Window;
 
 use super::intake::Floor;
-use super::limits::DOUBT_EVERY;
+use super::limits::{DOUBT_EVERY, QUICK};
 
 pub(super) struct Peer {
     pub boot: Boot,
@@ -14,8 +14,10 @@ pub(super) struct Peer {
     pub since: Time,
     pub window: Window,
     pub floor: Floor,
-    /// Its last request timed out: others are asked first until it answers something.
+    /// Its last request timed out, or a read asked somebody else as well: others are asked first until it answers something.
     pub slow: bool,
+    /// How long it takes to answer, smoothed as TCP smooths round trips (RFC 6298); zero until known.
+    pub takes: Span,
     /// Epoch for which its brick said it is filled; 0 in each new life.
     pub filled: u64,
     doubted_at: Option<Time>,
@@ -56,6 +58,7 @@ impl Peer {
             window: Window::default(),
             floor: Floor::default(),
             slow: false,
+            takes: Span::ZERO,
             filled: 0,
             doubted_at: None,
             clock: None,
@@ -74,6 +77,11 @@ impl Peer {
     /// Nothing else that was known of its life counts for the next one.
     pub fn died(&mut self, now: Time) {
         *self = Self { live: false, ..self.reborn(self.boot, now) };
+    }
+
+    pub fn answered(&mut self, took: Span) {
+        self.window.answered(took < QUICK);
+        self.takes = if self.takes == Span::ZERO { took } else { Span((7 * self.takes.0 + took.0) / 8) };
     }
 
     /// It may be asked for what matters so much.

@@ -6,7 +6,7 @@ use base::frame::Priority;
 use bytes::Bytes;
 
 use super::brick::{Found, Standing, Want, Write};
-use super::limits::{BRICKS_ACKED, DOUBT_RESTS};
+use super::limits::{BRICKS_ACKED, DOUBT_RESTS, HEDGE_MIN, HEDGE_TIMES};
 use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -112,6 +112,7 @@ impl Session {
                     continue;
                 }
                 if op.is_waiting() {
+                    self.hedge(call, number, op);
                     return Next::Wait;
                 }
                 // Not enough settled ones answered. Who is slow, or not met yet, may be the one that knows better.
@@ -210,6 +211,7 @@ impl Session {
     fn ask_more(&mut self, call: &mut Call, number: u64, op: &mut Running) -> bool {
         let wanted = op.filled_wanted();
         let in_transition = op.places[1].is_some();
+        self.note_late(call, op);
         let hopeful = |leg: &Leg| {
             let peer = self.peers.get(&leg.node);
             leg.is_sure(wanted)
@@ -232,7 +234,7 @@ impl Session {
         let Some(at) = idle.min_by_key(|at| (rank(&op.legs[*at]), turn(*at))) else { return false };
         let known = op.newest_seen;
         let value_comes = op.legs.iter().any(|leg| {
-            leg.state == LegState::Waiting || leg.state == LegState::Answered && leg.found.version.is_some()
+            leg.state == LegState::Waiting && hopeful(leg) || leg.state == LegState::Answered && leg.found.version.is_some()
         });
         let want = match (op.wants_value(), known) {
             (false, _) => Want::Version,
@@ -243,6 +245,41 @@ impl Session {
         };
         self.send_read(call, number, op, at, want);
         true
+    }
+
+    /// A brick that is slow slows no read: after a while in which it should have answered another one is asked as well. Only if
+    /// that one has little to do; so there are no more requests when there are too many.
+    fn hedge(&mut self, call: &Call, number: u64, op: &mut Running) {
+        let quickest = self.peers.values().filter(|peer| peer.live && peer.takes > Span::ZERO).map(|peer| peer.takes).min();
+        let is_idle = |leg: &Leg| leg.state == LegState::Idle && leg.node != self.me;
+        if op.hedge_at.is_some() || !op.legs.iter().any(is_idle) {
+            return;
+        }
+        let Some(quickest) = quickest else { return };
+        // Of few lengths, as timers of one length stand in one queue.
+        let after = quickest.times(HEDGE_TIMES).as_millis().max(HEDGE_MIN.as_millis()).next_power_of_two();
+        let after = Span::millis(after);
+        if after < op.timeout {
+            op.hedge_at = Some(call.now + after);
+            self.ops.time_legs(call.now, number, op, after);
+        }
+    }
+
+    /// Once it is time to hedge, those that have not answered count as slow.
+    fn note_late(&mut self, call: &Call, op: &Running) {
+        let Some(at) = op.hedge_at.filter(|at| *at <= call.now) else { return };
+        let can_help = |leg: &&Leg| {
+            let peer = self.peers.get(&leg.node).filter(|_| leg.state == LegState::Idle);
+            peer.is_some_and(|peer| f64::from(peer.window.under_way()) * 2.0 < peer.window.size())
+        };
+        if !op.legs.iter().any(|leg| can_help(&leg)) {
+            return;
+        }
+        for leg in op.legs.iter().filter(|leg| leg.state == LegState::Waiting && leg.sent < at) {
+            if let Some(peer) = self.peers.get_mut(&leg.node) {
+                peer.slow = true;
+            }
+        }
     }
 
     /// This node has just started and has not met one of the key's bricks, be it dead or alive.

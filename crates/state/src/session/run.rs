@@ -6,7 +6,7 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, OPEN_MAX, QUICK, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -286,7 +286,7 @@ impl Session {
         let budget = if op.ask.is_some() { op.timeout.min(op.deadline.since(call.now)) } else { op.timeout };
         let frame = wire::frame(&head, body, budget.max(Span::millis(1)), op.priority);
         call.out.push(Output::Send { to: op.legs[at].node, frame });
-        self.ops.time_legs(call.now, number, op);
+        self.ops.time_legs(call.now, number, op, op.timeout);
     }
 
     pub(super) fn send_read(&mut self, call: &mut Call, number: u64, op: &mut Running, at: usize, want: Want) {
@@ -348,7 +348,7 @@ impl Session {
             peer.floor.heard(call.now, head.floor);
             if leg.state == LegState::Waiting {
                 let took = call.now.since(leg.sent);
-                peer.window.answered(took < QUICK);
+                peer.answered(took);
                 self.answers.note(took);
             }
         }
