@@ -234,7 +234,8 @@ impl Session {
         let Some(at) = idle.min_by_key(|at| (rank(&op.legs[*at]), turn(*at))) else { return false };
         let known = op.newest_seen;
         let value_comes = op.legs.iter().any(|leg| {
-            leg.state == LegState::Waiting && hopeful(leg) || leg.state == LegState::Answered && leg.found.version.is_some()
+            leg.state == LegState::Waiting && hopeful(leg)
+                || leg.state == LegState::Answered && leg.found.version.is_some()
         });
         let want = match (op.wants_value(), known) {
             (false, _) => Want::Version,
@@ -250,7 +251,8 @@ impl Session {
     /// A brick that is slow slows no read: after a while in which it should have answered another one is asked as well. Only if
     /// that one has little to do; so there are no more requests when there are too many.
     fn hedge(&mut self, call: &Call, number: u64, op: &mut Running) {
-        let quickest = self.peers.values().filter(|peer| peer.live && peer.takes > Span::ZERO).map(|peer| peer.takes).min();
+        let quickest =
+            self.peers.values().filter(|peer| peer.live && peer.takes > Span::ZERO).map(|peer| peer.takes).min();
         let is_idle = |leg: &Leg| leg.state == LegState::Idle && leg.node != self.me;
         if op.hedge_at.is_some() || !op.legs.iter().any(is_idle) {
             return;
