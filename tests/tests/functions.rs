@@ -208,6 +208,43 @@ fn a_wrong_declaration_is_told_at_its_line() {
     up.apply("y.toml", "").good();
 }
 
+#[test]
+fn plain_writers_without_a_pause_leave_a_function_its_turn() {
+    let up = UP.take();
+    let stop = AtomicBool::new(false);
+    let token = up.token("bank");
+    let (mut plain, mut calls, mut slowest) = (0, 0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        let writer = |n| {
+            let (mut resp, stop) = (up.linear(n, "bank", &token), &stop);
+            move || {
+                let mut done = 0;
+                while !stop.load(Relaxed) {
+                    assert!(matches!(resp.ask(&["INCR", "busy"]).unwrap(), Word::Int(_)));
+                    done += 1;
+                }
+                done
+            }
+        };
+        let writers: Vec<_> = (1..=3).cycle().take(12).map(|n| scope.spawn(writer(n))).collect();
+        let mut resp = up.linear(2, "bank", &token);
+        let until = Instant::now() + Duration::from_secs(4);
+        while Instant::now() < until {
+            let begun = Instant::now();
+            let answer = resp.ask(&["FCALL", "add", "1", "busy", "1"]).unwrap();
+            assert!(matches!(answer, Word::Int(_)), "{answer:?} after {calls} calls");
+            slowest = slowest.max(begun.elapsed());
+            calls += 1;
+        }
+        stop.store(true, Relaxed);
+        plain = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    });
+    say(&format!("beside {plain} plain writes of the key {calls} calls of a function, the slowest {slowest:?}"));
+    assert!(calls >= 8 && plain > calls, "{calls} calls, {plain} plain writes");
+    let mut resp = up.linear(1, "bank", &token);
+    assert_eq!(resp.ask(&["GET", "busy"]).unwrap(), Word::Bulk((plain + calls).to_string()), "each happened once");
+}
+
 /// How many calls were acknowledged, and of how many the end is unknown.
 #[derive(Default)]
 struct Ends {

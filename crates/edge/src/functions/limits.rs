@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Span;
+use state::linear::limits::HOLD_MAX;
 
 /// A value that they are applied to: it goes to a clone and back each time.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -41,9 +42,14 @@ pub const WRITE_GRACE: Duration = Duration::from_millis(50);
 /// First and longest pause after somebody else has written the value: about what a write takes, and what a slow one does.
 pub const PAUSE_FIRST: Span = Span::millis(2);
 pub const PAUSE_MAX: Span = Span::millis(50);
+/// So often in a row others may write the value first; then they are asked to wait until the next try is done.
+pub const BEATEN_MAX: u32 = 2;
+/// For telling them that they need not wait any longer.
+pub const RELEASE_TIME: Span = Span::millis(500);
 /// When a call that was refused is worth another try.
 pub const RETRY_AFTER: Span = Span::millis(200);
 
 const _: () = assert!(BATCH_BYTES_MAX >= CALL_BYTES_MAX, "any call fits into a batch");
 const _: () = assert!(ANSWER_BYTES_MAX > 6 * VALUE_BYTES_MAX, "also a value of which JSON escapes each byte");
+const _: () = assert!(PATIENCE.as_micros() < HOLD_MAX.0 as u128, "others wait for as long as a clone may take");
 const _: () = assert!(PATIENCE.as_micros() * 3 < BUDGET.as_micros() as u128, "other clones can be tried");

@@ -1,5 +1,6 @@
 //! Rounds: read a value, have a clone compute the next one, write it if nobody else has written meanwhile.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub async fn run(functions: Arc<Functions>, id: Id) {
     let mut ends = Ends(Some((Arc::clone(&functions), id.clone())));
     let desk = functions.desk.get().expect("it was open when the call came in");
     let rounds = functions.rounds_of(&id.service);
-    let round = Round { functions: &functions, desk, id: &id };
+    let mut round = Round { functions: &functions, desk, id: &id, beaten: 0, hold: None };
     let (mut batch, mut pause) = (Vec::new(), Pause::new(&id));
     loop {
         let place = rounds.acquire().await.expect("it is never closed");
@@ -37,6 +38,7 @@ pub async fn run(functions: Arc<Functions>, id: Id) {
             return;
         }
         let next = round.carry(&mut batch).await;
+        round.release().await;
         drop(place);
         match next {
             Next::Over => pause.0.reset(),
@@ -61,13 +63,16 @@ struct Pause(Backoff, Rng);
 
 impl Pause {
     fn new(id: &Id) -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        Self(Backoff::new(PAUSE_FIRST, PAUSE_MAX), Rng::new(RandomState::new().hash_one(id)))
+        Self(Backoff::new(PAUSE_FIRST, PAUSE_MAX), Rng::new(chance(id)))
     }
 
     async fn wait(&mut self) {
         sleep(self.0.next(&mut self.1).into()).await;
     }
+}
+
+fn chance(id: &Id) -> u64 {
+    RandomState::new().hash_one(id)
 }
 
 #[derive(PartialEq, Eq)]
@@ -97,10 +102,14 @@ struct Round<'a> {
     functions: &'a Functions,
     desk: &'a Desk,
     id: &'a Id,
+    /// So often in a row somebody else has written the value.
+    beaten: u32,
+    /// Other writers wait for us; what we call that.
+    hold: Option<Bytes>,
 }
 
 impl Round<'_> {
-    async fn carry(&self, batch: &mut Vec<Waiting>) -> Next {
+    async fn carry(&mut self, batch: &mut Vec<Waiting>) -> Next {
         loop {
             retain_wanted(batch);
             let Some(until) = batch.iter().map(|call| call.deadline).max() else { return Next::Over };
@@ -133,8 +142,12 @@ impl Round<'_> {
                 continue;
             }
             return match self.write(change, seen.version, batch, &replies, until).await {
-                Written::Done => self.tell_each(batch, replies),
+                Written::Done => {
+                    self.beaten = 0;
+                    self.tell_each(batch, replies)
+                }
                 Written::Unmet => {
+                    self.beaten += 1;
                     self.functions.calls.conflicted();
                     release(batch);
                     Next::Again
@@ -146,7 +159,7 @@ impl Round<'_> {
 
     /// A batch that came to nothing: one call after the other, so that the others do not share the fate of the one whose fault it
     /// is. If it is a single one, that one hears of it.
-    async fn each_alone(&self, batch: &mut Vec<Waiting>, why: String, retry_after: Option<Span>) -> Next {
+    async fn each_alone(&mut self, batch: &mut Vec<Waiting>, why: String, retry_after: Option<Span>) -> Next {
         if let [_] = &batch[..] {
             let end = match retry_after {
                 Some(after) => Outcome::Refused(Refused::busy(self.says(&batch[0], &why), after)),
@@ -191,11 +204,18 @@ impl Round<'_> {
     }
 
     /// The value, and what is known of calls with these ids.
-    async fn read(&self, onces: &[Once], until: Instant) -> Result<(Seen, Vec<Reply>), End> {
+    async fn read(&mut self, onces: &[Once], until: Instant) -> Result<(Seen, Vec<Reply>), End> {
         let busy = |why: String| Outcome::Refused(Refused::busy(why, RETRY_AFTER));
         let step = |function, args| Step::new(self.id.key.clone(), function, args);
         let looks = onces.iter().map(|once| step("once.look", once.args().into()));
-        let steps = looks.chain([step("look", Vec::new())]).collect();
+        if self.beaten >= BEATEN_MAX {
+            self.hold.get_or_insert_with(|| Bytes::copy_from_slice(&chance(self.id).to_be_bytes()));
+        }
+        let look = match &self.hold {
+            Some(token) => step("hold", vec![token.clone()]),
+            None => step("look", Vec::new()),
+        };
+        let steps = looks.chain([look]).collect();
         let op = Op::of(Arc::clone(&self.id.namespace), steps);
         let mut replies = match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => replies,
@@ -211,7 +231,7 @@ impl Round<'_> {
             other => unreachable!("a look was answered by {other:?}"),
         };
         match &seen[..] {
-            [Reply::Bytes(value), Reply::Int(version), _] if value.len() <= VALUE_BYTES_MAX => {
+            [Reply::Bytes(value), Reply::Int(version), ..] if value.len() <= VALUE_BYTES_MAX => {
                 Ok((Seen { value: Some(value.clone()), version: *version as u64 }, replies))
             }
             [Reply::Bytes(_), ..] => {
@@ -290,8 +310,16 @@ impl Round<'_> {
         headers
     }
 
+    /// Lets other writers go on, if they still wait for us. Should that not be heard, the hold ends by itself.
+    async fn release(&mut self) {
+        let Some(token) = self.hold.take() else { return };
+        let step = Step::new(self.id.key.clone(), "release", vec![token]);
+        let op = Op::of(Arc::clone(&self.id.namespace), vec![step]);
+        let _ = self.desk.backend.ask(Ask::Linear(op), RELEASE_TIME).await;
+    }
+
     async fn write(
-        &self,
+        &mut self,
         change: Change,
         version: u64,
         batch: &[Waiting],
@@ -310,7 +338,9 @@ impl Round<'_> {
             let [id, of] = call.once?.args();
             Some(step("once.keep", vec![id, of, wire::keep(reply)]))
         };
-        let steps = [change].into_iter().chain(batch.iter().zip(replies).filter_map(keep)).collect();
+        let release = self.hold.take().map(|token| step("release", vec![token]));
+        let kept = batch.iter().zip(replies).filter_map(keep);
+        let steps = [change].into_iter().chain(kept).chain(release).collect();
         let op = Op::of(namespace, steps);
         let op = Op { conditions: vec![Condition { key, version }], ..op };
         match self.desk.backend.ask(Ask::Linear(op), left(until)).await {

@@ -24,8 +24,9 @@ use crate::pool::Duplex;
 struct Toy {
     view: watch::Sender<Arc<View>>,
     values: Mutex<BTreeMap<Bytes, (Bytes, u64)>>,
-    /// So many times somebody else is faster.
+    /// So many times somebody else is faster, but while the key is held.
     rivals: AtomicU32,
+    held: Mutex<Option<Bytes>>,
     /// How the next write ends instead.
     ends: Mutex<Option<Outcome<linear::Ran>>>,
     /// The functions and arguments of all writes.
@@ -34,10 +35,22 @@ struct Toy {
 
 impl Toy {
     fn run(&self, op: Op) -> Outcome<linear::Ran> {
+        let released = op.steps.iter().find(|step| step.function == "release").map(|step| step.args[0].clone());
         let step = op.steps.into_iter().next().unwrap();
+        let mut held = self.held.lock().unwrap();
+        if released.is_some() {
+            assert_eq!(*held, released, "who has held it releases it");
+        }
+        let is_held = held.is_some();
+        held.take_if(|token| released.as_ref() == Some(token));
         let mut values = self.values.lock().unwrap();
         let done = |reply| Outcome::Done(linear::Ran::Done(vec![reply]));
-        if step.function == "look" {
+        match step.function {
+            "release" => return done(Reply::Nil),
+            "hold" => *held = Some(step.args[0].clone()),
+            _ => (),
+        }
+        if matches!(step.function, "look" | "hold") {
             let int = |n: u64| Reply::Int(n as i64);
             return done(match values.get(&step.key) {
                 None => Reply::Nil,
@@ -51,7 +64,7 @@ impl Toy {
             return end;
         }
         let version = values.get(&step.key).map_or(0, |has| has.1);
-        if self.rivals.load(SeqCst) > 0 {
+        if self.rivals.load(SeqCst) > 0 && !is_held {
             self.rivals.fetch_sub(1, SeqCst);
             let count: u64 =
                 values.get(&step.key).map_or(0, |has| std::str::from_utf8(&has.0).unwrap().parse().unwrap());
@@ -212,6 +225,7 @@ fn before(clones: &[&Clone]) -> (Arc<Toy>, Arc<Functions>, Meter) {
         view: watch::Sender::new(Arc::new(view)),
         values: Mutex::default(),
         rivals: AtomicU32::new(0),
+        held: Mutex::default(),
         ends: Mutex::default(),
         writes: Mutex::default(),
     });
@@ -292,13 +306,43 @@ async fn all_that_wait_are_done_together_and_each_hears_its_own() {
 async fn who_was_slower_than_another_writer_does_it_again() {
     let clone = Clone::start(adds).await;
     let (toy, functions, meter) = before(&[&clone]);
-    toy.rivals.store(3, SeqCst);
-    assert_eq!(functions.apply(call("add", "1")).await, done(3001));
-    assert_eq!(count(&toy), "3001");
-    assert_eq!(meter.totals()["functions.conflicts_total"], 3);
+    toy.rivals.store(1, SeqCst);
+    assert_eq!(functions.apply(call("add", "1")).await, done(1001));
+    assert_eq!(count(&toy), "1001");
+    assert_eq!(meter.totals()["functions.conflicts_total"], 1);
     // What changes nothing is not written.
-    assert_eq!(functions.apply(call("get", "")).await, done(3001));
+    assert_eq!(functions.apply(call("get", "")).await, done(1001));
     assert_eq!(toy.writes.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn who_was_slower_twice_lets_others_wait_until_it_is_done() {
+    let clone = Clone::start(adds).await;
+    let (toy, functions, meter) = before(&[&clone]);
+    toy.rivals.store(u32::MAX, SeqCst);
+    assert_eq!(functions.apply(call("add", "1")).await, done(2001));
+    assert_eq!((meter.totals()["functions.conflicts_total"], &*toy.held.lock().unwrap()), (2, &None));
+    assert_eq!(functions.apply(call("add", "1")).await, done(4002), "others write without a pause all the time");
+}
+
+#[tokio::test]
+async fn others_wait_no_longer_when_nothing_came_of_it() {
+    let tries = AtomicU32::new(0);
+    let clone = Clone::start(move |question| match tries.fetch_add(1, SeqCst) {
+        0 | 1 => adds(question),
+        _ => Does::Says(500, "it went wrong".into()),
+    })
+    .await;
+    let (toy, functions, _meter) = before(&[&clone]);
+    toy.rivals.store(u32::MAX, SeqCst);
+    assert!(why(&functions.apply(call("add", "1")).await).contains("it went wrong"));
+    for _ in 0..100 {
+        if toy.held.lock().unwrap().is_none() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it is held for nothing");
 }
 
 #[tokio::test]

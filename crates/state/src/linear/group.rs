@@ -3,9 +3,11 @@
 //! - **Writes** that come while entries are under way wait and go together, as one entry: the more wait, the larger it is.
 //! - **Reads** go by read-index: all that have come by then share one round of heartbeats, and look when the state has
 //!   applied what was committed when they were asked.
+//! - **Holds** let the writes of a key wait for somebody who has read it and computes what to write (`holds.rs`).
 //! - **Sleep**: when every member holds everything and membership says that all live, nobody ticks. Any frame, command,
 //!   birth or death of a member wakes it.
 
+mod holds;
 mod placed;
 mod reads;
 
@@ -17,6 +19,7 @@ use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
+use self::holds::Holds;
 use super::freshness::Freshness;
 use super::functions;
 use super::heat::{Heat, Hot, HotKey};
@@ -71,7 +74,8 @@ pub struct Group {
     eager: u32,
     /// Commands to be put into the log, oldest first.
     queue: VecDeque<Command>,
-    /// Ids of those in `queue` or in the log and not applied: each is put there once. Not leading: of those that we put there.
+    holds: Holds,
+    /// Ids of those in `queue`, held up, or in the log and not applied: each is put there once. Not leading: of those that we put there.
     known: BTreeSet<CommandId>,
     /// Ids of each entry of ours that is not applied.
     flying: VecDeque<Vec<CommandId>>,
@@ -151,6 +155,7 @@ impl Group {
             campaign_at,
             eager: 0,
             queue: VecDeque::new(),
+            holds: Holds::default(),
             known: BTreeSet::new(),
             flying: VecDeque::new(),
             ending: None,
@@ -192,10 +197,15 @@ impl Group {
         let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
         let over = over.filter(|_| self.ending.is_none());
         let campaign_at = self.campaign_at.filter(|_| !self.member.is_installing());
-        [self.next_tick, campaign_at, over, self.watchers.wake_at()].into_iter().flatten().min().unwrap_or(Time::NEVER)
+        [self.next_tick, campaign_at, over, self.watchers.wake_at(), self.holds.wake_at()]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
     pub fn wake(&mut self, now: Time, nodes: &Nodes, out: &mut Vec<raft::Output>) {
+        self.end_holds(now);
         if self.next_tick.is_some_and(|at| at <= now) {
             self.next_tick = Some(now + TICK);
             let placed = &self.placed.members;
@@ -222,7 +232,11 @@ impl Group {
     }
 
     fn may_sleep(&self, nodes: &Nodes) -> bool {
-        let is_idle = self.queue.is_empty() && self.flying.is_empty() && self.reads.is_empty() && self.round.is_none();
+        let is_idle = self.queue.is_empty()
+            && self.holds.len() == 0
+            && self.flying.is_empty()
+            && self.reads.is_empty()
+            && self.round.is_none();
         let voters = self.member.voters();
         is_idle
             && self.member.may_sleep()
@@ -300,10 +314,12 @@ impl Group {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if !here => done.push(Answered { id, answer: Answer::Moved }),
-            None if self.queue.len() >= QUEUE_MAX => done.push(Answered { id, answer: Answer::Busy }),
+            None if self.queue.len() + self.holds.len() >= QUEUE_MAX => {
+                done.push(Answered { id, answer: Answer::Busy })
+            }
             None => {
                 self.known.insert(id);
-                self.queue.push_back(command);
+                self.enqueue(now, command);
             }
         }
     }
@@ -373,6 +389,7 @@ impl Group {
             return;
         }
         self.leads = leads;
+        self.drop_holds();
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
         // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();
@@ -446,7 +463,7 @@ impl Group {
         let round = self.round.iter().flat_map(|(_, reads)| reads);
         let ready = self.ready.iter().flat_map(|(_, reads)| reads);
         let reads = self.reads.iter().chain(round).chain(ready).map(|read| &read.command);
-        let all = self.queue.iter().chain(reads).chain(self.watchers.commands());
+        let all = self.queue.iter().chain(self.holds.parked()).chain(reads).chain(self.watchers.commands());
         all.filter(|command| keys(command).any(|key| place_hash(key) == hash)).count() as u64
     }
 }

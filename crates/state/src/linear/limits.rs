@@ -31,6 +31,9 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Entries of a leader that are not applied yet. With one the disk would rest while the others are asked; with many, each
 /// would be small and cost as much as a large one.
 pub const BATCHES_FLYING_MAX: usize = 2;
+/// Who has read a key with `hold` keeps other writers of it waiting for at most so long: a little more than the program of a
+/// service may take to compute.
+pub const HOLD_MAX: Span = Span::millis(1_100);
 /// Answers kept of one node's commands, so that a retry finds them. As many as it may have under way.
 pub const ANSWERS_KEPT_MAX: usize = CALLS_MAX;
 

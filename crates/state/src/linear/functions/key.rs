@@ -12,12 +12,16 @@ pub const ALL: &[Function] = &[
     read("look", "", |space, key, args| {
         none(args)?;
         let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
-        let value = match &entry.value {
-            Value::Text(text) => Reply::Bytes(text.clone()),
-            _ => Reply::Wrong(Wrong::Type),
-        };
-        Ok(Reply::List(vec![value, Reply::Int(entry.version as i64), Reply::Int(left(space, entry))]))
+        Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64), Reply::Int(left(space, entry))]))
     }),
+    // Value and version; other writes of the key wait at the leader until the holder's (`group/holds.rs`). It goes through the log,
+    // so that it sees all that came before it.
+    inner(write("hold", "token", |space, key, args| {
+        one(args)?;
+        let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
+        Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64)]))
+    })),
+    inner(write("release", "token", |_, _, args| one(args).map(|_| Reply::Nil))),
     read("exists", "", |space, key, args| none(args).map(|()| flag(space.get(key).is_some()))),
     read("version", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(0, |entry| entry.version as i64)))
@@ -95,6 +99,13 @@ fn rename(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
     let entry = space.remove(key).expect("it was just there");
     space.set(to, entry.value, entry.end);
     Ok(Reply::Int(1))
+}
+
+fn text_or_type(entry: &Entry) -> Reply {
+    match &entry.value {
+        Value::Text(text) => Reply::Bytes(text.clone()),
+        _ => Reply::Wrong(Wrong::Type),
+    }
 }
 
 /// What is left until it ends, milliseconds; -1 if it does not end.
