@@ -166,6 +166,11 @@ impl Cluster {
         self.coppice(&["node", "restart", "--rolling"]).map(|_| ())
     }
 
+    /// A node leaves for good; returns when it has.
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        self.coppice(&["node", "remove", name]).map(|_| ())
+    }
+
     /// A folder of this cluster's own, gone with it.
     pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
         let folder = self.dir.join(name);

@@ -8,6 +8,7 @@ mod figures5to7;
 mod kills;
 mod linear;
 mod memory;
+mod moves;
 mod nats;
 mod ninja11;
 mod ninja12;
@@ -31,7 +32,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 24] = [
+pub const ALL: [(&str, &str, Run); 25] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -49,6 +50,7 @@ pub const ALL: [(&str, &str, Run); 24] = [
         linear::run,
     ),
     ("nats", "puts with `durability = \"memory\"` against NATS KV with three replicas, and against disk", nats::run),
+    ("moves", "what paced writers notice when logs are made short and when shards move as nodes leave", moves::run),
     ("memory", "resident memory of a stored session of 1 KiB, against Redis", memory::run),
     ("figures5to7", "load raised over time, with and without self-protection (SSM figures 5 to 7)", figures5to7::run),
     (
