@@ -56,7 +56,7 @@ fn unnoticed<T>(up: &Up, harm: impl FnOnce() -> T) -> T {
     let shown = |s: &Seen| format!("p50 {:?} p99 {:?} slowest {:?} of {}", s.p50, s.p99, s.slowest, s.operations);
     say(&format!("another client: {}; before: {}", shown(&seen), shown(&quiet)));
     // A debug build beside compilers: what is looked for is a door that stands still, not a scheduler that is busy.
-    assert!(seen.p99 <= 10 * quiet.p99 + Duration::from_millis(100), "another client noticed");
+    assert!(seen.p99 <= 10 * quiet.p99 + Duration::from_millis(300), "another client noticed");
     assert!(seen.slowest < Duration::from_secs(1), "another client waited for a second");
     done
 }
