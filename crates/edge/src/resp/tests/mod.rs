@@ -1,0 +1,246 @@
+//! The door over a real socket, with a toy node behind it: a map that answers at once, or when the test lets it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use base::{NodeId, Outcome, Refused, Unknown};
+use bytes::Bytes;
+use state::session::{Action, Lease, Op, Reply as Found, Version, When};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+
+use super::*;
+
+mod commands;
+mod conduct;
+
+#[derive(Default)]
+struct Toy {
+    values: RefCell<BTreeMap<Bytes, Entry>>,
+    /// While true, questions are kept instead of answered.
+    holds: Cell<bool>,
+    held: RefCell<Vec<(Op, oneshot::Sender<Answer>)>>,
+    /// All operations that were ever started, as `GET a`.
+    seen: RefCell<Vec<String>>,
+    /// Answers everything with this instead.
+    always: RefCell<Option<Outcome<Found>>>,
+    view: RefCell<Arc<View>>,
+    meter: Arc<Meter>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    value: Bytes,
+    version: Version,
+    lease: Span,
+}
+
+const DEFAULT_LEASE: Span = Span::secs(1800);
+
+impl Toy {
+    fn run(&self, op: Op) -> Outcome<Found> {
+        if let Some(outcome) = &*self.always.borrow() {
+            return outcome.clone();
+        }
+        let mut values = self.values.borrow_mut();
+        let present = values.get(&op.key).cloned();
+        let version = present.as_ref().map(|e| e.version);
+        let found = |e: Entry| Found::Value { value: e.value, version: e.version, lease_left: e.lease };
+        let span = |lease| match lease {
+            Lease::Default => DEFAULT_LEASE,
+            Lease::For(span) => span,
+            Lease::Keep => present.as_ref().map_or(DEFAULT_LEASE, |e| e.lease),
+        };
+        Outcome::Done(match op.action {
+            Action::Get => present.map_or(Found::Absent, found),
+            Action::Put { value, lease, when, want_old } => {
+                let holds = match when {
+                    When::Always => true,
+                    When::Absent => present.is_none(),
+                    When::Present => present.is_some(),
+                    When::Version(wanted) => version == Some(wanted),
+                };
+                let lease = span(lease);
+                let old = present.map(|e| e.value).filter(|_| want_old);
+                if holds {
+                    let ms = version.map_or(1, |v| v.ms + 1);
+                    let version = Version { ms, counter: 0, node: NodeId(1) };
+                    values.insert(op.key, Entry { value, version, lease });
+                    Found::Stored { version, old, cookie: None }
+                } else {
+                    Found::NotStored { version, old }
+                }
+            }
+            Action::Touch { lease } => {
+                let lease = span(lease);
+                Found::Touched(values.get_mut(&op.key).map(|e| e.lease = lease).is_some())
+            }
+            Action::GetTouch { lease } => {
+                let lease = span(lease);
+                values.get_mut(&op.key).map_or(Found::Absent, |e| {
+                    e.lease = lease;
+                    found(e.clone())
+                })
+            }
+            Action::Remove => Found::Removed(values.remove(&op.key).is_some()),
+            Action::RemoveIf { version: wanted } => match version {
+                Some(version) if version != wanted => Found::NotStored { version: Some(version), old: None },
+                _ => Found::Removed(values.remove(&op.key).is_some()),
+            },
+            Action::Take => values.remove(&op.key).map_or(Found::Absent, found),
+            Action::Count => Found::Count(values.len() as u64),
+            Action::Scan { cursor, count } => {
+                let keys: Vec<_> = values.keys().skip(cursor as usize).take(count as usize).cloned().collect();
+                let next = cursor + keys.len() as u64;
+                Found::Page { cursor: if next < values.len() as u64 { next } else { 0 }, keys }
+            }
+        })
+    }
+
+    /// Answers the held question that looks like this.
+    fn release(&self, name: &str) {
+        let at = self.held.borrow().iter().position(|(op, _)| shown(op) == name).expect(name);
+        let (op, answer) = self.held.borrow_mut().remove(at);
+        answer.send(Answer::Session(self.run(op))).expect("the connection waits for it");
+    }
+
+    /// From now on the namespace merges fields.
+    fn merges(&self) {
+        let mut view = View::clone(&self.view.borrow());
+        let (name, class, merge) = ("carts".into(), "session".into(), "fields".into());
+        view.namespaces.push(node::view::NamespaceView {
+            name,
+            class,
+            lease_ms: 1,
+            merge,
+            functions: None,
+            durability: None,
+            weak: Vec::new(),
+            loss_window: None,
+            promise: String::new(),
+            timeout_ms: 60,
+            hot: Vec::new(),
+            odds: Default::default(),
+            shards: [].into(),
+        });
+        *self.view.borrow_mut() = Arc::new(view);
+    }
+
+    fn set_tokens(&self, tokens: &[(&str, &str)]) {
+        let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+        *self.view.borrow_mut() = Arc::new(View { tokens: Arc::new(tokens), me: "n1".into(), ..View::default() });
+    }
+}
+
+fn shown(op: &Op) -> String {
+    let action = format!("{:?}", op.action);
+    let name = action.split([' ', '{']).next().unwrap().to_uppercase();
+    format!("{name} {}", String::from_utf8_lossy(&op.key))
+}
+
+impl Backend for Toy {
+    fn ask(&self, ask: Ask, budget: Span, send: oneshot::Sender<Answer>) {
+        assert!(budget > Span::ZERO);
+        let Ask::Session(op) = ask else { panic!("this door asks for values only") };
+        assert_eq!(&*op.namespace, "carts");
+        self.seen.borrow_mut().push(shown(&op));
+        if self.holds.get() {
+            self.held.borrow_mut().push((op, send));
+        } else {
+            let _ = send.send(Answer::Session(self.run(op)));
+        }
+    }
+
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.borrow())
+    }
+
+    /// Whether a busy machine is late is not what these tests are about; `gate` has its own.
+    fn sheds(&self) -> bool {
+        false
+    }
+}
+
+/// Runs a test with a door and a client connected to it.
+fn with_door<F: Future<Output = ()>>(test: impl FnOnce(Rc<Toy>, TcpStream) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(LocalSet::new().run_until(async {
+        let toy = Rc::new(Toy::default());
+        toy.set_tokens(&[("carts", "secret"), ("other", "secret2")]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let door = tokio::task::spawn_local(serve(
+            listener,
+            toy.clone(),
+            Arc::clone(&toy.meter),
+            Functions::new(&toy.meter),
+            std::future::pending(),
+        ));
+        let stream = TcpStream::connect(addr).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        test(toy, stream).await;
+        door.abort();
+    }));
+}
+
+fn resp(command: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+    for arg in command {
+        bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        bytes.extend_from_slice(arg);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// `SET a 1` to its bytes.
+fn line(command: &str) -> Vec<u8> {
+    resp(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
+}
+
+async fn send(stream: &mut TcpStream, commands: &[&str]) {
+    let bytes: Vec<u8> = commands.iter().flat_map(|c| line(c)).collect();
+    stream.write_all(&bytes).await.unwrap();
+}
+
+async fn expect(stream: &mut TcpStream, reply: &str, why: &str) {
+    let mut got = vec![0; reply.len()];
+    let mut at = 0;
+    // Stops at the first byte that differs, so that a wrong answer is shown instead of waited for.
+    while at < got.len() && got[..at] == reply.as_bytes()[..at] {
+        at += stream.read(&mut got[at..]).await.unwrap();
+    }
+    assert_eq!(String::from_utf8_lossy(&got[..at]), reply, "{why}");
+}
+
+async fn expect_end(stream: &mut TcpStream) -> String {
+    let mut rest = vec![];
+    stream.read_to_end(&mut rest).await.unwrap();
+    String::from_utf8(rest).unwrap()
+}
+
+async fn sign_in(stream: &mut TcpStream) {
+    send(stream, &["AUTH carts secret"]).await;
+    expect(stream, "+OK\r\n", "AUTH").await;
+}
+
+/// Waits until the door has done what it can for now.
+async fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "it did not come to be");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Each command in turn gets its reply.
+fn check(script: &[(&str, &str)]) {
+    with_door(|_, mut stream| async move {
+        sign_in(&mut stream).await;
+        for (command, reply) in script {
+            send(&mut stream, &[command]).await;
+            expect(&mut stream, reply, command).await;
+        }
+    });
+}
