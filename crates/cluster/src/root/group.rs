@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, Span};
 
-use super::limits::{VOTER_AWAY_MAX, VOTERS_WANTED};
+use super::limits::{LEARNER_AWAY_MAX, VOTER_AWAY_MAX, VOTERS_WANTED};
 use crate::raft::Step;
 
 /// What the leader sees.
@@ -44,8 +44,11 @@ pub(super) fn next(scene: &Scene) -> Option<Step> {
         let come: Vec<_> = ready.take(missing).collect();
         return (come.len() == missing).then_some(Step::Vote { come, go: Vec::new() });
     }
-    let is_gone = |id: &&NodeId| **id != scene.me && scene.away.get(id).is_some_and(|away| *away >= VOTER_AWAY_MAX);
-    let gone = scene.voters.iter().find(is_gone)?;
+    let is_away = |id: &NodeId, max| *id != scene.me && scene.away.get(id).is_some_and(|away| *away >= max);
+    if let Some(gone) = scene.learners.iter().find(|id| is_away(id, LEARNER_AWAY_MAX)) {
+        return Some(Step::Drop(*gone));
+    }
+    let gone = scene.voters.iter().find(|id| is_away(id, VOTER_AWAY_MAX))?;
     Some(Step::Vote { come: vec![ready.next()?], go: vec![*gone] })
 }
 
@@ -117,6 +120,17 @@ mod tests {
         assert_eq!(next(&it), vote(&[5], &[3]), "4 is away itself");
         it.live.remove(&NodeId(5));
         assert_eq!(next(&it), None, "nobody is there to take its place");
+    }
+
+    #[test]
+    fn who_has_no_vote_and_is_away_for_long_is_dropped_and_let_in_anew_when_it_is_back() {
+        let mut it = scene(&[1, 2, 3], &[4, 5], &[1, 2, 3, 5], &[5]);
+        it.away.insert(NodeId(4), Span(LEARNER_AWAY_MAX.0 - 1));
+        assert_eq!(next(&it), None);
+        it.away.insert(NodeId(4), LEARNER_AWAY_MAX);
+        assert_eq!(next(&it), Some(Step::Drop(NodeId(4))));
+        assert_eq!(next(&Scene { learners: ids(&[5]), ..it }), None);
+        assert_eq!(next(&scene(&[1, 2, 3], &[5], &[1, 2, 3, 4, 5], &[5])), Some(Step::Learn(NodeId(4))));
     }
 
     #[test]

@@ -7,6 +7,9 @@ pub const VOTERS_WANTED: usize = 3;
 /// A voter away for so long is replaced if a caught-up node is at hand: longer than a reboot of a process, shorter than
 /// the wait for a second failure that would stop changes.
 pub const VOTER_AWAY_MAX: Span = Span::secs(30);
+/// Who has no vote and is away for so long gets nothing sent any more: it may have left for good. Should it come back, it is let in
+/// anew. Longer than a machine takes to start.
+pub const LEARNER_AWAY_MAX: Span = Span::secs(180);
 
 /// The disk's log is rewritten as one snapshot after so many records (in tests soon, so that storms meet it often)...
 pub const LOG_RECORDS_MAX: usize = if cfg!(test) { 60 } else { 1_000 };

@@ -526,9 +526,9 @@ impl Root {
             leaving: self.parting.leaving.clone(),
             ..Scene::default()
         };
-        for voter in scene.voters.iter().filter(|voter| !self.live.contains(voter)) {
+        for member in scene.voters.iter().chain(&scene.learners).filter(|member| !self.live.contains(member)) {
             // A leader that never saw it counts from now.
-            self.away.entry(*voter).or_insert(now);
+            self.away.entry(*member).or_insert(now);
         }
         scene.live = self.live.clone();
         scene.away = self.away.iter().map(|(id, since)| (*id, now.since(*since))).collect();
@@ -593,6 +593,11 @@ impl Root {
 
     fn id(&self, seq: u64) -> ChangeId {
         ChangeId { node: self.me, boot: self.boot, seq }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, id: NodeId) -> bool {
+        self.member.as_ref().is_some_and(|member| member.has(id))
     }
 
     /// A change of voters is under way: until it is through, the old voters' majority is needed as well.

@@ -230,6 +230,22 @@ fn a_voter_that_is_away_for_long_is_replaced_by_a_node_that_has_everything() {
 }
 
 #[test]
+fn who_has_no_vote_and_stays_away_is_dropped_and_let_in_again_when_it_is_back() {
+    let mut net = grown(11, 5);
+    let leader = net.leader().unwrap();
+    let learner = (1..=5).find(|id| !net.root(1).voters().contains(&NodeId(*id))).unwrap();
+    net.kill(learner);
+    let has = |net: &Net| net.root(leader).has(NodeId(learner));
+    net.run(Span(LEARNER_AWAY_MAX.0 / 2));
+    assert!(has(&net), "it may still come back");
+    net.until(LEARNER_AWAY_MAX, |net| !has(net));
+    assert_eq!(net.apply(leader, Span::secs(1), put("a", "1")), Outcome::Done(Ok(2)));
+    net.start(learner);
+    net.until(Span::secs(5), |net| has(net) && net.all_show(2));
+    assert_eq!(net.apply(learner, Span::secs(1), put("a", "2")), Outcome::Done(Ok(3)), "it is one of them again");
+}
+
+#[test]
 fn a_long_log_becomes_a_snapshot_and_whoever_was_away_gets_it() {
     let mut net = grown(8, 3);
     let leader = net.leader().unwrap();
