@@ -17,10 +17,10 @@ use crate::report::{Figure, Report};
 const NODES: u8 = 5;
 /// Those that stay: writers are with them.
 const STAY: usize = 3;
-const SHARDS: usize = 4;
+const SHARDS: usize = 2;
 const WRITERS: usize = 16;
-/// Of each writer. 1,000 writes a second together: far below what the cluster can.
-const EVERY: Duration = Duration::from_millis(16);
+/// Of each writer. 250 writes a second together: far below what the cluster can, so that none waits for the one before it.
+const EVERY: Duration = Duration::from_millis(64);
 /// Clients that write as fast as it goes, keys of their own.
 const FILLERS: usize = 32;
 
