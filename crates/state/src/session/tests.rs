@@ -68,7 +68,8 @@ fn the_same_scenes_break_nothing_without_a_bug() {
 fn fields_lost(bug: Planted) -> usize {
     PLANTED.set(bug);
     let mut lost = 0;
-    for seed in 0..12 {
+    // Reads that ask a second brick early rarely get to where the bug shows.
+    for seed in 0..100 {
         let mut world = World::settled(seed, 3);
         world.net = Net { delay: (100, 400), loss: 0.1, double: 0.0 };
         let maps = |action| Op::keyed("maps".into(), Bytes::from_static(b"k"), action);
