@@ -220,9 +220,11 @@ fn hot_keys(picture: &Picture) -> Markup {
 }
 
 fn bricks(picture: &Picture) -> Markup {
-    let heads = ["Brick", "State", "Values", "Memory", "Window", "In flight", "Timeouts", "Refused, no room"];
+    let refused = ["No room", "Turned away", "Memory full"];
+    let heads = ["Brick", "State", "Values", "Memory", "Window", "In flight", "Timeouts"].into_iter().chain(refused);
     html! {
-        p { "Windows are those of this node's stub: requests that it may have under way to each brick, by what it answers in time." }
+        p { "Windows are those of this node's stub: requests that it may have under way to each brick, by what it answers in time. \
+            It refused what a brick's window had no room for, and what the brick turns away while it has too much to do; and bricks refuse writes that they have no memory for." }
         div.wide tabindex="0" role="group" aria-label="Table of bricks" {
             table {
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
@@ -239,8 +241,10 @@ fn bricks(picture: &Picture) -> Markup {
                                     td.n { (stub.in_flight) }
                                     td.n { (number(stub.timeouts as f64)) }
                                     td.n { (number(stub.no_room as f64)) }
+                                    td.n { (number(stub.turned_away as f64)) }
+                                    td.n { (number(stub.full as f64)) }
                                 }
-                                None => { td colspan="4" { "its own: asked by a call" } }
+                                None => { td colspan="6" { "its own: asked by a call" } }
                             }
                         }
                     }
@@ -330,7 +334,8 @@ mod tests {
             ]}],
             "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept",
                             "hot": [{"key": "tickets<1>", "rate": 4321, "waiters": 63}]}],
-            "stubs": [{"brick": "n3", "window": 64, "in_flight": 9, "slow": true, "timeouts": 12, "no_room": 3}],
+            "stubs": [{"brick": "n3", "window": 64, "in_flight": 9, "slow": true, "timeouts": 12, "no_room": 3,
+                       "turned_away": 41, "full": 17}],
             "root": {"leader": null, "voters": ["n1"], "version": 4},
             "events": [{"at_ms": 0, "kind": "birth", "who": "n1", "text": "came"},
                        {"at_ms": 951827696000u64, "kind": "death", "who": "n2\" onload=\"x", "text": "<b>gone</b>"}],
@@ -360,9 +365,19 @@ mod tests {
     #[test]
     fn bricks_show_their_memory_and_the_windows_towards_them() {
         let shown = bricks(&picture()).into_string();
-        for part in
-            ["settled", "3 of 64 MiB", "64 (slow)", ">9<", ">12<", ">3<", "being filled", "its own: asked by a call"]
-        {
+        for part in [
+            "settled",
+            "3 of 64 MiB",
+            "64 (slow)",
+            ">9<",
+            ">12<",
+            ">3<",
+            ">41<",
+            ">17<",
+            "Turned away",
+            "being filled",
+            "its own: asked by a call",
+        ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains("n2"), "a dead one has no memory");

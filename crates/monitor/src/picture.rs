@@ -71,6 +71,8 @@ pub struct Stub {
     pub slow: bool,
     pub timeouts: u64,
     pub no_room: u64,
+    pub turned_away: u64,
+    pub full: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -163,6 +163,8 @@ impl Node {
                 slow: stub.slow,
                 timeouts: stub.timeouts,
                 no_room: stub.no_room,
+                turned_away: stub.turned_away,
+                full: stub.full,
             })
             .collect();
         stubs.sort_by(|a, b| a.brick.cmp(&b.brick));

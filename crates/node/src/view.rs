@@ -141,6 +141,10 @@ pub struct StubView {
     pub timeouts: u64,
     /// Requests not sent as the window was full, since this node started.
     pub no_room: u64,
+    /// Requests not sent as the brick said that it has too much to do for what matters so little, since this node started.
+    pub turned_away: u64,
+    /// Writes that the brick refused as its memory is full, since this node started.
+    pub full: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

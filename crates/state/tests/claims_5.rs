@@ -342,6 +342,8 @@ fn a_full_brick_refuses_new_sessions_and_serves_the_ones_it_has() {
     assert!(why.why.starts_with(state::session::FULL) && why.why.contains("--brick-memory"), "{why:?}");
     assert!(why.retry_after.is_some());
     assert!(stored.len() > 100, "{} stored", stored.len());
+    let stubs = world.session(1).stubs();
+    assert!(stubs.iter().all(|stub| stub.full > 0 && stub.no_room + stub.turned_away == 0), "{stubs:?}");
     for key in stored.iter().filter(|key| !key.is_empty()) {
         assert_eq!(world.value(2, key).as_deref(), Some(&*value));
         assert!(matches!(world.put(3, key, &value), Reply::Stored { .. }), "{key} is written as before");
@@ -390,6 +392,10 @@ fn of_what_is_too_much_for_a_brick_stubs_refuse_first_what_matters_less() {
     let at_once =
         outcomes(false).filter(|(took, outcome)| matches!(outcome, Outcome::Refused(_)) && took.0 == 0).count();
     assert!(at_once > asked.len() / 3, "{at_once} of {} were refused at once", asked.len());
+    // Whoever looks sees for which brick's sake: each write that was refused is one for a brick at least.
+    let stubs = world.session(1).stubs();
+    assert!(stubs.iter().map(|stub| stub.turned_away).sum::<u64>() >= at_once as u64, "{at_once}, {stubs:?}");
+    assert!(stubs.iter().all(|stub| stub.turned_away > 0 && stub.full == 0), "{stubs:?}");
     let stages = world.session(2).stages(base::Time::ZERO);
     assert!(stages.iter().any(|(name, shown)| *name == "session-brick" && shown.overloads > 0));
 }

@@ -205,7 +205,7 @@ fn partitions(turnstiles: &Turnstiles) -> String {
 /// This node's stub towards each brick.
 fn stubs(view: &View, out: &mut Text) {
     type Figure = fn(&StubView) -> u64;
-    let families: [(&str, &str, &str, Figure); 4] = [
+    let families: [(&str, &str, &str, Figure); 6] = [
         ("coppice_stub_window", "gauge", "Requests that this node may have under way to a brick.", |s| s.window),
         ("coppice_stub_in_flight", "gauge", "Requests of this node under way to a brick.", |s| s.in_flight),
         ("coppice_stub_timeouts_total", "counter", "Requests of this node that a brick did not answer in time.", |s| {
@@ -216,6 +216,18 @@ fn stubs(view: &View, out: &mut Text) {
             "counter",
             "Requests of this node that were not sent to a brick as its window was full.",
             |s| s.no_room,
+        ),
+        (
+            "coppice_stub_turned_away_total",
+            "counter",
+            "Requests of this node that were not sent to a brick as it had said that it turns away such a priority.",
+            |s| s.turned_away,
+        ),
+        (
+            "coppice_stub_full_total",
+            "counter",
+            "Writes of this node that a brick refused as its memory is full.",
+            |s| s.full,
         ),
     ];
     for (name, kind, help, figure) in families {

@@ -12,7 +12,7 @@ use flow::stage::Shown;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use node::Applied;
-use node::view::{NodeState, NodeView};
+use node::view::{NodeState, NodeView, StubView};
 use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When};
 
 use super::*;
@@ -98,6 +98,14 @@ fn view() -> View {
         tokens: Arc::new([("carts".to_string(), "secret".to_string())].into()),
         admin_token: "root".into(),
         stages: Arc::new([("session-brick", stage())]),
+        stubs: vec![StubView {
+            brick: "n3".into(),
+            window: 64,
+            no_room: 8,
+            turned_away: 9,
+            full: 10,
+            ..StubView::default()
+        }],
         ..View::default()
     }
 }
@@ -503,6 +511,10 @@ fn figures_are_there_for_prometheus() {
         "coppice_stage_wait_seconds_sum{stage=\"session-brick\"} 20.00023",
         "coppice_stage_wait_seconds_count{stage=\"session-brick\"} 4",
         "coppice_stage_service_seconds_count{stage=\"session-brick\"} 0",
+        "coppice_stub_window{brick=\"n3\"} 64",
+        "coppice_stub_no_room_total{brick=\"n3\"} 8",
+        "coppice_stub_turned_away_total{brick=\"n3\"} 9",
+        "coppice_stub_full_total{brick=\"n3\"} 10",
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }

@@ -12,6 +12,7 @@ use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY
 use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
+use super::peers::Peer;
 use super::run::{Next, NotBegun};
 use super::table::{Key, Value};
 use super::{Call, Session, Version};
@@ -87,8 +88,7 @@ impl Session {
             if *node == self.me {
                 return Some(flow::window::WINDOW_FIRST as u64);
             }
-            let window = &self.peers.get(node).filter(|peer| peer.is_usable(call.now, priority))?.window;
-            Some((window.size() - f64::from(window.under_way())).max(1.0) as u64)
+            self.peers.get(node).filter(|peer| peer.is_usable(call.now, priority)).map(Peer::room)
         };
         let mut rooms: BTreeMap<NodeId, u64> =
             map.members.iter().filter_map(|node| Some((*node, room(node)?))).collect();

@@ -54,6 +54,8 @@ mod write;
 #[cfg(test)]
 mod brick_tests;
 #[cfg(test)]
+mod choice_tests;
+#[cfg(test)]
 mod map_tests;
 #[cfg(test)]
 mod tests;

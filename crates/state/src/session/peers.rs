@@ -38,6 +38,8 @@ pub(super) struct Counts {
     pub no_room: u64,
     /// Requests that were not sent because it turns away what matters so little.
     pub turned_away: u64,
+    /// Writes that it refused as its memory is full.
+    pub full: u64,
 }
 
 impl Peer {
@@ -87,6 +89,11 @@ impl Peer {
     /// It may be asked for what matters so much.
     pub fn is_usable(&self, now: Time, priority: Priority) -> bool {
         self.live && self.window.has_room() && !self.floor.turns_away(now, priority)
+    }
+
+    /// How many more requests its window takes; 1 at least, as it is the weight by which it is chosen at random.
+    pub fn room(&self) -> u64 {
+        (self.window.size() - f64::from(self.window.under_way())).max(1.0) as u64
     }
 
     /// It was to be asked, and is not usable: why.

@@ -10,6 +10,7 @@ use super::limits::{BRICKS_ACKED, DOUBT_RESTS, HEDGE_MIN, HEDGE_TIMES};
 use super::map::Placement;
 use super::op::{Action, Lease, Reply, When};
 use super::ops::{Leg, LegState, Phase, Running};
+use super::peers::Peer;
 use super::run::Next;
 use super::table::Key;
 use super::wire;
@@ -227,11 +228,18 @@ impl Session {
             Some(peer) if peer.is_usable(call.now, op.priority) => 1 + peer.badness(wanted),
             Some(_) | None => u8::MAX,
         };
-        // Starts at a random leg, so that equals share the work.
-        let from = self.rng.below(op.legs.len() as u64) as usize;
-        let turn = |at: usize| (at + op.legs.len() - from) % op.legs.len();
-        let idle = (0..op.legs.len()).filter(|at| op.legs[*at].state == LegState::Idle);
-        let Some(at) = idle.min_by_key(|at| (rank(&op.legs[*at]), turn(*at))) else { return false };
+        let idle = || op.legs.iter().enumerate().filter(|(_, leg)| leg.state == LegState::Idle);
+        let Some(best) = idle().map(|(_, leg)| rank(leg)).min() else { return false };
+        // Equals share the work, by the room in their windows.
+        let equals = || idle().filter(|(_, leg)| rank(leg) == best);
+        let room = |leg: &Leg| self.peers.get(&leg.node).map_or(1, Peer::room);
+        let mut draw = self.rng.below(equals().map(|(_, leg)| room(leg)).sum());
+        let drawn = equals().find(|(_, leg)| {
+            let found = draw < room(leg);
+            draw = draw.saturating_sub(room(leg));
+            found
+        });
+        let at = drawn.expect("the number is below the sum").0;
         let known = op.newest_seen;
         let value_comes = op.legs.iter().any(|leg| {
             leg.state == LegState::Waiting && hopeful(leg)

@@ -371,6 +371,11 @@ impl Session {
             }
             Some(What::Wrote(wrote)) => {
                 if let Some(wrote) = wrote.take() {
+                    if wrote == Wrote::Full
+                        && let Some(peer) = self.peers.get_mut(&from)
+                    {
+                        peer.counts.full += 1;
+                    }
                     leg.state = LegState::Wrote(wrote);
                 }
             }

@@ -25,6 +25,10 @@ pub struct Stub {
     pub timeouts: u64,
     /// Requests that were not sent because the window was full, counted likewise.
     pub no_room: u64,
+    /// Requests that were not sent because the brick, which had too much to do, said that it turns away what matters so little.
+    pub turned_away: u64,
+    /// Writes that the brick refused as its memory is full.
+    pub full: u64,
 }
 
 impl Session {
@@ -40,6 +44,8 @@ impl Session {
                 slow: peer.slow,
                 timeouts: peer.counts.timeouts,
                 no_room: peer.counts.no_room,
+                turned_away: peer.counts.turned_away,
+                full: peer.counts.full,
             })
         };
         members.into_iter().filter_map(stub).collect()

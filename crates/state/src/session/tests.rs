@@ -24,7 +24,7 @@ pub(super) fn planted(bug: Planted) -> bool {
 }
 
 #[path = "../../tests/world/mod.rs"]
-mod world;
+pub(super) mod world;
 
 use base::{AskId, NodeId, Outcome, Span, Time};
 use bytes::Bytes;
