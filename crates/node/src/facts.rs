@@ -45,6 +45,8 @@ pub struct NodeReport {
     pub resident_bytes: u64,
     pub gauges: BTreeMap<String, u64>,
     pub brick: BrickLoad,
+    /// What its stub thinks of the bricks that it asks.
+    pub opinion: state::session::Opinion,
     /// What is wrong with its disk, if it can take nothing.
     pub disk: Option<String>,
     /// It runs clones only when the others are full.

@@ -366,6 +366,7 @@ impl Node {
             operations: figure("session.brick_operations"),
             anew: self.session.starts_anew(),
         };
+        self.report.opinion = self.session.look(now.mono);
         let intervals = self.session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
         self.report.whole = self.linear.whole();

@@ -148,8 +148,9 @@ impl Node {
                 }
             }
             facts::REPORT if origin != self.me() => {
-                let anew = self.report_of(origin).brick.anew;
-                self.lives.told_anew(origin, anew);
+                let report = self.report_of(origin);
+                self.lives.told_anew(origin, report.brick.anew);
+                self.session_in(now, session::Input::Opinion { from: origin, opinion: report.opinion }, out);
             }
             _ => (),
         }

@@ -66,6 +66,36 @@ pub const FULL_RETRY_AFTER: Span = Span::secs(1);
 /// Damaged values within [`DAMAGE_SPAN`] after which a brick takes its memory for failing, and starts anew.
 pub const DAMAGE_MAX: usize = 3;
 pub const DAMAGE_SPAN: Span = Span::secs(60);
+/// Outlier detection: bricks are measured by what a stub saw of this many of its requests at least,
+pub const OUTLIER_ASKED_MIN: u64 = 20;
+/// no more often than this (nodes tell each other each second, more or less),
+pub const OUTLIER_LOOKS_EVERY: Span = Span::millis(500);
+/// and compared if there are so many beside the stub's own: W more than the one that is to restart, with the own.
+pub const OUTLIER_AMONG: usize = BRICKS_ASKED + 1;
+/// It differs that deviates from the median by so many times what others do (as standard deviations),
+pub const OUTLIER_DEVIATIONS: f64 = 5.0;
+/// and does worse than twice as bad, by this much at least: half a millisecond in the mean (SSM 5.8 has a fault of one),
+pub const OUTLIER_TOOK: Span = Span::micros(500);
+/// 2 of 100 requests late,
+pub const OUTLIER_LATE: f64 = 200.0;
+/// 1 of 100 answers damaged,
+pub const OUTLIER_DAMAGED: f64 = 100.0;
+/// for so long: a machine may be busy with something for a moment.
+pub const OUTLIER_AFTER: Span = Span::secs(10);
+/// A stub knows what is usual for a brick after so many looks, so that one that is far away is told from one that is slow,
+pub const OUTLIER_LEARNS: u32 = 30;
+/// and what was is forgotten by so much as it would be by the mean of so many.
+pub const OUTLIER_LEARNS_OF: u32 = 256;
+/// An opinion counts for so long; it is repeated each second.
+pub const OUTLIER_SAID_FOR: Span = Span::secs(5);
+/// Whatever one stub alone thinks may be the stub's fault.
+pub const OUTLIER_SAID_MIN: usize = 2;
+/// What starts anew for that and goes on to differ does so again after this, and then after twice as long:
+pub const OUTLIER_RESTS: Span = Span::secs(600);
+/// so often, and then it is left alone
+pub const OUTLIER_RESTARTS_MAX: usize = 3;
+/// until this has passed since.
+pub const OUTLIER_FORGIVEN: Span = Span::secs(4 * 3600);
 /// Queues of timers that are kept when they are empty: namespaces rarely have more different timeouts.
 pub const TIMER_QUEUES_KEPT: usize = 8;
 /// Namespaces whose write intervals a brick tells of; a report is a few kilobytes.

@@ -39,6 +39,7 @@ mod merge_ops;
 pub mod odds;
 pub mod op;
 mod ops;
+mod outlier;
 mod peers;
 mod read;
 mod run;
@@ -70,6 +71,7 @@ pub use brick::Intervals;
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use outlier::{Measure, Opinion, Outlier};
 pub use secret::{CookieKey, CookieSecret};
 pub use shown::Stub;
 pub use version::Version;
@@ -105,6 +107,8 @@ pub enum Input {
     Map(BrickMap),
     /// The declaration changed.
     Namespaces(Namespaces),
+    /// What another node's stub thinks of the bricks, as its [`Session::look`] says.
+    Opinion { from: NodeId, opinion: Opinion },
     /// The moment of `wake_at` has come.
     Wake,
 }
@@ -160,6 +164,12 @@ pub struct Session {
     /// When refused cookies were last reported, and how many had been refused by then.
     cookies_noted: Option<(Time, u64)>,
     figures: Figures,
+    /// What this stub thinks of the bricks, and when it last looked.
+    opinion: Opinion,
+    looked_at: Time,
+    /// When this brick started anew as it differed from others, and when it was said that this does not help.
+    anew: Vec<Time>,
+    incurable_noted: Option<Time>,
     /// False in one experiment only: then windows have no end and late requests are served.
     protects: bool,
 }
@@ -233,6 +243,10 @@ impl Session {
             writers: Writers::default(),
             cookies_noted: None,
             figures: Figures::default(),
+            opinion: Opinion::default(),
+            looked_at: Time::ZERO,
+            anew: Vec::new(),
+            incurable_noted: None,
             protects: true,
         }
     }
@@ -263,6 +277,7 @@ impl Session {
             Input::Death { peer } => self.death(call, peer),
             Input::Map(map) => self.adopt(call, map),
             Input::Namespaces(namespaces) => self.declare(namespaces),
+            Input::Opinion { from, opinion } => self.hear_opinion(call, from, opinion),
             Input::Wake => (),
         }
         self.fire(call);
@@ -377,12 +392,16 @@ impl Session {
 
     /// All other bricks are live and filled, as far as this node has heard.
     fn others_are_settled(&self) -> bool {
-        let Some(map) = self.map.as_ref().filter(|map| map.old.is_none() && map.members.len() > 1) else {
-            return false;
-        };
-        let wanted = map.epoch.saturating_sub(1).max(1);
+        let (Some(map), Some(wanted)) = (&self.map, self.settled_wanted()) else { return false };
         let settled = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.live && peer.filled >= wanted);
         self.fill.filled >= wanted && map.members.iter().filter(|node| **node != self.me).all(settled)
+    }
+
+    /// The epoch for which a brick has to be filled now to count as settled; none while there is one brick only, or the
+    /// map changes.
+    fn settled_wanted(&self) -> Option<u64> {
+        let map = self.map.as_ref().filter(|map| map.old.is_none() && map.members.len() > 1)?;
+        Some(map.epoch.saturating_sub(1).max(1))
     }
 
     fn start_anew(&mut self, call: &mut Call, why: &str) {

@@ -6,6 +6,7 @@ use flow::Window;
 
 use super::intake::Floor;
 use super::limits::{DOUBT_EVERY, QUICK};
+use super::outlier::{Conduct, Opinion};
 
 pub(super) struct Peer {
     pub boot: Boot,
@@ -26,6 +27,10 @@ pub(super) struct Peer {
     pub delay: Delay,
     /// Over all its lives.
     pub counts: Counts,
+    /// How it does, beside others.
+    pub conduct: Conduct,
+    /// What its stub thinks of the bricks, and when that was heard.
+    pub opinion: Option<(Time, Opinion)>,
 }
 
 /// What a stub has gone through with one brick.
@@ -34,12 +39,31 @@ pub(super) struct Counts {
     /// Requests that were sent.
     pub sent: u64,
     pub timeouts: u64,
+    /// Answers in time, and how long they took together.
+    pub answers: u64,
+    pub took: Span,
+    /// Answers with a value that was damaged.
+    pub damaged: u64,
     /// Requests that were not sent because its window was full.
     pub no_room: u64,
     /// Requests that were not sent because it turns away what matters so little.
     pub turned_away: u64,
     /// Writes that it refused as its memory is full.
     pub full: u64,
+}
+
+impl Counts {
+    /// What has come of that by which peers are compared.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            timeouts: self.timeouts - before.timeouts,
+            answers: self.answers - before.answers,
+            took: Span(self.took.0 - before.took.0),
+            damaged: self.damaged - before.damaged,
+            ..Self::default()
+        }
+    }
 }
 
 impl Peer {
@@ -66,6 +90,8 @@ impl Peer {
             clock: None,
             delay: Delay::default(),
             counts: Counts::default(),
+            conduct: Conduct::default(),
+            opinion: None,
         }
     }
 
@@ -73,7 +99,7 @@ impl Peer {
     /// sent before may still arrive: it must be known for late (seed 727003422327: a write came after it had been taken back).
     pub fn reborn(&self, boot: Boot, now: Time) -> Self {
         let delay = if boot == self.boot { self.delay } else { Delay::default() };
-        Self { counts: self.counts, delay, ..Self::new(boot, now) }
+        Self { counts: self.counts, delay, conduct: Conduct::since(self.counts), ..Self::new(boot, now) }
     }
 
     /// Nothing else that was known of its life counts for the next one.
@@ -83,6 +109,8 @@ impl Peer {
 
     pub fn answered(&mut self, took: Span) {
         self.window.answered(took < QUICK);
+        self.counts.answers += 1;
+        self.counts.took = self.counts.took + took;
         self.takes = if self.takes == Span::ZERO { took } else { Span((7 * self.takes.0 + took.0) / 8) };
     }
 

@@ -363,6 +363,9 @@ impl Session {
                 if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
                     // As if it had been lost on its way: it is asked for again.
                     self.figures.damaged_frames += 1;
+                    if let Some(peer) = self.peers.get_mut(&from) {
+                        peer.counts.damaged += 1;
+                    }
                     return;
                 }
                 leg.found = found;

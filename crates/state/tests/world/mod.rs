@@ -9,7 +9,9 @@ use std::sync::Arc;
 use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use state::NamespaceSpec;
-use state::session::{Action, BrickMap, CookieSecret, Input, Lease, Op, Output, Reply, Session, When, next_map};
+use state::session::{
+    Action, BrickMap, CookieSecret, Input, Lease, Op, Opinion, Output, Reply, Session, When, next_map,
+};
 
 pub struct World {
     pub now: Time,
@@ -24,6 +26,8 @@ pub struct World {
     pub frames: u64,
     cut: BTreeSet<(NodeId, NodeId)>,
     dead_since: BTreeMap<NodeId, Time>,
+    /// When nodes last told each other what they think of the bricks.
+    pub told: Time,
     queue: BTreeMap<(Time, u64), Happening>,
     sequence: u64,
     asks: u64,
@@ -32,6 +36,8 @@ pub struct World {
     pub secret: CookieSecret,
     /// Nodes that take so long for each frame; all others take no time.
     pub service: BTreeMap<NodeId, Span>,
+    /// Nodes that sleep for so long before each frame that they send.
+    pub lags: BTreeMap<NodeId, Span>,
     /// Nodes that lose this share of all that they send.
     pub loses: BTreeMap<NodeId, f64>,
     /// Share of frames whose value has a bit flipped on its way.
@@ -59,6 +65,7 @@ enum Happening {
     Birth { at: NodeId, peer: NodeId, boot: Boot },
     Death { at: NodeId, peer: NodeId, boot: Boot },
     Map { at: NodeId, map: BrickMap },
+    Opinion { at: NodeId, from: NodeId, opinion: Opinion },
     Lead,
     Restart { node: NodeId },
 }
@@ -79,12 +86,14 @@ impl World {
             frames: 0,
             cut: BTreeSet::new(),
             dead_since: BTreeMap::new(),
+            told: Time::ZERO,
             queue: BTreeMap::new(),
             sequence: 0,
             asks: 0,
             brick_bytes: None,
             secret: CookieSecret::new(1, [7; 32]),
             service: BTreeMap::new(),
+            lags: BTreeMap::new(),
             loses: BTreeMap::new(),
             flips: 0.0,
         };
@@ -291,6 +300,7 @@ impl World {
                         continue;
                     }
                     let after = Span(self.rng.between(self.net.delay.0, self.net.delay.1));
+                    let after = after + self.lags.get(&from).copied().unwrap_or_default();
                     let boots = (self.nodes[&from].boot, self.nodes[&to].boot);
                     self.push(after, Happening::Frame { from, to, boots, frame: frame.clone() });
                 }
@@ -350,6 +360,7 @@ impl World {
         let at = match &what {
             Happening::Frame { to, .. } => Some(*to),
             Happening::Birth { at, .. } | Happening::Death { at, .. } | Happening::Map { at, .. } => Some(*at),
+            Happening::Opinion { at, .. } => Some(*at),
             Happening::Lead | Happening::Restart { .. } => None,
         };
         if let Some(at) = at
@@ -381,15 +392,35 @@ impl World {
                 }
             }
             Happening::Map { at, map } => self.input(at, Input::Map(map)),
+            Happening::Opinion { at, from, opinion } => self.input(at, Input::Opinion { from, opinion }),
             Happening::Lead => {
                 if self.leads {
                     self.lead();
                 }
+                self.tell_opinions();
                 self.push(Span::millis(100), Happening::Lead);
             }
             Happening::Restart { node } => {
                 if self.nodes[&node].session.is_none() {
                     self.start(node);
+                }
+            }
+        }
+    }
+
+    /// Each second each node tells the others what its stub thinks of the bricks.
+    fn tell_opinions(&mut self) {
+        if self.now.since(self.told) < Span::secs(1) {
+            return;
+        }
+        self.told = self.now;
+        let now = self.now;
+        let awake = self.nodes.iter_mut().filter(|(_, host)| host.hung_until <= now);
+        let said: Vec<_> = awake.filter_map(|(from, host)| Some((*from, host.session.as_mut()?.look(now)))).collect();
+        for at in self.live() {
+            for (from, opinion) in said.iter().filter(|(from, _)| *from != at) {
+                if !self.cut.contains(&(at, *from)) {
+                    self.push(Span::millis(50), Happening::Opinion { at, from: *from, opinion: opinion.clone() });
                 }
             }
         }
