@@ -1,4 +1,4 @@
-//! A brick that becomes slower than its peers, with the program as it ships (SSM figure 13): its process is stopped for two
+//! A brick that becomes slower than its peers, with the program as it ships (SSM figure 13): its process is stopped for some
 //! milliseconds again and again. The nodes that ask it find it, it starts anew, and no command of any client fails.
 #![allow(clippy::unwrap_used)]
 
@@ -21,6 +21,11 @@ fn a_brick_that_becomes_slow_starts_anew_and_says_why_and_no_command_fails() {
     let up = Up::bare(NODES);
     up.apply("carts.toml", "[namespace.carts]\nclass = \"session\"\n").good();
     let token = up.token("carts");
+    for node in 1..=NODES {
+        wait_for("its door is open", Duration::from_secs(10), || {
+            Resp::open(up.at(node).resp, "carts", &token).map(drop)
+        });
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let users: Vec<_> = (1..=4)
         .map(|node| {
@@ -44,9 +49,9 @@ fn a_brick_that_becomes_slow_starts_anew_and_says_why_and_no_command_fails() {
     let mut said = None;
     while said.is_none() && since.elapsed() < Duration::from_secs(60) {
         slow.signal(Signal::STOP);
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(8));
         slow.signal(Signal::CONT);
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(2));
         if looked.elapsed() > Duration::from_secs(1) {
             (said, looked) = (why(), Instant::now());
         }

@@ -68,6 +68,8 @@ pub const DAMAGE_MAX: usize = 3;
 pub const DAMAGE_SPAN: Span = Span::secs(60);
 /// Outlier detection: bricks are measured by what a stub saw of this many of its requests at least,
 pub const OUTLIER_ASKED_MIN: u64 = 20;
+/// by so many looks together, more or less (exponentially weighted),
+pub const OUTLIER_SMOOTH: f64 = 4.0;
 /// no more often than this (nodes tell each other each second, more or less),
 pub const OUTLIER_LOOKS_EVERY: Span = Span::millis(500);
 /// and compared if there are so many beside the stub's own: W more than the one that is to restart, with the own.
@@ -80,7 +82,7 @@ pub const OUTLIER_TOOK: Span = Span::micros(500);
 pub const OUTLIER_LATE: f64 = 200.0;
 /// 1 of 100 answers damaged,
 pub const OUTLIER_DAMAGED: f64 = 100.0;
-/// for so long: a machine may be busy with something for a moment.
+/// for so long, less the time for which it did not: a machine may be busy with something for a moment.
 pub const OUTLIER_AFTER: Span = Span::secs(10);
 /// A stub knows what is usual for a brick after so many looks, so that one that is far away is told from one that is slow,
 pub const OUTLIER_LEARNS: u32 = 30;

@@ -92,12 +92,13 @@ impl std::fmt::Display for Outlier {
 pub(super) struct Conduct {
     /// Counts of when it was last measured.
     before: Counts,
-    /// What it did then, and how much it was asked.
+    /// When that was; what it did of late, the last few looks together; and how much it was asked, a second.
     now: Option<(Time, [f64; 3], f64)>,
     /// What it usually does, and of how many looks that is known.
     usual: [f64; 3],
     looks: u32,
-    differs_since: Option<Time>,
+    /// For how long it was the one that differs, less the time since then when it was not: looks differ by chance.
+    differs: Span,
 }
 
 impl Conduct {
@@ -113,9 +114,14 @@ impl Conduct {
             self.now = self.now.filter(|(at, ..)| now.since(*at) < OUTLIER_AFTER);
             return false;
         }
-        // What it was asked since it was last measured, a second.
-        let rate = seen.sent as f64 / self.now.map_or(span, |(at, ..)| now.since(at)).as_secs_f64().max(0.001);
-        (self.before, self.now) = (*counts, Some((now, MEASURES.map(|measure| measure.of(&seen)), rate)));
+        let mut values = MEASURES.map(|measure| measure.of(&seen));
+        let mut rate = seen.sent as f64 / self.now.map_or(span, |(at, ..)| now.since(at)).as_secs_f64().max(0.001);
+        if let Some((_, before, asked)) = self.now {
+            let smooth = |was: f64, is: f64| was + (is - was) / OUTLIER_SMOOTH;
+            values = std::array::from_fn(|at| smooth(before[at], values[at]));
+            rate = smooth(asked, rate);
+        }
+        (self.before, self.now) = (*counts, Some((now, values, rate)));
         true
     }
 
@@ -181,7 +187,7 @@ impl Session {
         for (node, peer) in &mut self.peers {
             if !peer.live || !members.contains(node) || wanted.is_none_or(|wanted| peer.filled < wanted) {
                 // It has something else to do.
-                peer.conduct.differs_since = None;
+                peer.conduct.differs = Span::ZERO;
                 continue;
             }
             if peer.conduct.measure(now, &peer.counts, span) {
@@ -213,11 +219,12 @@ impl Session {
                 peer.conduct.learn(*values, medians);
             }
             let is_one = one.as_ref().is_some_and(|one| one.brick == *node);
-            let since = peer.conduct.differs_since.unwrap_or(now);
-            peer.conduct.differs_since = is_one.then_some(since);
+            let (differs, most) = (peer.conduct.differs.0, 2 * OUTLIER_AFTER.0);
+            let differs = if is_one { (differs + span.0).min(most) } else { differs.saturating_sub(span.0) };
+            peer.conduct.differs = Span(differs);
         }
-        let since = one.as_ref().and_then(|one| self.peers.get(&one.brick)?.conduct.differs_since);
-        let outlier = one.filter(|_| since.is_some_and(|since| now.since(since) >= OUTLIER_AFTER));
+        let differs = one.as_ref().and_then(|one| Some(self.peers.get(&one.brick)?.conduct.differs));
+        let outlier = one.filter(|_| differs >= Some(OUTLIER_AFTER));
         self.opinion = Opinion { compares, filled: self.fill.filled, outlier };
         self.opinion.clone()
     }
