@@ -19,7 +19,7 @@ use super::{Call, Session};
 pub struct Opinion {
     /// It asks enough of them to compare.
     pub compares: bool,
-    /// Epoch for which its own brick is filled: those that ask each other nothing must know it, too.
+    /// Epoch for which its own brick is filled: also those that ask it nothing must know.
     pub filled: u64,
     pub outlier: Option<Outlier>,
 }
@@ -233,10 +233,6 @@ impl Session {
     pub(super) fn hear_opinion(&mut self, call: &mut Call, from: NodeId, opinion: Opinion) {
         let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.live) else { return };
         let is_meant = opinion.outlier.as_ref().is_some_and(|outlier| outlier.brick == self.me);
-        // Who is not filled says so with each answer, too.
-        if opinion.filled > 0 {
-            peer.filled = opinion.filled;
-        }
         peer.opinion = Some((call.now, opinion));
         if is_meant {
             self.forget_if_outlier(call);
