@@ -393,7 +393,7 @@ impl Session {
     /// All other bricks are live and filled, as far as this node has heard.
     fn others_are_settled(&self) -> bool {
         let (Some(map), Some(wanted)) = (&self.map, self.settled_wanted()) else { return false };
-        // As its last answer said; or, if it was asked nothing, what it tells all.
+        // As its last answer said, or as it tells all: it may have been asked nothing.
         let filled = |peer: &Peer| peer.filled.max(peer.opinion.as_ref().map_or(0, |(_, told)| told.filled));
         let settled = |node: &NodeId| self.peers.get(node).is_some_and(|peer| peer.live && filled(peer) >= wanted);
         self.fill.filled >= wanted && map.members.iter().filter(|node| **node != self.me).all(settled)

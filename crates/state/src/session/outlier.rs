@@ -148,7 +148,7 @@ fn differs(conduct: &Conduct, values: [f64; 3], rate: f64, all: &[([f64; 3], f64
         // Who is asked much more than others has a reason to be slower.
         return None;
     }
-    let found = MEASURES.into_iter().enumerate().find_map(|(at, measure)| {
+    MEASURES.into_iter().enumerate().find_map(|(at, measure)| {
         let theirs: Vec<f64> = all.iter().map(|(values, _)| values[at]).collect();
         let middle = median(theirs.clone());
         // Times 1.4826 it is the standard deviation, where that of many is the normal one.
@@ -156,8 +156,7 @@ fn differs(conduct: &Conduct, values: [f64; 3], rate: f64, all: &[([f64; 3], f64
         let value = values[at];
         let is_out = value > middle + OUTLIER_DEVIATIONS * deviation && measure.is_worse(middle, value);
         (is_out && measure.is_worse(conduct.usual[at], value)).then_some((measure, middle))
-    });
-    found
+    })
 }
 
 /// 0 of none.
