@@ -244,6 +244,7 @@ impl<S: State> Member<S> {
         if self.tick_doubt(given_up, out) {
             return;
         }
+        self.leave_lead();
         let campaigns = self.node.tick() && !self.is_leader();
         self.draw_jitter(campaigns);
         if !self.is_leader() {

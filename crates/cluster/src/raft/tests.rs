@@ -7,7 +7,7 @@ use base::{Frame, GroupId, NodeId, Parts, Rng, Time, kind};
 use bytes::Bytes;
 
 use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, REBOOTED_TICKS, TICK};
-use super::{Config, LogBounds, Member, Output, State};
+use super::{Config, LogBounds, Member, Output, State, Step};
 
 const CONFIG: Config = Config {
     group: GroupId(7),
@@ -284,4 +284,20 @@ fn who_is_below_its_floor_does_not_stick_to_a_leader_that_stopped() {
     bench.tick(SOON);
     assert_eq!(bench.leader(), Some(3), "with the vote of 1");
     assert_eq!(bench.up[&1].state().0, ["first", "lost"]);
+}
+
+/// A leader that was voted out, of one change or of a joint group's, by itself or by who led before.
+#[test]
+fn who_leads_and_is_voted_out_lets_another_one_lead() {
+    for go in [vec![NodeId(2)], vec![NodeId(1), NodeId(2)]] {
+        let mut bench = Bench::new(4);
+        let stays = |id: u64| !go.contains(&NodeId(id));
+        bench.act(2, |member, _, _| assert!(member.regroup(&Step::Vote { come: Vec::new(), go: go.clone() })));
+        bench.deliver();
+        bench.tick(SOON);
+        let leader = bench.leader().expect("somebody leads");
+        assert!(stays(leader), "{leader} leads, and has no vote");
+        bench.write(leader, "second");
+        assert!((3..=4).all(|id| bench.up[&id].state().0 == ["first", "second"]));
+    }
 }

@@ -95,6 +95,20 @@ impl<S: State> Member<S> {
         self.node.propose_conf_change(Vec::new(), change).is_ok()
     }
 
+    /// The lead may have come to a member just before it was voted out. As it votes no more it can put nothing into the log, not even
+    /// a change of the group, and all others would follow it for ever: it hands the lead to who has most.
+    pub(super) fn leave_lead(&mut self) {
+        let voters = &self.node.store().conf.voters;
+        let raft = &self.node.raft;
+        if !self.is_leader() || voters.contains(&self.me.0) || raft.lead_transferee.is_some() {
+            return;
+        }
+        let has = |id: &u64| raft.prs().get(*id).map(|progress| (progress.recent_active, progress.matched));
+        if let Some(heir) = voters.iter().copied().max_by_key(has) {
+            self.node.transfer_leader(heir);
+        }
+    }
+
     /// As leader: hands the lead to another voter that has all of the log.
     pub fn hand_over(&mut self, to: NodeId) {
         self.node.transfer_leader(to.0);
