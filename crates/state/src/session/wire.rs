@@ -528,22 +528,27 @@ mod tests {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    #[test]
-    fn fixtures_are_read() {
-        let key = Key::new(9, Bytes::from_static(b"k"));
-        let version = Version { ms: 300, counter: 2, node: NodeId(5) };
+    const VERSION: Version = Version { ms: 300, counter: 2, node: NodeId(5) };
+
+    fn sample() -> Write {
         let value = Value { bytes: Bytes::from_static(b"v"), sum: Checksum(7) };
-        let sample = Write {
-            version,
+        Write {
+            version: VERSION,
             value: Some(value),
             lease: Span::secs(1),
             keep: Span::secs(2),
-            guard: Some(version),
+            guard: Some(VERSION),
             repair: true,
             extend: false,
             standing: Standing::Plain,
             bricks: Placement::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn fixtures_are_read() {
+        let key = Key::new(9, Bytes::from_static(b"k"));
+        let (version, sample) = (VERSION, sample());
         let samples = [
             ("read-newer", read(&key, Want::Newer(version))),
             ("read-under", read(&key, Want::Under(version))),
@@ -564,19 +569,7 @@ mod tests {
     #[test]
     fn heads_have_these_bytes() {
         let key = Key::new(9, Bytes::from_static(b"k"));
-        let version = Version { ms: 300, counter: 2, node: NodeId(5) };
-        let value = Value { bytes: Bytes::from_static(b"v"), sum: Checksum(7) };
-        let sample = Write {
-            version,
-            value: Some(value),
-            lease: Span::secs(1),
-            keep: Span::secs(2),
-            guard: Some(version),
-            repair: true,
-            extend: false,
-            standing: Standing::Plain,
-            bricks: Placement::default(),
-        };
+        let (version, sample) = (VERSION, sample());
         let v = "08ac021502000000190500000000000000";
         let start = "090201000000000000100318e807200528033004";
         for (what, tail) in [
