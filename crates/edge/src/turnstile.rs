@@ -12,7 +12,7 @@ use clones::Doors;
 use flow::admission::{Admission, CLASSES, Came, Rooms};
 use flow::doors::{Door, Others};
 use flow::histogram::{BUCKETS, Powers, bucket_of, percentile};
-use flow::limit::{Bounds, Seen, log_us};
+use flow::limit::{Bounds, Seen, most_log};
 use flow::limits::LEARN_EVERY;
 use flow::stage::{End, Shown};
 use tokio::sync::oneshot;
@@ -41,17 +41,40 @@ pub struct Turnstile {
 }
 
 /// Since the last look.
-#[derive(Default)]
 struct Counts {
     arrived: [AtomicU64; CLASSES],
     let_in: [AtomicU64; CLASSES],
-    done: AtomicU64,
-    took_log: AtomicU64,
+    /// How long what was done took.
+    took: Box<[AtomicU64]>,
     overloads: AtomicU64,
     under_way_max: AtomicU32,
     no_room: AtomicU64,
     refused: [AtomicU64; CLASSES],
     waited_us: AtomicU64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            arrived: Default::default(),
+            let_in: Default::default(),
+            took: buckets(),
+            overloads: AtomicU64::default(),
+            under_way_max: AtomicU32::default(),
+            no_room: AtomicU64::default(),
+            refused: Default::default(),
+            waited_us: AtomicU64::default(),
+        }
+    }
+}
+
+fn buckets() -> Box<[AtomicU64]> {
+    (0..BUCKETS).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// What was counted, and it is counted anew. Most are zero: those are looked at, not written.
+fn taken(counts: &[AtomicU64]) -> Vec<u64> {
+    counts.iter().map(|n| if n.load(Relaxed) > 0 { n.swap(0, Relaxed) } else { 0 }).collect()
 }
 
 struct Totals {
@@ -70,8 +93,7 @@ struct Times {
 
 impl Times {
     fn new() -> Self {
-        let counts = (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
-        Self { counts, sum_us: AtomicU64::new(0), before: Mutex::default() }
+        Self { counts: buckets(), sum_us: AtomicU64::new(0), before: Mutex::default() }
     }
 
     fn note(&self, us: u64) {
@@ -83,7 +105,7 @@ impl Times {
 
     /// Half and 99 of 100 since this was asked last, and all since the start.
     fn take(&self) -> (u64, u64, Powers) {
-        let counts: Vec<u64> = self.counts.iter().map(|n| n.swap(0, Relaxed)).collect();
+        let counts = taken(&self.counts);
         let mut all = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         all.add(&counts, self.sum_us.swap(0, Relaxed));
         (percentile(&counts, 50), percentile(&counts, 99), *all)
@@ -109,7 +131,7 @@ pub struct Part {
 impl Part {
     pub fn done(&self, took: Duration) {
         self.requests.fetch_add(1, Relaxed);
-        let histogram = self.took_us.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
+        let histogram = self.took_us.get_or_init(buckets);
         histogram[bucket_of(took.as_micros() as u64)].fetch_add(1, Relaxed);
     }
 
@@ -379,17 +401,18 @@ impl Turnstile {
     fn look(&self, admission: &mut Admission, now: Time) {
         self.look_at.store(now.0 + LEARN_EVERY.0, Relaxed);
         let counts = &self.seen;
+        let took = taken(&counts.took);
         let seen = Seen {
-            done: counts.done.swap(0, Relaxed),
-            took_log: counts.took_log.swap(0, Relaxed),
+            done: took.iter().sum(),
+            took_log: most_log(&took),
             overloads: counts.overloads.swap(0, Relaxed),
             under_way_max: counts.under_way_max.swap(self.under_way.load(Relaxed), Relaxed),
             no_room: counts.no_room.swap(0, Relaxed),
             ..Seen::default()
         };
         let waited = Span(counts.waited_us.swap(0, Relaxed));
-        let taken = |counts: &[AtomicU64; CLASSES]| counts.each_ref().map(|count| count.swap(0, Relaxed));
-        let (arrived, let_in, refused) = (taken(&counts.arrived), taken(&counts.let_in), taken(&counts.refused));
+        let of_each = |counts: &[AtomicU64; CLASSES]| counts.each_ref().map(|count| count.swap(0, Relaxed));
+        let (arrived, let_in, refused) = (of_each(&counts.arrived), of_each(&counts.let_in), of_each(&counts.refused));
         let under_way = self.under_way.load(Relaxed);
         let came = Came { arrived, waited, refused: refused.iter().sum(), under_way };
         let rooms = admission.look(now, &seen, &came);
@@ -469,8 +492,7 @@ impl Permit {
         match end {
             End::Done => {
                 let took = at.saturating_duration_since(self.began).as_micros() as u64;
-                turnstile.seen.done.fetch_add(1, Relaxed);
-                turnstile.seen.took_log.fetch_add(log_us(Span(took)), Relaxed);
+                turnstile.seen.took[bucket_of(took)].fetch_add(1, Relaxed);
                 turnstile.shown.service.note(took);
             }
             End::Overload => drop(turnstile.seen.overloads.fetch_add(1, Relaxed)),

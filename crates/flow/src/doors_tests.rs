@@ -7,7 +7,8 @@ use base::{Rng, Span, Time};
 
 use super::*;
 use crate::admission::{Admission, Came, Rooms};
-use crate::limit::{Bounds, Seen, log_us};
+use crate::histogram::Histogram;
+use crate::limit::{Bounds, Seen, most_log};
 
 const BOUNDS: Bounds = Bounds { first: 128, min: 2, max: 2048, tolerance_percent: 125, slack: Span::millis(4) };
 const WORKERS: usize = 10;
@@ -25,6 +26,7 @@ struct At {
     waiting: [VecDeque<u64>; CLASSES],
     seen: Seen,
     /// All of the requests in `seen`, together.
+    took: Histogram,
     took_ms: u64,
     came: Came,
     /// What it said, and when that arrives.
@@ -89,6 +91,8 @@ impl At {
         self.came.under_way = self.under_way;
         let (seen, came) = (std::mem::take(&mut self.seen), std::mem::take(&mut self.came));
         self.took_ms = 0;
+        let seen = Seen { took_log: most_log(self.took.counts()), ..seen };
+        self.took.clear();
         self.rooms = self.admission.look(Time(now * 1000), &seen, &came);
         self.seen.under_way_max = self.under_way;
     }
@@ -105,6 +109,7 @@ impl World {
                 under_way: 0,
                 waiting: Default::default(),
                 seen: Seen::default(),
+                took: Histogram::default(),
                 took_ms: 0,
                 came: Came::default(),
                 says: VecDeque::new(),
@@ -142,7 +147,7 @@ impl World {
             let door = &mut self.doors[door];
             door.under_way -= 1;
             door.seen.done += 1;
-            door.seen.took_log += log_us(Span::millis(now - since));
+            door.took.note(Span::millis(now - since));
             door.took_ms += now - since;
             door.counts[class].done += 1;
         }
@@ -334,9 +339,15 @@ fn many_full_doors_do_not_take_their_own_queue_for_what_clones_need() {
         let first: Vec<&[(usize, f64)]> = (0..12).map(|door| if door < doors { some } else { &[][..] }).collect();
         world.run(0.8, &first);
     }
-    world.run(180.0, &load);
-    let (done, took) = world.doors.iter().fold((0, 0), |sum, door| (sum.0 + door.seen.done, sum.1 + door.took_ms));
-    assert!(took / done.max(1) < 200, "answers of 25 ms take {} ms", took / done.max(1));
+    world.run(160.0, &load);
+    // From look to look, over 20 s: in a single one it may be a fifth more or less.
+    let (mut done, mut took) = (0, 0);
+    for _ in 0..200 {
+        world.run(0.099, &load);
+        (done, took) =
+            world.doors.iter().fold((done, took), |sum, door| (sum.0 + door.seen.done, sum.1 + door.took_ms));
+    }
+    assert!(took / done.max(1) < 240, "answers of 25 ms take {} ms", took / done.max(1));
 }
 
 #[test]
