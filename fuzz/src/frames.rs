@@ -203,5 +203,6 @@ fn card(id: u8) -> Card {
         api: at(7070),
         pid: 100,
         version: "0.1.0".into(),
+        level: 1,
     }
 }

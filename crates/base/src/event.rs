@@ -154,6 +154,10 @@ pub enum Effect<Answer, View> {
     Distrust {
         why: String,
     },
+    /// The cluster has agreed on what this program does not know: the process ends, and leaves all as it is for the newer one.
+    Outdated {
+        why: String,
+    },
     /// Start a child; `Spawned` or `Exited` follows.
     Spawn {
         proc: ProcId,

@@ -18,6 +18,8 @@ pub mod kind {
     pub const DEMAND: u16 = 6;
     /// What an edge says of its requests by priority, for all other edges.
     pub const DOORS: u16 = 7;
+    /// What level the cluster has agreed on, to a node whose program has less.
+    pub const LEVEL: u16 = 8;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;

@@ -25,6 +25,8 @@ pub struct Card {
     pub pid: u32,
     /// Version of its program, at most [`VERSION_BYTES_MAX`].
     pub version: String,
+    /// What its program understands ([`base::level`]), at least 1.
+    pub level: u32,
 }
 
 impl Card {
@@ -48,6 +50,8 @@ impl Card {
             api: self.api.to_string(),
             pid: self.pid,
             version: self.version.clone(),
+            // As programs say it that know of no levels.
+            level: if self.level == 1 { 0 } else { self.level },
         }
     }
 
@@ -65,6 +69,7 @@ impl Card {
             api: wire.api.parse().ok()?,
             pid: wire.pid,
             version: wire.version,
+            level: wire.level.max(1),
         })
     }
 }
@@ -90,6 +95,8 @@ pub(crate) struct CardWire {
     pid: u32,
     #[prost(string, tag = "9")]
     version: String,
+    #[prost(uint32, tag = "10")]
+    level: u32,
 }
 
 /// A host name has at most 63 bytes a label; more than that is not a name for people.
@@ -115,6 +122,7 @@ pub(crate) mod tests {
             api: at(7070),
             pid: 100 + id as u32,
             version: "0.1.0".into(),
+            level: 1,
         }
     }
 
@@ -124,6 +132,13 @@ pub(crate) mod tests {
             \x32\x0e127.0.0.1:6379\x3a\x0e127.0.0.1:7070\x40\x65\x4a\x050.1.0";
         assert_eq!(&card(1, 2).encode()[..], golden);
         assert_eq!(Card::decode(golden), Some(card(1, 2)));
+    }
+
+    #[test]
+    fn a_level_above_the_first_stands_behind_all_else() {
+        let newer = Card { level: 2, ..card(1, 2) };
+        assert_eq!(&newer.encode()[..], [&card(1, 2).encode()[..], b"\x50\x02"].concat());
+        assert_eq!(Card::decode(&newer.encode()), Some(newer));
     }
 
     #[test]

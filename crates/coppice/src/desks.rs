@@ -133,8 +133,8 @@ impl host::JoinDesk for JoinDesk {
     fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>> {
         let (cluster, cluster_name, port) = (self.cluster, self.cluster_name.clone(), self.port.get().cloned());
         Box::pin(async move {
-            let JoinWish { secret_hash, name, node, request } = wish;
-            let ask = Ask::Admit { secret_hash, name: name.clone(), wish: node };
+            let JoinWish { secret_hash, name, node, level, request } = wish;
+            let ask = Ask::Admit { secret_hash, name: name.clone(), level, wish: node };
             let admitted = admitted(port, ask).await.map_err(|no| no.why)?;
             grant(admitted, &request, cluster, cluster_name, &name)
         })

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use base::LEVEL;
 use cluster::root::Change;
 use host::{DataDir, Identity};
 use node::declared::kind;
@@ -76,6 +77,9 @@ pub struct InitArgs {
 pub struct JoinArgs {
     /// From `coppice token` on a node of the cluster
     pub token: String,
+    /// Join as a program of this level would (see `coppice run --help`)
+    #[arg(long, value_name = "N", default_value_t = LEVEL, hide_default_value = true, value_parser = crate::run::level)]
+    pub level: u32,
     #[command(flatten)]
     pub place: Place,
 }
@@ -102,7 +106,7 @@ pub fn init_command(args: &InitArgs) -> Result<(), String> {
 
 pub async fn join_command(args: JoinArgs) -> Result<(), String> {
     let place = &args.place;
-    join(&place.dir, &place.name, place.addresses(), &args.token).await?;
+    join(&place.dir, &place.name, place.addresses(), &args.token, args.level).await?;
     println!("node {:?} has joined; start it:\n  coppice run --dir {}", place.name, place.dir.display());
     Ok(())
 }
@@ -124,16 +128,16 @@ pub fn init(dir: &Path, cluster: &str, name: &str, at: NodeAddresses) -> Result<
     settle(&held, &identity, at, Vec::new())
 }
 
-pub async fn join(dir: &Path, name: &str, at: NodeAddresses, token: &str) -> Result<(), String> {
+pub async fn join(dir: &Path, name: &str, at: NodeAddresses, token: &str, level: u32) -> Result<(), String> {
     check_name(name)?;
     let token: host::JoinToken = token.trim().parse().map_err(|e| format!("{e}"))?;
     let held = open_empty(dir)?;
-    let identity = host::join::join(&token, name).await.map_err(|e| e.to_string())?;
+    let identity = host::join::join(&token, name, level).await.map_err(|e| e.to_string())?;
     settle(&held, &identity, at, token.seeds.clone())
 }
 
-/// The identity of the folder's node, its file, and if it has not yet founded its cluster, the first records.
-pub fn load(held: &DataDir) -> Result<(Identity, NodeFile, Option<Change>), String> {
+/// The identity of the folder's node, its file, and if it has not yet founded its cluster, the first records, with this level.
+pub fn load(held: &DataDir, level: u32) -> Result<(Identity, NodeFile, Option<Change>), String> {
     let dir = held.path();
     let nobody = || {
         format!(
@@ -147,7 +151,7 @@ pub fn load(held: &DataDir) -> Result<(Identity, NodeFile, Option<Change>), Stri
     })?;
     let file = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
     let identity = Identity::load(held).map_err(|e| e.to_string())?.ok_or_else(nobody)?;
-    let found = founding(dir, &identity)?;
+    let found = founding(dir, &identity, level)?;
     Ok((identity, file, found))
 }
 
@@ -203,7 +207,7 @@ fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<Soc
     write_private(&held.path().join(NODE_FILE), text.as_bytes())
 }
 
-fn founding(dir: &Path, identity: &Identity) -> Result<Option<Change>, String> {
+fn founding(dir: &Path, identity: &Identity, level: u32) -> Result<Option<Change>, String> {
     let path = dir.join(FOUNDING);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -223,6 +227,7 @@ fn founding(dir: &Path, identity: &Identity) -> Result<Option<Change>, String> {
         vec![secret("ca", authority.to_string().into_bytes()), secret("admin", founding.admin_token.into_bytes())];
     let me = serde_json::to_vec(&identity.node).expect("plain data");
     puts.push((kind::NODE.to_owned(), identity.name.clone(), me.into()));
+    puts.push(node::level::put(level));
     Ok(Some(Change { expect: None, puts, removes: Vec::new() }))
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::Boot;
+use base::{Boot, LEVEL};
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
 use edge::closing::{LAST_TIME, closes};
@@ -78,6 +78,16 @@ pub struct RunArgs {
     /// Clones that this node is meant to run at most (default: as in node.toml, else 4 for each processor)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLONES_MAX)))]
     pub clones_max: Option<u32>,
+    /// Take part as a program of this level would: while an upgrade is on trial, the older program can come back (default: all that
+    /// this program has)
+    #[arg(long, value_name = "N", default_value_t = LEVEL, hide_default_value = true, value_parser = level)]
+    pub level: u32,
+}
+
+/// What a program may take part as.
+pub fn level(text: &str) -> Result<u32, String> {
+    let level = text.parse().ok().filter(|level| (1..=LEVEL).contains(level));
+    level.ok_or_else(|| format!("this program has level {LEVEL}; it takes part with 1 to {LEVEL}"))
 }
 
 /// Exit status of a node that was asked to restart and cannot by itself, or that is to enter the cluster anew: whoever watches
@@ -137,7 +147,7 @@ enum Ended {
 fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<Ended, String> {
     let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
     held.finish_entering().map_err(|e| e.to_string())?;
-    let (identity, file, founding) = found::load(&held)?;
+    let (identity, file, founding) = found::load(&held, args.level)?;
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
     let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
     let (api, peer) = (at(args.api, file.api), at(args.peer, file.peer));
@@ -176,6 +186,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         api,
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        level: args.level,
     };
     let birth = Birth {
         cluster: identity.cluster_name.clone(),

@@ -12,10 +12,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
     line(
         &mut out,
         format_args!(
-            "cluster {}: {live} of {} nodes live, root leader {leader}, declaration {}\n",
+            "cluster {}: {live} of {} nodes live, root leader {leader}, declaration {}, level {}\n",
             view.cluster,
             view.nodes.len(),
-            view.root.version
+            view.root.version,
+            view.root.level
         ),
     );
 
@@ -54,6 +55,12 @@ pub fn page(view: &View, now_ms: u64) -> String {
     }
     if let Some(text) = overflow(view, now_ms) {
         line(&mut out, format_args!("{text}"));
+    }
+    for n in view.nodes.iter().filter(|n| n.state != NodeState::Dead && n.level != view.root.level) {
+        line(
+            &mut out,
+            format_args!("{} runs {} with level {}, the cluster's is {}", n.name, n.version, n.level, view.root.level),
+        );
     }
     for n in &view.nodes {
         if let Some(ms) = n.slow_force_ms {

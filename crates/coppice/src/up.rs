@@ -234,7 +234,9 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         let token = join_token(&api).await?;
         let joins = newcomers.into_iter().map(|ward| {
             let token = token.clone();
-            async move { found::join(&ward.dir, &ward.name, args.ports.on(ward.host), &token).await.map(|()| ward) }
+            async move {
+                found::join(&ward.dir, &ward.name, args.ports.on(ward.host), &token, base::LEVEL).await.map(|()| ward)
+            }
         });
         for joined in join_all(joins).await {
             start(args, joined?)?;

@@ -281,6 +281,7 @@ impl<M: Machine + 'static> Core<M> {
             Effect::Forget { group } => self.disk.forget(group),
             Effect::Recovered => self.disk.recovered(),
             Effect::Distrust { why } => disk::distrust(&self.dir, &why),
+            Effect::Outdated { why } => outdated(&why),
             Effect::Spawn { proc, spec } => self.procs.spawn(proc, spec),
             Effect::Signal { proc, signal } => self.procs.signal(proc, signal),
             Effect::Probe { proc, probe } => self.procs.probe(proc, probe),
@@ -320,6 +321,16 @@ impl<M: Machine + 'static> Sink for Core<M> {
         }
         self.arm();
     }
+}
+
+/// Exit status of a program that knows less than the cluster has agreed on (EX_CONFIG of sysexits).
+pub const EXIT_OUTDATED: i32 = 78;
+
+/// Ends the process, and leaves the disk as it is.
+fn outdated(why: &str) -> ! {
+    tracing::error!("the node stops: {why}");
+    eprintln!("coppice: {why}");
+    std::process::exit(EXIT_OUTDATED)
 }
 
 fn log(note: &Note) {

@@ -47,6 +47,8 @@ pub struct JoinWish {
     pub name: String,
     /// The id it would like, drawn at random.
     pub node: NodeId,
+    /// What the newcomer's program understands ([`base::level`]).
+    pub level: u32,
     /// Certificate request (DER) for [`crate::Authority::sign`].
     pub request: Vec<u8>,
 }
@@ -90,6 +92,9 @@ struct WishMessage {
     name: String,
     node: NodeId,
     request: String,
+    /// 0: of a program that knows of no levels.
+    #[serde(default)]
+    level: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -171,8 +176,9 @@ impl fmt::Debug for JoinToken {
     }
 }
 
-/// Joins: tries the token's addresses in turn until one grants. Nothing is written to disk; save the identity.
-pub async fn join(token: &JoinToken, name: &str) -> Result<Identity, JoinError> {
+/// Joins with a program of this level: tries the token's addresses in turn until one grants. Nothing is written to disk; save the
+/// identity.
+pub async fn join(token: &JoinToken, name: &str, level: u32) -> Result<Identity, JoinError> {
     let (key_pem, request) = new_request(name)?;
     let node = random_node_id()?;
     let wish = WishMessage {
@@ -180,6 +186,7 @@ pub async fn join(token: &JoinToken, name: &str) -> Result<Identity, JoinError> 
         name: name.into(),
         node,
         request: BASE64_URL_SAFE_NO_PAD.encode(request),
+        level,
     };
     let wish = serde_json::to_vec(&wish).expect("a wish is plain data");
     let tls = TlsConnector::from(join_client(token.authority)?);
@@ -243,8 +250,13 @@ async fn serve_one(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: &dyn 
     let answer = match (BASE64_URL_SAFE_NO_PAD.decode(&message.secret), BASE64_URL_SAFE_NO_PAD.decode(&message.request))
     {
         (Ok(secret), Ok(request)) => {
-            let wish =
-                JoinWish { secret_hash: sha256(&secret), name: message.name.clone(), node: message.node, request };
+            let wish = JoinWish {
+                secret_hash: sha256(&secret),
+                name: message.name.clone(),
+                node: message.node,
+                level: message.level.max(1),
+                request,
+            };
             desk.admit(wish).await
         }
         _ => Err("the request cannot be read; is that node of another version?".into()),

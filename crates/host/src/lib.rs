@@ -32,6 +32,7 @@ mod vitals;
 
 pub use code::CodeStore;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
+pub use driver::EXIT_OUTDATED;
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
 pub use identity::{Authority, DataDir, Identity};

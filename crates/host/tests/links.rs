@@ -344,13 +344,13 @@ fn a_newcomer_with_a_token_becomes_a_member_and_others_learn_why_not() {
     let a = field.node_at(&ids[0], at, |config| config.join = Some(desk));
 
     let text = token.to_string();
-    let joined = field.io.block_on(host::join::join(&text.parse().unwrap(), "newcomer")).unwrap();
+    let joined = field.io.block_on(host::join::join(&text.parse().unwrap(), "newcomer", 1)).unwrap();
     assert_eq!((joined.cluster, joined.name.as_str()), (ids[0].cluster, "newcomer"));
     let newcomer = field.node(&joined, "127.0.0.2");
     newcomer.act(vec![dial(a.addr, Some(a.id))]);
     a.wait_linked(joined.node);
 
-    let join = |token: &JoinToken| field.io.block_on(host::join::join(token, "x")).unwrap_err();
+    let join = |token: &JoinToken| field.io.block_on(host::join::join(token, "x", 1)).unwrap_err();
     let unknown = JoinToken::new(vec![addr], &ids[0].ca_pem).unwrap();
     let error = join(&unknown);
     assert!(matches!(&error, JoinError::Refused(why) if why.contains("expired")), "{error}");

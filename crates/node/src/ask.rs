@@ -45,8 +45,8 @@ pub enum Ask {
     Leave { name: String, how: crate::Leaving, force: bool },
     /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for `Admit`.
     Renew { former: NodeId, name: String, why: String, wish: NodeId },
-    /// May a node with this secret and name join? The host signs its certificate if so.
-    Admit { secret_hash: [u8; 32], name: String, wish: NodeId },
+    /// May a node with this secret and name, and a program of this level, join? The host signs its certificate if so.
+    Admit { secret_hash: [u8; 32], name: String, level: u32, wish: NodeId },
 }
 
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use state::session::{self, BrickMap};
 use crate::declared::{self, kind};
 use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, deploy, facts};
+use crate::{Admitted, Answer, Applied, Ask, deploy, facts, level};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -59,6 +59,7 @@ enum What {
     Admit {
         secret_hash: [u8; 32],
         name: String,
+        level: u32,
         id: NodeId,
     },
     Renew {
@@ -69,6 +70,8 @@ enum What {
     },
     /// The leader's own: the brick map. Nobody waits for it.
     Map,
+    /// The leader's own: what all nodes understand alike. Nobody waits for it.
+    Level(u32),
     /// The leader's own: what it says of a version that it rolled out. Nobody waits for it.
     Verdict {
         service: String,
@@ -133,7 +136,7 @@ impl Node {
             Ask::Rollback { service, to } => What::Rollback { service, to, lines: Vec::new() },
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
-            Ask::Admit { secret_hash, name, wish } => What::Admit { secret_hash, name, id: wish },
+            Ask::Admit { secret_hash, name, level, wish } => What::Admit { secret_hash, name, level, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
         };
         let pending = Pending { id, deadline: now.mono + budget, tries: 0, again_at_version: None, what };
@@ -225,7 +228,7 @@ impl Node {
                 change.puts.push((kind::JOIN.into(), hex(secret_hash), record));
                 Ok(Some(change))
             }
-            What::Admit { secret_hash, name, id } => {
+            What::Admit { secret_hash, name, level, id } => {
                 let record =
                     declared.get(kind::JOIN, &hex(secret_hash)).and_then(|bytes| facts::decode::<JoinRecord>(bytes));
                 match record {
@@ -238,6 +241,9 @@ impl Node {
                         return Err(Refused::wrong("the join token has expired; make a new one with `coppice token`"));
                     }
                     Some(_) => (),
+                }
+                if let Some(why) = level::lacks(*level, level::agreed(declared)) {
+                    return Err(Refused::wrong(why));
                 }
                 if declared.get(kind::NODE, name).is_some() {
                     return Err(Refused::wrong(format!(
@@ -256,7 +262,7 @@ impl Node {
                 ];
                 Ok(Some(Change { expect: Some(declared.version), puts, removes: Vec::new() }))
             }
-            What::Map | What::Groups { .. } | What::Verdict { .. } => Ok(None),
+            What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => Ok(None),
         }
     }
 
@@ -330,6 +336,12 @@ impl Node {
         self.propose_own(now, What::Map, vec![put], Vec::new(), out);
     }
 
+    pub(crate) fn propose_level(&mut self, now: Now, level: u32, out: &mut Out) {
+        if !self.pending.values().any(|p| matches!(p.what, What::Level(_))) {
+            self.propose_own(now, What::Level(level), vec![level::put(level)], Vec::new(), out);
+        }
+    }
+
     pub(crate) fn propose_groups(&mut self, now: Now, plan: place::Plan, out: &mut Out) {
         if self.pending.values().any(|p| matches!(p.what, What::Groups { .. })) {
             return;
@@ -394,6 +406,11 @@ impl Node {
                 if let What::Verdict { service, text } = &pending.what {
                     self.decided(now, "deployed", service, text.clone(), out);
                 }
+                if let What::Level(level) = pending.what {
+                    let (cluster, text) =
+                        (self.cluster.clone(), format!("the cluster agrees on level {level}: all nodes have it"));
+                    self.decided(now, "level", &cluster, text, out);
+                }
                 if let What::Groups { told } = &pending.what {
                     for (group, text) in told {
                         self.decided(now, "split", group, text.clone(), out);
@@ -407,7 +424,7 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map | What::Groups { .. } | What::Verdict { .. } => (),
+                What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => (),
                 _ if pending.tries >= APPLY_TRIES_MAX => {
                     let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
                     finish(pending, Outcome::Refused(refused), 0, None, out);
@@ -476,7 +493,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             }
             None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
         })),
-        What::Map | What::Groups { .. } | What::Verdict { .. } => return,
+        What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

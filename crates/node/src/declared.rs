@@ -39,6 +39,8 @@ pub mod kind {
     pub const DEPLOY: &str = "deploy";
     /// What an operator has taken out of use: [`clones::off::Target::record`]. Not exported, as it is for a while.
     pub const OFF: &str = "off";
+    /// What all nodes understand alike ([`crate::level`]).
+    pub const LEVEL: &str = "level";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
     pub const GROUP: &str = "group";
 }

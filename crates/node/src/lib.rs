@@ -8,6 +8,7 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon; `picture.rs` builds the [`View`] that front doors read.
+//! - `level.rs`: what all nodes understand alike.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
 //! The simulator runs this very struct.
@@ -19,6 +20,7 @@ pub mod declared;
 pub mod deploy;
 mod facts;
 mod leave;
+pub mod level;
 pub mod limits;
 mod lives;
 pub mod node;

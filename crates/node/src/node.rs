@@ -81,6 +81,8 @@ pub struct Node {
     pub(crate) troubled: BTreeMap<NodeId, Time>,
     /// Nodes of the past that everybody was told of.
     pub(crate) formers: BTreeSet<String>,
+    /// Nodes with too old a program, to be hung up on.
+    pub(crate) turned_away: BTreeSet<NodeId>,
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
@@ -153,7 +155,7 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
-            linear: Linear::new(me, boot, rng.fork()).with_log(linear_log),
+            linear: Linear::new(me, boot, rng.fork()).with_log(linear_log).with_level(card.level),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me, boot),
             doors: BTreeMap::new(),
@@ -173,6 +175,7 @@ impl Node {
             troubled: BTreeMap::new(),
             pace: Pace::default(),
             formers: BTreeSet::new(),
+            turned_away: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
@@ -247,6 +250,10 @@ impl Node {
             // Without a believable log the node takes no part in the root group (rule 10); everything else runs.
             out.push(Effect::Note(Note::error(format!("{error}; this node takes no part in the root group"))));
         }
+        if self.ends_below(self.agreed(), out) {
+            // Nothing of what it has was touched.
+            return;
+        }
         self.linear.start(kept, rebooted);
         self.wire_root(now, wants, out);
         self.declaration_changed(now, out);
@@ -262,6 +269,9 @@ impl Node {
     }
 
     fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
+        if self.turned_away.contains(&from) && frame.kind != kind::LEVEL {
+            return;
+        }
         self.membership.heard(now, from);
         match frame.kind {
             kind::SESSION => self.session_in(now, session::Input::Frame { from, frame }, out),
@@ -279,6 +289,11 @@ impl Node {
                     root::Input::Frame { from, kind: frame.kind, head: frame.head, body: frame.body },
                     out,
                 );
+            }
+            kind::LEVEL => {
+                if let Some(agreed) = facts::decode(&frame.head) {
+                    self.ends_below(agreed, out);
+                }
             }
             kind::DEMAND | kind::DOORS if !self.reports => (),
             kind::DEMAND => {
@@ -348,7 +363,9 @@ impl Node {
         self.lives.tick(now, self.membership.live().count());
         self.keep_leaving(now, out);
         self.tend_groups(now, out);
+        self.hang_up_outdated(out);
         if self.root.is_leader() {
+            self.keep_level(now, out);
             self.keep_map(now, out);
             self.keep_groups(now, out);
         }
@@ -500,7 +517,9 @@ impl Machine for Node {
                 out.push(Effect::Hangup { peer });
             }
             Event::Linked { peer, boot, card } => match Card::decode(&card) {
+                Some(card) if card.id == peer && card.level < self.agreed() => self.turn_away(&card, out),
                 Some(card) if card.id == peer && card.boot == boot => {
+                    self.turned_away.remove(&peer);
                     self.membership_in(now, membership::Input::Linked { card }, out);
                 }
                 Some(_) | None => {

@@ -57,6 +57,7 @@ impl Node {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
                 version: self.root.declared().version,
+                level: self.agreed(),
             },
             groups: GroupsView { all: self.placed.len() as u64, whole: self.groups_whole() },
             overflow: self.overflow(now),
@@ -107,7 +108,7 @@ impl Node {
                 let report =
                     if seen.state == NodeState::Dead { Default::default() } else { self.report_of(seen.card.id) };
                 let drained = self.off.node(&seen.card.name);
-                let Card { id, boot, name, peer, http, resp, api, pid, version } = seen.card.clone();
+                let Card { id, boot, name, peer, http, resp, api, pid, version, level } = seen.card.clone();
                 NodeView {
                     id,
                     name,
@@ -115,6 +116,7 @@ impl Node {
                     boot,
                     pid,
                     version,
+                    level,
                     http,
                     resp,
                     api,

@@ -76,6 +76,9 @@ pub struct NodeView {
     pub boot: Boot,
     pub pid: u32,
     pub version: String,
+    /// What its program understands, [`RootView::level`] or more.
+    #[serde(default)]
+    pub level: u32,
     pub http: SocketAddr,
     pub resp: SocketAddr,
     pub api: SocketAddr,
@@ -349,6 +352,9 @@ pub struct RootView {
     pub voters: Vec<String>,
     /// Version of the declared configuration: counts up with each change.
     pub version: u64,
+    /// What all nodes understand alike (`base/src/level.rs`).
+    #[serde(default)]
+    pub level: u32,
 }
 
 /// Consensus groups of `linear` namespaces.

@@ -194,6 +194,10 @@ impl Node {
 
     /// Takes a new declaration to everyone whom it concerns.
     pub(crate) fn declaration_changed(&mut self, now: Now, out: &mut Out) {
+        let level = self.agreed();
+        if self.ends_below(level, out) {
+            return;
+        }
         let secrets = declared::secrets(self.root.declared());
         let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
         let own = self.card.resp;
@@ -219,7 +223,7 @@ impl Node {
         self.placed = Arc::new(placed.collect());
         let groups = self.placed.values().map(|placed| (placed.id, placed.clone())).collect();
         let version = self.root.declared().version;
-        self.linear_in(now, linear::Input::Placed { version, groups }, out);
+        self.linear_in(now, linear::Input::Placed { version, level, groups }, out);
         let sessions = specs.into_iter().filter(|(_, spec)| spec.class == Class::Session);
         let namespaces = sessions.filter_map(|(name, spec)| {
             let secret = secrets.get(&name)?;

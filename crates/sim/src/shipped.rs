@@ -88,6 +88,7 @@ impl Cluster {
         change.puts.extend((1..).zip(&self.ids).map(admitted));
         // Nothing here is signed, but who enters anew is given the authority.
         let authority = Bytes::from_static(b"{\"cert_pem\":\"\",\"key_pem\":\"\"}");
+        change.puts.push(node::level::put(base::LEVEL));
         change.puts.push(("secret".into(), "ca".into(), authority));
         change
     }
@@ -112,6 +113,7 @@ impl Factory for Cluster {
             // Another one in each life.
             pid: 100 + (life.seed % 30_000) as u32,
             version: "0.1.0".into(),
+            level: base::LEVEL,
         };
         let founds = life.index == 0 && life.boot == Boot(1) && !self.founded;
         self.founded |= founds;

@@ -77,6 +77,8 @@ pub struct Member<S: State> {
     led: u64,
     /// Where the logs of the others end, as they told us (term, index). We vote as if ours ended at the furthest.
     ends: BTreeMap<NodeId, (u64, u64)>,
+    /// It has met what its program does not know.
+    is_beyond: bool,
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
     #[cfg(test)]
     pub hasty: bool,
@@ -164,6 +166,7 @@ impl<S: State> Member<S> {
             in_doubt: false,
             led: 0,
             ends: BTreeMap::new(),
+            is_beyond: false,
             #[cfg(test)]
             hasty: false,
         };
@@ -196,6 +199,12 @@ impl<S: State> Member<S> {
     /// It leads, and a majority has on its disks what the group began with and what this leader found.
     pub fn is_agreed(&self) -> bool {
         self.is_leader() && self.node.raft.commit_to_current_term()
+    }
+
+    /// Has it met an entry that its program does not know ([`super::Applied::Beyond`])? Then its state is that before this entry, and it
+    /// must take no further part. What its disk has is sound: a newer program goes on from there.
+    pub fn is_beyond(&self) -> bool {
+        self.is_beyond
     }
 
     pub fn term(&self) -> u64 {

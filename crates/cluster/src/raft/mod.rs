@@ -40,14 +40,25 @@ pub use wire::group_of;
 pub trait State: Default {
     /// What became of a part of an entry; told to whoever drives the member.
     type Done;
-    /// Applies a committed entry. False: this program does not understand it (a newer one wrote it); it is skipped.
-    fn apply(&mut self, index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool;
+    /// Applies a committed entry, or changes nothing.
+    fn apply(&mut self, index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> Applied;
     /// The whole state as it is now. Taking it is cheap; its bytes are made part by part, elsewhere.
     fn parts(&self) -> Parts;
     /// A state from what [`State::parts`] gave; none if it makes no sense.
     fn from_parts(parts: Vec<Bytes>) -> Option<Self>;
     /// About how many bytes a snapshot has.
     fn bytes(&self) -> usize;
+}
+
+/// What became of a committed entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Applied {
+    Yes,
+    /// It means nothing; skipped, at every member.
+    Senseless,
+    /// It means nothing to this program, and something to others: who skipped it would have another state than they. The
+    /// member applies nothing from here on.
+    Beyond,
 }
 
 /// How long a group's log becomes.

@@ -21,6 +21,9 @@ const CONFIG: Config = Config {
 const SOON: u32 = 10 * ELECTION_TICKS_MAX as u32;
 const LONG: u32 = 3 * REBOOTED_TICKS;
 
+/// A word that only a newer program knows.
+const BEYOND: &[u8] = b"of tomorrow";
+
 /// All words that were written.
 #[derive(Default)]
 struct Words(Vec<Bytes>);
@@ -28,9 +31,12 @@ struct Words(Vec<Bytes>);
 impl State for Words {
     type Done = ();
 
-    fn apply(&mut self, _index: u64, data: Bytes, _done: &mut Vec<()>) -> bool {
+    fn apply(&mut self, _index: u64, data: Bytes, _done: &mut Vec<()>) -> Applied {
+        if data == BEYOND {
+            return Applied::Beyond;
+        }
         self.0.push(data);
-        true
+        Applied::Yes
     }
 
     fn parts(&self) -> Parts {

@@ -152,11 +152,11 @@ impl State {
 impl raft::State for State {
     type Done = (ChangeId, Verdict);
 
-    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool {
-        let Some((id, change)) = wire::decode_change(data) else { return false };
+    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> raft::Applied {
+        let Some((id, change)) = wire::decode_change(data) else { return raft::Applied::Senseless };
         let verdict = State::apply(self, id, change);
         done.push((id, verdict));
-        true
+        raft::Applied::Yes
     }
 
     fn parts(&self) -> Parts {

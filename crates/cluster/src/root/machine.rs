@@ -333,6 +333,12 @@ impl Root {
         self.member.as_ref().map_or(Vec::new(), Member::voters)
     }
 
+    /// All members, those included that do not vote; a node that is away is one until it is replaced or dropped.
+    pub fn members(&self) -> Vec<NodeId> {
+        let of = |member: &Member<State>| [member.voters(), member.learners()].concat();
+        self.member.as_ref().map_or(Vec::new(), of)
+    }
+
     /// Is this node's vote needed, or may it be?
     pub fn counts_on(&self, id: NodeId) -> bool {
         self.member.as_ref().is_some_and(|member| member.counts_on(id))

@@ -208,7 +208,7 @@ impl Round<'_> {
         let busy = |why: String| Outcome::Refused(Refused::busy(why, RETRY_AFTER));
         let step = |function, args| Step::new(self.id.key.clone(), function, args);
         let looks = onces.iter().map(|once| step("once.look", once.args().into()));
-        if self.beaten >= BEATEN_MAX {
+        if self.beaten >= BEATEN_MAX && self.may_hold() {
             self.hold.get_or_insert_with(|| Bytes::copy_from_slice(&chance(self.id).to_be_bytes()));
         }
         let look = match &self.hold {
@@ -243,6 +243,12 @@ impl Round<'_> {
             [Reply::Wrong(Wrong::Type), ..] => Err(Outcome::Done(Ran::Type)),
             other => unreachable!("a look was answered by {other:?}"),
         }
+    }
+
+    /// Is what holds a key known to all nodes by now?
+    fn may_hold(&self) -> bool {
+        let level = self.desk.backend.watch().borrow().root.level;
+        linear::functions::find("hold").is_some_and(|hold| hold.level <= level)
     }
 
     async fn ask(&self, seen: &Seen, batch: &[Waiting], until: Instant) -> Result<Answer, NoAnswer> {

@@ -408,6 +408,8 @@ impl<F: Factory> World<F> {
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
             Effect::Recovered => self.places[node].rebooted = false,
+            // Nobody runs an older program here.
+            Effect::Outdated { why } => panic!("node {node}: {why}"),
             Effect::Distrust { why } => {
                 self.trace.remark(self.now, format!("node {node} does not trust its disk: {why}"));
                 self.distrusts.push_back(node);

@@ -24,6 +24,7 @@ use super::freshness::Freshness;
 use super::functions;
 use super::heat::{Heat, Hot, HotKey};
 use super::limits::*;
+use super::op::Wrong;
 use super::place::Placed;
 use super::space::{CommandId, Space, Verdict};
 use super::watchers::{Read, Watchers};
@@ -56,6 +57,8 @@ pub struct Asked {
     pub stale: Option<Span>,
     /// If it waits for something to happen: so long.
     pub until: Time,
+    /// What the cluster has agreed on, as far as this node knows.
+    pub level: u32,
     pub command: Command,
 }
 
@@ -63,6 +66,8 @@ pub struct Group {
     pub id: GroupId,
     pub placed: Placed,
     pub member: Member<Space>,
+    /// Of this program.
+    level: u32,
     rng: Rng,
     /// None while it sleeps.
     next_tick: Option<Time>,
@@ -122,11 +127,12 @@ fn config(id: GroupId, memory: bool, log: LogBounds) -> Config {
 impl Group {
     /// By what the disk has kept of it. With nothing: as one of its founders, if `placed` says so or it begins with `first`, which
     /// a split has made; else as one that waits for a leader. `rebooted`: what was not forced may be missing there.
+    /// `level`: of this program.
     #[expect(clippy::too_many_arguments, reason = "each is one thing that a group begins with")]
     pub fn start(
         id: GroupId,
         placed: Placed,
-        me: NodeId,
+        (me, level): (NodeId, u32),
         first: Option<Space>,
         (log, bounds): (Vec<Bytes>, LogBounds),
         rebooted: bool,
@@ -136,12 +142,13 @@ impl Group {
     ) -> Result<Self, String> {
         let config = config(id, placed.memory, bounds);
         let founds = log.is_empty() && (first.is_some() || placed.founders.contains(&me));
-        let member = if founds {
+        let mut member = if founds {
             Member::found(config, me, &placed.members, first.unwrap_or_default(), rng.fork(), out)
         } else {
             Member::load(config, me, log, rebooted, rng.fork())
                 .map_err(|raft::LogError { record, why }| format!("record {record} of {id}'s log {why}"))?
         }?;
+        member.state_mut().held_by(level);
         let clock = (member.state().clock(), now);
         // The first founder stands at once, so that groups that are founded together have different leaders.
         let campaign_at = (founds && placed.members.first() == Some(&me)).then_some(now + CAMPAIGN_WITHIN);
@@ -149,6 +156,7 @@ impl Group {
             id,
             placed,
             member,
+            level,
             next_tick: Some(now + Span(rng.below(TICK.0))),
             rng,
             quiet_ticks: 0,
@@ -285,7 +293,7 @@ impl Group {
     /// A command for the leader. Its answer comes at once, or when it is applied or read. With `stale` any member that is
     /// not older answers.
     pub fn command(&mut self, now: Time, asked: Asked, done: &mut Vec<Answered>) {
-        let Asked { reads, stale, until, command } = asked;
+        let Asked { reads, stale, until, level, command } = asked;
         let id = command.id;
         let here = self.member.state().has(&command);
         let bound = stale.filter(|_| reads && here);
@@ -310,10 +318,14 @@ impl Group {
             }
             return self.reads.push(Read { command, until });
         }
+        let needs = functions::level(&command.steps);
         match self.member.state().verdict(&command) {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if !here => done.push(Answered { id, answer: Answer::Moved }),
+            None if needs.is_none() => done.push(Answered { id, answer: Answer::Refused(Wrong::Unknown) }),
+            // Its node knows that all have this level, we are about to hear it. Not refused: a leader before us may have taken it.
+            None if needs > Some(level) => done.push(Answered { id, answer: Answer::Busy }),
             None if self.queue.len() + self.holds.len() >= QUEUE_MAX => {
                 done.push(Answered { id, answer: Answer::Busy })
             }
@@ -333,6 +345,9 @@ impl Group {
             self.member.hold(is_splitting || is_ordered);
             self.born.take_if(|_| !is_splitting);
             self.member.pump(now.mono, out, &mut happened);
+            if self.member.is_beyond() {
+                return;
+            }
             for what in happened {
                 self.happened(what, now.mono, done);
             }
@@ -375,6 +390,7 @@ impl Group {
                 }
             }
             Happened::Restored => {
+                self.member.state_mut().held_by(self.level);
                 self.clock = (self.member.state().clock(), now);
                 self.born = None;
             }

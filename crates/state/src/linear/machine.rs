@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Rng, Span, Ticket, Time, kind};
+use base::{AskId, Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Rng, Span, Ticket, Time, kind};
 use bytes::Bytes;
 use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 use cluster::raft::{self, LogBounds};
@@ -47,9 +47,10 @@ pub enum Input {
         budget: Span,
         op: Op,
     },
-    /// All groups that there are, in this version of the declaration.
+    /// All groups that there are, in this version of the declaration, and the level that the cluster has agreed on.
     Placed {
         version: u64,
+        level: u32,
         groups: BTreeMap<GroupId, Placed>,
     },
     Appended {
@@ -112,6 +113,9 @@ pub struct Linear {
     placed: BTreeMap<GroupId, Placed>,
     /// The version of the declaration that this is of.
     version: u64,
+    /// The level of this program, and what the cluster has agreed on.
+    level: u32,
+    agreed: u32,
     /// Groups that splits make now and that have no record of their own yet, by the group that they come from.
     born: BTreeMap<GroupId, GroupId>,
     /// Of those that are split now: known to have done it, so the upper half is asked of the new group.
@@ -121,7 +125,7 @@ pub struct Linear {
     groups: BTreeMap<GroupId, Group>,
     /// What the disk has kept of groups that this node has not been told of yet.
     kept: BTreeMap<GroupId, Vec<Bytes>>,
-    /// Groups whose log cannot be read. It takes no part in them in this life: with an empty log it would promise what the other
+    /// Groups whose log cannot be read, or has what only a newer program knows. It takes no part in them in this life: with an empty log it would promise what the other
     /// denies.
     unreadable: BTreeSet<GroupId>,
     /// What was not forced may be missing there, and not all has been made up for.
@@ -172,6 +176,11 @@ impl Linear {
         Self { log, ..self }
     }
 
+    /// It takes part as a program of this level would.
+    pub fn with_level(self, level: u32) -> Self {
+        Self { level, ..self }
+    }
+
     /// `boot` must be higher at each start of the same node: it makes the ids of commands unique.
     pub fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
         Self {
@@ -183,6 +192,8 @@ impl Linear {
             mute: false,
             placed: BTreeMap::new(),
             version: 0,
+            level: LEVEL,
+            agreed: 1,
             born: BTreeMap::new(),
             parted: BTreeSet::new(),
             spaces: BTreeMap::new(),
@@ -240,7 +251,10 @@ impl Linear {
                 None => out.push(Output::Note(Note::error(format!("a frame of {from} is not one of this protocol")))),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
-            Input::Placed { version, groups } => self.place(now, version, groups, out),
+            Input::Placed { version, level, groups } => {
+                self.agreed = level;
+                self.place(now, version, groups, out);
+            }
             Input::Appended { group, ticket } => {
                 self.drive(now, group, out, |group, wants, _| group.appended(now.mono, ticket, wants));
             }
@@ -334,6 +348,9 @@ impl Linear {
             }
             out.push(Output::Raft { group: id, output });
         }
+        if group.member.is_beyond() {
+            return self.leave_to_newer(id, out);
+        }
         if let Some(leader) = group.member.leader() {
             self.leaders.insert(id, leader);
         }
@@ -355,6 +372,20 @@ impl Linear {
             }
         }
         self.bear(now, id, out);
+    }
+
+    /// A group agreed on something that this program does not know. It takes no further part in it (rule 10): what it would make of it
+    /// is not what the others do. Its log stays for the newer program.
+    fn leave_to_newer(&mut self, id: GroupId, out: &mut Vec<Output>) {
+        self.groups.remove(&id);
+        self.alarm_of.remove(&id).map(|at| self.alarms.remove(&(at, id)));
+        self.leaders.remove(&id);
+        self.unreadable.insert(id);
+        self.done.clear();
+        let text = format!(
+            "{id} has agreed on what only a newer program knows; this node takes no part in it: start the newer program"
+        );
+        out.push(Output::Note(Note::error(text)));
     }
 
     fn each_with(&mut self, now: Now, peer: NodeId, out: &mut Vec<Output>, act: impl Fn(&mut Group, Time)) {
@@ -428,8 +459,8 @@ impl Linear {
         if self.unreadable.contains(&id) {
             return;
         }
-        let rng = self.rng.fork();
-        match Group::start(id, placed, self.me, first, (log, self.log), self.rebooted, now.mono, rng, &mut self.wants) {
+        let (rng, me) = (self.rng.fork(), (self.me, self.level));
+        match Group::start(id, placed, me, first, (log, self.log), self.rebooted, now.mono, rng, &mut self.wants) {
             Ok(mut group) => {
                 group.leaves_at = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, GroupId, NodeId, Parts};
+use base::{Boot, GroupId, LEVEL, NodeId, Parts};
 use bytes::Bytes;
 use cluster::raft;
 use uuid::Uuid;
@@ -67,6 +67,18 @@ pub struct Space {
     age: u64,
     /// Of the last changes; not a part of the state either.
     history: History,
+    /// Nor is what the program understands that holds it.
+    program: Program,
+}
+
+/// The level of a program.
+#[derive(Clone, Copy)]
+struct Program(u32);
+
+impl Default for Program {
+    fn default() -> Self {
+        Self(LEVEL)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,6 +113,11 @@ impl Space {
     /// What the next readers are told of the clock, and of the age of what they see.
     pub fn show(&mut self, now: u64, age: u64) {
         (self.shown, self.age) = (now, age);
+    }
+
+    /// It is held by a program of this level, or one that takes part as such.
+    pub fn held_by(&mut self, level: u32) {
+        self.program = Program(level);
     }
 
     pub fn revision(&self) -> u64 {
@@ -441,8 +458,13 @@ fn fit(reply: Reply, room: &mut usize) -> Reply {
 impl raft::State for Space {
     type Done = (CommandId, Verdict);
 
-    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> bool {
-        let Some(batch) = wire::decode_batch(data) else { return false };
+    fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> raft::Applied {
+        let Some(batch) = wire::decode_batch(data) else { return raft::Applied::Senseless };
+        let is_known =
+            |command: &Command| functions::level(&command.steps).is_some_and(|level| level <= self.program.0);
+        if !batch.commands.iter().all(is_known) {
+            return raft::Applied::Beyond;
+        }
         self.clock = self.clock.max(batch.clock);
         self.expire();
         self.onces.forget(self.clock);
@@ -454,7 +476,7 @@ impl raft::State for Space {
         if let Some(split) = batch.split {
             self.split(split);
         }
-        true
+        raft::Applied::Yes
     }
 
     fn parts(&self) -> Parts {

@@ -6,7 +6,7 @@ use raft::eraftpb as pb;
 
 use super::{Happened, Member};
 use crate::raft::record;
-use crate::raft::{Output, State, wire};
+use crate::raft::{Applied, Output, State, wire};
 
 /// What becomes true when the disk has reached a ticket.
 pub(super) struct Waiting {
@@ -68,7 +68,7 @@ impl<S: State> Member<S> {
     pub fn pump(&mut self, now: Time, out: &mut Vec<Output>, happened: &mut Vec<Happened<S::Done>>) {
         // First: whoever drives this may want to hold what the entries that come now lead to.
         self.shorten(out);
-        while self.node.has_ready() {
+        while !self.is_beyond && self.node.has_ready() {
             self.one_ready(now, out, happened);
         }
         if self.is_leader() {
@@ -180,8 +180,16 @@ impl<S: State> Member<S> {
             match entry.get_entry_type() {
                 pb::EntryType::EntryNormal if entry.data.is_empty() => (),
                 pb::EntryType::EntryNormal => {
-                    if !self.node.mut_store().state.apply(entry.index, entry.data.clone(), &mut done) {
-                        out.push(self.note_error(entry, "is nothing that this program knows; skipped"));
+                    match self.node.mut_store().state.apply(entry.index, entry.data.clone(), &mut done) {
+                        Applied::Yes => (),
+                        Applied::Senseless => {
+                            out.push(self.note_error(entry, "is nothing that this program knows; skipped"));
+                        }
+                        Applied::Beyond => {
+                            out.push(self.note_error(entry, "needs a newer program than this one"));
+                            self.is_beyond = true;
+                            return;
+                        }
                     }
                     happened.extend(done.drain(..).map(Happened::Applied));
                     happened.push(Happened::Entry);

@@ -6,76 +6,86 @@ use super::*;
 use crate::linear::limits::VALUE_BYTES_MAX;
 
 pub const ALL: &[Function] = &[
-    read("text.bits", "[start stop [byte|bit]]", |space, key, args| {
-        let text = text_of(space, key)?.cloned().unwrap_or_default();
-        let bits = match args {
-            [] => 0..text.len() * 8,
-            [start, stop, unit @ ..] => range(start, stop, unit, text.len())?,
-            _ => return Err(Wrong::Arguments),
-        };
-        Ok(count(parts(&text, bits).map(|(_, byte, mask)| (byte & mask).count_ones() as usize).sum()))
-    }),
-    // -1: none. Zeros stand behind the end, unless a stop is given.
-    read("text.find-bit", "0|1 [start [stop [byte|bit]]]", |space, key, args| {
-        let (bit, place) = args.split_first().ok_or(Wrong::Arguments)?;
-        let wants_one = match &bit[..] {
-            b"0" => false,
-            b"1" => true,
-            _ => return Err(Wrong::Arguments),
-        };
-        let Some(text) = text_of(space, key)? else { return Ok(Reply::Int(-i64::from(wants_one))) };
-        let (bits, is_open) = match place {
-            [] => (0..text.len() * 8, true),
-            [start] => (range(start, b"-1", &[], text.len())?, true),
-            [start, stop, unit @ ..] => (range(start, stop, unit, text.len())?, false),
-        };
-        let end = bits.end;
-        let is_empty = bits.is_empty();
-        let mut found = parts(text, bits).filter_map(|(at, byte, mask)| {
-            let hits = if wants_one { byte & mask } else { !byte & mask };
-            (hits != 0).then(|| at * 8 + hits.leading_zeros() as usize)
-        });
-        Ok(match found.next() {
-            Some(at) => count(at),
-            None if is_open && !wants_one && !is_empty => count(end),
-            None => Reply::Int(-1),
-        })
-    }),
-    Function {
-        keys: usize::MAX,
-        options: 1,
-        // Into the key; shorter texts are as if zeros followed.
-        ..write("text.bit-op", "key... and|or|xor|not", |space, key, args| {
-            let [from @ .., op] = args else { return Err(Wrong::Arguments) };
-            let texts = from.iter().map(|key| Ok(text_of(space, key)?.cloned().unwrap_or_default()));
-            let texts = texts.collect::<std::result::Result<Vec<Bytes>, Wrong>>()?;
-            let Some((first, others)) = texts.split_first() else { return Err(Wrong::Arguments) };
-            let act: fn(u8, u8) -> u8 = match &op[..] {
-                b"and" => |a, b| a & b,
-                b"or" => |a, b| a | b,
-                b"xor" => |a, b| a ^ b,
-                b"not" if others.is_empty() => |a, _| a,
+    args_since(
+        2,
+        |args| args.len() > 2,
+        read("text.bits", "[start stop [byte|bit]]", |space, key, args| {
+            let text = text_of(space, key)?.cloned().unwrap_or_default();
+            let bits = match args {
+                [] => 0..text.len() * 8,
+                [start, stop, unit @ ..] => range(start, stop, unit, text.len())?,
                 _ => return Err(Wrong::Arguments),
             };
-            let len = texts.iter().map(Bytes::len).max().unwrap_or(0);
-            let mut result = first.to_vec();
-            result.resize(len, 0);
-            for other in others {
-                for (at, byte) in result.iter_mut().enumerate() {
-                    *byte = act(*byte, other.get(at).copied().unwrap_or(0));
+            Ok(count(parts(&text, bits).map(|(_, byte, mask)| (byte & mask).count_ones() as usize).sum()))
+        }),
+    ),
+    // -1: none. Zeros stand behind the end, unless a stop is given.
+    since(
+        2,
+        read("text.find-bit", "0|1 [start [stop [byte|bit]]]", |space, key, args| {
+            let (bit, place) = args.split_first().ok_or(Wrong::Arguments)?;
+            let wants_one = match &bit[..] {
+                b"0" => false,
+                b"1" => true,
+                _ => return Err(Wrong::Arguments),
+            };
+            let Some(text) = text_of(space, key)? else { return Ok(Reply::Int(-i64::from(wants_one))) };
+            let (bits, is_open) = match place {
+                [] => (0..text.len() * 8, true),
+                [start] => (range(start, b"-1", &[], text.len())?, true),
+                [start, stop, unit @ ..] => (range(start, stop, unit, text.len())?, false),
+            };
+            let end = bits.end;
+            let is_empty = bits.is_empty();
+            let mut found = parts(text, bits).filter_map(|(at, byte, mask)| {
+                let hits = if wants_one { byte & mask } else { !byte & mask };
+                (hits != 0).then(|| at * 8 + hits.leading_zeros() as usize)
+            });
+            Ok(match found.next() {
+                Some(at) => count(at),
+                None if is_open && !wants_one && !is_empty => count(end),
+                None => Reply::Int(-1),
+            })
+        }),
+    ),
+    since(
+        2,
+        Function {
+            keys: usize::MAX,
+            options: 1,
+            // Into the key; shorter texts are as if zeros followed.
+            ..write("text.bit-op", "key... and|or|xor|not", |space, key, args| {
+                let [from @ .., op] = args else { return Err(Wrong::Arguments) };
+                let texts = from.iter().map(|key| Ok(text_of(space, key)?.cloned().unwrap_or_default()));
+                let texts = texts.collect::<std::result::Result<Vec<Bytes>, Wrong>>()?;
+                let Some((first, others)) = texts.split_first() else { return Err(Wrong::Arguments) };
+                let act: fn(u8, u8) -> u8 = match &op[..] {
+                    b"and" => |a, b| a & b,
+                    b"or" => |a, b| a | b,
+                    b"xor" => |a, b| a ^ b,
+                    b"not" if others.is_empty() => |a, _| a,
+                    _ => return Err(Wrong::Arguments),
+                };
+                let len = texts.iter().map(Bytes::len).max().unwrap_or(0);
+                let mut result = first.to_vec();
+                result.resize(len, 0);
+                for other in others {
+                    for (at, byte) in result.iter_mut().enumerate() {
+                        *byte = act(*byte, other.get(at).copied().unwrap_or(0));
+                    }
                 }
-            }
-            if &op[..] == b"not" {
-                result.iter_mut().for_each(|byte| *byte = !*byte);
-            }
-            if result.is_empty() {
-                space.remove(key);
-            } else {
-                space.set(key, Value::Text(result.into()), 0);
-            }
-            Ok(count(len))
-        })
-    },
+                if &op[..] == b"not" {
+                    result.iter_mut().for_each(|byte| *byte = !*byte);
+                }
+                if result.is_empty() {
+                    space.remove(key);
+                } else {
+                    space.set(key, Value::Text(result.into()), 0);
+                }
+                Ok(count(len))
+            })
+        },
+    ),
 ];
 
 /// The bits that a start, a stop and a unit mean, of a text so long.

@@ -36,23 +36,29 @@ pub const ALL: &[Function] = &[
         let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
         Ok(Reply::List(found.take(count).flat_map(pair).collect()))
     }),
-    read("hash.random", "NUMBER count [again]", |space, key, args| {
-        let Some(map) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
-        let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
-        Ok(Reply::List(at_places(map.iter(), &drawn(args, map.len())?).into_iter().flat_map(pair).collect()))
-    }),
-    write("hash.take", "field...", |space, key, args| {
-        some(args)?;
-        let values = |map: Option<&Fields>| -> Vec<Reply> {
-            let value = |field| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |v| Reply::Bytes(v.clone()));
-            args.iter().map(value).collect()
-        };
-        let taken = values(of(space, key)?);
-        if taken.iter().any(|value| *value != Reply::Nil) {
-            remove(space, key, args)?;
-        }
-        Ok(Reply::List(taken))
-    }),
+    since(
+        2,
+        read("hash.random", "NUMBER count [again]", |space, key, args| {
+            let Some(map) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
+            let pair = |(field, value): (&Bytes, &Bytes)| [Reply::Bytes(field.clone()), Reply::Bytes(value.clone())];
+            Ok(Reply::List(at_places(map.iter(), &drawn(args, map.len())?).into_iter().flat_map(pair).collect()))
+        }),
+    ),
+    since(
+        2,
+        write("hash.take", "field...", |space, key, args| {
+            some(args)?;
+            let values = |map: Option<&Fields>| -> Vec<Reply> {
+                let value = |field| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |v| Reply::Bytes(v.clone()));
+                args.iter().map(value).collect()
+            };
+            let taken = values(of(space, key)?);
+            if taken.iter().any(|value| *value != Reply::Nil) {
+                remove(space, key, args)?;
+            }
+            Ok(Reply::List(taken))
+        }),
+    ),
     write("hash.set", "field value ...", |space, key, args| {
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(Wrong::Arguments);

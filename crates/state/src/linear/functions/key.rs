@@ -16,12 +16,15 @@ pub const ALL: &[Function] = &[
     }),
     // Value and version; other writes of the key wait at the leader until the holder's (`group/holds.rs`). It goes through the log,
     // so that it sees all that came before it.
-    inner(write("hold", "token", |space, key, args| {
-        one(args)?;
-        let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
-        Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64)]))
-    })),
-    inner(write("release", "token", |_, _, args| one(args).map(|_| Reply::Nil))),
+    since(
+        2,
+        inner(write("hold", "token", |space, key, args| {
+            one(args)?;
+            let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
+            Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64)]))
+        })),
+    ),
+    since(2, inner(write("release", "token", |_, _, args| one(args).map(|_| Reply::Nil)))),
     read("exists", "", |space, key, args| none(args).map(|()| flag(space.get(key).is_some()))),
     read("version", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(0, |entry| entry.version as i64)))
@@ -32,9 +35,12 @@ pub const ALL: &[Function] = &[
         Ok(Reply::Bytes(Bytes::from_static(name.as_bytes())))
     }),
     // Bytes that it holds in memory, about.
-    read("size", "", |space, key, args| {
-        none(args).map(|()| space.get(key).map_or(Reply::Nil, |entry| count(key.len() + entry.size + KEY_BYTES)))
-    }),
+    since(
+        2,
+        read("size", "", |space, key, args| {
+            none(args).map(|()| space.get(key).map_or(Reply::Nil, |entry| count(key.len() + entry.size + KEY_BYTES)))
+        }),
+    ),
     read("ttl", "", |space, key, args| {
         none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
     }),
@@ -58,7 +64,11 @@ pub const ALL: &[Function] = &[
         space.remove(key);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
-    write("expire", "none|MS any|nx|xx|gt|lt|xxlt", expire),
+    args_since(
+        2,
+        |args| args.get(1).is_some_and(|when| &when[..] == b"xxlt"),
+        write("expire", "none|MS any|nx|xx|gt|lt|xxlt", expire),
+    ),
     write("get-expire", "none|MS", |space, key, args| {
         let old = text_of(space, key)?.cloned();
         let end = end_of(space, one(args)?, 0)?;

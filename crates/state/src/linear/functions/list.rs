@@ -32,47 +32,53 @@ pub const ALL: &[Function] = &[
         Ok(at.map_or(Reply::Nil, count))
     }),
     // The first item is at rank 1, the last one at -1; a count or length of 0: all.
-    read("list.positions", "item rank count length", |space, key, args| {
-        let [item, rank, wanted, length] = args else { return Err(Wrong::Arguments) };
-        let all = |n: u64| if n == 0 { usize::MAX } else { n as usize };
-        let (rank, wanted, length) = (integer(rank)?, all(unsigned(wanted)?), all(unsigned(length)?));
-        if rank == 0 {
-            return Err(Wrong::Arguments);
-        }
-        let Some(items) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
-        let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
-        let is_it = |(at, it): (usize, &Bytes)| (it == item).then(|| count(at));
-        let (items, room) = (items.iter().enumerate(), ANSWER_BYTES_MAX / Reply::Nil.bytes());
-        let wanted = wanted.min(room);
-        let found: Vec<Reply> = match rank > 0 {
-            true => items.take(length).filter_map(is_it).skip(skipped).take(wanted).collect(),
-            false => items.rev().take(length).filter_map(is_it).skip(skipped).take(wanted).collect(),
-        };
-        Ok(Reply::List(found))
-    }),
-    Function {
-        keys: usize::MAX,
-        options: 2,
-        // Of the first key that has a list: that key, and the items.
-        ..write("list.pop-first", "key... left|right count", |space, key, args| {
-            let [keys @ .., end, n] = args else { return Err(Wrong::Arguments) };
-            let take: fn(&mut Items) -> Option<Bytes> = match &end[..] {
-                b"left" => Items::pop_front,
-                b"right" => Items::pop_back,
-                _ => return Err(Wrong::Arguments),
-            };
-            if unsigned(n)? == 0 {
+    since(
+        2,
+        read("list.positions", "item rank count length", |space, key, args| {
+            let [item, rank, wanted, length] = args else { return Err(Wrong::Arguments) };
+            let all = |n: u64| if n == 0 { usize::MAX } else { n as usize };
+            let (rank, wanted, length) = (integer(rank)?, all(unsigned(wanted)?), all(unsigned(length)?));
+            if rank == 0 {
                 return Err(Wrong::Arguments);
             }
-            for key in std::iter::once(key).chain(keys) {
-                if of(space, key)?.is_some() {
-                    let items = pop(space, key, std::slice::from_ref(n), take)?;
-                    return Ok(Reply::List(vec![Reply::Bytes(key.clone()), items]));
+            let Some(items) = of(space, key)? else { return Ok(Reply::List(Vec::new())) };
+            let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
+            let is_it = |(at, it): (usize, &Bytes)| (it == item).then(|| count(at));
+            let (items, room) = (items.iter().enumerate(), ANSWER_BYTES_MAX / Reply::Nil.bytes());
+            let wanted = wanted.min(room);
+            let found: Vec<Reply> = match rank > 0 {
+                true => items.take(length).filter_map(is_it).skip(skipped).take(wanted).collect(),
+                false => items.rev().take(length).filter_map(is_it).skip(skipped).take(wanted).collect(),
+            };
+            Ok(Reply::List(found))
+        }),
+    ),
+    since(
+        2,
+        Function {
+            keys: usize::MAX,
+            options: 2,
+            // Of the first key that has a list: that key, and the items.
+            ..write("list.pop-first", "key... left|right count", |space, key, args| {
+                let [keys @ .., end, n] = args else { return Err(Wrong::Arguments) };
+                let take: fn(&mut Items) -> Option<Bytes> = match &end[..] {
+                    b"left" => Items::pop_front,
+                    b"right" => Items::pop_back,
+                    _ => return Err(Wrong::Arguments),
+                };
+                if unsigned(n)? == 0 {
+                    return Err(Wrong::Arguments);
                 }
-            }
-            Ok(Reply::Nil)
-        })
-    },
+                for key in std::iter::once(key).chain(keys) {
+                    if of(space, key)?.is_some() {
+                        let items = pop(space, key, std::slice::from_ref(n), take)?;
+                        return Ok(Reply::List(vec![Reply::Bytes(key.clone()), items]));
+                    }
+                }
+                Ok(Reply::Nil)
+            })
+        },
+    ),
     write("list.push-left-present", "item...", |space, key, args| push_if(space, key, args, Items::push_front)),
     write("list.push-right-present", "item...", |space, key, args| push_if(space, key, args, Items::push_back)),
     write("list.set", "index item", |space, key, args| {

@@ -57,6 +57,10 @@ pub struct Function {
     pub combine: Option<Combine>,
     /// If it is about all keys, or none: how the replies of several shards become one.
     pub merge: Merge,
+    /// With which level of programs it came ([`base::level`]), ...
+    pub level: u32,
+    /// ... and its newest arguments, if these are not as old: whether they are among some.
+    pub newer: Option<(u32, fn(&[Bytes]) -> bool)>,
 }
 
 /// Adds the arguments of one call to those of others; false: it cannot, and has changed nothing.
@@ -80,6 +84,11 @@ impl Function {
         !self.whole && !self.keyless && !self.waits && !self.inner
     }
 
+    /// The level of programs that know it with these arguments.
+    pub fn level_of(&self, args: &[Bytes]) -> u32 {
+        self.newer.filter(|(_, are_newer)| are_newer(args)).map_or(self.level, |(level, _)| level)
+    }
+
     /// The keys that a step has to do with.
     pub fn keys<'a>(&self, step: &'a Step) -> impl Iterator<Item = &'a Bytes> {
         let own = (!self.whole && !self.keyless).then_some(&step.key);
@@ -101,6 +110,8 @@ const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[
         waits: false,
         combine: None,
         merge: Merge::List,
+        level: 1,
+        newer: None,
     }
 }
 
@@ -117,7 +128,19 @@ const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Byte
         waits: false,
         combine: None,
         merge: Merge::List,
+        level: 1,
+        newer: None,
     }
+}
+
+/// One that came with a level above the first.
+const fn since(level: u32, function: Function) -> Function {
+    Function { level, ..function }
+}
+
+/// One of which some arguments came later.
+const fn args_since(level: u32, are_newer: fn(&[Bytes]) -> bool, function: Function) -> Function {
+    Function { newer: Some((level, are_newer)), ..function }
 }
 
 /// For front doors.
@@ -151,6 +174,11 @@ pub fn find(name: &str) -> Option<&'static Function> {
     static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Function>> =
         LazyLock::new(|| ALL.iter().flat_map(|some| some.iter()).map(|f| (f.name, f)).collect());
     BY_NAME.get(name).copied()
+}
+
+/// The highest level that any of these steps needs; none if one is unknown to this program.
+pub fn level(steps: &[Step]) -> Option<u32> {
+    steps.iter().try_fold(1, |most, step| Some(find(step.function)?.level_of(&step.args).max(most)))
 }
 
 /// Names of those that may be declared weak.

@@ -36,29 +36,36 @@ pub const ALL: &[Function] = &[
         let found = of(space, key)?.into_iter().flat_map(|set| set.range::<[u8], _>((from, Bound::Unbounded)));
         Ok(Reply::List(found.take(count).cloned().map(Reply::Bytes).collect()))
     }),
-    read("set.random", "NUMBER count [again]", |space, key, args| {
-        let chosen = of(space, key)?.map_or(Ok(Vec::new()), |set| choose(set, args))?;
-        Ok(Reply::List(chosen.into_iter().map(Reply::Bytes).collect()))
-    }),
+    args_since(
+        2,
+        |args| args.len() > 2,
+        read("set.random", "NUMBER count [again]", |space, key, args| {
+            let chosen = of(space, key)?.map_or(Ok(Vec::new()), |set| choose(set, args))?;
+            Ok(Reply::List(chosen.into_iter().map(Reply::Bytes).collect()))
+        }),
+    ),
     of_all(read("set.union", "key...", |space, key, args| listed(space, key, args, union))),
     of_all(read("set.inter", "key...", |space, key, args| listed(space, key, args, inter))),
     of_all(read("set.diff", "key...", |space, key, args| listed(space, key, args, diff))),
-    of_all(write("set.store-union", "key...", |space, key, args| store(space, key, args, union))),
-    of_all(write("set.store-inter", "key...", |space, key, args| store(space, key, args, inter))),
-    of_all(write("set.store-diff", "key...", |space, key, args| store(space, key, args, diff))),
+    since(2, of_all(write("set.store-union", "key...", |space, key, args| store(space, key, args, union)))),
+    since(2, of_all(write("set.store-inter", "key...", |space, key, args| store(space, key, args, inter)))),
+    since(2, of_all(write("set.store-diff", "key...", |space, key, args| store(space, key, args, diff)))),
     // A limit of 0: all of them.
-    Function {
-        options: 1,
-        ..of_all(read("set.count-inter", "key... limit", |space, key, args| {
-            let (limit, keys) = args.split_last().ok_or(Wrong::Arguments)?;
-            let sets = several(space, std::iter::once(key).chain(keys))?;
-            let limit = match unsigned(limit)? {
-                0 => usize::MAX,
-                limit => limit as usize,
-            };
-            Ok(count(common(&sets).take(limit).count()))
-        }))
-    },
+    since(
+        2,
+        Function {
+            options: 1,
+            ..of_all(read("set.count-inter", "key... limit", |space, key, args| {
+                let (limit, keys) = args.split_last().ok_or(Wrong::Arguments)?;
+                let sets = several(space, std::iter::once(key).chain(keys))?;
+                let limit = match unsigned(limit)? {
+                    0 => usize::MAX,
+                    limit => limit as usize,
+                };
+                Ok(count(common(&sets).take(limit).count()))
+            }))
+        },
+    ),
     write("set.pop", "NUMBER count", |space, key, args| {
         two(args)?;
         let chosen = of(space, key)?.map_or(Ok(Vec::new()), |set| choose(set, args))?;

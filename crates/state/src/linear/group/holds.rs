@@ -120,7 +120,7 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use base::{Boot, GroupId, NodeId, Rng, Span};
+    use base::{Boot, GroupId, LEVEL, NodeId, Rng, Span};
     use cluster::raft::LogBounds;
 
     use super::*;
@@ -145,7 +145,8 @@ mod tests {
             split: None,
         };
         let bounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
-        Group::start(id, placed, me, None, (Vec::new(), bounds), false, NOW, Rng::new(1), &mut Vec::new()).unwrap()
+        Group::start(id, placed, (me, LEVEL), None, (Vec::new(), bounds), false, NOW, Rng::new(1), &mut Vec::new())
+            .unwrap()
     }
 
     fn command(seq: u64, steps: &[(&'static str, &'static str, &'static str)]) -> Command {

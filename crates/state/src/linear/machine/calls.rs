@@ -206,6 +206,13 @@ impl Linear {
             let Some(function) = functions::find(step.function) else {
                 return Err(Refused::wrong("no function of this name"));
             };
+            let level = function.level_of(&step.args);
+            if level > self.agreed {
+                return Err(Refused::wrong(format!(
+                    "{} is not to be used like this until all nodes run the newer program: it needs level {level}, the cluster has agreed on {}",
+                    function.name, self.agreed
+                )));
+            }
             reads &= matches!(function.run, Run::Read(_));
             whole |= function.whole;
             alone |= function.waits;
@@ -305,7 +312,8 @@ impl Linear {
             let budget = call.deadline.since(now.mono);
             if to == self.me {
                 if self.groups.contains_key(&group) && !self.mute {
-                    let asked = Asked { reads, stale, until: may_wait_until(now.mono, budget), command };
+                    let until = may_wait_until(now.mono, budget);
+                    let asked = Asked { reads, stale, until, level: self.agreed, command };
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     self.leaders.remove(&group);
@@ -324,7 +332,7 @@ impl Linear {
             Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
                 if self.groups.contains_key(&group) && !self.mute {
                     let until = may_wait_until(now.mono, Span::millis(frame.budget_ms.into()));
-                    let asked = Asked { reads, stale, until, command };
+                    let asked = Asked { reads, stale, until, level: self.agreed, command };
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     let answer =

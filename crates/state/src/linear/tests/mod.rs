@@ -35,7 +35,7 @@ fn command(seq: u64, steps: Vec<Step>) -> Command {
 fn apply(space: &mut Space, clock: u64, commands: Vec<Command>) -> Vec<Verdict> {
     let mut done = Vec::new();
     let data = wire::encode_batch(&Batch { clock, commands, split: None });
-    assert!(space.apply(1, data.into(), &mut done));
+    assert_eq!(space.apply(1, data.into(), &mut done), raft::Applied::Yes);
     done.into_iter().map(|(_, verdict)| verdict).collect()
 }
 
@@ -250,7 +250,7 @@ fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
         let mut linear = Linear::new(NodeId(1), Boot(2), base::Rng::new(1));
         linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into(), false);
         let mut out = Vec::new();
-        linear.handle(base::Now::default(), Input::Placed { version, groups: [].into() }, &mut out);
+        linear.handle(base::Now::default(), Input::Placed { version, level: base::LEVEL, groups: [].into() }, &mut out);
         matches!(out[..], [Output::Forget { group: GroupId(458_752) }])
     };
     // A node that restarts shows an older declaration until it knows what of its log is committed.
@@ -278,7 +278,7 @@ fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
     if !kept.is_empty() {
         linear.start([(id, kept.to_vec())].into(), true);
     }
-    linear.handle(Now::default(), Input::Placed { version: 7, groups: [(id, placed)].into() }, out);
+    linear.handle(Now::default(), Input::Placed { version: 7, level: base::LEVEL, groups: [(id, placed)].into() }, out);
     linear
 }
 
@@ -356,7 +356,11 @@ fn a_member_that_is_not_wanted_goes_when_the_leader_says_so_of_what_it_has() {
     for peer in [NodeId(1), NodeId(2)] {
         linear.handle(now, Input::Birth { peer }, &mut Vec::new());
     }
-    linear.handle(now, Input::Placed { version: 8, groups: [(id, placed)].into() }, &mut Vec::new());
+    linear.handle(
+        now,
+        Input::Placed { version: 8, level: base::LEVEL, groups: [(id, placed)].into() },
+        &mut Vec::new(),
+    );
     let mut out = Vec::new();
     linear.tend(Now { mono: base::Time::ZERO + Span::secs(600), wall_ms: 0 }, &mut out);
     let asked = |output: &Output| match output {

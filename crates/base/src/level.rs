@@ -1,0 +1,16 @@
+//! The level of a program: what all members of a group must understand alike. Nodes of adjacent versions run side by side; the
+//! root group agrees on the highest level that all of them have, and only what came with that level, or before, is put into logs.
+//!
+//! It is raised by one with anything new that a member of an older program would take otherwise than the others: a function of
+//! the state (`state/src/linear/functions/`), an argument of one, a kind of log entry, a kind of value in a snapshot. What a
+//! function of an older level does is never changed: the new way gets a name of its own.
+//!
+//! | level | came with | what |
+//! | --- | --- | --- |
+//! | 1 | 0.1 | all that its fixtures (`tests/fixtures/0.1`) hold |
+//! | 2 | after it | `hash.random`, `hash.take`, `hold`, `release`, `size`, `list.positions`, `list.pop-first`, `set.count-inter`, `set.store-*`, `text.find-bit`, `text.bit-op`; `expire ... xxlt`, `set.random ... again`, `text.bits ... byte\|bit` |
+
+/// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
+pub const LEVEL: u32 = 2;
+
+const _: () = assert!(LEVEL >= 1, "what says nothing of its level has 1");
