@@ -219,6 +219,7 @@ fn before(clones: &[&Clone]) -> (Arc<Toy>, Arc<Functions>, Meter) {
     let view = View {
         routes: Arc::new(Routes::new(vec![service])),
         service_tokens: Arc::new([("teller".to_owned(), "secret".to_owned())].into()),
+        root: node::view::RootView { level: base::LEVEL, ..Default::default() },
         ..View::default()
     };
     let toy = Arc::new(Toy {
@@ -323,6 +324,16 @@ async fn who_was_slower_twice_lets_others_wait_until_it_is_done() {
     assert_eq!(functions.apply(call("add", "1")).await, done(2001));
     assert_eq!((meter.totals()["functions.conflicts_total"], &*toy.held.lock().unwrap()), (2, &None));
     assert_eq!(functions.apply(call("add", "1")).await, done(4002), "others write without a pause all the time");
+}
+
+#[tokio::test]
+async fn a_key_is_not_held_before_all_nodes_know_how() {
+    let clone = Clone::start(adds).await;
+    let (toy, functions, meter) = before(&[&clone]);
+    toy.view.send_modify(|view| Arc::make_mut(view).root.level = 1);
+    toy.rivals.store(5, SeqCst);
+    assert_eq!(functions.apply(call("add", "1")).await, done(5001));
+    assert_eq!(meter.totals()["functions.conflicts_total"], 5);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What a group agrees on, as entries change it. Groups as a whole are the simulator's (`crates/sim`).
 
+use std::collections::BTreeMap;
+
 use base::{Boot, Frame, NodeId, Now, Span, Ticket};
 use bytes::Bytes;
 use cluster::raft::{self, LogBounds, State};
@@ -14,6 +16,7 @@ use base::GroupId;
 const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
 mod fixtures;
+mod level;
 mod once;
 mod split;
 mod together;
@@ -258,22 +261,27 @@ fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
     assert!(forgets(7) && forgets(8));
 }
 
-/// A node with a group of nodes 1 to 3, in memory, founded or out of what its disk has kept.
-fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
-    let (id, members) = (GroupId(7 << 16), vec![NodeId(1), NodeId(2), NodeId(3)]);
-    let (namespace, founders) = ("bank".to_owned(), members.clone());
-    let placed = Placed {
-        id,
-        namespace,
+/// A group of nodes 1 to 3, in memory, to be founded.
+fn placed() -> Placed {
+    let members = vec![NodeId(1), NodeId(2), NodeId(3)];
+    Placed {
+        id: GroupId(7 << 16),
+        namespace: "bank".to_owned(),
         from: 0,
         to: u64::MAX,
+        founders: members.clone(),
         members,
-        founders,
         epoch: 1,
         memory: true,
         splits: 0,
         split: None,
-    };
+    }
+}
+
+/// A node with a group of nodes 1 to 3, in memory, founded or out of what its disk has kept.
+fn with_group(node: u64, kept: &[Bytes], out: &mut Vec<Output>) -> Linear {
+    let placed = placed();
+    let id = placed.id;
     let mut linear = Linear::new(NodeId(node), Boot(1), base::Rng::new(node)).with_log(SHORT);
     if !kept.is_empty() {
         linear.start([(id, kept.to_vec())].into(), true);
@@ -339,20 +347,7 @@ fn who_cannot_write_answers_who_was_rebooted_and_nothing_else() {
 fn a_member_that_is_not_wanted_goes_when_the_leader_says_so_of_what_it_has() {
     let (id, now) = (GroupId(7 << 16), Now::default());
     let mut linear = with_group(3, &[], &mut Vec::new());
-    let members = vec![NodeId(1), NodeId(2)];
-    let namespace = "bank".to_owned();
-    let placed = Placed {
-        id,
-        namespace,
-        from: 0,
-        to: u64::MAX,
-        members,
-        founders: vec![],
-        epoch: 2,
-        memory: true,
-        splits: 0,
-        split: None,
-    };
+    let placed = Placed { members: vec![NodeId(1), NodeId(2)], founders: vec![], epoch: 2, ..placed() };
     for peer in [NodeId(1), NodeId(2)] {
         linear.handle(now, Input::Birth { peer }, &mut Vec::new());
     }

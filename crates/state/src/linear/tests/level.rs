@@ -1,0 +1,173 @@
+//! What came with a level that not all nodes have is not used, and who meets it nevertheless takes no part.
+
+use base::{AskId, LEVEL, NoteLevel, Outcome, kind};
+
+use super::*;
+use crate::linear::functions;
+use crate::linear::op::Op;
+
+/// The only member of a group, with its disk.
+struct Lone {
+    linear: Linear,
+    now: Now,
+    disk: Vec<Bytes>,
+    asks: u64,
+    ended: Vec<Outcome<Ran>>,
+    told: Vec<Answer>,
+    errors: Vec<String>,
+}
+
+impl Lone {
+    const ID: GroupId = GroupId(7 << 16);
+
+    /// By a program of this level, on what a disk has kept.
+    fn start(level: u32, agreed: u32, disk: Vec<Bytes>) -> Self {
+        let mut linear = Linear::new(NodeId(1), Boot(1 + disk.len() as u64), base::Rng::new(1)).with_level(level);
+        linear.start(BTreeMap::from([(Self::ID, disk.clone())]), false);
+        let (ended, told, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lone = Self { linear, now: Now::default(), disk, asks: 0, ended, told, errors };
+        lone.agree(agreed);
+        (0..100).for_each(|_| lone.wake());
+        lone
+    }
+
+    fn agree(&mut self, level: u32) {
+        let one = vec![NodeId(1)];
+        let placed = Placed { members: one.clone(), founders: one, ..placed() };
+        self.handle(Input::Placed { version: 7 + u64::from(level), level, groups: [(Self::ID, placed)].into() });
+    }
+
+    fn wake(&mut self) {
+        if let Some(at) = self.linear.wake_at() {
+            self.now.mono = at.max(self.now.mono);
+            self.handle(Input::Wake);
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.linear.handle(self.now, input, &mut out);
+        for output in out {
+            match output {
+                Output::Raft { group, output: raft::Output::Append { records, ticket, .. } } => {
+                    self.disk.extend(records);
+                    self.handle(Input::Appended { group, ticket });
+                }
+                Output::Raft { group, output: raft::Output::Save { parts, ticket } } => {
+                    self.disk = parts.0.collect();
+                    self.handle(Input::Saved { group, ticket });
+                }
+                Output::Raft { output: raft::Output::Note(note), .. } | Output::Note(note) => {
+                    assert_eq!(note.level, NoteLevel::Error);
+                    self.errors.push(note.text);
+                }
+                Output::Answer { outcome, .. } => self.ended.push(outcome),
+                Output::Send { frame, .. } => match wire::decode_call(frame.head) {
+                    Some(Call::Answer { answer, .. }) => self.told.push(answer),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// At this node's door.
+    fn ask(&mut self, function: &'static str, args: &[&str]) -> Outcome<Ran> {
+        self.asks += 1;
+        let op = Op::of("bank".into(), vec![step("k", function, args)]);
+        self.handle(Input::Ask { id: AskId(self.asks), budget: Span::secs(1), op });
+        let mut wakes = 0;
+        while self.ended.is_empty() && wakes < 20 {
+            wakes += 1;
+            self.wake();
+        }
+        self.ended.pop().expect("it is answered soon")
+    }
+
+    /// By another node's, which may know more.
+    fn called(&mut self, function: &'static str) -> Option<Answer> {
+        self.asks += 1;
+        let id = CommandId { node: NodeId(4), ..id(self.asks) };
+        let command = Command { id, ..command(0, vec![step("k", function, &["token"])]) };
+        let call = Call::Do { group: Self::ID, reads: false, stale: None, command };
+        let frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&call));
+        self.handle(Input::Frame { from: NodeId(4), frame });
+        self.told.pop()
+    }
+}
+
+#[test]
+fn what_not_all_nodes_know_is_refused_at_the_door() {
+    let mut lone = Lone::start(LEVEL, 1, Vec::new());
+    assert!(matches!(lone.ask("put", &["v", "always", "none"]), Outcome::Done(_)));
+    for (function, args) in [("release", &["token"][..]), ("size", &[]), ("expire", &["9000", "xxlt"])] {
+        let Outcome::Refused(refused) = lone.ask(function, args) else { panic!("{function}") };
+        let why = &refused.why;
+        assert!(why.contains("until all nodes run the newer program") && why.starts_with(function), "{why}");
+    }
+    assert!(matches!(lone.ask("expire", &["9000", "any"]), Outcome::Done(_)), "an argument that is as old as it");
+    lone.agree(2);
+    for (function, args) in [("release", &["token"][..]), ("size", &[]), ("expire", &["5000", "xxlt"])] {
+        assert!(matches!(lone.ask(function, args), Outcome::Done(_)), "{function}");
+    }
+}
+
+#[test]
+fn a_leader_puts_into_the_log_only_what_all_know() {
+    let mut lone = Lone::start(LEVEL, 1, Vec::new());
+    let before = lone.disk.len();
+    assert_eq!(lone.called("no.such"), Some(Answer::Refused(Wrong::Unknown)));
+    assert_eq!(lone.called("hash.take"), Some(Answer::Busy), "it has yet to hear what the other node knows");
+    assert_eq!(lone.disk.len(), before, "nothing was written");
+    lone.agree(2);
+    assert!(matches!(lone.called("hash.take"), Some(Answer::Ran(..))));
+}
+
+#[test]
+fn a_member_that_meets_what_it_does_not_know_takes_no_part_and_leaves_all_to_the_newer_program() {
+    let mut newer = Lone::start(LEVEL, 2, Vec::new());
+    assert!(matches!(newer.ask("put", &["v", "always", "none"]), Outcome::Done(_)));
+    assert!(matches!(newer.ask("release", &["token"]), Outcome::Done(_)));
+    assert!(matches!(newer.ask("put", &["w", "always", "none"]), Outcome::Done(_)));
+    let older = Lone::start(1, 1, newer.disk.clone());
+    assert_eq!((older.linear.groups().count(), older.disk.len()), (0, newer.disk.len()), "nothing is forgotten");
+    let said = older.errors.iter().any(|text| text.contains("start the newer program"));
+    assert!(said, "{:?}", older.errors);
+    let mut newer = Lone::start(LEVEL, 2, older.disk);
+    assert_eq!(newer.ask("get", &[]), Outcome::Done(Ran::Done(vec![Reply::Bytes("w".into())])));
+    assert!(newer.errors.is_empty(), "{:?}", newer.errors);
+}
+
+#[test]
+fn an_entry_beyond_a_program_changes_nothing() {
+    let mut space = Space::default();
+    space.held_by(1);
+    run(&mut space, 5, 1, step("k", "put", &["v", "always", "none"]));
+    let mut before = space.parts().0.collect::<Vec<_>>();
+    for (function, args) in [("hold", &["token"][..]), ("no.such", &[]), ("expire", &["9", "xxlt"])] {
+        let steps = vec![step("k", "remove", &[]), step("k", function, args)];
+        let batch = Batch { clock: 9, commands: vec![command(2, steps)], split: None };
+        let applied = space.apply(1, wire::encode_batch(&batch).into(), &mut Vec::new());
+        assert_eq!(applied, raft::Applied::Beyond, "{function}");
+        let after = space.parts().0.collect::<Vec<_>>();
+        assert_eq!(std::mem::replace(&mut before, after.clone()), after, "{function}");
+    }
+}
+
+/// A level is a promise about all programs that have it: this list is only ever added to, together with [`LEVEL`].
+#[test]
+fn what_came_with_which_level() {
+    let all = || functions::ALL.iter().flat_map(|some| some.iter());
+    let of = |level| all().filter(|f| f.level == level).map(|f| f.name).collect::<Vec<_>>().join(" ");
+    let newer = |level| all().filter(move |f| f.newer.is_some_and(|(at, _)| at == level)).map(|f| f.name);
+    assert_eq!(
+        of(2),
+        "hold release size text.find-bit text.bit-op hash.random hash.take list.positions list.pop-first \
+         set.store-union set.store-inter set.store-diff set.count-inter"
+    );
+    assert_eq!(newer(2).collect::<Vec<_>>(), ["expire", "text.bits", "set.random"]);
+    assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
+    assert!(all().all(|f| f.level <= LEVEL && f.newer.is_none_or(|(level, _)| f.level < level && level <= LEVEL)));
+}
+
+const OF_LEVEL_1: usize = 77;
