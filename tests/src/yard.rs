@@ -73,10 +73,15 @@ impl Yard {
 
     /// `init` and `run` of the first node.
     pub fn found(&mut self, cluster: &str) {
+        self.found_with(cluster, &[]);
+    }
+
+    /// The same, run with these options.
+    pub fn found_with(&mut self, cluster: &str, options: &[&str]) {
         let dir = self.node_dir(1).display().to_string();
         let host = self.ports.host(1).to_string();
         self.command(1, &["init", "--dir", &dir, "--cluster", cluster, "--name", "n1", "--host", &host], true).good();
-        self.run(1);
+        self.run_with(1, options);
     }
 
     pub fn at(&self, node: u8) -> At {
@@ -96,14 +101,24 @@ impl Yard {
     }
 
     pub fn join_as(&self, node: u8, name: &str, token: &str) -> Said {
+        self.join_with(node, name, token, &[])
+    }
+
+    pub fn join_with(&self, node: u8, name: &str, token: &str, options: &[&str]) -> Said {
         let (dir, host) = (self.node_dir(node).display().to_string(), self.ports.host(node).to_string());
-        self.command(node, &["join", "--dir", &dir, "--name", name, "--host", &host, token], true)
+        let args = ["join", "--dir", &dir, "--name", name, "--host", &host, token];
+        self.command(node, &[&args, options].concat(), true)
     }
 
     /// Starts a node and waits until it is ready.
     #[track_caller]
     pub fn run(&mut self, node: u8) {
-        self.begin(node, &[]);
+        self.run_with(node, &[]);
+    }
+
+    #[track_caller]
+    pub fn run_with(&mut self, node: u8, options: &[&str]) {
+        self.begin(node, options);
         let api = self.at(node).api;
         wait_for(&format!("n{node} is ready"), READY_WITHIN, || match http::get(api, "/readyz") {
             Ok(reply) if reply.status == 200 => Ok(()),

@@ -52,6 +52,7 @@ async fn one(
 
 /// Steps without a condition, and their replies; a step that went wrong is the problem.
 pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, Problem> {
+    known(api, &op)?;
     match api.backend.ask(Ask::Linear(op), within(headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {
@@ -64,6 +65,12 @@ pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, P
         },
         other => unreachable!("a linear operation was answered by {other:?}"),
     }
+}
+
+/// The node refuses it, too; here it is no fault of the request.
+fn known(api: &Api, op: &Op) -> Result<(), Problem> {
+    let agreed = api.view().root.level.max(1);
+    functions::too_new(&op.steps, agreed).map_or(Ok(()), |why| Err(Problem::new(StatusCode::CONFLICT, why)))
 }
 
 pub fn problem(wrong: Wrong) -> Problem {
@@ -319,6 +326,7 @@ pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers
         None => problem,
     })?;
     let op = Op { conditions, once: once(&headers)?, ..Op::of(ns.into(), steps) };
+    known(&api, &op)?;
     match api.backend.ask(Ask::Linear(op), within(&headers, LINEAR_BUDGET)?).await? {
         Answer::Linear(outcome) => match done(outcome)? {
             Ran::Done(replies) => {

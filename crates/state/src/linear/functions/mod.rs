@@ -181,6 +181,16 @@ pub fn level(steps: &[Step]) -> Option<u32> {
     steps.iter().try_fold(1, |most, step| Some(find(step.function)?.level_of(&step.args).max(most)))
 }
 
+/// Why these steps have to wait, if they need a level that the cluster has not agreed on.
+pub fn too_new(steps: &[Step], agreed: u32) -> Option<String> {
+    let level = |step: &&Step| find(step.function).map_or(1, |function| function.level_of(&step.args));
+    let step = steps.iter().find(|step| level(step) > agreed)?;
+    let (name, level) = (step.function, level(&step));
+    Some(format!(
+        "{name} is not to be used so until all nodes run the newer program: it needs level {level}, the cluster has agreed on {agreed}"
+    ))
+}
+
 /// Names of those that may be declared weak.
 pub fn weak_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().flat_map(|some| some.iter()).filter(|function| function.combine.is_some()).map(|function| function.name)

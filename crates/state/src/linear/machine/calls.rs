@@ -206,17 +206,13 @@ impl Linear {
             let Some(function) = functions::find(step.function) else {
                 return Err(Refused::wrong("no function of this name"));
             };
-            let level = function.level_of(&step.args);
-            if level > self.agreed {
-                return Err(Refused::wrong(format!(
-                    "{} is not to be used like this until all nodes run the newer program: it needs level {level}, the cluster has agreed on {}",
-                    function.name, self.agreed
-                )));
-            }
             reads &= matches!(function.run, Run::Read(_));
             whole |= function.whole;
             alone |= function.waits;
             keys.extend(function.keys(step));
+        }
+        if let Some(why) = functions::too_new(&op.steps, self.agreed) {
+            return Err(Refused::wrong(why));
         }
         if let Some(key) = keys.iter().find(|key| !(1..=KEY_BYTES_MAX).contains(&key.len())) {
             return Err(Refused::wrong(format!("a key has 1 to {KEY_BYTES_MAX} bytes, this one {}", key.len())));
