@@ -2,11 +2,13 @@
 //! does not come back. `--level 1` stands for the older program.
 #![allow(clippy::unwrap_used)]
 
+use std::process::Command;
 use std::time::Duration;
 
 use e2e::at::Ports;
+use e2e::program::coppice;
 use e2e::resp::{Resp, Word};
-use e2e::{Yard, http, say, wait_for};
+use e2e::{Yard, http, say, tools, wait_for};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -98,8 +100,10 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     (1..=3).for_each(|node| {
         wait_for("what is newer works", SOON, || take(&yard, node, &token));
     });
-    let events = yard.status(2).unwrap()["events"].to_string();
-    assert!(events.contains("the cluster agrees on level 2: all nodes have it"), "{events}");
+    wait_for("all nodes tell it", SOON, || {
+        let events = yard.status(2)?["events"].to_string();
+        if events.contains("the cluster agrees on level 2: all nodes have it") { Ok(()) } else { Err(events) }
+    });
     let page = yard.coppice(2, &["status"]).good();
     assert!(page.contains(", level 2\n") && !page.contains(" runs "), "{page}");
 
@@ -128,11 +132,9 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
 #[test]
 fn a_program_takes_part_with_no_level_that_it_has_not() {
     for level in ["0", "3", "newest"] {
-        let error = e2e::tools::run(
-            std::process::Command::new(e2e::program::coppice()).args(["run", "--level", level]),
-            Duration::from_secs(20),
-        )
-        .wrong();
-        assert!(error.contains("this program has level 2; it takes part with 1 to 2"), "{level}: {error}");
+        let mut command = Command::new(coppice());
+        let said = tools::run(command.args(["run", "--level", level]), SOON);
+        assert_eq!(said.code, Some(2), "the command line is wrong");
+        assert!(said.err.contains("this program has level 2; it takes part with 1 to 2"), "{level}: {}", said.err);
     }
 }

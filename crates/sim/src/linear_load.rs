@@ -265,6 +265,11 @@ impl Act {
         }
     }
 
+    /// Does it need a program of the present level?
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Act::Transfer { id, .. } if id % 3 == 0)
+    }
+
     fn stale(&self) -> Option<Span> {
         if let Act::Stale { bound, .. } = self { Some(*bound) } else { None }
     }
@@ -299,11 +304,20 @@ impl Act {
             Act::Cas { key, id, version, apart: false } => vec![put(key, id, format!("version:{version}"))],
             Act::Push { list, id } => vec![step(list, "list.push-right", vec![word(id.to_string())])],
             Act::Range { list } => vec![step(list, "list.range", vec![word("0".into()), word("-1".into())])],
-            Act::Transfer { book, from, to, id } => vec![
-                step(&account(*book, *from), "number.add", vec![word("-1".into())]),
-                step(&account(*book, *to), "number.add", vec![word("1".into())]),
-                step(&journal(*book), "list.push-right", vec![word(id.to_string())]),
-            ],
+            Act::Transfer { book, from, to, id } => {
+                let push = || step(&journal(*book), "list.push-right", vec![word(id.to_string())]);
+                let mut steps = vec![
+                    step(&account(*book, *from), "number.add", vec![word("-1".into())]),
+                    step(&account(*book, *to), "number.add", vec![word("1".into())]),
+                    push(),
+                ];
+                if self.is_newer() {
+                    // Who does not know the last one has the name twice.
+                    let pop = vec![word("right".into()), word("1".into())];
+                    steps.extend([push(), step(&journal(*book), "list.pop-first", pop)]);
+                }
+                steps
+            }
             Act::Brief { id, lives } => {
                 let args = [id.to_string(), "always".into(), lives.as_millis().to_string()];
                 vec![step(&brief(*id), "put", args.map(word).into())]

@@ -152,6 +152,8 @@ struct Seen {
     /// When it last took another for live.
     met: BTreeMap<NodeId, Time>,
     version: u64,
+    /// What the cluster has agreed on.
+    level: u32,
     mark: Option<u64>,
     voters: usize,
     /// Requests that it did not send for their priority.
@@ -182,6 +184,8 @@ pub struct Scene {
     load: Load,
     /// What class `linear` acknowledges is not forced yet: a majority must not lose its power at once.
     memory: bool,
+    /// A machine that still runs an older program: what is newer is refused.
+    older: Option<usize>,
     linear_load: LinearLoad,
     /// What clients of it ask next, in place of something new.
     again: BTreeMap<u64, Linearly>,
@@ -246,6 +250,10 @@ impl Scene {
         if plan.bug.is_none() {
             cluster.linear_log = load::linear_log(plan.seed);
         }
+        if plan.seed.is_multiple_of(3) && plan.bug.is_none() {
+            cluster.older = Some((plan.seed / 3) as usize % plan.nodes);
+        }
+        let older = cluster.older;
         let mut world = World::new(rng.u64(), plan.nodes, cluster);
         world.trace.loud = plan.loud;
         let seeds = (0..plan.nodes.min(3)).map(|node| world.peer_addr(node)).collect();
@@ -256,6 +264,7 @@ impl Scene {
             faults: Faults::new(rng.fork()),
             load: Load::new(memory, rng.fork()),
             memory,
+            older,
             linear_load: LinearLoad::new(rng.fork()),
             again: BTreeMap::new(),
             linear: Linear::default(),
@@ -329,7 +338,12 @@ impl Scene {
                 *self.ops.entry("disk distrusted".into()).or_default() += 1;
                 self.world.alarm(ANEW_AFTER, ANEW + node as u64);
             }
+            // Whoever watches over it has the newer program by now.
+            Happened::Outdated { node } => self.world.alarm(Span::secs(1), LEFT + node as u64),
             Happened::Started { node } => {
+                if now > Time::ZERO {
+                    self.older.take_if(|older| *older == node);
+                }
                 self.seen[node] = Seen { since: now, ..Seen::default() };
                 if self.world.boot(node) == Boot(1) && now > Time::ZERO {
                     self.emptied.insert(node, now);
@@ -495,6 +509,10 @@ impl Scene {
         }
     }
 
+    fn all_agree(&self) -> bool {
+        self.seen.iter().all(|seen| seen.level == base::LEVEL)
+    }
+
     fn tick(&mut self) -> Result<(), Broken> {
         let now = self.world.now();
         if !self.world.is_quiet() {
@@ -526,6 +544,10 @@ impl Scene {
             // An apply under way shows at one node before another.
             if !self.flights.values().any(|flight| matches!(flight.what, Asked::Apply(_))) {
                 self.declared.check(now, &shown)?;
+            }
+            if self.older.is_none() && !self.all_agree() {
+                let what = format!("{:?}", self.seen.iter().map(|seen| seen.level).collect::<Vec<_>>());
+                return Err(Broken { promise: "nodes that all have a level agree on it", at: now, what });
             }
         }
         // From the moment when faults end; the checker itself waits.
@@ -685,6 +707,7 @@ impl Seen {
         let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).map(|node| node.id);
         self.live = Some(live.collect());
         self.version = view.root.version;
+        self.level = view.root.level;
         self.voters = view.root.voters.len();
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
         self.turned_away = view.figures.get("session.turned_away").copied().unwrap_or(0);

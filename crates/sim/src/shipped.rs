@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use base::{AskId, Boot, Effect, Event, GroupId, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
+use base::{AskId, Boot, Effect, Event, GroupId, LEVEL, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::Card;
 use cluster::raft::LogBounds;
@@ -68,14 +68,16 @@ pub struct Cluster {
     pub bug: Option<Bug>,
     pub founded: bool,
     pub linear_log: LogBounds,
+    /// This machine begins with an older program; from its second life on it has the present one, as all others.
+    pub older: Option<usize>,
 }
 
 impl Cluster {
     pub fn new(declaration: String, bug: Option<Bug>) -> Self {
-        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false, linear_log: LOG }
+        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false, linear_log: LOG, older: None }
     }
 
-    fn first_records(&self) -> Change {
+    fn first_records(&self, level: u32) -> Change {
         let nothing = Declared::default();
         let diff =
             node::declared::diff(&nothing, FILE, &self.declaration, &[7; 32]).expect("the first declaration is right");
@@ -88,11 +90,14 @@ impl Cluster {
         change.puts.extend((1..).zip(&self.ids).map(admitted));
         // Nothing here is signed, but who enters anew is given the authority.
         let authority = Bytes::from_static(b"{\"cert_pem\":\"\",\"key_pem\":\"\"}");
-        change.puts.push(node::level::put(base::LEVEL));
+        change.puts.push(node::level::put(level));
         change.puts.push(("secret".into(), "ca".into(), authority));
         change
     }
 }
+
+/// What an older program has.
+const OLDER: u32 = LEVEL - 1;
 
 /// Name of the file that load applies.
 pub const FILE: &str = "sim.toml";
@@ -102,6 +107,9 @@ impl Factory for Cluster {
 
     fn birth(&mut self, life: &Life) -> Birth<Shipped> {
         let at = |port| SocketAddr::new(life.peer.ip(), port);
+        // The cluster begins with what all have.
+        let first = if self.older.is_some() { OLDER } else { LEVEL };
+        let is_older = self.older.take_if(|older| *older == life.index).is_some();
         let card = Card {
             id: life.id,
             boot: life.boot,
@@ -113,7 +121,7 @@ impl Factory for Cluster {
             // Another one in each life.
             pid: 100 + (life.seed % 30_000) as u32,
             version: "0.1.0".into(),
-            level: base::LEVEL,
+            level: if is_older { OLDER } else { LEVEL },
         };
         let founds = life.index == 0 && life.boot == Boot(1) && !self.founded;
         self.founded |= founds;
@@ -126,7 +134,7 @@ impl Factory for Cluster {
             overflow: false,
             room: 64,
             linear_log: self.linear_log,
-            found: founds.then(|| self.first_records()),
+            found: founds.then(|| self.first_records(first)),
         });
         let planted = self.bug.map(|bug| Planted {
             bug,

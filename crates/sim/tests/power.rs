@@ -60,6 +60,7 @@ impl Bank {
             Happened::Noted { .. }
             | Happened::Started { .. }
             | Happened::Died { .. }
+            | Happened::Outdated { .. }
             | Happened::Resumed { .. }
             | Happened::Alarm(_)
             | Happened::Spins { .. } => (),

@@ -198,7 +198,9 @@ impl Linear {
             }
             (Act::Watch { after, .. }, [reply]) => self.watched(*after, reply, now),
             (Act::Scan, [Reply::List(page)]) => self.scanned(page, start, now),
-            (Act::Transfer { book, id, .. }, [Reply::Int(a), Reply::Int(b), Reply::Int(len)]) => {
+            (Act::Transfer { book, id, .. }, [Reply::Int(a), Reply::Int(b), Reply::Int(len), rest @ ..])
+                if rest.len() == if act.is_newer() { 2 } else { 0 } =>
+            {
                 self.books.transferred(*book, *id, (*a, *b, *len as u64), start, now)
             }
             (Act::Sum { book }, [accounts @ .., Reply::List(journal)]) => {

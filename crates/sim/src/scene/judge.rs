@@ -88,7 +88,9 @@ impl Scene {
 
     /// While any one node may be killed, what is asked of a live one is done.
     fn must_be_done<T>(&self, flight: &Flight, outcome: &Outcome<T>, asked: impl Fn() -> String) -> Result<(), Broken> {
-        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) {
+        // Before all nodes have shown that they agree on it.
+        let is_too_new = matches!(&flight.what, Asked::Linear(asked) if asked.act.is_newer()) && !self.all_agree();
+        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || is_too_new {
             return Ok(());
         }
         let why = text(outcome, |_| String::new());

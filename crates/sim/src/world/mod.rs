@@ -79,6 +79,10 @@ pub enum Happened<M: Machine> {
     Distrusted {
         node: usize,
     },
+    /// A process ended because its program knows less than the cluster has agreed on.
+    Outdated {
+        node: usize,
+    },
     /// A process is gone, and all it had in memory.
     Died {
         node: usize,
@@ -118,6 +122,8 @@ pub struct World<F: Factory> {
     happened: VecDeque<Happened<F::Machine>>,
     /// Nodes that said so within the event that is being handled.
     distrusts: VecDeque<usize>,
+    /// Processes with too old a program.
+    outdated: VecDeque<usize>,
     asks: u64,
     lives: u64,
     pids: u32,
@@ -258,6 +264,7 @@ impl<F: Factory> World<F> {
             trace: Trace::default(),
             happened: VecDeque::new(),
             distrusts: VecDeque::new(),
+            outdated: VecDeque::new(),
             asks: 0,
             lives: 0,
             pids: 1000,
@@ -387,6 +394,12 @@ impl<F: Factory> World<F> {
                 self.happened.push_back(Happened::Distrusted { node });
             }
         }
+        while let Some(node) = self.outdated.pop_front() {
+            if self.is_running(node) {
+                self.kill(node);
+                self.happened.push_back(Happened::Outdated { node });
+            }
+        }
     }
 
     /// Has an event reach the machine after a while, if this process still lives then.
@@ -408,8 +421,10 @@ impl<F: Factory> World<F> {
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
             Effect::Recovered => self.places[node].rebooted = false,
-            // Nobody runs an older program here.
-            Effect::Outdated { why } => panic!("node {node}: {why}"),
+            Effect::Outdated { why } => {
+                self.trace.remark(self.now, format!("node {node}: {why}"));
+                self.outdated.push_back(node);
+            }
             Effect::Distrust { why } => {
                 self.trace.remark(self.now, format!("node {node} does not trust its disk: {why}"));
                 self.distrusts.push_back(node);
