@@ -64,6 +64,8 @@ impl Node {
         let level = |id: NodeId| self.live_cards().find(|card| card.id == id).map_or(0, |card| card.level);
         let members = self.root.members().into_iter();
         let members = members.chain(self.placed.values().flat_map(|placed| placed.members.iter().copied()));
+        // Who entered anew does not come back as who it was.
+        let members = members.filter(|id| self.former(*id).is_none());
         let all = members.chain(self.live_cards().map(|card| card.id)).map(level).min().unwrap_or(0);
         if all > self.agreed() {
             self.propose_level(now, all, out);
