@@ -59,9 +59,12 @@ pub struct Function {
     pub merge: Merge,
     /// With which level of programs it came ([`base::level`]), ...
     pub level: u32,
-    /// ... and its newest arguments, if these are not as old: whether they are among some.
-    pub newer: Option<(u32, fn(&[Bytes]) -> bool)>,
+    /// ... and its newest arguments, if these are not as old: with which, and whether they are among some.
+    pub newer: Option<(u32, Among)>,
 }
+
+/// Are certain arguments among these?
+pub type Among = fn(&[Bytes]) -> bool;
 
 /// Adds the arguments of one call to those of others; false: it cannot, and has changed nothing.
 pub type Combine = fn(&mut Vec<Bytes>, &[Bytes]) -> bool;
@@ -139,7 +142,7 @@ const fn since(level: u32, function: Function) -> Function {
 }
 
 /// One of which some arguments came later.
-const fn args_since(level: u32, are_newer: fn(&[Bytes]) -> bool, function: Function) -> Function {
+const fn args_since(level: u32, are_newer: Among, function: Function) -> Function {
     Function { newer: Some((level, are_newer)), ..function }
 }
 
