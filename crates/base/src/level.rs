@@ -3,7 +3,11 @@
 //!
 //! It is raised by one with anything new that a member of an older program would take otherwise than the others: a function of
 //! the state (`state/src/linear/functions/`), an argument of one, a kind of log entry, a kind of value in a snapshot. What a
-//! function of an older level does is never changed: the new way gets a name of its own.
+//! function of an older level does is never changed: the new way gets a name of its own. Only functions and arguments are held back so far
+//! (`functions::too_new`); the first entry or value of another kind has to look at what was agreed before it is written, too.
+//!
+//! Programs from before there were levels count as level 1, but end by nobody's word, and count a version more where `set.move` finds its
+//! member in the target already. None was released; `docs/guide/what-survives-what.md` says how to come from one.
 //!
 //! | level | came with | what |
 //! | --- | --- | --- |

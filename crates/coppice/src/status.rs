@@ -56,11 +56,10 @@ pub fn page(view: &View, now_ms: u64) -> String {
     if let Some(text) = overflow(view, now_ms) {
         line(&mut out, format_args!("{text}"));
     }
-    for n in view.nodes.iter().filter(|n| n.state != NodeState::Dead && n.level != view.root.level) {
-        line(
-            &mut out,
-            format_args!("{} runs {} with level {}, the cluster's is {}", n.name, n.version, n.level, view.root.level),
-        );
+    let newest = view.nodes.iter().map(|n| n.level).max().unwrap_or(0);
+    for n in view.nodes.iter().filter(|n| n.level < newest && view.root.level < newest) {
+        let (name, version, level) = (&n.name, &n.version, n.level);
+        line(&mut out, format_args!("level {newest} waits for {name}, which runs {version} with level {level}"));
     }
     for n in &view.nodes {
         if let Some(ms) = n.slow_force_ms {

@@ -443,7 +443,7 @@ impl Group {
             take += 1;
         }
         let commands: Vec<Command> = self.queue.drain(..take).collect();
-        let batch = Batch { clock, commands, split };
+        let batch = Batch { clock, commands, split, ..Batch::default() };
         if !self.member.propose(wire::encode_batch(&batch)) {
             batch.commands.into_iter().rev().for_each(|command| self.queue.push_front(command));
             return false;

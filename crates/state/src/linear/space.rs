@@ -460,9 +460,10 @@ impl raft::State for Space {
 
     fn apply(&mut self, _index: u64, data: Bytes, done: &mut Vec<Self::Done>) -> raft::Applied {
         let Some(batch) = wire::decode_batch(data) else { return raft::Applied::Senseless };
+        // Arguments that this program does not know it would take for wrong ones: only their writer can tell.
         let is_known =
             |command: &Command| functions::level(&command.steps).is_some_and(|level| level <= self.program.0);
-        if !batch.commands.iter().all(is_known) {
+        if batch.level > self.program.0 || !batch.commands.iter().all(is_known) {
             return raft::Applied::Beyond;
         }
         self.clock = self.clock.max(batch.clock);

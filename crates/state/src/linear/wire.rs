@@ -44,6 +44,8 @@ pub struct Batch {
     pub commands: Vec<Command>,
     /// After them.
     pub split: Option<Split>,
+    /// Of one that was read: what a program must have to take it as it was meant ([`base::level`]), as its writer knew; 0: nothing new.
+    pub level: u32,
 }
 
 /// What travels in frames of kind `LINEAR_CALL`.
@@ -163,6 +165,9 @@ struct WireBatch {
     commands: Vec<WireCommand>,
     #[prost(message, optional, tag = "3")]
     split: Option<WireSplit>,
+    /// Not written if it is 1.
+    #[prost(uint32, tag = "4")]
+    level: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -347,15 +352,17 @@ fn own(bytes: Bytes) -> Bytes {
 
 pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     let split = batch.split.map(|Split { at, child, after }| WireSplit { at, child: child.0, after });
+    let levels = batch.commands.iter().filter_map(|command| functions::level(&command.steps));
+    let level = levels.max().filter(|level| *level > 1).unwrap_or(0);
     let commands = batch.commands.iter().map(WireCommand::new).collect();
-    WireBatch { clock: batch.clock, commands, split }.encode_to_vec()
+    WireBatch { clock: batch.clock, commands, split, level }.encode_to_vec()
 }
 
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
     let wire = WireBatch::decode(data).ok()?;
     let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
     let commands = wire.commands.into_iter().map(WireCommand::take).collect::<Option<_>>()?;
-    Some(Batch { clock: wire.clock, commands, split })
+    Some(Batch { clock: wire.clock, commands, split, level: wire.level })
 }
 
 pub fn encode_call(call: &Call) -> Bytes {

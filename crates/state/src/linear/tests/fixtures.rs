@@ -34,9 +34,13 @@ fn fixtures_of_entries_are_read() {
     let batches = [
         (
             "commands",
-            Batch { clock: 1_000, commands: vec![full(), command(5, vec![step("", "clear", &[])])], split: None },
+            Batch {
+                clock: 1_000,
+                commands: vec![full(), command(5, vec![step("", "clear", &[])])],
+                ..Batch::default()
+            },
         ),
-        ("split", Batch { clock: 1_001, commands: Vec::new(), split }),
+        ("split", Batch { clock: 1_001, split, ..Batch::default() }),
     ];
     let samples: Vec<Sample<_>> =
         batches.into_iter().map(|(name, batch)| (name, wire::encode_batch(&batch), batch)).collect();

@@ -146,12 +146,33 @@ fn an_entry_beyond_a_program_changes_nothing() {
     let mut before = space.parts().0.collect::<Vec<_>>();
     for (function, args) in [("hold", &["token"][..]), ("no.such", &[]), ("expire", &["9", "xxlt"])] {
         let steps = vec![step("k", "remove", &[]), step("k", function, args)];
-        let batch = Batch { clock: 9, commands: vec![command(2, steps)], split: None };
+        let batch = Batch { clock: 9, commands: vec![command(2, steps)], ..Batch::default() };
         let applied = space.apply(1, wire::encode_batch(&batch).into(), &mut Vec::new());
         assert_eq!(applied, raft::Applied::Beyond, "{function}");
         let after = space.parts().0.collect::<Vec<_>>();
         assert_eq!(std::mem::replace(&mut before, after.clone()), after, "{function}");
     }
+}
+
+#[test]
+fn what_an_entry_needs_is_said_by_who_wrote_it() {
+    let entry = |function, args| {
+        let batch = Batch { clock: 9, commands: vec![command(2, vec![step("k", function, args)])], ..Batch::default() };
+        wire::encode_batch(&batch)
+    };
+    for (function, args, level) in [("remove", &[][..], 0), ("release", &["token"], 2), ("expire", &["9", "xxlt"], 2)] {
+        let read = wire::decode_batch(entry(function, args).into()).unwrap();
+        assert_eq!(read.level, level, "{function}");
+    }
+    let mut space = Space::default();
+    run(&mut space, 5, 1, step("k", "put", &["v", "always", "none"]));
+    let before = space.parts().0.collect::<Vec<_>>();
+    // An argument of tomorrow: field 4, as programs of the next level will write it.
+    let tomorrow = [entry("expire", &["9", "later"]), vec![0x20, LEVEL as u8 + 1]].concat();
+    assert_eq!(space.apply(1, tomorrow.into(), &mut Vec::new()), raft::Applied::Beyond);
+    assert_eq!(space.parts().0.collect::<Vec<_>>(), before);
+    // The same of today is merely wrong.
+    assert_eq!(space.apply(1, entry("expire", &["9", "later"]).into(), &mut Vec::new()), raft::Applied::Yes);
 }
 
 /// A level is a promise about all programs that have it: this list is only ever added to, together with [`LEVEL`].

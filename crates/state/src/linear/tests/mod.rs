@@ -37,7 +37,7 @@ fn command(seq: u64, steps: Vec<Step>) -> Command {
 /// Applies an entry with these commands.
 fn apply(space: &mut Space, clock: u64, commands: Vec<Command>) -> Vec<Verdict> {
     let mut done = Vec::new();
-    let data = wire::encode_batch(&Batch { clock, commands, split: None });
+    let data = wire::encode_batch(&Batch { clock, commands, ..Batch::default() });
     assert_eq!(space.apply(1, data.into(), &mut done), raft::Applied::Yes);
     done.into_iter().map(|(_, verdict)| verdict).collect()
 }

@@ -101,7 +101,7 @@ fn it_is_known_after_a_snapshot_and_in_both_halves_of_a_split() {
         first.last()
     );
     let split = Some(Split { at: hash_of(b"l"), child: GroupId(9), after: 0 });
-    let data = wire::encode_batch(&Batch { clock: NOW, commands: Vec::new(), split });
+    let data = wire::encode_batch(&Batch { clock: NOW, split, ..Batch::default() });
     assert_eq!(copy.apply(1, data.into(), &mut Vec::new()), raft::Applied::Yes);
     let (_, born) = copy.take_born().unwrap();
     assert_eq!(born.verdict(&again(&ids[7])).as_ref(), first.get(7));

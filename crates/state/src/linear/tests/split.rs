@@ -9,7 +9,7 @@ const AT: u64 = 1 << 63;
 
 fn split(space: &mut Space, after: u32) -> Option<(GroupId, Space)> {
     let split = Some(Split { at: AT, child: GroupId(9), after });
-    let data = wire::encode_batch(&Batch { clock: 0, commands: Vec::new(), split });
+    let data = wire::encode_batch(&Batch { split, ..Batch::default() });
     assert_eq!(space.apply(1, data.into(), &mut Vec::new()), raft::Applied::Yes);
     space.take_born()
 }
