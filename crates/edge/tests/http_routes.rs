@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::io;
+
 use clones::Partition;
 use clones::partition::Affinity;
-use common::{Door, Toy, clone, parted, view};
+use common::{Door, Toy, clone, field, parted, view};
 use edge::http::Config;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 async fn two() -> (Toy, Toy) {
     (Toy::steady("zero").await, Toy::steady("one").await)
@@ -87,4 +91,49 @@ async fn a_path_that_may_be_read_in_two_ways_is_refused_only_if_they_lead_to_dif
         assert!(seen.iter().any(|head| head.starts_with(&format!("GET {path} HTTP/1.1\r\n"))), "{path}: {seen:?}");
     }
     assert_eq!(seen.len(), 5);
+}
+
+/// Says yes to an upgrade and each byte back from there on; answers all else.
+async fn talks(toy: Toy, mut stream: TcpStream, _: usize) -> io::Result<()> {
+    while field(&toy.read_request(&mut stream).await?, "upgrade").is_none() {
+        stream.write_all(common::ok("well").as_bytes()).await?;
+    }
+    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").await?;
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes).await? {
+            0 => return Ok(()),
+            count => stream.write_all(&bytes[..count]).await?,
+        }
+    }
+}
+
+#[tokio::test]
+async fn open_connections_outlive_changes_of_routes() {
+    let toy = Toy::start(talks).await;
+    let clones = || vec![clone(0, toy.addr, true)];
+    let door = Door::at(parted(clones(), None, Vec::new()), Config::default()).await;
+    let (mut kept, mut upgraded) = (door.client().await, door.client().await);
+    upgraded.send("GET /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").await;
+    assert!(upgraded.head().await.starts_with("HTTP/1.1 101"));
+    for name in ["first", "second", "third"] {
+        let everything = Partition { affinity: Affinity::Sticky, path: Some("/".into()), ..Partition::new(name) };
+        door.view.send_replace(view(parted(clones(), None, vec![everything])));
+        // Its cookie tells which routes a request has met.
+        common::soon(async {
+            loop {
+                kept.send("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n").await;
+                let answer = kept.answer().await;
+                assert_eq!(answer.body, "well");
+                if answer.field("set-cookie").is_some_and(|set| set.starts_with(&format!("coppice-at-shop.{name}="))) {
+                    return;
+                }
+            }
+        })
+        .await;
+        upgraded.send(name).await;
+        let mut back = vec![0; name.len()];
+        common::soon(upgraded.0.read_exact(&mut back)).await.unwrap();
+        assert_eq!(back, name.as_bytes());
+    }
 }
