@@ -2,9 +2,9 @@
 //
 //	go run . HISTORY.jsonl
 //
-// One line per operation: {"process": 1, "op": "set" | "get", "key": "k1", "value": "7", "outcome": "ok" | "unknown" | "refused",
-// "start": 12, "end": 34} with times in nanoseconds. A refused operation did not happen, an unknown one may happen at any time after
-// its start. Ends with status 0 if the history is linearizable, 1 if it is not, 2 if it could not be judged.
+// One line per operation: {"process": 1, "op": "set" | "get" | "swap", "key": "k1", "value": "7", "old": "6", "outcome": "ok" |
+// "unknown" | "refused", "start": 12, "end": 34} with times in nanoseconds. A swap sets the value and tells the old one. A refused
+// operation did not happen, an unknown one may happen at any time after its start. Ends with status 0 if the history is linearizable, 1 if it is not, 2 if it could not be judged.
 package main
 
 import (
@@ -23,12 +23,19 @@ type line struct {
 	Op      string `json:"op"`
 	Key     string `json:"key"`
 	Value   string `json:"value"`
+	Old     string `json:"old"`
 	Outcome string `json:"outcome"`
 	Start   int64  `json:"start"`
 	End     int64  `json:"end"`
 }
 
 type input struct{ op, key, value string }
+
+// What an operation told of the value that was there; nothing if it has no answer, or none that says so.
+type output struct {
+	told bool
+	old  string
+}
 
 // A register per key; each key is judged by itself. The empty value is that of a key that is not there.
 var model = porcupine.Model{
@@ -46,10 +53,12 @@ var model = porcupine.Model{
 	},
 	Init: func() interface{} { return "" },
 	Step: func(state, in, out interface{}) (bool, interface{}) {
-		if in.(input).op == "set" {
-			return true, in.(input).value
+		saw := out.(output)
+		right := !saw.told || saw.old == state.(string)
+		if in.(input).op == "get" {
+			return right, state
 		}
-		return out.(string) == state.(string), state
+		return right, in.(input).value
 	},
 }
 
@@ -66,7 +75,7 @@ func read(path string) ([]porcupine.Operation, error) {
 		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if one.Op != "set" && one.Op != "get" {
+		if one.Op != "set" && one.Op != "get" && one.Op != "swap" {
 			return nil, fmt.Errorf("line %d: operation %q is not known", n, one.Op)
 		}
 		// A read without an answer says nothing, and what was refused did not happen.
@@ -76,10 +85,14 @@ func read(path string) ([]porcupine.Operation, error) {
 		if one.Outcome == "unknown" {
 			one.End = math.MaxInt64
 		}
+		saw := output{told: one.Outcome == "ok" && one.Op != "set", old: one.Old}
+		if one.Op == "get" {
+			saw.old = one.Value
+		}
 		history = append(history, porcupine.Operation{
 			ClientId: one.Process,
 			Input:    input{one.Op, one.Key, one.Value},
-			Output:   one.Value,
+			Output:   saw,
 			Call:     one.Start,
 			Return:   one.End,
 		})

@@ -3,7 +3,8 @@
 //!
 //! - `program.rs`: the binary under test. `up.rs`: a cluster by `coppice up`. `yard.rs`: nodes started one by one.
 //! - `procs.rs`: signals, and who is alive, from /proc. `load.rs`: shoppers that go on while something is killed.
-//! - `sessions.rs`: Redis clients that go on likewise; `writes.rs`: those that remember all that was acknowledged. `http.rs`, `resp.rs`, `sse.rs`, `tools.rs`: clients. `probe.rs`: a client who
+//! - `sessions.rs`: Redis clients that go on likewise; `writes.rs`: those that remember all that was acknowledged; `history.rs`: those whose story is judged by
+//!   porcupine. `http.rs`, `resp.rs`, `sse.rs`, `tools.rs`: clients. `probe.rs`: a client who
 //!   watches his own latency. `apart.rs`: a test in a namespace of its own; `net.rs`: nodes with a network between them. `wait.rs`: a condition with a deadline, in place of every sleep.
 //!
 //! Clusters run one at a time in a process ([`turn`]), as two cores carry no more. A test that cannot run here says so
@@ -15,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod apart;
 pub mod at;
+pub mod history;
 pub mod http;
 pub mod load;
 mod minder;

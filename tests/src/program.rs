@@ -48,6 +48,9 @@ fn target_folder() -> PathBuf {
     }
 }
 
+/// A small one of this package.
+const A_TEST: &str = "kept";
+
 fn beside(package: &str) -> Result<PathBuf, String> {
     let folder = target_folder();
     let program = folder.join(package);
@@ -58,7 +61,10 @@ fn beside(package: &str) -> Result<PathBuf, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let profile = if profile() == "debug" { "dev".to_owned() } else { profile() };
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--locked", "-p", package, "--profile", &profile]);
+        // As `cargo test --workspace` builds what it is made of: for this package alone, or without a test beside it, other
+        // features of dependencies would be chosen, and nearly all of them built once more (two minutes).
+        build.args(["build", "--quiet", "--locked", "--workspace", "--bin", package, "--test", A_TEST]);
+        build.args(["--profile", &profile]);
         let built = build.current_dir(repository()).status().expect("cargo starts");
         if !built.success() {
             return Err(format!("{package} does not build"));

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use e2e::at::{Ports, new_folder};
+use e2e::history::{History, can_judge};
 use e2e::procs::{Signal, kill};
 use e2e::resp::{Resp, Word};
 use e2e::{Up, Yard, say, skip, tools, wait_for};
@@ -198,6 +199,8 @@ fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
     let token = up.token("bank");
     put(&mut up.linear(1, "bank", &token), 0);
     wait_for("the bank is whole", SOON, || whole(&up, &Value::Null));
+    let doors: Vec<_> = (1..=3).map(|n| up.at(n).resp).collect();
+    let history = can_judge().then(|| History::start(&doors, "bank", &token));
     // All room goes, and what the log holds in reserve.
     let _ = fs::remove_file(place.join("log/spare"));
     let filler = place.join("filler");
@@ -228,6 +231,9 @@ fn a_full_disk_is_one_nodes_trouble_and_over_when_there_is_room() {
     check(&mut resp, 1);
     put(&mut resp, 2);
     check(&mut resp, 2);
+    if let Some(history) = history {
+        history.judge(&up.dir);
+    }
 }
 
 #[test]

@@ -1,109 +1,23 @@
 //! Histories of a real cluster under faults, judged by porcupine: a checker of linearizability that is not ours.
 #![allow(clippy::unwrap_used)]
 
-use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use e2e::history::{History, can_judge};
 use e2e::procs::{Signal, kill};
-use e2e::program::repository;
 use e2e::resp::{Resp, Word};
-use e2e::{Up, Yard, http, net, say, skip, tools, wait_for};
+use e2e::{Up, Yard, http, net, skip, tools, wait_for};
 
 const FILE: &str = "[namespace.bank]\nclass = \"linear\"\n";
-const CLIENTS: usize = 9;
-const KEYS: u64 = 6;
-const WITHIN: Duration = Duration::from_secs(120);
+/// Keys lie in three groups, led by different nodes.
+const WIDE: &str = "[namespace.bank]\nclass = \"linear\"\nshards = 3\n";
+/// As long as one node at a time is killed, nothing else may happen.
+const MEMORY: &str = "[namespace.bank]\nclass = \"linear\"\ndurability = \"memory\"\n";
 
-/// Runs porcupine; an error if it finds the history wrong or cannot tell.
-fn judge(history: &Path) -> Result<String, String> {
-    let mut go = Command::new("go");
-    go.args(["run", "."]).arg(history).current_dir(repository().join("tests/porcupine"));
-    let said = tools::run(&mut go, WITHIN);
-    if said.is_good() { Ok(said.out) } else { Err(format!("{}{}", said.out, said.err)) }
-}
-
-fn can_judge() -> bool {
-    if !tools::has("go") {
-        skip("go is not installed, which porcupine needs");
-        return false;
-    }
-    let mut get = Command::new("go");
-    get.args(["mod", "download"]).current_dir(repository().join("tests/porcupine"));
-    if !tools::run(&mut get, WITHIN).is_good() {
-        skip("porcupine cannot be had from the Go module proxy");
-        return false;
-    }
-    true
-}
-
-/// Clients that read and write a few keys through all nodes and note what they were told.
-struct Clients {
-    stop: Arc<AtomicBool>,
-    lines: Arc<Mutex<String>>,
-    all: Vec<JoinHandle<()>>,
-}
-
-fn start(doors: &[SocketAddr], token: &str) -> Clients {
-    let (stop, lines) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(String::new())));
-    let (begun, values) = (Instant::now(), Arc::new(AtomicU64::new(1)));
-    let one = |process: usize| {
-        let door = doors[process % doors.len()];
-        let (stop, lines, values, token) = (stop.clone(), lines.clone(), values.clone(), token.to_owned());
-        std::thread::spawn(move || {
-            let (mut conn, mut turn) = (None, process as u64);
-            while !stop.load(Ordering::Relaxed) {
-                let Some(resp) = &mut conn else {
-                    conn = Resp::open(door, "bank", &token).ok();
-                    std::thread::sleep(Duration::from_millis(10));
-                    continue;
-                };
-                turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let key = format!("key:{}", (turn >> 33) % KEYS);
-                let writes = turn >> 40 & 1 == 0;
-                let value = if writes { values.fetch_add(1, Ordering::Relaxed).to_string() } else { String::new() };
-                let start = begun.elapsed().as_nanos();
-                let answer = if writes { resp.ask(&["SET", &key, &value]) } else { resp.ask(&["GET", &key]) };
-                let end = begun.elapsed().as_nanos();
-                let (outcome, value) = match answer {
-                    Ok(Word::Simple(_)) => ("ok", value),
-                    Ok(Word::Bulk(text)) => ("ok", text),
-                    Ok(Word::Nil) => ("ok", String::new()),
-                    // The door says whether it may have happened.
-                    Ok(Word::Error(text)) if text.starts_with("BUSY") => ("refused", value),
-                    Ok(_) => ("unknown", value),
-                    Err(_) => {
-                        conn = None;
-                        ("unknown", value)
-                    }
-                };
-                let op = if writes { "set" } else { "get" };
-                let line = serde_json::json!({"process": process, "op": op, "key": key, "value": value,
-                    "outcome": outcome, "start": start as u64, "end": end as u64});
-                writeln!(lines.lock().unwrap(), "{line}").unwrap();
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        })
-    };
-    let all = (0..CLIENTS).map(one).collect();
-    Clients { stop, lines, all }
-}
-
-impl Clients {
-    fn end(self) -> String {
-        self.stop.store(true, Ordering::Relaxed);
-        self.all.into_iter().for_each(|client| client.join().unwrap());
-        self.lines.lock().unwrap().clone()
-    }
-}
-
-fn open(up: &Up) -> String {
-    up.apply("bank.toml", FILE).good();
+fn open(up: &Up, file: &str) -> String {
+    up.apply("bank.toml", file).good();
     let token = up.token("bank");
     opened(up.at(1).resp, &token);
     token
@@ -118,26 +32,6 @@ fn opened(door: SocketAddr, token: &str) {
     });
 }
 
-/// Judges what was recorded, and that the checker would have seen a wrong read.
-fn check(dir: &Path, text: &str) {
-    let acked = text.lines().filter(|line| line.contains("\"ok\"")).count();
-    assert!(acked > 200, "only {acked} operations were answered");
-    let write = |file: &str, text: &str| {
-        let path = dir.join(file);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let path = write("history.jsonl", text);
-    let said = judge(&path).unwrap_or_else(|why| panic!("{why}"));
-    say(&format!("porcupine: {}, {} lines", said.trim(), text.lines().count()));
-    // A read, after all is done, of a key that was written and is not there.
-    let lie = serde_json::json!({"process": 99, "op": "get", "key": "key:0", "value": "", "outcome": "ok",
-        "start": u64::MAX / 4, "end": u64::MAX / 4 + 1});
-    let path = write("lie.jsonl", &format!("{text}{lie}\n"));
-    let said = judge(&path).expect_err("a lost write went unseen");
-    assert!(said.contains("NOT linearizable"), "{said}");
-}
-
 #[test]
 fn histories_under_kills_and_stops_are_linearizable() {
     let _turn = e2e::turn();
@@ -145,9 +39,9 @@ fn histories_under_kills_and_stops_are_linearizable() {
         return;
     }
     let up = Up::bare(3);
-    let token = open(&up);
+    let token = open(&up, WIDE);
     let doors: Vec<_> = (1..=3).map(|n| up.at(n).resp).collect();
-    let clients = start(&doors, &token);
+    let history = History::start(&doors, "bank", &token);
     for round in 0u8..8 {
         std::thread::sleep(Duration::from_millis(700));
         let node = round % 3 + 1;
@@ -167,8 +61,7 @@ fn histories_under_kills_and_stops_are_linearizable() {
             Err(e) => Err(e.to_string()),
         });
     }
-    let text = clients.end();
-    check(&up.dir, &text);
+    history.judge(&up.dir);
 }
 
 #[test]
@@ -181,9 +74,9 @@ fn histories_under_slow_and_failing_forces_are_linearizable() {
         return skip("strace is not installed");
     }
     let up = Up::bare(3);
-    let token = open(&up);
+    let token = open(&up, FILE);
     let doors: Vec<_> = (1..=3).map(|n| up.at(n).resp).collect();
-    let clients = start(&doors, &token);
+    let history = History::start(&doors, "bank", &token);
     for round in 0u8..6 {
         std::thread::sleep(Duration::from_millis(500));
         let node = round % 3 + 1;
@@ -217,8 +110,7 @@ fn histories_under_slow_and_failing_forces_are_linearizable() {
         let _ = strace.wait();
         up.settle(Duration::from_secs(60), 0);
     }
-    let text = clients.end();
-    check(&up.dir, &text);
+    history.judge(&up.dir);
 }
 
 #[test]
@@ -233,7 +125,7 @@ fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
         Err(why) => return skip(&why),
     }
     let mut yard = Yard::apart(3);
-    yard.apply(1, "bank.toml", FILE).good();
+    yard.apply(1, "bank.toml", MEMORY).good();
     let token = yard.namespace_token("bank");
     opened(yard.at(2).resp, &token);
     wait_for(
@@ -245,7 +137,7 @@ fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
         },
     );
     let doors: Vec<_> = (1..=3).map(|n| yard.at(n).resp).collect();
-    let clients = start(&doors, &token);
+    let history = History::start(&doors, "bank", &token);
     // So long that the others take who is cut off for dead, and go on without it.
     let cut = Duration::from_secs(4);
     let others = |node: u8| (1..=3).filter(|n| *n != node).collect::<Vec<_>>();
@@ -281,6 +173,5 @@ fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
         }
         std::thread::sleep(Duration::from_millis(1_500));
     }
-    let text = clients.end();
-    check(&yard.dir, &text);
+    history.judge(&yard.dir);
 }

@@ -1,6 +1,7 @@
 //! The `linear` class through the real program: Redis commands, HTTP, transactions, kills, and the power of all nodes.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use e2e::procs::{Signal, kill};
@@ -246,14 +247,67 @@ fn all_is_there_after_the_power_of_all_nodes_failed() {
     }
 }
 
+/// One of one group, one of three.
+const TWO: &str = "[namespace.bank]\nclass = \"linear\"\n\n[namespace.broad]\nclass = \"linear\"\nshards = 3\n";
+
+#[test]
+fn a_namespace_that_is_emptied_takes_no_other_with_it() {
+    let up = UP.take();
+    up.apply("bank.toml", TWO).good();
+    let (mut bank, mut broad) = (up.linear(1, "bank", &up.token("bank")), up.linear(2, "broad", &up.token("broad")));
+    for n in 0..20 {
+        for resp in [&mut bank, &mut broad] {
+            assert_eq!(resp.ask(&["SET", &format!("flush:{n}"), "x"]).unwrap(), Word::Simple("OK".to_owned()));
+        }
+    }
+    for (emptied, other, command) in [("bank", "broad", "FLUSHDB"), ("broad", "bank", "FLUSHALL")] {
+        let mut resps = BTreeMap::from([("bank", &mut bank), ("broad", &mut broad)]);
+        resps.get_mut(other).unwrap().ask(&["SET", "stays", "here"]).unwrap();
+        let before = resps.get_mut(other).unwrap().ask(&["DBSIZE"]).unwrap();
+        assert_eq!(resps.get_mut(emptied).unwrap().ask(&[command]).unwrap(), Word::Simple("OK".to_owned()));
+        assert_eq!(resps.get_mut(emptied).unwrap().ask(&["DBSIZE"]).unwrap(), Word::Int(0), "{emptied}");
+        assert_eq!(resps.get_mut(other).unwrap().ask(&["DBSIZE"]).unwrap(), before, "{other}");
+        assert_eq!(resps.get_mut(other).unwrap().ask(&["GET", "stays"]).unwrap(), Word::Bulk("here".to_owned()));
+    }
+}
+
+#[test]
+fn over_http_a_write_may_ask_for_the_version_that_was_read() {
+    let up = UP.take();
+    up.apply("bank.toml", TWO).good();
+    for name in ["bank", "broad"] {
+        let token = up.token(name);
+        drop(up.linear(3, name, &token));
+        let bearer = format!("Bearer {token}");
+        let ask = |n: u8, method: &str, condition: Option<(&str, &str)>, body: &str| {
+            let headers: Vec<_> = [("Authorization", &*bearer)].into_iter().chain(condition).collect();
+            let path = format!("/v1/ns/{name}/keys/match");
+            http::request(up.at(n).api, method, &path, &headers, body.as_bytes()).unwrap()
+        };
+        let status = |n, method, condition, body| ask(n, method, condition, body).status;
+        ask(1, "DELETE", None, "");
+        let (any, none) = (("If-Match", "*"), ("If-None-Match", "*"));
+        assert_eq!(status(1, "PUT", Some(any), "0"), 412, "there is nothing yet");
+        assert_eq!(status(1, "PUT", Some(none), "1"), 204);
+        assert_eq!(status(2, "PUT", Some(none), "2"), 412);
+        let first = ask(3, "GET", None, "").header("etag").unwrap().to_owned();
+        assert_eq!(status(2, "GET", Some(("If-None-Match", &first)), ""), 304);
+        assert_eq!(status(2, "PUT", Some(("If-Match", &first)), "3"), 204);
+        let late = ask(3, "PUT", Some(("If-Match", &first)), "4");
+        let second = ask(1, "GET", None, "");
+        assert_eq!((late.status, &*second.text()), (412, "3"), "{name}: a write that was too late did something");
+        assert_eq!(late.header("etag"), second.header("etag"), "it says which version there is");
+        assert_eq!(status(1, "DELETE", Some(("If-Match", &first)), ""), 412);
+        assert_eq!(status(1, "PUT", Some(("If-Match", "3")), "5"), 400, "without quotes it is no version");
+        assert_eq!(status(2, "DELETE", Some(("If-Match", second.header("etag").unwrap())), ""), 204);
+        assert_eq!(status(3, "GET", None, ""), 404);
+    }
+}
+
 #[test]
 fn over_http_a_put_gives_the_old_value_and_several_values_are_read_at_once() {
     let up = UP.take();
-    up.apply(
-        "bank.toml",
-        "[namespace.bank]\nclass = \"linear\"\n\n[namespace.broad]\nclass = \"linear\"\nshards = 3\n",
-    )
-    .good();
+    up.apply("bank.toml", TWO).good();
     for name in ["bank", "broad"] {
         let token = up.token(name);
         drop(up.linear(2, name, &token));

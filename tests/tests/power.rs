@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use e2e::history::{History, can_judge};
 use e2e::resp::Word;
 use e2e::writes::Writes;
 use e2e::{Yard, apart, say, skip, tools, wait_for};
@@ -101,6 +102,7 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
     wait_for("three have it", SOON, || whole(&yard));
     let doors: Vec<_> = (1..=3).map(|n| yard.at(n).resp).collect();
     let mut kept = Vec::new();
+    let history = can_judge().then(|| History::start(&doors, "bank", &token));
     // All at one moment; one alone; two; all again.
     for (round, nodes) in [&[1, 2, 3][..], &[1], &[2, 3], &[1, 2, 3]].into_iter().enumerate() {
         let writes = Writes::start(&doors, "bank", &token);
@@ -133,6 +135,9 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
         let all = e2e::writes::Written { keys: kept.clone(), ..Default::default() };
         all.are_kept(&mut resp);
         wait_for("three have it again", SOON, || whole(&yard));
+    }
+    if let Some(history) = history {
+        history.judge(&yard.dir);
     }
     yard.kill_everything();
     drop(disks);

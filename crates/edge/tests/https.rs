@@ -95,10 +95,13 @@ async fn a_client_that_takes_back_its_requests_is_cut_off_and_the_others_go_on()
     })
     .await;
     let secure = Secure::to("reset", &[toy.addr], 1000).await;
-    // GET https / with authority "x"; then RST_STREAM(CANCEL).
+    // GET https / with authority "x".
     let head = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+    // RST_STREAM(CANCEL); and what the other side must answer with a reset of its own, which some count as nobody's
+    // (MadeYouReset, CVE-2025-8671): a window that grows by nothing.
+    let (reset, made) = ((3, 8u32), (8, 0u32));
     // Taken back before we look, and taken back when a clone has it already.
-    for is_late in [false, true] {
+    for (is_late, (kind, value)) in [(false, reset), (true, reset), (false, made), (true, made)] {
         let before = toy.seen().len();
         let (mut read, mut write) = tokio::io::split(secure.raw().await);
         let ended = tokio::spawn(async move {
@@ -113,7 +116,7 @@ async fn a_client_that_takes_back_its_requests_is_cut_off_and_the_others_go_on()
                 }
             })
             .await;
-            is_sent &= write.write_all(&frame(3, 0, 2 * n + 1, &8u32.to_be_bytes())).await.is_ok();
+            is_sent &= write.write_all(&frame(kind, 0, 2 * n + 1, &value.to_be_bytes())).await.is_ok();
             if !is_sent || ended.is_finished() {
                 break;
             }
@@ -171,6 +174,62 @@ async fn a_head_that_never_ends_is_bounded() {
         }
     }
     soon(ended).await.unwrap();
+    assert_eq!(toy.connections(), 0);
+}
+
+/// Ten thousand fields of a byte each, which all mean one of 3.9 KB that was said before (HPACK's table): 39 MB a request.
+#[tokio::test]
+async fn a_small_head_that_means_a_large_one_is_refused_and_costs_no_memory() {
+    const REQUESTS: u32 = 90;
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("hpack", &[toy.addr], 1000).await;
+    let mut client = secure.raw().await;
+    let pseudo = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+    // A literal that is indexed; the length 3900 does not fit into seven bits.
+    let large = [&pseudo[..], &[0x40, 3], b"x-b", &[0x7f, 0xbd, 0x1d], &[b'b'; 3900]].concat();
+    let before = resident();
+    client.write_all(&frame(1, 5, 1, &large)).await.unwrap();
+    // The authority stands at 63 of the table now, the large one at 62.
+    let bomb = [&pseudo[..3], &[0xbf], &[0xbe; 10_000][..]].concat();
+    let mut refused = 0;
+    for n in 1..=REQUESTS {
+        if client.write_all(&frame(1, 5, 2 * n + 1, &bomb)).await.is_err() {
+            break;
+        }
+    }
+    // 431 (its own literal, or by index), a reset, or the end of the connection.
+    while let Ok((kind, _, payload)) = next_frame(&mut client).await {
+        let is_431 = kind == 1 && payload.windows(3).any(|bytes| bytes == b"431");
+        refused += u32::from(is_431 || kind == 3);
+        if refused == REQUESTS || kind == 7 {
+            break;
+        }
+    }
+    assert!(toy.seen().len() <= 1, "only the first one is a request that may be asked");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 256 << 20, "{grown} bytes of memory for {REQUESTS} small heads");
+    let request = Request::get("https://shop.example/").body(Full::default()).unwrap();
+    assert_eq!(text(soon(secure.h2().await.send_request(request)).await.unwrap()).await, "hello");
+}
+
+/// Of this process, bytes.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// A certificate may serve other protocols elsewhere: who means one of those is not let in as a web client (ALPACA).
+#[tokio::test]
+async fn who_speaks_other_protocols_only_is_not_let_in() {
+    let toy = Toy::steady("hello").await;
+    let secure = Secure::to("alpn", &[toy.addr], 1000).await;
+    for (speaks, is_let_in) in
+        [(&["imap"][..], false), (&["imap", "pop3"], false), (&["imap", "h2"], true), (&[], true)]
+    {
+        let tcp = soon(TcpStream::connect(secure.door.addr)).await.unwrap();
+        let agreed = secure.agree(tcp, speaks).await;
+        assert_eq!(agreed.is_ok(), is_let_in, "{speaks:?}: {:?}", agreed.err());
+    }
     assert_eq!(toy.connections(), 0);
 }
 

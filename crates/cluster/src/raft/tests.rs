@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::{Frame, GroupId, NodeId, Parts, Rng, Time, kind};
 use bytes::Bytes;
 
-use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, REBOOTED_TICKS, TICK};
-use super::{Applied, Config, LogBounds, Member, Output, State, Step};
+use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, PARTS_UNDER_WAY_MAX, REBOOTED_TICKS, TICK};
+use super::wire::Said;
+use super::{Applied, Config, LogBounds, Member, Output, State, Step, wire};
 
 const CONFIG: Config = Config {
     group: GroupId(7),
@@ -63,6 +64,10 @@ struct Bench {
     /// How many records each disk had before the word `lost`.
     before: BTreeMap<u64, usize>,
     frames: VecDeque<(u64, u64, Frame)>,
+    /// Parts of snapshots that have come, with their numbers.
+    parts: Vec<(u64, Frame)>,
+    /// The network is cut everywhere when so many parts have come.
+    cut_at: Option<usize>,
 }
 
 impl Bench {
@@ -77,6 +82,8 @@ impl Bench {
             given_up: BTreeSet::new(),
             before: BTreeMap::new(),
             frames: VecDeque::new(),
+            parts: Vec::new(),
+            cut_at: None,
         };
         for id in 1..=count {
             let mut out = Vec::new();
@@ -160,6 +167,12 @@ impl Bench {
         while let Some((from, to, frame)) = self.frames.pop_front() {
             if !self.cuts.contains(&(from, to)) {
                 let from = NodeId(from);
+                if let Some((_, _, Said::Part { number, .. })) = wire::decode(frame.head.clone()) {
+                    self.parts.push((number, frame.clone()));
+                    if self.cut_at.take_if(|at| self.parts.len() >= *at).is_some() {
+                        self.isolate(|_| true);
+                    }
+                }
                 self.act(to, |member, now, out| member.step(now, from, frame.head, frame.body, out).unwrap());
             }
         }
@@ -319,4 +332,30 @@ fn a_member_goes_no_further_than_its_program() {
         assert!(member.is_beyond());
         assert_eq!(member.state().0, ["first"], "not this entry, and none behind it");
     }
+}
+
+#[test]
+fn a_snapshot_goes_on_where_a_break_stopped_it_and_takes_no_damaged_part() {
+    let mut bench = Bench::new(3);
+    bench.isolate(|id| id == 3);
+    for n in 0..CONFIG.log.records_max * 3 / 2 {
+        bench.write(2, &format!("word {n}"));
+    }
+    let came = 100;
+    (bench.cuts, bench.cut_at) = (BTreeSet::new(), Some(came));
+    // Longer than until parts are sent again, and not so long that the leader gives the transfer up.
+    bench.tick(8);
+    assert_eq!(bench.parts.len(), came, "the snapshot has many parts, and the break is in their midst");
+    let damaged = bench.parts[came - 1].1.clone();
+    let body = damaged.body.iter().map(|byte| byte ^ 1).collect();
+    bench.act(3, |member, now, out| {
+        let refused = member.step(now, NodeId(2), damaged.head, body, out).unwrap_err();
+        assert!(refused.contains("wrong checksum"), "{refused}");
+    });
+    bench.cuts.clear();
+    bench.tick(SOON);
+    assert!(bench.up[&2].state().0.len() > CONFIG.log.records_max);
+    assert!(bench.up[&3].state().0 == bench.up[&2].state().0, "it has all of it");
+    let again = bench.parts[came].0;
+    assert!(again + PARTS_UNDER_WAY_MAX as u64 >= came as u64, "after {came} parts it began again with part {again}");
 }

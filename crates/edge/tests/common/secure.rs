@@ -57,12 +57,17 @@ impl Secure {
     }
 
     pub async fn over(&self, tcp: TcpStream, alpn: &[&str]) -> TlsStream<TcpStream> {
+        self.agree(tcp, alpn).await.unwrap()
+    }
+
+    /// Shakes hands, or does not, with a client that speaks these protocols.
+    pub async fn agree(&self, tcp: TcpStream, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
         let name = ServerName::try_from("shop.example").unwrap();
-        soon(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await.unwrap()
+        soon(TlsConnector::from(Arc::new(config)).connect(name, tcp)).await
     }
 
     pub async fn h2(&self) -> SendRequest<Full<Bytes>> {

@@ -84,6 +84,29 @@ fn what_was_appended_is_there_by_group_and_more_can_follow() {
     assert_eq!(kept[&B], records(&["four", "five"]));
 }
 
+/// A batch is written and forced once: 100 groups that write at the same time do not wait for 100 forces.
+#[test]
+fn what_waits_becomes_one_batch_whatever_its_groups() {
+    let dir = temp_dir("disk");
+    let (log, ..) = log::open(&dir.0.join("log")).unwrap();
+    let (jobs, queue) = channel();
+    for n in 0..1_000 {
+        let group = GroupId(n % 100);
+        jobs.send(Job::Append { group, records: records(&["x"]), ticket: Ticket(n), force: true }).unwrap();
+    }
+    jobs.send(Job::End).unwrap();
+    let (done, mut safe) = unbounded_channel();
+    let room = Room { told: done.clone(), ends: Arc::default(), waiting: Arc::default() };
+    let waiting = AtomicUsize::new(usize::MAX);
+    log.run(&queue, channel().0, &waiting, &done, &room, &AtomicU64::default());
+    assert_eq!(std::iter::from_fn(|| safe.try_recv().ok()).count(), 1_000, "each is told");
+    let bytes = fs::read(first_segment(&dir)).unwrap();
+    let is_batch = |word: &&[u8]| [&b"COPB"[..], b"COPL"].contains(word);
+    assert_eq!(bytes.windows(4).filter(is_batch).count(), 1);
+    let kept = read(&dir).unwrap();
+    assert_eq!((kept.len(), kept.values().map(Vec::len).sum::<usize>()), (100, 1_000));
+}
+
 #[test]
 fn a_save_replaces_what_came_before_it_of_its_group_alone() {
     let (dir, _) = log_of(&["one", "two"]);
