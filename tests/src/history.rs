@@ -71,7 +71,7 @@ impl History {
         assert!(acked > 200, "only {acked} operations were answered");
         let said = judge(dir, "history.jsonl", &text).unwrap_or_else(|why| panic!("{why}"));
         say(&format!("porcupine: {}, {} lines", said.trim(), text.lines().count()));
-        let lie = serde_json::json!({"process": 99, "op": "get", "key": "key:0", "value": "", "outcome": "ok",
+        let lie = serde_json::json!({"process": 99, "op": "get", "key": "history:0", "value": "", "outcome": "ok",
             "start": u64::MAX / 4, "end": u64::MAX / 4 + 1});
         let said = judge(dir, "lie.jsonl", &format!("{text}{lie}\n")).expect_err("a lost write went unseen");
         assert!(said.contains("NOT linearizable"), "{said}");
@@ -108,7 +108,7 @@ impl Client {
                 continue;
             };
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let key = format!("key:{}", (turn >> 33) % KEYS);
+            let key = format!("history:{}", (turn >> 33) % KEYS);
             let op = ["get", "get", "set", "swap"][(turn >> 40) as usize % 4];
             let new = self.values.fetch_add(1, Ordering::Relaxed).to_string();
             let words = match op {
