@@ -279,7 +279,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
                 Reading::Head(_) | Reading::Length(_) | Reading::Chunked(_) | Reading::Raw => (),
             }
             if this.flags.upgraded.load(Relaxed) {
-                this.reading = Reading::Raw;
+                if !matches!(this.reading, Reading::Raw) {
+                    this.reading = Reading::Raw;
+                    // Its timer would wake whoever spoke HTTP here, and keep all of that task's memory until then.
+                    this.read_wait = Rate::default();
+                }
                 if this.buffer.is_empty() {
                     // What comes from now on goes past it.
                     this.buffer = Buffer::default();
@@ -354,5 +358,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         }
         let linger = this.linger.get_or_insert_default();
         if matches!(this.reading, Reading::Raw) { Poll::Ready(Ok(())) } else { linger.poll(&mut this.stream, cx) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Wake, Waker};
+
+    use super::*;
+
+    struct Task;
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A waker keeps the memory of its task: six times what an idle WebSocket needs.
+    #[tokio::test]
+    async fn of_an_upgraded_connection_nothing_holds_on_to_who_spoke_http_on_it() {
+        let (_client, ours) = tokio::io::duplex(100);
+        let flags = Arc::new(Flags::default());
+        let mut guard = Guard::new(ours, Arc::clone(&flags), 100);
+        let (spoke_http, splices) = (Arc::new(Task), Arc::new(Task));
+        let mut read = |task: &Arc<Task>| {
+            let waker = Waker::from(Arc::clone(task));
+            let mut room = [0; 100];
+            let polled = Pin::new(&mut guard).poll_read(&mut Context::from_waker(&waker), &mut ReadBuf::new(&mut room));
+            assert!(polled.is_pending());
+        };
+        read(&spoke_http);
+        assert!(Arc::strong_count(&spoke_http) > 1, "it waits for a head");
+        flags.upgraded.store(true, Relaxed);
+        read(&splices);
+        assert_eq!(Arc::strong_count(&spoke_http), 1);
     }
 }
