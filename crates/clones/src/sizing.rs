@@ -60,12 +60,24 @@ pub struct Sizer {
     fewer_since: Option<Time>,
     /// What the last growth began with: whether it helped is seen later.
     grown_from: Option<Seen>,
-    /// Requests a second that the last growth was made for, and the clones that served then.
-    grown_for: Option<(f64, u32)>,
+    grown_for: Option<GrownFor>,
     /// Since when each report tells of refused requests.
     refused_since: Option<Time>,
     /// What came when more clones did not help: until that changes, refusals are no reason for yet more.
     futile_at: Option<f64>,
+}
+
+/// What the last growth was made for.
+#[derive(Clone, Copy, Debug)]
+struct GrownFor {
+    /// Requests a second.
+    rate: f64,
+    /// What a clone did of them then.
+    each: f64,
+    /// Clones that served then.
+    serving: u32,
+    /// It followed another one whose clones served already: what comes is counted at its height by then, with what waited.
+    follows: bool,
 }
 
 impl Default for Sizer {
@@ -200,9 +212,9 @@ impl Sizer {
             let to = size.clamp(target);
             return Some(Decision { to, why: format!("{target} -> {to} clones: its range is {size}") });
         }
-        // Once new clones serve, what each does is not known until the rest is over.
-        let is_more = |(rate, clones): (f64, u32)| serving <= clones && self.comes() > rate * MUCH_MORE;
-        let is_news = self.grown_for.is_some_and(is_more);
+        // Once new clones serve, what each does is not known until the rest is over; that much more comes may be.
+        let may_follow = |last: &GrownFor| serving <= last.serving || !last.follows;
+        let is_news = self.grown_for.filter(may_follow).is_some_and(|last| self.comes() > last.rate * MUCH_MORE);
         if now < self.rest_until && !is_news || size.is_fixed() || self.seen_at.is_none() {
             return None;
         }
@@ -230,7 +242,10 @@ impl Sizer {
         }
         let (wait, threshold) = (self.wait(serving), self.threshold(hurts));
         // All are busy: what they do now is what they can do.
-        let each = (done / clones).max(1e-6);
+        let mut each = (done / clones).max(1e-6);
+        let followed = self.grown_for.filter(|last| now < self.rest_until && serving > last.serving);
+        // The averages have not seen yet what the new ones do: what one did before at least.
+        each = each.max(followed.map_or(0.0, |last| last.each));
         self.width = (each * service_time).clamp(1.0, WIDTH_MAX);
         let by_rate = arrived / (each * BUSY_WANTED);
         // Who waits for an answer before asking again comes no faster than answers do: then the number of requests under way
@@ -249,7 +264,8 @@ impl Sizer {
             return None;
         }
         (self.rest_until, self.rests) = (now + self.rest(), true);
-        (self.grown_from, self.grown_for) = (Some(self.seen), Some((arrived, serving)));
+        let grown_for = GrownFor { rate: arrived, each, serving, follows: followed.is_some() };
+        (self.grown_from, self.grown_for) = (Some(self.seen), Some(grown_for));
         let refused = match self.seen.refused {
             few if few <= REFUSED_PART * arrived => String::new(),
             many => format!(", {many:.0} a second are refused"),

@@ -180,9 +180,11 @@ fn a_burst_to_four_times_is_absorbed_in_two_seconds_and_nothing_flaps_afterwards
         model.run(Span::secs(120));
         let in_burst: Vec<_> =
             model.decisions[before..].iter().map(|(at, to)| (at.since(burst).as_millis(), *to)).collect();
-        assert!(in_burst.len() <= 3, "seed {seed}: it flaps: {in_burst:?}");
-        // An estimate that was too high is put right once; nothing grows again after that.
+        // Twice up at most, and an estimate that was too high is put right; nothing grows again after that.
+        assert!(in_burst.len() <= 4, "seed {seed}: it flaps: {in_burst:?}");
         let down = in_burst.windows(2).position(|w| w[1].1 < w[0].1).unwrap_or(in_burst.len());
+        let more = in_burst.windows(2).filter(|w| w[1].1 > w[0].1).count();
+        assert!(more <= 1, "seed {seed}: it goes on growing: {in_burst:?}");
         assert!(in_burst[down..].windows(2).all(|w| w[1].1 < w[0].1), "seed {seed}: it flaps: {in_burst:?}");
         assert!(in_burst[0].0 < 1_000 && in_burst.last().unwrap().1 <= 10, "seed {seed}: {in_burst:?}");
         assert!(model.mean(60) < 0.100, "seed {seed}");
@@ -231,6 +233,27 @@ fn a_burst_that_reports_have_seen_half_of_is_followed_before_the_rest_is_over() 
     let then = next(&mut sizer, seen(600.0, 100.0, 200.0), first, 2).expect("it grows again at once");
     assert!((12..=18).contains(&then), "{first}, {then}");
     assert_eq!(next(&mut sizer, seen(600.0, 100.0, 300.0), then, 2), None, "now it rests");
+}
+
+#[test]
+fn a_burst_is_followed_too_when_the_first_new_clones_served_before_the_next_reports() {
+    let mut sizer = Sizer::default();
+    let seen = |arrived: f64, done: f64, in_flight| Seen { arrived, done, in_flight, took: 0.02, ..Seen::default() };
+    let mut now = Time(1_000_000);
+    let mut next = |sizer: &mut Sizer, new: Seen, target, serving| {
+        now = now + LOAD_EVERY;
+        sizer.observe(now, serving, new);
+        sizer.decide(now, SIZE, HURTS, target, serving).map(|decision| decision.to)
+    };
+    for _ in 0..40 {
+        assert_eq!(next(&mut sizer, seen(60.0, 60.0, 1.2), 2, 2), None);
+    }
+    let first = next(&mut sizer, seen(200.0, 100.0, 60.0), 2, 2).expect("it grows");
+    let then = next(&mut sizer, seen(600.0, 150.0, 200.0), first, first).expect("it grows again at once");
+    // The new ones have not shown yet what they do: by that alone it would be all that there may be.
+    assert!((12..=24).contains(&then), "{first}, {then}");
+    // What waited comes with what is new.
+    assert_eq!(next(&mut sizer, seen(1_200.0, 500.0, 300.0), then, then), None, "now it rests");
 }
 
 #[test]
