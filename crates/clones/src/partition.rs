@@ -99,7 +99,7 @@ pub enum HashOn {
 /// Which clone of the partition's a request prefers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Affinity {
-    /// The less loaded of two.
+    /// The least loaded.
     #[default]
     None,
     /// The one that the hash says, unless it has much more to do than the others.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
-use crate::partition::{Affinity, DropHandler, Fraction, HashOn, Partition, Priority, is_token};
+use crate::partition::{Affinity, DropHandler, Fraction, HashOn, Partition, is_token};
 use crate::path::canonical;
 use crate::route::{bare_host, host_covers, is_below};
 use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, prefix_error};
@@ -81,9 +81,6 @@ fn tcp_mistakes(partition: &Partition, wrong: &mut dyn FnMut(&str, String)) {
     }
     if partition.drop.is_some() {
         wrong(".drop", "is an answer to HTTP requests, and this service has no http; leave it out".into());
-    }
-    if partition.priority != Priority::default() {
-        wrong(".priority", "is of HTTP requests, and this service has no http; leave it out".into());
     }
     match &partition.affinity {
         Affinity::Hash(on) if on.is_http() => {

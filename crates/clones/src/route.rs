@@ -224,6 +224,28 @@ impl Routes {
         Some(Found { service, partition })
     }
 
+    /// The same for a TCP client: who listens on its port, and the partitions of the one that it is for.
+    pub fn explain_tcp(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Vec<Step<'_>> {
+        let found = self.find_tcp(port, client, sni);
+        let mut steps = Vec::new();
+        for Listening { service, sni } in self.table.ports.get(&port).into_iter().flatten() {
+            let rest = Found { service: *service, partition: None };
+            let Some(found) = found.filter(|found| found.service == *service) else {
+                steps.push(Step { found: rest, miss: sni.as_deref().map(Miss::Host) });
+                continue;
+            };
+            let asked = tcp_asked(port, client);
+            let all = self.services[*service].partitions.iter().enumerate();
+            let before = all.take_while(|(index, _)| found.partition.is_none_or(|partition| *index < partition));
+            for (index, miss) in before.filter_map(|(index, partition)| Some((index, partition.miss(&asked)?))) {
+                steps.push(Step { found: Found { partition: Some(index), ..rest }, miss: Some(miss) });
+            }
+            steps.push(Step { found, miss: None });
+            break;
+        }
+        steps
+    }
+
     /// How those who listen on this TCP port want its clients; what differs between them is of the first.
     pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
         self.services[self.table.ports.get(&port)?.first()?.service].tcp.as_ref()

@@ -125,7 +125,7 @@ pub struct SpecError {
 }
 
 /// Why a service without HTTP has no range.
-const NO_WAIT: &str = "a range needs http: how long TCP connections wait is not seen; write a number";
+const NO_WAIT: &str = "a range needs http or tcp: nobody waits for what is not asked for anything; write a number";
 
 impl Default for Stop {
     fn default() -> Self {
@@ -196,7 +196,7 @@ impl ServiceSpec {
         }
         if min > max {
             wrong("clones", format!("min {min} is over max {max}"));
-        } else if min < max && (min == 0 || self.http.is_none()) {
+        } else if min < max && (min == 0 || self.http.is_none() && self.tcp.is_none()) {
             let why = if min == 0 { "min is 1 at least: a request cannot wait for a start" } else { NO_WAIT };
             wrong("clones", why.into());
         }

@@ -91,7 +91,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.clones.max = 257, "clones", "limit of 256"),
         (|s| s.clones = Size { min: 3, max: 2 }, "clones", "min 3 is over max 2"),
         (|s| s.clones = Size { min: 0, max: 2 }, "clones", "min is 1 at least"),
-        (|s| (s.http, s.partitions) = (None, Vec::new()), "clones", "needs http"),
+        (|s| (s.http, s.tcp, s.partitions) = (None, None, Vec::new()), "clones", "needs http or tcp"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),
         (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),

@@ -10,14 +10,14 @@ use crate::operate::NodeArgs;
 pub enum RouteCommand {
     /// Which service, partition and clone takes a request, and why each one before does not
     #[command(
-        after_help = "Examples:\n  coppice route explain http://shop.example/cart\n  coppice route explain http://shop.example/pay --method POST --header 'Cookie: sid=7' --json"
+        after_help = "Examples:\n  coppice route explain http://shop.example/cart\n  coppice route explain http://shop.example/pay --method POST --header 'Cookie: sid=7' --json\n  coppice route explain tcp://mail.example:25"
     )]
     Explain(ExplainArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// The address that a client asks for
+    /// The address that a client asks for; of a TCP service tcp://HOST:PORT
     #[arg(value_name = "URL")]
     pub url: String,
     /// Its method
@@ -84,14 +84,17 @@ fn page(method: &str, url: &str, explained: &Explained) -> String {
         Some(partition) => format!("{service}, partition {partition}"),
         None => format!("{service}, its rest"),
     };
-    let mut text = format!("{method} {url}\n");
+    let is_tcp = url.starts_with("tcp://");
+    let mut text = if is_tcp { format!("{url}\n") } else { format!("{method} {url}\n") };
     for before in &explained.before {
         text += &format!("  not {}: {}\n", part(&before.service, &before.partition), before.why_not);
     }
     if let Some(status) = explained.refused {
         return text + &format!("  is refused with {status}: {}\n", explained.why);
     }
-    let Some(service) = &explained.service else { return text + "  no service takes it: 404\n" };
+    let Some(service) = &explained.service else {
+        return text + if is_tcp { "  no service has this port\n" } else { "  no service takes it: 404\n" };
+    };
     text += &format!("  goes to {}\n", part(service, &explained.partition));
     let clones = if explained.clones.is_empty() { "none".to_owned() } else { explained.clones.join(", ") };
     text += &format!("  affinity {}, priority {}, clones {clones}\n", explained.affinity, explained.priority);

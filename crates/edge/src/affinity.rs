@@ -10,7 +10,8 @@ use clones::route::{Found, Routes};
 use http::HeaderValue;
 use ring::hmac;
 
-use crate::pool::{Prefers, Target, Upstream};
+use crate::pool::{Prefers, Upstream};
+use crate::table::Target;
 
 /// Of the MAC, this is enough to tell clones apart and too much to guess, bytes.
 const TAG_BYTES: usize = 12;

@@ -16,7 +16,7 @@ use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
-use crate::turnstile::Turnstiles;
+use crate::turnstile::{Name, Turnstiles};
 
 /// Gauges are of one second. Asked again sooner than this, the same second is shown: two readers must not halve it.
 const ROLL_MIN: Duration = Duration::from_millis(900);
@@ -237,7 +237,7 @@ impl Meter {
         }
         self.show_turnstiles(Instant::now());
         let (of_doors, others): (Vec<_>, Vec<_>) =
-            self.stages.all().into_iter().partition(|(name, _)| name.starts_with("http-"));
+            self.stages.all().into_iter().partition(|(name, _)| Name::is_stage(name));
         for (name, shown) in others.iter().chain(of_doors.iter().take(TURNSTILES_TOLD_MAX)) {
             all.extend(stage_gauges(name, shown));
         }
@@ -252,7 +252,7 @@ impl Meter {
         self.stages.all()
     }
 
-    /// Turnstiles are stages named `http-shop`, `http-shop/pay`.
+    /// Turnstiles are stages, too.
     fn show_turnstiles(&self, now: Instant) {
         let mut shown_at = self.shown_at.lock().unwrap_or_else(PoisonError::into_inner);
         if shown_at.is_some_and(|at| now.saturating_duration_since(at) < ROLL_MIN) {
@@ -261,11 +261,11 @@ impl Meter {
         *shown_at = Some(now);
         let mut names = std::collections::BTreeSet::new();
         for (name, turnstile, _) in self.turnstiles.each().filter(|(_, turnstile, _)| !turnstile.is_unused()) {
-            let name = format!("http-{name}");
+            let name = Name::of(&name).stage();
             self.stages.show(&name, turnstile.show());
             names.insert(name);
         }
-        self.stages.keep(|name| !name.starts_with("http-") || names.contains(name));
+        self.stages.keep(|name| !Name::is_stage(name) || names.contains(name));
     }
 
     /// Counted since the start: `http.requests_total`, `http.errors_total`, and so on.

@@ -3,9 +3,8 @@
 //! which the wiring implements by a tunnel). Which request goes where, and what a failure means, is the doors' matter.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,9 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use base::NodeId;
 use base::checksum::place_hash;
-use clones::limits::LEAVE_ROUTES;
-use clones::partition::{Asked, DropHandler, Partition, Priority};
-use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
+use clones::route::RouteClone;
 use futures_util::future::BoxFuture;
 use node::View;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,13 +20,13 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use crate::affinity;
-use crate::demand::{CloneCount, Demands, GroupCount, Visit};
-use crate::http::limits::{AVOID, CONNECT_TIME, LEAVE_PART, OUTLIER_MAX, PANIC_PART};
+use crate::demand::{CloneCount, Demands};
+use crate::http::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
 use crate::outlier::Outlier;
 use crate::pace::{Stay, Stays};
-use crate::spread::{Clones, GivenAway, Homing};
-use crate::turnstile::{Part, Turnstile, Turnstiles};
+use crate::table::{Table, Target};
+use crate::turnstile::{Name, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -63,7 +60,7 @@ pub struct Upstream {
     avoid_until_ms: AtomicU64,
     outlier: Outlier,
     pub idle: Idle,
-    stays: Arc<Stays>,
+    pub(crate) stays: Arc<Stays>,
     /// What the manager is told of it.
     pub count: Arc<CloneCount>,
 }
@@ -71,71 +68,9 @@ pub struct Upstream {
 /// Counts as in flight at its clone until dropped.
 pub struct InFlight(Arc<Upstream>);
 
-/// The services of a view, each with its clones. Replaced whole.
-#[derive(Default)]
-pub struct Table {
-    pub routes: Arc<Routes>,
-    /// Makes the tags of sticky cookies, on every node the same.
-    secret: Arc<str>,
-    /// In the order of `routes.services`.
-    groups: Vec<Group>,
-    /// Clones that have left, and to which connections are open.
-    gone: Vec<Arc<Upstream>>,
-}
-
-/// A service's clones, and which of them are for whom.
-struct Group {
-    all: Clones,
-    /// Not reserved by a partition.
-    open: Clones,
-    /// Of each partition that reserves some.
-    own: Vec<Option<Clones>>,
-    /// What the manager is told of it.
-    count: Arc<GroupCount>,
-    /// Of each partition, and of the rest.
-    doors: Vec<Arc<Doorway>>,
-    /// What of its requests leaves this node though it has clones here.
-    given_away: Arc<GivenAway>,
-}
-
-/// What a partition's requests pass.
-pub struct Doorway {
-    pub turnstile: Arc<Turnstile>,
-    pub part: Arc<Part>,
-    pub class: u8,
-    pub drop: Option<DropHandler>,
-    pub session: Option<Arc<RouteSession>>,
-    /// What the manager is told of its service.
-    pub count: Arc<GroupCount>,
-}
-
-/// What takes a request, as of some routes.
-#[derive(Clone)]
-pub struct Place {
-    routes: Arc<Routes>,
-    found: Found,
-    pub doorway: Arc<Doorway>,
-}
-
-impl Place {
-    /// An operator took it out of use.
-    pub fn is_off(&self) -> bool {
-        self.routes.is_off(self.found)
-    }
-}
-
-/// Where a request may go, and where it would rather go.
-pub struct Target<'a> {
-    /// Those meant for it. If none of them will do, any other.
-    meant: &'a Clones,
-    all: &'a Clones,
-    pub prefers: Prefers,
-    homing: Homing,
-}
-
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Prefers {
-    /// The less loaded.
+    /// The least loaded.
     Any,
     /// Where this hash belongs.
     Hash(u64),
@@ -205,146 +140,6 @@ pub fn place(clone: &str) -> u64 {
     place_hash(clone.as_bytes())
 }
 
-impl Table {
-    /// Takes over what is known of clones that stay.
-    fn next(&self, routes: Arc<Routes>, secret: Arc<str>, turnstiles: &Turnstiles, demands: &Demands) -> Self {
-        type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
-        let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
-            .chain(&self.gone)
-            .map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u))
-            .collect();
-        let upstream = |clone: &RouteClone| {
-            let before = known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer));
-            if let Some(upstream) = before.filter(|u| u.local == clone.local && secret == self.secret) {
-                upstream.node_load.store(clone.node_load, Relaxed);
-                upstream.stays.stay();
-                return Arc::clone(upstream);
-            }
-            let stays = before.map(|upstream| Arc::clone(&upstream.stays)).unwrap_or_default();
-            stays.stay();
-            Arc::new(Upstream { stays, ..Upstream::new(clone, &secret, demands) })
-        };
-        let group = |service: &RouteService| {
-            let clones: Vec<Arc<Upstream>> = service.clones.iter().map(upstream).collect();
-            let some = |of: Vec<usize>| Clones::new(of.into_iter().map(|i| Arc::clone(&clones[i])).collect());
-            let (open, own) = service.parted();
-            let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
-            let (open, all) = (some(open), Clones::new(clones.clone()));
-            let count = demands.group(&service.name);
-            let doors = doors(service, &open, &own, turnstiles, &count);
-            let before = self.routes.services.iter().position(|of| of.name == service.name);
-            let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
-            Group { count, doors, open, own, all, given_away }
-        };
-        let groups: Vec<Group> = routes.services.iter().map(group).collect();
-        let gone = self.see_off(&groups);
-        Self { routes, secret, groups, gone }
-    }
-
-    /// Clones that are not in these groups any more leave: their long connections end, one after the other. Returns those
-    /// that have some.
-    fn see_off(&self, next: &[Group]) -> Vec<Arc<Upstream>> {
-        let stay: BTreeSet<*const Stays> =
-            next.iter().flat_map(|group| group.all.iter()).map(|upstream| Arc::as_ptr(&upstream.stays)).collect();
-        let leaves = |upstream: &&Arc<Upstream>| !stay.contains(&Arc::as_ptr(&upstream.stays));
-        for (service, group) in self.routes.services.iter().zip(&self.groups) {
-            // Its program is killed when this time is over; a part of it is for the last ones' way.
-            let time = Duration::from(LEAVE_ROUTES) + Duration::from(service.drain);
-            group
-                .all
-                .iter()
-                .filter(leaves)
-                .for_each(|upstream| upstream.stays.leave(time * LEAVE_PART.0 / LEAVE_PART.1));
-        }
-        let all = self.groups.iter().flat_map(|group| group.all.iter()).chain(&self.gone);
-        all.filter(leaves).filter(|upstream| !upstream.stays.is_empty()).cloned().collect()
-    }
-
-    /// Where what was found may go.
-    pub fn target(&self, found: Found, asked: &Asked<'_>) -> Target<'_> {
-        let group = &self.groups[found.service];
-        let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
-        let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
-        let doorway = &group.doors[found.partition.unwrap_or(group.doors.len() - 1)];
-        let homing = Homing { given_away: group.given_away.now(), at_once: doorway.turnstile.for_each(meant.len()) };
-        Target { meant, all: &group.all, prefers, homing }
-    }
-
-    /// What all nodes know and nobody else does; empty while this one does not.
-    pub fn secret(&self) -> &Arc<str> {
-        &self.secret
-    }
-
-    /// A request for what was found is here.
-    pub fn enter(&self, found: Found) -> Visit {
-        self.groups[found.service].count.enter()
-    }
-
-    /// What takes this.
-    pub fn place(&self, asked: &Asked<'_>) -> Option<Place> {
-        Some(self.place_of(self.routes.find(asked)?))
-    }
-
-    fn place_of(&self, found: Found) -> Place {
-        let doors = &self.groups[found.service].doors;
-        let doorway = Arc::clone(&doors[found.partition.unwrap_or(doors.len() - 1)]);
-        Place { routes: Arc::clone(&self.routes), found, doorway }
-    }
-
-    /// The rest of a service, by its name.
-    pub fn service(&self, name: &str) -> Option<Place> {
-        self.find_service(name).map(|found| self.place_of(found))
-    }
-
-    pub fn find_service(&self, name: &str) -> Option<Found> {
-        let service = self.routes.services.iter().position(|service| service.name == name)?;
-        Some(Found { service, partition: None })
-    }
-
-    /// What takes this, if it was found in these routes, else anew.
-    pub fn find(&self, place: Option<&Place>, asked: &Asked<'_>) -> Option<Found> {
-        match place {
-            Some(place) if Arc::ptr_eq(&place.routes, &self.routes) => Some(place.found),
-            _ => self.routes.find(asked),
-        }
-    }
-
-    pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
-        let found = self.routes.find_tcp(port, client, sni)?;
-        Some(self.target(found, &tcp_asked(port, client)))
-    }
-}
-
-/// What requests pass, of each partition and then of the rest. Those with the same clones pass the same turnstile.
-fn doors(
-    service: &RouteService,
-    open: &Clones,
-    own: &[Option<Clones>],
-    all: &Turnstiles,
-    count: &Arc<GroupCount>,
-) -> Vec<Arc<Doorway>> {
-    let (of_open, part_of_rest) = all.of(&service.name, open.len());
-    let session = || service.session.clone();
-    let doorway = |partition: &Partition, own: &Option<Clones>| {
-        let (turnstile, part) =
-            all.of(&format!("{}/{}", service.name, partition.name), own.as_ref().map_or(0, |own| own.len()));
-        let turnstile = if own.is_some() { turnstile } else { Arc::clone(&of_open) };
-        let (class, drop) = (partition.priority.0, partition.drop.clone());
-        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count) })
-    };
-    let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
-    let class = Priority::default().0;
-    doors.push(Arc::new(Doorway {
-        turnstile: of_open,
-        part: part_of_rest,
-        class,
-        drop: None,
-        session: session(),
-        count: Arc::clone(count),
-    }));
-    doors
-}
-
 impl Pool {
     /// A pool that follows the view until the view's owner is gone.
     pub fn start(
@@ -368,9 +163,9 @@ impl Pool {
                 old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles, &self.demands);
             self.table.store(Arc::new(next));
             self.turnstiles.keep(|name| {
-                let (service, partition) = name.split_once('/').map_or((name, None), |(s, p)| (s, Some(p)));
+                let Name { service, partition, .. } = Name::of(name);
                 let declared = view.routes.services.iter().find(|of| of.name == service);
-                declared.is_some_and(|of| partition.is_none_or(|name| of.partitions.iter().any(|p| p.name == name)))
+                declared.is_some_and(|of| partition.is_empty() || of.partitions.iter().any(|p| p.name == partition))
             });
             self.changed.notify_waiters();
         }
@@ -466,12 +261,15 @@ async fn follow(pool: std::sync::Weak<Pool>, mut view: watch::Receiver<Arc<View>
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::IpAddr;
 
-    use clones::partition::{Affinity, HashOn};
+    use clones::partition::{Affinity, HashOn, Partition};
+    use clones::route::{RouteService, Routes};
     use clones::spec::{ServiceSpec, TcpRoute};
 
     use super::*;
     use crate::http::limits::{ADMISSION, OUTLIER_AFTER};
+    use crate::spread::Homing;
 
     struct Nobody;
     impl Dial for Nobody {
@@ -588,7 +386,7 @@ mod tests {
         drop(busy);
         assert_eq!(chosen(&pool, &[]).unwrap().name, "s/near");
         // It has learned that a clone does one at a time: a second one waits here while the others have nothing to do.
-        pool.table().groups[0].doors[0].turnstile.learned(2);
+        pool.table().groups[0].tcp_doors[0].turnstile.learned(2);
         let _busy = near.begin();
         assert!((0..100).all(|_| chosen(&pool, &[]).unwrap().name == "s/far"));
     }

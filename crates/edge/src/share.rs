@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::checksum::place_hash;
+
 /// What one address may have is to what it leaves free as one to this.
 pub const LEAVES: u64 = 8;
 
@@ -63,6 +65,14 @@ pub fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(ip) => IpAddr::from((u128::from(ip) >> 64 << 64).to_be_bytes()),
         v4 => v4,
+    }
+}
+
+/// By which clients are told apart where a number is needed.
+pub fn hash(client: IpAddr) -> u64 {
+    match network(client) {
+        IpAddr::V4(ip) => place_hash(&ip.octets()),
+        IpAddr::V6(ip) => place_hash(&ip.octets()[..8]),
     }
 }
 

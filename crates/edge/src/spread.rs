@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use base::Rng;
-use flow::balance::{Load, give_away, pick_bounded, pick_two};
+use flow::balance::{Load, give_away, pick_bounded, pick_less_loaded};
 
 use crate::http::limits::{GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
 use crate::pool::{Prefers, Upstream};
@@ -70,8 +70,8 @@ impl Clones {
         })
     }
 
-    /// Of two random local clones; or, if that one is loaded, or the request is to leave, of two random ones anywhere. Who would be
-    /// served sooner elsewhere goes there.
+    /// Of the local clones; or, if that one is loaded, or the request is to leave, of those anywhere. Who would be served sooner elsewhere
+    /// goes there.
     fn less_loaded(
         &self,
         rng: &mut Rng,
@@ -79,16 +79,16 @@ impl Clones {
         may: impl Fn(&Arc<Upstream>) -> bool,
     ) -> Option<&Arc<Upstream>> {
         let may_stay = self.local > 0 && rng.below(1000) >= u64::from(homing.given_away);
-        let local = if may_stay { of_two(&self.list[..self.local], rng, &may) } else { None };
+        let local = if may_stay { of_some(&self.list[..self.local], rng, &may) } else { None };
         let Some(local) = local.filter(|u| u.in_flight.load(Relaxed) < homing.at_once) else {
-            return of_two(&self.list, rng, &may);
+            return of_some(&self.list, rng, &may);
         };
         // With nobody before it nothing is sooner.
         if local.in_flight.load(Relaxed) == 0 || self.local == self.list.len() {
             return Some(local);
         }
         let looks = rng.below(LOOKS_ELSEWHERE) == 0;
-        let other = of_two(&self.list[self.local..], rng, &may).filter(|other| is_sooner(other, local, looks));
+        let other = of_some(&self.list[self.local..], rng, &may).filter(|other| is_sooner(other, local, looks));
         other.or(Some(local))
     }
 }
@@ -107,19 +107,19 @@ fn is_sooner(other: &Upstream, local: &Upstream, looks: bool) -> bool {
     }
 }
 
-fn of_two<'a>(
+fn of_some<'a>(
     clones: &'a [Arc<Upstream>],
     rng: &mut Rng,
     may: impl Fn(&Arc<Upstream>) -> bool,
 ) -> Option<&'a Arc<Upstream>> {
     let load = |u: &Upstream| Load { own: u.in_flight.load(Relaxed).into(), reported: u.node_load.load(Relaxed) };
     // Mostly all may be chosen, so nobody looks at each of a thousand.
-    let chosen = &clones[pick_two(rng, clones.len(), |i| load(&clones[i]))?];
+    let chosen = &clones[pick_less_loaded(rng, clones.len(), |i| load(&clones[i]))?];
     if may(chosen) {
         return Some(chosen);
     }
     let some: Vec<_> = clones.iter().filter(|u| may(u)).collect();
-    pick_two(rng, some.len(), |i| load(some[i])).map(|i| some[i])
+    pick_less_loaded(rng, some.len(), |i| load(some[i])).map(|i| some[i])
 }
 
 /// Which part of a service's requests leaves this node though there are clones here, because it has more to do than

@@ -50,8 +50,12 @@ struct Counts {
     under_way_max: AtomicU32,
     no_room: AtomicU64,
     refused: [AtomicU64; CLASSES],
-    waited_us: AtomicU64,
+    /// The shortest wait of each class; [`NOBODY`] has come. A queue stands where all wait (CoDel's distinction): what came while the
+    /// machine stood still for a moment is let in soon, and then others are again who need not wait.
+    waited_us: [AtomicU64; CLASSES],
 }
+
+const NOBODY: u64 = u64::MAX;
 
 impl Default for Counts {
     fn default() -> Self {
@@ -63,7 +67,16 @@ impl Default for Counts {
             under_way_max: AtomicU32::default(),
             no_room: AtomicU64::default(),
             refused: Default::default(),
-            waited_us: AtomicU64::default(),
+            waited_us: [const { AtomicU64::new(NOBODY) }; CLASSES],
+        }
+    }
+}
+
+impl Counts {
+    fn waited(&self, class: usize, us: u64) {
+        // Mostly somebody waited as little before, and nothing is written.
+        if us < self.waited_us[class].load(Relaxed) {
+            self.waited_us[class].fetch_min(us, Relaxed);
         }
     }
 }
@@ -147,18 +160,70 @@ impl Part {
     }
 }
 
-/// What a partition's requests met at a node's HTTP doors since it started.
+/// What a partition's requests, or connections, met at a node's doors since it started.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PartFigures {
+    pub door: Front,
     pub service: String,
     /// Empty for the service's rest.
     pub partition: String,
     pub requests: u64,
     /// For lack of room, or as it was out of use.
     pub refused: u64,
-    /// From a request's coming to the head of its answer, microseconds.
+    /// From a request's coming to the head of its answer, microseconds; of a connection to the clone's first byte.
     pub p50_us: u64,
     pub p99_us: u64,
+}
+
+/// At which doors something comes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Front {
+    Http,
+    Tcp,
+}
+
+/// What a turnstile is called among nodes: `shop`, `shop/pay`, `tcp:mail`. A service that is reached both ways has one for each, as a
+/// connection's first answer tells nothing of how long a request takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Name<'a> {
+    pub front: Front,
+    pub service: &'a str,
+    /// Empty for the service's rest.
+    pub partition: &'a str,
+}
+
+const OF_TCP: &str = "tcp:";
+
+impl<'a> Name<'a> {
+    pub fn of(text: &'a str) -> Self {
+        let tcp = text.strip_prefix(OF_TCP);
+        let front = if tcp.is_some() { Front::Tcp } else { Front::Http };
+        let text = tcp.unwrap_or(text);
+        let (service, partition) = text.split_once('/').unwrap_or((text, ""));
+        Self { front, service, partition }
+    }
+
+    /// Among a node's stages: `http-shop`, `http-shop/pay`, `tcp-mail`.
+    pub fn stage(&self) -> String {
+        let front = match self.front {
+            Front::Http => "http",
+            Front::Tcp => "tcp",
+        };
+        format!("{front}-{}", Self { front: Front::Http, ..*self })
+    }
+
+    pub fn is_stage(name: &str) -> bool {
+        ["http-", "tcp-"].iter().any(|front| name.starts_with(front))
+    }
+}
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let front = if self.front == Front::Tcp { OF_TCP } else { "" };
+        let slash = if self.partition.is_empty() { "" } else { "/" };
+        write!(f, "{front}{}{slash}{}", self.service, self.partition)
+    }
 }
 
 /// The turnstiles of a node, shared by its doors: they have the same clones before them.
@@ -182,7 +247,7 @@ impl Turnstiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of a partition (`shop/pay`) or a service (`shop`), which has so many clones.
+    /// Those of a partition or a service, by [`Name`], which has so many clones.
     pub fn of(&self, name: &str, clones: usize) -> (Arc<Turnstile>, Arc<Part>) {
         let mut all = self.lock_all();
         let entry = all
@@ -216,8 +281,9 @@ impl Turnstiles {
     pub fn figures(&self) -> impl Iterator<Item = PartFigures> + use<> {
         let asked = self.each().filter(|(_, _, part)| part.requests.load(Relaxed) > 0);
         asked.map(|(name, _, part)| {
-            let (service, partition) = name.split_once('/').unwrap_or((&name, ""));
+            let Name { front, service, partition } = Name::of(&name);
             PartFigures {
+                door: front,
                 service: service.into(),
                 partition: partition.into(),
                 requests: part.requests.load(Relaxed),
@@ -295,6 +361,7 @@ impl Turnstile {
         let has_share = self.fairness.has_share(class, client);
         if has_share && self.waiting.load(SeqCst) == 0 && self.grab(class) {
             self.shown.wait.note(0);
+            self.seen.waited(class, 0);
             return Ok(self.permit(class));
         }
         self.seen.no_room.fetch_add(1, Relaxed);
@@ -336,7 +403,7 @@ impl Turnstile {
         }
         let permit = tokio::time::timeout(patience, receive).await;
         let waited = Span::from(begun.elapsed());
-        self.seen.waited_us.fetch_max(waited.0, Relaxed);
+        self.seen.waited(class, waited.0);
         self.shown.wait.note(waited.0);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
@@ -410,7 +477,8 @@ impl Turnstile {
             no_room: counts.no_room.swap(0, Relaxed),
             ..Seen::default()
         };
-        let waited = Span(counts.waited_us.swap(0, Relaxed));
+        let waited = counts.waited_us.each_ref().map(|us| us.swap(NOBODY, Relaxed));
+        let waited = Span(waited.into_iter().filter(|us| *us != NOBODY).max().unwrap_or(0));
         let of_each = |counts: &[AtomicU64; CLASSES]| counts.each_ref().map(|count| count.swap(0, Relaxed));
         let (arrived, let_in, refused) = (of_each(&counts.arrived), of_each(&counts.let_in), of_each(&counts.refused));
         let under_way = self.under_way.load(Relaxed);
@@ -440,6 +508,11 @@ impl Turnstile {
         let clones = u32::try_from(clones.max(1)).unwrap_or(u32::MAX);
         let size = self.size.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed));
         (size / clones).clamp(1, ADMISSION.first)
+    }
+
+    /// What one takes without a queue, as far as known.
+    pub fn base(&self) -> Span {
+        self.lock().limit().base()
     }
 
     #[cfg(test)]
@@ -487,8 +560,8 @@ impl Permit {
     }
 
     /// The same, of a moment that is known.
-    pub fn ended_at(mut self, end: End, at: Instant) {
-        let turnstile = Arc::clone(&self.of);
+    pub fn ended_at(self, end: End, at: Instant) {
+        let turnstile = &self.of;
         match end {
             End::Done => {
                 let took = at.saturating_duration_since(self.began).as_micros() as u64;
@@ -498,17 +571,20 @@ impl Permit {
             End::Overload => drop(turnstile.seen.overloads.fetch_add(1, Relaxed)),
             End::Gone => (),
         }
-        self.is_open = false;
         turnstile.look_if_due(at);
-        turnstile.left();
+    }
+
+    /// Others may have its room. What it took still counts when it ends.
+    pub fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.of.left();
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.is_open {
-            self.of.left();
-        }
+        self.let_go();
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Rooms {
 pub struct Came {
     /// Requests of each priority, refused ones too.
     pub arrived: [u64; CLASSES],
-    /// The longest that one has waited for room.
+    /// How long all of some priority have waited for room at least, of those that found it.
     pub waited: Span,
     /// Requests that were refused.
     pub refused: u64,
@@ -133,6 +133,8 @@ impl Admission {
         if is_shut && let Some((takes, queue)) = self.others.learned() {
             self.limit.follow(Span((takes * 1e6) as u64), queue);
         }
+        let has_higher = (self.lowest() + 1..CLASSES).any(|class| self.wanted(class) >= PRESENT);
+        self.limit.set_strict(self.overload.is_up() && has_higher);
         if self.limit.is_due(now, &self.seen) {
             self.limit.learn(now, &std::mem::take(&mut self.seen));
         }

@@ -378,3 +378,95 @@ fn a_door_with_room_gives_way_to_one_where_the_same_is_refused() {
         assert!((0.7..1.43).contains(&(first / second)), "seed {seed}: {first} and {second}");
     }
 }
+
+/// TEMPORARY: one door, clones with places, two classes, and what each felt.
+#[test]
+fn temporary_priorities() {
+    let env = |name: &str, default: f64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+    let (clones, places) = (env("CLONES", 4.0) as usize, env("PLACES", 5.0) as usize);
+    let (upper, lower) = (env("UPPER", 0.5), env("LOWER", 4.5));
+    let jsq = env("JSQ", 1.0) > 0.0;
+    let takes = env("TAKES", 25.0) * 10.0;
+    let capacity = (clones * places) as f64 / (takes / 10_000.0);
+    let (mut p50s, mut p99s, mut goods, mut sizes_all) = (vec![], vec![], vec![], vec![]);
+    for seed in 0..6 {
+        let mut rng = Rng::new(seed);
+        let mut admission = Admission::new(BOUNDS);
+        let mut rooms = admission.rooms();
+        // tenth of milliseconds
+        let (mut under_way, mut waiting): (u32, [VecDeque<u64>; CLASSES]) = (0, Default::default());
+        let (mut seen, mut came, mut took) = (Seen::default(), Came::default(), Histogram::default());
+        let mut mins = [u64::MAX; CLASSES];
+        let mut at: Vec<(Vec<(u64, usize, u64, u64)>, VecDeque<(usize, u64, u64)>)> = (0..clones).map(|_| Default::default()).collect();
+        let (mut lat, mut done, mut sizes) = (Vec::new(), 0u64, Vec::new());
+        let (start, seconds) = (1_000_000u64, 30u64);
+        for now in start..start + seconds * 10_000 {
+            let warm = now > start + 8 * 10_000;
+            for clone in &mut at {
+                let mut i = 0;
+                while i < clone.0.len() {
+                    if clone.0[i].0 <= now {
+                        let (_, class, due, since) = clone.0.swap_remove(i);
+                        under_way -= 1;
+                        seen.done += 1;
+                        took.note(Span((now - since) * 100));
+                        if warm {
+                            done += 1;
+                            if class == TOP { lat.push(now - due); }
+                        }
+                    } else { i += 1; }
+                }
+            }
+            for (class, load) in [(TOP, upper), (LOW, lower)] {
+                if rng.chance(load * capacity / 10_000.0) {
+                    came.arrived[class] += 1;
+                    waiting[class].push_back(now);
+                }
+            }
+            for class in (0..CLASSES).rev() {
+                while under_way < rooms.room[class] && let Some(since) = waiting[class].pop_front() {
+                    mins[class] = mins[class].min((now - since) * 100);
+                    under_way += 1;
+                    seen.under_way_max = seen.under_way_max.max(under_way);
+                    let load = |c: &(Vec<_>, VecDeque<_>)| c.0.len() + c.1.len();
+                    let which = if jsq {
+                        let least = at.iter().map(load).min().unwrap();
+                        let all: Vec<usize> = (0..clones).filter(|i| load(&at[*i]) == least).collect();
+                        all[rng.below(all.len() as u64) as usize]
+                    } else {
+                        let (a, b) = (rng.below(clones as u64) as usize, rng.below(clones as u64) as usize);
+                        if load(&at[a]) <= load(&at[b]) { a } else { b }
+                    };
+                    at[which].1.push_back((class, since, now));
+                }
+                seen.no_room += waiting[class].iter().filter(|since| **since == now).count() as u64;
+                while waiting[class].len() > rooms.waiting[class] as usize {
+                    waiting[class].pop_back();
+                    came.refused += 1;
+                }
+            }
+            for clone in &mut at {
+                while clone.0.len() < places && let Some((class, due, since)) = clone.1.pop_front() {
+                    clone.0.push((now + takes as u64 + rng.below(8), class, due, since));
+                }
+            }
+            if now % 1000 == 0 {
+                came.under_way = under_way;
+                came.waited = Span(mins.iter().copied().filter(|m| *m != u64::MAX).max().unwrap_or(0));
+                mins = [u64::MAX; CLASSES];
+                let s = Seen { took_log: most_log(took.counts()), ..std::mem::take(&mut seen) };
+                took.clear();
+                rooms = admission.look(Time(now * 100), &s, &std::mem::take(&mut came));
+                seen.under_way_max = under_way;
+                if warm { sizes.push(admission.limit().size()); }
+            }
+        }
+        lat.sort_unstable();
+        let q = |p: f64| lat[((lat.len() - 1) as f64 * p) as usize] as f64 / 10.0;
+        p50s.push(q(0.5)); p99s.push(q(0.99));
+        goods.push(done as f64 / (capacity * (seconds - 8) as f64));
+        sizes_all.push((*sizes.iter().min().unwrap(), sizes.iter().sum::<u32>() / sizes.len() as u32, *sizes.iter().max().unwrap()));
+    }
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    println!("RESULT p50 {:.1} p99 {:.1} (ratio {:.2}) goodput {:.3} sizes {:?}", mean(&p50s), mean(&p99s), mean(&p99s) / (takes / 10.0), mean(&goods), &sizes_all[..3]);
+}

@@ -13,7 +13,7 @@ pub mod stage;
 pub mod window;
 
 pub use backoff::Backoff;
-pub use balance::pick_two;
+pub use balance::pick_less_loaded;
 pub use histogram::Histogram;
 pub use limit::Limit;
 pub use stage::Stage;

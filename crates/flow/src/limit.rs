@@ -21,6 +21,8 @@ pub struct Limit {
     queue: f64,
     /// While it shrinks.
     shrinks_from: Option<Before>,
+    /// Somebody is refused for others who are to notice nothing.
+    is_strict: bool,
 }
 
 /// How it was before it shrank.
@@ -142,6 +144,7 @@ impl Limit {
             probe_at: Time::ZERO,
             queue: 0.0,
             shrinks_from: None,
+            is_strict: false,
         }
     }
 
@@ -163,7 +166,15 @@ impl Limit {
 
     /// A mean above this is a queue.
     pub fn target(&self) -> Span {
-        Span(self.base.0 * self.bounds.tolerance_percent / 100) + self.bounds.slack
+        let part = if self.is_strict { STRICT_PART } else { 1 };
+        let tolerance = self.bounds.tolerance_percent.saturating_sub(100) / part;
+        Span(self.base.0 * (100 + tolerance) / 100) + Span(self.bounds.slack.0 / part)
+    }
+
+    /// Whether some are refused so that others notice nothing: then answers may take only a part as much longer, which costs a little of
+    /// what gets done.
+    pub fn set_strict(&mut self, is_strict: bool) {
+        self.is_strict = is_strict;
     }
 
     /// How long requests took last, over how long they may: above 1 they wait.
@@ -250,7 +261,7 @@ impl Limit {
         } else {
             self.shrinks_from = None;
             if was_full {
-                self.grow();
+                self.grow_by((1.0 - queue) * STEPS_NEAR);
             }
         }
         if was_full && now >= self.probe_at && seen.elsewhere.kept.saturating_mul(PROBE_PART) < self.size() {
@@ -298,7 +309,13 @@ impl Limit {
     }
 
     fn grow(&mut self) {
-        self.size = (self.size + self.size.sqrt()).min(f64::from(self.bounds.max));
+        self.grow_by(1.0);
+    }
+
+    /// By a part of the root of its size. Where answers take nearly as long as they may the next step would be too far: there steps are small.
+    fn grow_by(&mut self, part: f64) {
+        let step = self.size.sqrt() * part.clamp(STEP_MIN, 1.0);
+        self.size = (self.size + step).min(f64::from(self.bounds.max));
     }
 
     fn shrink(&mut self, part: f64) {
@@ -359,6 +376,25 @@ mod tests {
                 let most = service.times(2) + Span::millis(2);
                 assert!(took < most, "{workers} x {service:?}: {took:?} with {}", limit.size());
             }
+        }
+    }
+
+    #[test]
+    fn where_more_would_only_wait_the_limit_hardly_swings() {
+        for (workers, service, is_strict) in [(20, 25, false), (20, 25, true), (200, 25, true), (64, 20, false)] {
+            let (mut limit, mut now) = (Limit::new(Bounds { first: 64, ..BOUNDS }), Time(1_000_000));
+            limit.set_strict(is_strict);
+            let service = Span::millis(service);
+            let offered = 5.0 * workers as f64 / service.as_secs_f64();
+            run(&mut limit, &mut now, workers, service, offered, Span::secs(10));
+            let (mut least, mut most) = (u32::MAX, 0);
+            for _ in 0..200 {
+                run(&mut limit, &mut now, workers, service, offered, LEARN_EVERY);
+                (least, most) = (least.min(limit.size()), most.max(limit.size()));
+            }
+            assert!(f64::from(most) < f64::from(least) * 1.15 + 1.0, "{workers} x {service:?}: {least} to {most}");
+            let wanted = workers as f64 * limit.target().0 as f64 / service.0 as f64;
+            assert!((f64::from(least) / wanted - 1.0).abs() < 0.2, "{least} to {most} where {wanted} just do");
         }
     }
 

@@ -14,6 +14,12 @@ pub const PROBE_EVERY: Span = Span::secs(10);
 pub const PROBE_AGAIN: Span = Span::millis(500);
 /// Part of the limit that remains in a test. A quarter: what is up to four times too large is seen to be.
 pub const PROBE_PART: u32 = 4;
+/// While others are refused for who matters more, answers may take longer by this part of what they may else.
+pub const STRICT_PART: u64 = 2;
+/// A limit grows in whole steps while answers take less than they may by 1 / this of it; nearer to that the steps are smaller,
+pub const STEPS_NEAR: f64 = 5.0;
+/// down to this part of a whole one.
+pub const STEP_MIN: f64 = 0.1;
 /// A limit never shrinks below this part of itself in one step: one slow interval may be chance.
 pub const SHRINK_MIN: f64 = 0.7;
 

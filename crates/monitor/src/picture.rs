@@ -100,6 +100,8 @@ pub struct Partition {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PartFigures {
+    /// `http`, `tcp`.
+    pub door: String,
     pub service: String,
     /// Empty for the service's rest.
     pub partition: String,

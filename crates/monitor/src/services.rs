@@ -76,8 +76,10 @@ fn partitions(picture: &Picture, service: &Service) -> Markup {
     let heads =
         ["Partition", "Priority", "Clones of its own", "State", "Requests", "Refused", "p50", "p99", "Maintenance"];
     let none = PartFigures::default();
+    // A service that is reached both ways has its partitions for HTTP.
     let of = |name: &str| {
-        picture.partitions.iter().find(|p| p.service == service.name && p.partition == name).unwrap_or(&none)
+        let of_it = picture.partitions.iter().filter(|p| p.service == service.name && p.partition == name);
+        of_it.min_by_key(|p| &p.door).unwrap_or(&none)
     };
     let figures = |of: &PartFigures| {
         html! {

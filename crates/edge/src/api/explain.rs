@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use clones::RouteService;
 use clones::partition::{Affinity, Asked, HashOn};
 use clones::path::{canonical, is_clear};
-use clones::route::{Found, Routes};
+use clones::route::{Found, Routes, Step, tcp_asked};
 use flow::balance::pick_bounded;
 use serde::{Deserialize, Serialize};
 
@@ -105,18 +105,24 @@ pub async fn explain(State(api): State<Api>, body: Body) -> Result<Response, Pro
         (Some(port), _) => port,
         (None, "http") => 80,
         (None, "https") => 443,
-        (None, other) => return Err(Problem::wrong(format!("{other:?} is not http or https; name the port"))),
+        (None, other) => return Err(Problem::wrong(format!("{other:?} is not http or https: name the port"))),
     };
     let view = api.view();
     let headers = &wish.headers[..].to_vec();
     let (path, headers) = (canonical(uri.path()), Given(headers));
     let (method, client) = (&*wish.method, wish.client);
+    if scheme == "tcp" {
+        let steps = view.routes.explain_tcp(port, client, Some(host));
+        let asked = tcp_asked(port, client);
+        return Ok(Json(explained(&view.routes, steps, &asked, &view.admin_token)).into_response());
+    }
     let asked = Asked { port, host, path: &path, method, client, headers: &headers };
     if !is_clear(&path, |path| view.routes.find(&Asked { path, ..asked })) {
         let nobody = Explained::nobody(Vec::new(), UNCLEAR_PATH.why);
         return Ok(Json(Explained { refused: Some(UNCLEAR_PATH.status), ..nobody }).into_response());
     }
-    Ok(Json(explained(&view.routes, &asked, &view.admin_token)).into_response())
+    let steps = view.routes.explain(&asked);
+    Ok(Json(explained(&view.routes, steps, &asked, &view.admin_token)).into_response())
 }
 
 struct Given<'a>(&'a [(String, String)]);
@@ -127,12 +133,11 @@ impl clones::partition::Headers for Given<'_> {
     }
 }
 
-fn explained(routes: &Routes, asked: &Asked<'_>, secret: &str) -> Explained {
+fn explained(routes: &Routes, steps: Vec<Step<'_>>, asked: &Asked<'_>, secret: &str) -> Explained {
     let name = |found: Found| {
         let service = &routes.services[found.service];
         (service.name.clone(), service.partition(found).map(|partition| partition.name.clone()))
     };
-    let steps = routes.explain(asked);
     let found = steps.last().filter(|step| step.miss.is_none()).map(|step| step.found);
     let before = steps.iter().filter_map(|step| {
         let (service, partition) = name(step.found);
@@ -185,7 +190,7 @@ fn aim(affinity: &Affinity, prefers: &Prefers, names: &[String], secret: &str) -
             (first, format!("its {on} belongs there, as long as that clone has not much more to do than the others"))
         }
         (Affinity::Hash(on @ (HashOn::Header(_) | HashOn::Cookie(_))), _) => {
-            (None, format!("it has no {on}, so the less loaded of two clones"))
+            (None, format!("it has no {on}, so the least loaded clone"))
         }
         (Affinity::Sticky, Prefers::Tag(shown)) if !shown.is_empty() => {
             let clone = names.iter().find(|name| tag(secret, name).as_bytes() == shown).cloned();
@@ -193,8 +198,8 @@ fn aim(affinity: &Affinity, prefers: &Prefers, names: &[String], secret: &str) -
             (clone, why.into())
         }
         (Affinity::Sticky, _) => {
-            (None, "it has no cookie yet: the less loaded of two clones, and a cookie for it".into())
+            (None, "it has no cookie yet: the least loaded clone, and a cookie for it".into())
         }
-        _ => (None, "the less loaded of two clones, those of the same node first".into()),
+        _ => (None, "the least loaded clone (of more than eight: of two), those of the same node first".into()),
     }
 }

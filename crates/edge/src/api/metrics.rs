@@ -13,7 +13,7 @@ use node::View;
 use node::view::{CloneState, NodeState, StubView};
 
 use super::Api;
-use crate::turnstile::{PartFigures, Turnstiles};
+use crate::turnstile::{Front, PartFigures, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
     let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
@@ -175,7 +175,7 @@ fn clone_stages(all: &[(String, String, Shown)]) -> String {
     out.0
 }
 
-/// What each partition's requests met at this node's HTTP doors. Those that nobody has asked are left out.
+/// What each partition's requests and connections met at this node's doors. Those that nobody has asked are left out.
 fn partitions(turnstiles: &Turnstiles) -> String {
     let mut out = Text::default();
     let each: Vec<PartFigures> = turnstiles.figures().collect();
@@ -188,15 +188,15 @@ fn partitions(turnstiles: &Turnstiles) -> String {
             "Of them, refused: for lack of room, or as it is out of use.",
             |p| p.refused,
         ),
-        ("coppice_partition_p50_us", "gauge", "Until the head of the answer, since the start, half of them.", |p| {
-            p.p50_us
-        }),
+        ("coppice_partition_p50_us", "gauge", "Until the answer began, since the start, half of them.", |p| p.p50_us),
         ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.p99_us),
     ];
     for (family, kind, help, figure) in families {
         out.family(family, kind, help);
         for part in &each {
-            out.sample(family, &[("service", &part.service), ("partition", &part.partition)], figure(part));
+            let door = if part.door == Front::Tcp { "tcp" } else { "http" };
+            let labels = [("service", &*part.service), ("partition", &*part.partition), ("door", door)];
+            out.sample(family, &labels, figure(part));
         }
     }
     out.0

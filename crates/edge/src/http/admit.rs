@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use base::checksum::place_hash;
 use clones::partition::DropHandler;
 use flow::stage::End;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -14,8 +13,8 @@ use super::drop_files::content_type;
 use super::passed::{Deadline, PRIORITY, TICKET};
 use super::proxy::Edge;
 use super::refusal::{Dropped, Refusal};
-use crate::pool::Place;
-use crate::share::network;
+use crate::share;
+use crate::table::Place;
 use crate::turnstile::{Full, Permit};
 
 pub const PRESSURE: HeaderName = HeaderName::from_static("coppice-pressure");
@@ -34,7 +33,7 @@ pub async fn admit(
     client: IpAddr,
     deadline: Deadline,
 ) -> Result<(Place, Permit), Refusal> {
-    let (client, is_off) = (hash(client), place.is_off());
+    let (client, is_off) = (share::hash(client), place.is_off());
     if !is_off && let Ok(permit) = place.doorway.turnstile.enter(class, client, deadline.left()).await {
         return Ok((place, permit));
     }
@@ -70,14 +69,6 @@ async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
         dropped.page = edge.files.get(&path).await.map(|bytes| (content_type(Path::new(file)), bytes));
     }
     dropped
-}
-
-/// Clients are told apart by address; of IPv6 by the network, as one client has all of it.
-fn hash(client: IpAddr) -> u64 {
-    match network(client) {
-        IpAddr::V4(ip) => place_hash(&ip.octets()),
-        IpAddr::V6(ip) => place_hash(&ip.octets()[..8]),
-    }
 }
 
 /// Tells the program. What clients say under these names is overwritten.

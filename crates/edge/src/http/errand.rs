@@ -30,7 +30,8 @@ use super::proxy::{Client, body_broken};
 use super::refusal::{Dropped, Refusal};
 use crate::affinity;
 use crate::demand::Visit;
-use crate::pool::{InFlight, Place, Pool, Upstream};
+use crate::pool::{InFlight, Pool, Upstream};
+use crate::table::Place;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

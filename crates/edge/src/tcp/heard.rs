@@ -4,14 +4,17 @@
 //! begin. A clone that ends a connection before that, when its client has said something or has only just come, has failed it.
 //! What comes later is theirs.
 
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
+use super::admit::{Asking, First};
 use crate::demand::Try;
 use crate::pool::{Pool, Upstream};
 
@@ -28,18 +31,31 @@ pub struct Heard<S> {
     asked: Option<Try>,
     client_ended: bool,
     is_over: bool,
+    first: Arc<First>,
+    /// It was let in as one that asks for something, and keeps a place until that time.
+    asking: Option<(Asking, Option<Pin<Box<Sleep>>>)>,
 }
 
 impl<S> Heard<S> {
-    pub fn new(stream: S, pool: Arc<Pool>, upstream: Arc<Upstream>) -> Self {
+    pub fn new(stream: S, pool: Arc<Pool>, upstream: Arc<Upstream>, first: Arc<First>, asking: Option<Asking>) -> Self {
         let opened = Instant::now();
-        Self { stream, pool, upstream, opened, asked: None, client_ended: false, is_over: false }
+        let asking = asking.map(|asking| {
+            let until = Box::pin(tokio::time::sleep(asking.holds));
+            (asking, Some(until))
+        });
+        Self { stream, pool, upstream, opened, asked: None, client_ended: false, is_over: false, first, asking }
     }
 
     /// The clone has spoken, or ended.
     fn over(&mut self, spoke: bool) {
         self.is_over = true;
         let asked = self.asked.take();
+        if spoke {
+            self.first.heard(asked.is_some());
+        }
+        if let Some((asking, _)) = self.asking.take() {
+            asking.ended(spoke);
+        }
         let is_clients = self.client_ended || asked.is_none() && self.opened.elapsed() > AT_ONCE;
         if !spoke && is_clients {
             return;
@@ -54,7 +70,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = to.filled().len();
-        let read = ready!(Pin::new(&mut this.stream).poll_read(cx, to));
+        let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, to) else {
+            if let Some((asking, until)) = &mut this.asking
+                && until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready())
+            {
+                *until = None;
+                asking.let_go();
+            }
+            return Poll::Pending;
+        };
         if !this.is_over {
             this.over(read.is_ok() && to.filled().len() > before);
         }

@@ -2,6 +2,9 @@
 //! clone. Listeners come and go with the routes; connections that are open stay open. A clone that cannot be reached is
 //! passed over; once bytes flow, an end is an end, since only the two sides know what was done.
 
+mod admit;
+mod heard;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,14 +22,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::admit::{First, admit};
+use self::heard::Heard;
 use crate::closing::closes;
-use crate::heard::Heard;
 use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
 use crate::http::{accept, is_here};
 use crate::meter::Meter;
 use crate::pool::{Dial, InFlight, Pool, Stream, Upstream};
 use crate::proxy_protocol;
+use crate::turnstile::Full;
 
 /// A port that could not be had is tried again this often: its holder may leave.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
@@ -185,16 +190,17 @@ async fn listen(door: Arc<Door>, port: u16) {
         }
     };
     tracing::info!(%address, "TCP service listens");
+    let first = Arc::default();
     loop {
         let (stream, peer) = accept(&listener).await;
         // Too many: closed at once, so that the client need not wait to find out.
         if door.meter.tcp.connections() < door.connections_max {
-            tokio::spawn(carry(Arc::clone(&door), port, stream, peer));
+            tokio::spawn(carry(Arc::clone(&door), port, Arc::clone(&first), stream, peer));
         }
     }
 }
 
-async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: SocketAddr) {
+async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStream, mut peer: SocketAddr) {
     let mut open = door.meter.tcp.opened();
     let wish = door.pool.table().routes.tcp(port).cloned().unwrap_or_else(|| TcpRoute::on(port));
     let greeted = async {
@@ -215,17 +221,23 @@ async fn carry(door: Arc<Door>, port: u16, mut client: TcpStream, mut peer: Sock
     };
     let sni = sni.as_deref();
     let began = Instant::now();
-    let reached = reach(&door.pool, port, peer.ip(), sni).await;
+    let place = door.pool.table().tcp_place(port, peer.ip(), sni);
+    let reached = match admit(place, &first, &client, peer.ip()).await {
+        Ok(asking) => reach(&door.pool, port, peer.ip(), sni).await.map(|reached| (reached, asking)),
+        // Closed at once, like those over the limit of connections.
+        Err(Full) => Err(io::Error::other("there is no room for it")),
+    };
     // What is timed is our part: how long the client waited for a clone.
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
-        let (mut clone, upstream, in_flight) = reached?;
+        let ((mut clone, upstream, in_flight), asking) = reached?;
         let stay = in_flight.stay(&door.meter.stays, false);
         client.set_nodelay(true)?;
         if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
         }
-        copy_both(client, Heard::new(clone, Arc::clone(&door.pool), upstream), IDLE, &stay, None).await
+        let clone = Heard::new(clone, Arc::clone(&door.pool), upstream, first, asking);
+        copy_both(client, clone, IDLE, &stay, None).await
     };
     if let Err(error) = copied.await {
         tracing::debug!(port, %error, "TCP connection ended");

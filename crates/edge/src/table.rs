@@ -1,0 +1,250 @@
+//! The services of a view as doors need them: which clones each has, which of them are for which partition, and what a request
+//! passes before it gets to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::NodeId;
+use clones::limits::LEAVE_ROUTES;
+use clones::partition::{Asked, DropHandler, Partition, Priority};
+use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
+
+use crate::affinity;
+use crate::demand::{Demands, GroupCount, Visit};
+use crate::http::limits::LEAVE_PART;
+use crate::pace::Stays;
+use crate::pool::{Prefers, Upstream};
+use crate::spread::{Clones, GivenAway, Homing};
+use crate::turnstile::{Front, Name, Part, Turnstile, Turnstiles};
+
+/// The services of a view, each with its clones. Replaced whole.
+#[derive(Default)]
+pub struct Table {
+    pub routes: Arc<Routes>,
+    /// Makes the tags of sticky cookies, on every node the same.
+    secret: Arc<str>,
+    /// In the order of `routes.services`.
+    pub(crate) groups: Vec<Group>,
+    /// Clones that have left, and to which connections are open.
+    gone: Vec<Arc<Upstream>>,
+}
+
+/// A service's clones, and which of them are for whom.
+pub(crate) struct Group {
+    pub(crate) all: Clones,
+    /// Not reserved by a partition.
+    open: Clones,
+    /// Of each partition that reserves some.
+    own: Vec<Option<Clones>>,
+    /// What the manager is told of it.
+    count: Arc<GroupCount>,
+    /// Of each partition, and of the rest.
+    doors: Vec<Arc<Doorway>>,
+    /// The same for what comes by TCP; empty if nothing does.
+    pub(crate) tcp_doors: Vec<Arc<Doorway>>,
+    /// What of its requests leaves this node though it has clones here.
+    pub(crate) given_away: Arc<GivenAway>,
+}
+
+/// What a partition's requests pass.
+pub struct Doorway {
+    pub turnstile: Arc<Turnstile>,
+    pub part: Arc<Part>,
+    pub class: u8,
+    pub drop: Option<DropHandler>,
+    pub session: Option<Arc<RouteSession>>,
+    /// What the manager is told of its service.
+    pub count: Arc<GroupCount>,
+}
+
+/// What takes a request, as of some routes.
+#[derive(Clone)]
+pub struct Place {
+    routes: Arc<Routes>,
+    found: Found,
+    pub doorway: Arc<Doorway>,
+}
+
+impl Place {
+    /// An operator took it out of use.
+    pub fn is_off(&self) -> bool {
+        self.routes.is_off(self.found)
+    }
+}
+
+/// Where a request may go, and where it would rather go.
+pub struct Target<'a> {
+    /// Those meant for it. If none of them will do, any other.
+    pub(crate) meant: &'a Clones,
+    pub(crate) all: &'a Clones,
+    pub prefers: Prefers,
+    pub(crate) homing: Homing,
+}
+
+impl Table {
+    /// Takes over what is known of clones that stay.
+    pub(crate) fn next(
+        &self,
+        routes: Arc<Routes>,
+        secret: Arc<str>,
+        turnstiles: &Turnstiles,
+        demands: &Demands,
+    ) -> Self {
+        type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
+        let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
+            .chain(&self.gone)
+            .map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u))
+            .collect();
+        let upstream = |clone: &RouteClone| {
+            let before = known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer));
+            if let Some(upstream) = before.filter(|u| u.local == clone.local && secret == self.secret) {
+                upstream.node_load.store(clone.node_load, Relaxed);
+                upstream.stays.stay();
+                return Arc::clone(upstream);
+            }
+            let stays = before.map(|upstream| Arc::clone(&upstream.stays)).unwrap_or_default();
+            stays.stay();
+            let mut upstream = Upstream::new(clone, &secret, demands);
+            upstream.stays = stays;
+            Arc::new(upstream)
+        };
+        let group = |service: &RouteService| {
+            let clones: Vec<Arc<Upstream>> = service.clones.iter().map(upstream).collect();
+            let some = |of: Vec<usize>| Clones::new(of.into_iter().map(|i| Arc::clone(&clones[i])).collect());
+            let (open, own) = service.parted();
+            let own: Vec<Option<Clones>> = own.into_iter().map(|own| own.map(some)).collect();
+            let (open, all) = (some(open), Clones::new(clones.clone()));
+            let count = demands.group(&service.name);
+            let doors_of = |front| doors(front, service, &open, &own, turnstiles, &count);
+            let (doors, tcp) = (doors_of(Front::Http), service.tcp.as_ref().map(|_| doors_of(Front::Tcp)));
+            let before = self.routes.services.iter().position(|of| of.name == service.name);
+            let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
+            Group { count, doors, tcp_doors: tcp.unwrap_or_default(), open, own, all, given_away }
+        };
+        let groups: Vec<Group> = routes.services.iter().map(group).collect();
+        let gone = self.see_off(&groups);
+        Self { routes, secret, groups, gone }
+    }
+
+    /// Clones that are not in these groups any more leave: their long connections end, one after the other. Returns those
+    /// that have some.
+    fn see_off(&self, next: &[Group]) -> Vec<Arc<Upstream>> {
+        let stay: BTreeSet<*const Stays> =
+            next.iter().flat_map(|group| group.all.iter()).map(|upstream| Arc::as_ptr(&upstream.stays)).collect();
+        let leaves = |upstream: &&Arc<Upstream>| !stay.contains(&Arc::as_ptr(&upstream.stays));
+        for (service, group) in self.routes.services.iter().zip(&self.groups) {
+            // Its program is killed when this time is over; a part of it is for the last ones' way.
+            let time = Duration::from(LEAVE_ROUTES) + Duration::from(service.drain);
+            group
+                .all
+                .iter()
+                .filter(leaves)
+                .for_each(|upstream| upstream.stays.leave(time * LEAVE_PART.0 / LEAVE_PART.1));
+        }
+        let all = self.groups.iter().flat_map(|group| group.all.iter()).chain(&self.gone);
+        all.filter(leaves).filter(|upstream| !upstream.stays.is_empty()).cloned().collect()
+    }
+
+    /// Where what was found may go.
+    pub fn target(&self, found: Found, asked: &Asked<'_>) -> Target<'_> {
+        self.target_of(&self.groups[found.service].doors, found, asked)
+    }
+
+    fn target_of(&self, doors: &[Arc<Doorway>], found: Found, asked: &Asked<'_>) -> Target<'_> {
+        let group = &self.groups[found.service];
+        let meant = found.partition.and_then(|index| group.own.get(index)?.as_ref()).unwrap_or(&group.open);
+        let prefers = affinity::prefers(&self.routes.services[found.service], found, asked);
+        let doorway = of_part(doors, found);
+        let homing = Homing { given_away: group.given_away.now(), at_once: doorway.turnstile.for_each(meant.len()) };
+        Target { meant, all: &group.all, prefers, homing }
+    }
+
+    /// What all nodes know and nobody else does; empty while this one does not.
+    pub fn secret(&self) -> &Arc<str> {
+        &self.secret
+    }
+
+    /// A request for what was found is here.
+    pub fn enter(&self, found: Found) -> Visit {
+        self.groups[found.service].count.enter()
+    }
+
+    /// What takes this.
+    pub fn place(&self, asked: &Asked<'_>) -> Option<Place> {
+        Some(self.place_of(self.routes.find(asked)?))
+    }
+
+    fn place_of(&self, found: Found) -> Place {
+        let doorway = Arc::clone(of_part(&self.groups[found.service].doors, found));
+        Place { routes: Arc::clone(&self.routes), found, doorway }
+    }
+
+    /// What takes a TCP connection.
+    pub fn tcp_place(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Place> {
+        let found = self.routes.find_tcp(port, client, sni)?;
+        let doorway = Arc::clone(of_part(&self.groups[found.service].tcp_doors, found));
+        Some(Place { routes: Arc::clone(&self.routes), found, doorway })
+    }
+
+    /// The rest of a service, by its name.
+    pub fn service(&self, name: &str) -> Option<Place> {
+        self.find_service(name).map(|found| self.place_of(found))
+    }
+
+    pub fn find_service(&self, name: &str) -> Option<Found> {
+        let service = self.routes.services.iter().position(|service| service.name == name)?;
+        Some(Found { service, partition: None })
+    }
+
+    /// What takes this, if it was found in these routes, else anew.
+    pub fn find(&self, place: Option<&Place>, asked: &Asked<'_>) -> Option<Found> {
+        match place {
+            Some(place) if Arc::ptr_eq(&place.routes, &self.routes) => Some(place.found),
+            _ => self.routes.find(asked),
+        }
+    }
+
+    pub fn tcp_target(&self, port: u16, client: IpAddr, sni: Option<&str>) -> Option<Target<'_>> {
+        let found = self.routes.find_tcp(port, client, sni)?;
+        Some(self.target_of(&self.groups[found.service].tcp_doors, found, &tcp_asked(port, client)))
+    }
+}
+
+/// The last one is the rest's.
+fn of_part(doors: &[Arc<Doorway>], found: Found) -> &Arc<Doorway> {
+    &doors[found.partition.unwrap_or(doors.len() - 1)]
+}
+
+/// What requests pass, of each partition and then of the rest. Those with the same clones pass the same turnstile.
+fn doors(
+    front: Front,
+    service: &RouteService,
+    open: &Clones,
+    own: &[Option<Clones>],
+    all: &Turnstiles,
+    count: &Arc<GroupCount>,
+) -> Vec<Arc<Doorway>> {
+    let name = |partition: &str| Name { front, service: &service.name, partition }.to_string();
+    let (of_open, part_of_rest) = all.of(&name(""), open.len());
+    let session = || service.session.clone();
+    let doorway = |partition: &Partition, own: &Option<Clones>| {
+        let (turnstile, part) = all.of(&name(&partition.name), own.as_ref().map_or(0, |own| own.len()));
+        let turnstile = if own.is_some() { turnstile } else { Arc::clone(&of_open) };
+        let (class, drop) = (partition.priority.0, partition.drop.clone());
+        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count) })
+    };
+    let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
+    let class = Priority::default().0;
+    doors.push(Arc::new(Doorway {
+        turnstile: of_open,
+        part: part_of_rest,
+        class,
+        drop: None,
+        session: session(),
+        count: Arc::clone(count),
+    }));
+    doors
+}
