@@ -135,6 +135,7 @@ impl Admission {
         }
         let has_higher = (self.lowest() + 1..CLASSES).any(|class| self.wanted(class) >= PRESENT);
         self.limit.set_strict(self.overload.is_up() && has_higher);
+        self.limit.set_alone(self.elsewhere() < PRESENT);
         if self.limit.is_due(now, &self.seen) {
             self.limit.learn(now, &std::mem::take(&mut self.seen));
         }
@@ -200,6 +201,9 @@ impl Admission {
             // A test of the limit costs the lowest alone.
             let size = if class > lowest { self.limit.size() } else { self.limit.size_now() };
             room[class] = (here + part(size)).ceil() as u32;
+            if class == lowest && here >= PRESENT {
+                room[class] = room[class].min(self.limit.likely());
+            }
             // A burst may wait. In overload only those may who will be let in soon, as others are refused for them.
             let may_wait = !self.overload.is_up() || class > lowest;
             waiting[class] = if may_wait {
@@ -307,8 +311,9 @@ mod tests {
                 rate += in_class;
             }
             let is_full = no_room > 0.0;
-            let under_way =
-                if is_full && rate >= capacity { f64::from(rooms.room[9]).max(workers) } else { rate * service };
+            // The lowest class takes what is left.
+            let filled = (0..CLASSES).find(|class| offered[*class] > 0.0).map_or(0, |lowest| rooms.room[lowest]);
+            let under_way = if is_full && rate >= capacity { f64::from(filled).max(workers) } else { rate * service };
             let mean = (under_way / rate.max(1.0)).max(service);
             let seen = Seen {
                 done: (rate * dt) as u64,
@@ -407,3 +412,7 @@ mod tests {
         assert!((396..=400).contains(&let_in), "{let_in} with {share}");
     }
 }
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod flood;

@@ -23,6 +23,10 @@ pub struct Limit {
     shrinks_from: Option<Before>,
     /// Somebody is refused for others who are to notice nothing.
     is_strict: bool,
+    /// So many have been under way lately, and nothing waited.
+    proven: f64,
+    /// Nobody else lets anything in.
+    is_alone: bool,
 }
 
 /// How it was before it shrank.
@@ -145,6 +149,8 @@ impl Limit {
             queue: 0.0,
             shrinks_from: None,
             is_strict: false,
+            proven: 0.0,
+            is_alone: true,
         }
     }
 
@@ -155,8 +161,10 @@ impl Limit {
 
     /// So many, for whoever can be told to come again: fewer in a test.
     pub fn size_now(&self) -> u32 {
-        let part = if self.probe == Probe::Not { 1 } else { PROBE_PART };
-        (self.size() / part).max(1)
+        match self.probe {
+            Probe::Not => self.size(),
+            Probe::Drains | Probe::Measures => (self.likely() / PROBE_PART).max(1),
+        }
     }
 
     /// What a request takes without a queue, as far as known.
@@ -166,15 +174,31 @@ impl Limit {
 
     /// A mean above this is a queue.
     pub fn target(&self) -> Span {
-        let part = if self.is_strict { STRICT_PART } else { 1 };
+        let part = if self.is_strict && self.is_alone { STRICT_PART } else { 1 };
         let tolerance = self.bounds.tolerance_percent.saturating_sub(100) / part;
         Span(self.base.0 * (100 + tolerance) / 100) + Span(self.bounds.slack.0 / part)
     }
 
-    /// Whether some are refused so that others notice nothing: then answers may take only a part as much longer, which costs a little of
-    /// what gets done.
+    /// A limit that was in nobody's way for long may be far too large: this it would be, as far as is known, if it were in the way. What is
+    /// not to be in the way of something else keeps to that.
+    pub fn likely(&self) -> u32 {
+        if !self.is_alone {
+            // What others have under way is known too late for this.
+            return self.size();
+        }
+        let first = f64::from(self.bounds.first) / PROVEN_FIRST;
+        self.size().min((self.proven * PROVEN_TIMES).max(first) as u32)
+    }
+
+    /// Whether some are refused so that others notice nothing: then answers may take only a part as much longer.
     pub fn set_strict(&mut self, is_strict: bool) {
         self.is_strict = is_strict;
+    }
+
+    /// Whether nobody else lets anything in. With several doors the limit is more than what is under way, by what they keep for each
+    /// other, and swings with that.
+    pub fn set_alone(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
     }
 
     /// How long requests took last, over how long they may: above 1 they wait.
@@ -254,6 +278,9 @@ impl Limit {
         }
         let queue = mean.0 as f64 / self.target().0.max(1) as f64;
         self.queue += (queue - self.queue) / QUEUE_OVER;
+        if queue <= 1.0 {
+            self.proven = f64::from(under_way_max).max(self.proven * PROVEN_KEEPS);
+        }
         if seen.overloads * 10 > seen.done {
             self.shrink(SHRINK_MIN);
         } else if queue > 1.0 && is_used {
@@ -261,7 +288,8 @@ impl Limit {
         } else {
             self.shrinks_from = None;
             if was_full {
-                self.grow_by((1.0 - queue) * STEPS_NEAR);
+                // Where answers take nearly as long as they may the next whole step would be too far.
+                self.grow_by(if self.is_strict && self.is_alone { (1.0 - queue) * STEPS_NEAR } else { 1.0 });
             }
         }
         if was_full && now >= self.probe_at && seen.elsewhere.kept.saturating_mul(PROBE_PART) < self.size() {
@@ -293,7 +321,7 @@ impl Limit {
     fn measured(&mut self, now: Time, seen: &Seen) {
         self.probe_at = now + PROBE_EVERY;
         // Who must not be refused may have kept it full: then it was no test.
-        if seen.done == 0 || seen.under_way_all().saturating_mul(2) > self.size() {
+        if seen.done == 0 || seen.under_way_all().saturating_mul(2) > self.likely() {
             return;
         }
         let mean = seen.mean();
@@ -312,7 +340,7 @@ impl Limit {
         self.grow_by(1.0);
     }
 
-    /// By a part of the root of its size. Where answers take nearly as long as they may the next step would be too far: there steps are small.
+    /// By a part of the root of its size.
     fn grow_by(&mut self, part: f64) {
         let step = self.size.sqrt() * part.clamp(STEP_MIN, 1.0);
         self.size = (self.size + step).min(f64::from(self.bounds.max));
@@ -381,9 +409,9 @@ mod tests {
 
     #[test]
     fn where_more_would_only_wait_the_limit_hardly_swings() {
-        for (workers, service, is_strict) in [(20, 25, false), (20, 25, true), (200, 25, true), (64, 20, false)] {
+        for (workers, service) in [(20, 25), (200, 25), (64, 20)] {
             let (mut limit, mut now) = (Limit::new(Bounds { first: 64, ..BOUNDS }), Time(1_000_000));
-            limit.set_strict(is_strict);
+            limit.set_strict(true);
             let service = Span::millis(service);
             let offered = 5.0 * workers as f64 / service.as_secs_f64();
             run(&mut limit, &mut now, workers, service, offered, Span::secs(10));

@@ -16,10 +16,16 @@ pub const PROBE_AGAIN: Span = Span::millis(500);
 pub const PROBE_PART: u32 = 4;
 /// While others are refused for who matters more, answers may take longer by this part of what they may else.
 pub const STRICT_PART: u64 = 2;
-/// A limit grows in whole steps while answers take less than they may by 1 / this of it; nearer to that the steps are smaller,
+/// Then a limit grows in whole steps while answers take less than they may by 1 / this of it; nearer to that the steps are smaller,
 pub const STEPS_NEAR: f64 = 5.0;
 /// down to this part of a whole one.
 pub const STEP_MIN: f64 = 0.1;
+/// What has been under way without a queue is forgotten by this part in each interval: half of it in 3.5 s.
+pub const PROVEN_KEEPS: f64 = 0.98;
+/// So much more than that is let in for a try,
+pub const PROVEN_TIMES: f64 = 2.0;
+/// and this part of the first limit (1 / this) in any case.
+pub const PROVEN_FIRST: f64 = 8.0;
 /// A limit never shrinks below this part of itself in one step: one slow interval may be chance.
 pub const SHRINK_MIN: f64 = 0.7;
 
