@@ -150,7 +150,7 @@ impl Limit {
             shrinks_from: None,
             is_strict: false,
             proven: 0.0,
-            is_alone: true,
+            is_alone: false,
         }
     }
 
@@ -195,7 +195,7 @@ impl Limit {
         self.is_strict = is_strict;
     }
 
-    /// Whether nobody else lets anything in. With several doors the limit is more than what is under way, by what they keep for each
+    /// Whether it is known that nobody else lets anything in. With several doors the limit is more than what is under way, by what they keep for each
     /// other, and swings with that.
     pub fn set_alone(&mut self, is_alone: bool) {
         self.is_alone = is_alone;
@@ -412,6 +412,7 @@ mod tests {
         for (workers, service) in [(20, 25), (200, 25), (64, 20)] {
             let (mut limit, mut now) = (Limit::new(Bounds { first: 64, ..BOUNDS }), Time(1_000_000));
             limit.set_strict(true);
+            limit.set_alone(true);
             let service = Span::millis(service);
             let offered = 5.0 * workers as f64 / service.as_secs_f64();
             run(&mut limit, &mut now, workers, service, offered, Span::secs(10));
