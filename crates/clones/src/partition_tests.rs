@@ -164,7 +164,7 @@ fn mistakes_between_partitions_are_found() {
     spec.partitions = vec![full_named("a")];
     let errors = all(&spec);
     assert!(
-        errors[0].contains("partition.a.host: is known of HTTP") && errors[2].contains("hash:client"),
+        errors[0].contains("partition.a.host: is known of HTTP") && errors[1].contains("hash:client"),
         "{errors:?}"
     );
     spec.partitions = vec![Partition { port: Some(26), priority: Priority(7), ..Partition::new("a") }];
