@@ -5,6 +5,7 @@ pub mod admission;
 pub mod backoff;
 pub mod balance;
 pub mod doors;
+pub mod floor;
 pub mod histogram;
 pub mod limit;
 pub mod limits;

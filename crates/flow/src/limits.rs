@@ -32,5 +32,12 @@ pub const SHRINK_MIN: f64 = 0.7;
 /// While the overload signal is up, waits have to stay below half of the target for so long until it goes down.
 pub const CALM_FOR: Span = Span::millis(200);
 
+/// So many that have waited for too long one after the other are a queue; fewer are messages that happened to be late.
+pub const QUEUE_MIN: u32 = 10;
+/// So often one priority more is turned away while a queue stands, or one less when it is over: long enough to see what it changed.
+pub const FLOOR_MOVES_EVERY: Span = Span::millis(100);
+/// Who asks believes for so long that a priority is turned away, unless an answer says otherwise; then it asks again.
+pub const FLOOR_TOLD_FOR: Span = Span::millis(100);
+
 const _: () = assert!(LEARN_EVERY.0 < PROBE_AGAIN.0 && PROBE_AGAIN.0 < PROBE_EVERY.0, "a test takes two intervals");
 const _: () = assert!(LEARN_EVERY.0 < LEARN_AFTER_AT_MOST.0, "an interval that waits for answers is a longer one");

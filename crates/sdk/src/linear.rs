@@ -10,13 +10,14 @@ use std::time::Duration;
 use base::{Outcome, Refused, Rng, Unknown};
 use bytes::Bytes;
 use flow::Backoff;
-use http::{HeaderName, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::limits::*;
 use crate::node::{Answer, Call, Failed, quoted};
+use crate::on_behalf::During;
 use crate::{Happened, Node};
 
 mod many;
@@ -37,6 +38,7 @@ pub struct Linear<T> {
     token: Arc<str>,
     /// What reads see may be so old.
     stale: Option<Duration>,
+    during: Option<During>,
     value: PhantomData<fn() -> T>,
 }
 
@@ -92,7 +94,7 @@ pub struct Lease {
 impl<T> Linear<T> {
     /// Those of a namespace whose token one has. Clones of a service use [`crate::Service::linear`].
     pub fn new(node: Node, namespace: &str, token: &str) -> Self {
-        Self { node, namespace: namespace.into(), token: token.into(), stale: None, value: PhantomData }
+        Self { node, namespace: namespace.into(), token: token.into(), stale: None, during: None, value: PhantomData }
     }
 
     /// The same namespace with values of another type.
@@ -102,6 +104,7 @@ impl<T> Linear<T> {
             namespace: self.namespace.clone(),
             token: self.token.clone(),
             stale: self.stale,
+            during: self.during.clone(),
             value: PhantomData,
         }
     }
@@ -110,6 +113,19 @@ impl<T> Linear<T> {
     /// group has no leader. Writes are as ever.
     pub fn stale(&self, bound: Duration) -> Self {
         Self { stale: Some(bound), ..self.clone() }
+    }
+
+    /// For what is done for one request: it matters as much as the request does (in overload who matters less is refused first),
+    /// and is over when nobody waits for the answer any more. `headers` are the request's, as the edge passed them on.
+    ///
+    /// ```
+    /// # use sdk::{Linear, LinearError, axum::http::HeaderMap};
+    /// # async fn pay(bank: &Linear<i64>, headers: &HeaderMap) -> Result<(), LinearError> {
+    /// let left = bank.during(headers).add("alice", -30).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn during(&self, headers: &HeaderMap) -> Self {
+        Self { during: Some(During::of(headers)), ..self.clone() }
     }
 
     /// Runs a function on a key at one moment. Gives what it gives, as JSON.
@@ -189,7 +205,8 @@ impl<T> Linear<T> {
     }
 
     fn call(&self, method: Method, rest: &str) -> Call {
-        Call::new(method, format!("/v1/ns/{}/{rest}", quoted(&self.namespace)), &self.token)
+        let call = Call::new(method, format!("/v1/ns/{}/{rest}", quoted(&self.namespace)), &self.token);
+        if let Some(during) = &self.during { during.call(call) } else { call }
     }
 
     fn on_key(&self, method: Method, what: &str, key: &str) -> Call {

@@ -6,10 +6,13 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
-use crate::node::DEADLINE;
+use crate::node::{Call, DEADLINE};
 
 /// By this the edge believes which priority the request had.
 const TICKET: HeaderName = HeaderName::from_static("coppice-ticket");
+
+/// How much what is done for it matters.
+const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 
 /// What calls take over of the request that they are made for.
 ///
@@ -33,9 +36,7 @@ pub struct OnBehalf {
 impl OnBehalf {
     /// Of the request that has just come with these fields.
     pub fn of(headers: &HeaderMap) -> Self {
-        let left = headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok());
-        let until = left.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        Self { ticket: headers.get(TICKET).cloned(), until }
+        Self { ticket: headers.get(TICKET).cloned(), until: until(headers) }
     }
 
     /// How long somebody still waits for its answer, if that is known.
@@ -49,6 +50,32 @@ impl OnBehalf {
         let left = self.left().map(|left| (DEADLINE, HeaderValue::from(left.as_millis() as u64)));
         ticket.into_iter().chain(left).collect()
     }
+}
+
+/// The request that operations on values are done for, as the edge described it.
+#[derive(Clone, Debug)]
+pub(crate) struct During {
+    priority: Option<HeaderValue>,
+    until: Option<Instant>,
+}
+
+impl During {
+    pub fn of(headers: &HeaderMap) -> Self {
+        Self { priority: headers.get(PRIORITY).cloned(), until: until(headers) }
+    }
+
+    /// The same call, which matters as much as that request does and has no more time.
+    pub fn call(&self, mut call: Call) -> Call {
+        call.headers.extend(self.priority.clone().map(|priority| (PRIORITY, priority)));
+        call.until = self.until;
+        call
+    }
+}
+
+/// When nobody waits for the answer any more.
+fn until(headers: &HeaderMap) -> Option<Instant> {
+    let left = headers.get(DEADLINE)?.to_str().ok()?.trim().parse().ok()?;
+    Instant::now().checked_add(Duration::from_millis(left))
 }
 
 #[cfg(test)]

@@ -9,20 +9,19 @@ use std::time::Duration;
 use base::{Refused, Rng, Unknown};
 use bytes::Bytes;
 use flow::Backoff;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::limits::*;
-use crate::node::{Answer, Call, DEADLINE, Failed, quoted};
+use crate::node::{Answer, Call, Failed, quoted};
+use crate::on_behalf::During;
 use crate::{BadCookie, Node, ReadError, WriteError};
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
 const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
 const COOKIE: HeaderName = HeaderName::from_static("coppice-cookie");
-const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 /// In a namespace with `merge = "fields"`: what was read, so that the fields that differ can be found.
 const BASE: &str = "_coppice";
 
@@ -31,15 +30,8 @@ pub struct Sessions<T> {
     node: Node,
     namespace: Arc<str>,
     token: Arc<str>,
-    request: Option<Request>,
+    during: Option<During>,
     value: PhantomData<fn() -> T>,
-}
-
-/// The request that operations are done for, as the edge described it.
-#[derive(Clone, Debug)]
-struct Request {
-    priority: Option<HeaderValue>,
-    until: Option<Instant>,
 }
 
 /// Which value a write replaces, as its node names it. Compare for equality, no more.
@@ -82,7 +74,7 @@ pub enum When {
 impl<T> Sessions<T> {
     /// Those of a namespace whose token one has. Clones of a service use [`crate::Service::sessions`].
     pub fn new(node: Node, namespace: &str, token: &str) -> Self {
-        Self { node, namespace: namespace.into(), token: token.into(), request: None, value: PhantomData }
+        Self { node, namespace: namespace.into(), token: token.into(), during: None, value: PhantomData }
     }
 
     /// For what is done for one request: it matters as much as the request does (in overload who matters less is refused first),
@@ -95,12 +87,7 @@ impl<T> Sessions<T> {
     /// # Ok(()) }
     /// ```
     pub fn during(&self, headers: &HeaderMap) -> Self {
-        let left = headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok());
-        let request = Request {
-            priority: headers.get(PRIORITY).cloned(),
-            until: left.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms))),
-        };
-        Self { request: Some(request), ..self.clone() }
+        Self { during: Some(During::of(headers)), ..self.clone() }
     }
 
     /// The cookie that a browser sent for this namespace, if it did.
@@ -137,12 +124,8 @@ impl<T> Sessions<T> {
     }
 
     fn call(&self, method: Method, rest: &str) -> Call {
-        let mut call = Call::new(method, format!("/v1/ns/{}/{rest}", quoted(&self.namespace)), &self.token);
-        if let Some(Request { priority, until }) = &self.request {
-            call.headers.extend(priority.clone().map(|priority| (PRIORITY, priority)));
-            call.until = *until;
-        }
-        call
+        let call = Call::new(method, format!("/v1/ns/{}/{rest}", quoted(&self.namespace)), &self.token);
+        if let Some(during) = &self.during { during.call(call) } else { call }
     }
 
     fn on_key(&self, method: Method, what: &str, key: &str) -> Call {
@@ -395,7 +378,7 @@ impl<T> Clone for Sessions<T> {
             node: self.node.clone(),
             namespace: self.namespace.clone(),
             token: self.token.clone(),
-            request: self.request.clone(),
+            during: self.during.clone(),
             value: PhantomData,
         }
     }

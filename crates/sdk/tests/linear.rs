@@ -6,7 +6,8 @@ use std::time::Duration;
 mod scripted;
 
 use scripted::Does::{Answers, Dies};
-use scripted::{Does, Scripted};
+use scripted::{Does, PASSED_ON, Scripted};
+use sdk::axum::http::{HeaderMap, HeaderName, HeaderValue};
 use sdk::{Function, Linear, LinearError, Node, Transaction, Watched};
 
 fn bank(node: &Scripted) -> Linear<i64> {
@@ -52,6 +53,23 @@ async fn reads_that_may_be_stale_say_so_and_how_old_they_are() {
             "GET /v1/ns/bank/keys?prefix=&after=c&limit=2&reverse=true"
         ]
     );
+}
+
+#[tokio::test]
+async fn what_is_done_for_a_request_matters_as_much_and_takes_no_longer() {
+    let node = Scripted::new(&[Answers(200, "etag: \"8\"\r\n", "41"), Answers(200, "", r#"{"results":[]}"#)]);
+    let headers = [(PASSED_ON[0], "7"), (PASSED_ON[1], "60000")];
+    let headers = headers.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    let during = bank(&node).during(&HeaderMap::from_iter(headers));
+    during.get("a").await.unwrap();
+    // Also as values of another type.
+    during.of::<String>().transact(&Transaction::new()).await.unwrap();
+    bank(&node).transact(&Transaction::new()).await.unwrap();
+    let [get, transact, without] = &node.asked()[..] else { panic!("{:?}", node.asked()) };
+    for asked in [get, transact] {
+        assert!(asked.contains("coppice-priority: 7") && asked.contains("coppice-deadline-ms: "), "{asked}");
+    }
+    assert!(!without.contains("coppice-"), "{without}");
 }
 
 #[tokio::test]

@@ -631,7 +631,8 @@ impl Scene {
                 Linearly { act, budget, once, begun: now, tries: 1, in_doubt: false, told: None }
             }
         };
-        let (budget, op) = (asked.budget, linear::Op { once: asked.once, ..asked.act.op() });
+        let priority = load::priority(self.seed, token, now);
+        let (budget, op) = (asked.budget, linear::Op { once: asked.once, priority, ..asked.act.op() });
         let id = self.world.ask(node, budget, Ask::Linear(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         let must = self.must_serve() && !self.waits_for_memory();
@@ -711,7 +712,8 @@ impl Seen {
         self.level = view.root.level;
         self.voters = view.root.voters.len();
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
-        self.turned_away = view.figures.get("session.turned_away").copied().unwrap_or(0);
+        let figures = ["session.turned_away", "linear.turned_away"].map(|name| view.figures.get(name).copied());
+        self.turned_away = figures.into_iter().flatten().sum();
         self.mark = load::mark(view);
         self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
         self.leaving = view.nodes.iter().any(|node| node.name == view.me && node.leaving.is_some());

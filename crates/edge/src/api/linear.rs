@@ -20,7 +20,7 @@ use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, function
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{asked, done};
-use super::values::{passed_on, within};
+use super::values::{for_request, passed_on};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
 use crate::functions::{Call, Ran as Of};
@@ -52,17 +52,23 @@ async fn one(
 
 /// Steps without a condition, and their replies; a step that went wrong is the problem.
 pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, Problem> {
-    known(api, &op)?;
-    match api.backend.ask(Ask::Linear(op), within(headers, LINEAR_BUDGET)?).await? {
-        Answer::Linear(outcome) => match done(outcome)? {
-            Ran::Done(replies) => {
-                match replies.iter().find_map(|reply| if let Reply::Wrong(why) = reply { Some(*why) } else { None }) {
-                    Some(wrong) => Err(problem(wrong)),
-                    None => Ok(replies),
-                }
+    match operate(api, op, headers).await? {
+        Ran::Done(replies) => {
+            match replies.iter().find_map(|reply| if let Reply::Wrong(why) = reply { Some(*why) } else { None }) {
+                Some(wrong) => Err(problem(wrong)),
+                None => Ok(replies),
             }
-            Ran::Unmet => unreachable!("there was no condition"),
-        },
+        }
+        Ran::Unmet => unreachable!("there was no condition"),
+    }
+}
+
+/// With the priority and within the time that a program passes on of the request that it serves.
+async fn operate(api: &Api, op: Op, headers: &HeaderMap) -> Result<Ran, Problem> {
+    known(api, &op)?;
+    let (priority, budget) = for_request(headers, LINEAR_BUDGET)?;
+    match api.backend.ask(Ask::Linear(Op { priority, ..op }), budget).await? {
+        Answer::Linear(outcome) => done(outcome),
         other => unreachable!("a linear operation was answered by {other:?}"),
     }
 }
@@ -326,20 +332,15 @@ pub async fn transaction(State(api): State<Api>, Path(ns): Path<String>, headers
         None => problem,
     })?;
     let op = Op { conditions, once: once(&headers)?, ..Op::of(ns.into(), steps) };
-    known(&api, &op)?;
-    match api.backend.ask(Ask::Linear(op), within(&headers, LINEAR_BUDGET)?).await? {
-        Answer::Linear(outcome) => match done(outcome)? {
-            Ran::Done(replies) => {
-                let results: Vec<_> = replies.iter().map(shown).collect();
-                Ok(Json(serde_json::json!({"results": results})).into_response())
-            }
-            Ran::Unmet => {
-                let problem =
-                    Problem::new(StatusCode::PRECONDITION_FAILED, "a condition does not hold: nothing happened");
-                Err(Problem { kind: Some("unmet"), ..problem })
-            }
-        },
-        other => unreachable!("a linear operation was answered by {other:?}"),
+    match operate(&api, op, &headers).await? {
+        Ran::Done(replies) => {
+            let results: Vec<_> = replies.iter().map(shown).collect();
+            Ok(Json(serde_json::json!({"results": results})).into_response())
+        }
+        Ran::Unmet => {
+            let problem = Problem::new(StatusCode::PRECONDITION_FAILED, "a condition does not hold: nothing happened");
+            Err(Problem { kind: Some("unmet"), ..problem })
+        }
     }
 }
 

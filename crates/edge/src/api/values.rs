@@ -194,12 +194,9 @@ async fn keyed(api: &Api, ns: String, key: String, action: Action, headers: &Hea
 }
 
 /// With the priority and within the time that a program passes on of the request that it serves.
-async fn operate(api: &Api, mut op: Op, headers: &HeaderMap) -> Result<Reply, Problem> {
-    let (class, left) = passed_on(headers)?;
-    if let Some(class) = class {
-        op.priority = Priority::of_ten(class);
-    }
-    match api.backend.ask(Ask::Session(op), left.map_or(OP_BUDGET, |left| left.min(OP_BUDGET))).await? {
+async fn operate(api: &Api, op: Op, headers: &HeaderMap) -> Result<Reply, Problem> {
+    let (priority, budget) = for_request(headers, OP_BUDGET)?;
+    match api.backend.ask(Ask::Session(Op { priority, ..op }), budget).await? {
         Answer::Session(outcome) => done(outcome),
         other => unreachable!("a session operation was answered by {other:?}"),
     }
@@ -212,9 +209,10 @@ pub fn passed_on(headers: &HeaderMap) -> Result<(Option<u8>, Option<Span>), Prob
     Ok((class.map(|class| class as u8), left.map(Span::millis)))
 }
 
-/// The time for an operation: `most`, or what is left of the request that it is done for.
-pub fn within(headers: &HeaderMap, most: Span) -> Result<Span, Problem> {
-    Ok(passed_on(headers)?.1.map_or(most, |left| left.min(most)))
+/// How much an operation matters, and its time: `most`, or what is left of the request that it is done for.
+pub fn for_request(headers: &HeaderMap, most: Span) -> Result<(Priority, Span), Problem> {
+    let (class, left) = passed_on(headers)?;
+    Ok((class.map_or(Priority::NORMAL, Priority::of_ten), left.map_or(most, |left| left.min(most))))
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {

@@ -10,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use base::{Outcome, Span};
+use base::{Outcome, Priority, Span};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 use super::limits::*;
 use super::linear::{only_linear, problem, shown};
 use super::problem::{asked, done};
+use super::values::passed_on;
 use super::versions::Versions;
 use super::{Api, Problem, guard};
 
@@ -44,6 +45,7 @@ struct What {
     ns: Arc<str>,
     key: Option<Bytes>,
     prefix: Bytes,
+    priority: Priority,
 }
 
 /// The range of a shard's hashes.
@@ -99,7 +101,8 @@ pub async fn watch(
         },
     };
     let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
-    let what = What { ns: ns.into(), key, prefix };
+    let priority = passed_on(&headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
+    let what = What { ns: ns.into(), key, prefix, priority };
     let shards = what.shards(&api);
     if let Some(after) = after.as_ref().filter(|after| after.0.len() != shards.len()) {
         return Err(other_shards(&what, after, shards.len()));
@@ -170,6 +173,7 @@ impl What {
                 Op { over: Over::Range { from, to }, ..op }
             }
         };
+        let op = Op { priority: self.priority, ..op };
         let outcome = match api.backend.ask(Ask::Linear(op), WATCH_HOLD + LINEAR_BUDGET).await? {
             Answer::Linear(Outcome::Unknown(unknown)) => return Err(Problem::busy(unknown.to_string(), WATCH_AGAIN)),
             Answer::Linear(outcome) => outcome,

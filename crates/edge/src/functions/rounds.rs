@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Outcome, Refused, Rng, Span, Unknown};
+use base::{Outcome, Priority, Refused, Rng, Span, Unknown};
 use bytes::Bytes;
 use flow::Backoff;
 use http::StatusCode;
@@ -114,7 +114,7 @@ impl Round<'_> {
             retain_wanted(batch);
             let Some(until) = batch.iter().map(|call| call.deadline).max() else { return Next::Over };
             let onces: Vec<Once> = batch.iter().filter_map(|call| call.once).collect();
-            let (seen, found) = match self.read(&onces, until).await {
+            let (seen, found) = match self.read(&onces, priority(batch), until).await {
                 Ok(read) => read,
                 Err(end) => return tell_all(batch, &end),
             };
@@ -204,7 +204,7 @@ impl Round<'_> {
     }
 
     /// The value, and what is known of calls with these ids.
-    async fn read(&mut self, onces: &[Once], until: Instant) -> Result<(Seen, Vec<Reply>), End> {
+    async fn read(&mut self, onces: &[Once], priority: Priority, until: Instant) -> Result<(Seen, Vec<Reply>), End> {
         let busy = |why: String| Outcome::Refused(Refused::busy(why, RETRY_AFTER));
         let step = |function, args| Step::new(self.id.key.clone(), function, args);
         let looks = onces.iter().map(|once| step("once.look", once.args().into()));
@@ -216,7 +216,7 @@ impl Round<'_> {
             None => step("look", Vec::new()),
         };
         let steps = looks.chain([look]).collect();
-        let op = Op::of(Arc::clone(&self.id.namespace), steps);
+        let op = Op { priority, ..Op::of(Arc::clone(&self.id.namespace), steps) };
         let mut replies = match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => replies,
             Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => return Err(Outcome::Refused(refused)),
@@ -301,10 +301,9 @@ impl Round<'_> {
     }
 
     fn headers(&self, batch: &[Waiting], until: Instant) -> HeaderMap {
-        let class = batch.iter().map(|call| call.class).max().unwrap_or_default();
         let mut headers = HeaderMap::from_iter([
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (PRIORITY, HeaderValue::from(u16::from(class))),
+            (PRIORITY, HeaderValue::from(u16::from(class(batch)))),
             (DEADLINE, HeaderValue::from(left(until).as_millis().max(1))),
         ]);
         // By it the program knows that a node asks.
@@ -320,7 +319,8 @@ impl Round<'_> {
     async fn release(&mut self) {
         let Some(token) = self.hold.take() else { return };
         let step = Step::new(self.id.key.clone(), "release", vec![token]);
-        let op = Op::of(Arc::clone(&self.id.namespace), vec![step]);
+        // Others wait for it, whoever they are.
+        let op = Op { priority: Priority::HIGHEST, ..Op::of(Arc::clone(&self.id.namespace), vec![step]) };
         let _ = self.desk.backend.ask(Ask::Linear(op), RELEASE_TIME).await;
     }
 
@@ -348,7 +348,7 @@ impl Round<'_> {
         let kept = batch.iter().zip(replies).filter_map(keep);
         let steps = [change].into_iter().chain(kept).chain(release).collect();
         let op = Op::of(namespace, steps);
-        let op = Op { conditions: vec![Condition { key, version }], ..op };
+        let op = Op { conditions: vec![Condition { key, version }], priority: priority(batch), ..op };
         match self.desk.backend.ask(Ask::Linear(op), left(until)).await {
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Unmet))) => Written::Unmet,
             Ok(NodeAnswer::Linear(Outcome::Done(linear::Ran::Done(replies)))) => match replies.first() {
@@ -384,6 +384,15 @@ enum Written {
     Done,
     Unmet,
     Not(End),
+}
+
+/// All of a batch matter as much as the one that matters most.
+fn class(batch: &[Waiting]) -> u8 {
+    batch.iter().map(|call| call.class).max().unwrap_or_default()
+}
+
+fn priority(batch: &[Waiting]) -> Priority {
+    Priority::of_ten(class(batch))
 }
 
 fn changes(change: &Change, seen: &Seen) -> bool {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use base::NodeId;
+use base::{NodeId, Priority};
 use clones::route::{RouteClone, RouteService, Routes};
 use clones::spec::{HttpRoute, ServiceSpec};
 use futures_util::future::{BoxFuture, join_all};
@@ -31,12 +31,15 @@ struct Toy {
     ends: Mutex<Option<Outcome<linear::Ran>>>,
     /// The functions and arguments of all writes.
     writes: Mutex<Vec<(&'static str, Vec<Bytes>)>>,
+    /// How much what was asked for mattered, by function.
+    priorities: Mutex<Vec<(&'static str, Priority)>>,
 }
 
 impl Toy {
     fn run(&self, op: Op) -> Outcome<linear::Ran> {
         let released = op.steps.iter().find(|step| step.function == "release").map(|step| step.args[0].clone());
         let step = op.steps.into_iter().next().unwrap();
+        self.priorities.lock().unwrap().push((step.function, op.priority));
         let mut held = self.held.lock().unwrap();
         if released.is_some() {
             assert_eq!(*held, released, "who has held it releases it");
@@ -229,6 +232,7 @@ fn before(clones: &[&Clone]) -> (Arc<Toy>, Arc<Functions>, Meter) {
         held: Mutex::default(),
         ends: Mutex::default(),
         writes: Mutex::default(),
+        priorities: Mutex::default(),
     });
     let meter = Meter::new();
     let functions = Functions::new(&meter);
@@ -324,6 +328,23 @@ async fn who_was_slower_twice_lets_others_wait_until_it_is_done() {
     assert_eq!(functions.apply(call("add", "1")).await, done(2001));
     assert_eq!((meter.totals()["functions.conflicts_total"], &*toy.held.lock().unwrap()), (2, &None));
     assert_eq!(functions.apply(call("add", "1")).await, done(4002), "others write without a pause all the time");
+}
+
+#[tokio::test]
+async fn what_is_read_and_written_matters_as_much_as_the_highest_of_the_calls() {
+    let clone = Clone::start(adds).await;
+    let (toy, functions, _) = before(&[&clone]);
+    let closed = clone.gate.forget_permits(1 << 20);
+    let first = tokio::spawn({
+        let functions = Arc::clone(&functions);
+        async move { functions.apply(Call { class: 2, ..call("add", "1") }).await }
+    });
+    clone.came.notified().await;
+    let rest = [3, 9, 0].map(|class| functions.apply(Call { class, ..call("add", "1") }));
+    tokio::join!(join_all(rest), async { clone.gate.add_permits(closed) });
+    first.await.unwrap();
+    let priorities = toy.priorities.lock().unwrap().clone();
+    assert_eq!(priorities, [("look", 2), ("put", 2), ("look", 6), ("put", 6)].map(|(of, n)| (of, Priority(n))));
 }
 
 #[tokio::test]

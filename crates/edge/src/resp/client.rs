@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::Span;
+use base::{Priority, Span};
 use node::View;
 use state::linear::{Condition, Step};
 
@@ -32,6 +32,8 @@ pub struct Client {
     pub multi: Option<Multi>,
     /// What it reads may be so old (class `linear`, READONLY).
     pub stale: Option<Span>,
+    /// How much what it asks matters, 0 to 9 (PRIORITY).
+    pub class: u8,
     /// Keys that EXEC wants unchanged, as they were when they were watched.
     pub watched: Watched,
 }
@@ -52,6 +54,9 @@ pub enum Queued {
     /// It has nothing to do with keys, and this is its reply.
     Said(super::encode::Reply),
 }
+
+/// As at the edge.
+const USUAL_CLASS: u8 = 5;
 
 pub type Watched = Rc<RefCell<Vec<Condition>>>;
 
@@ -80,6 +85,7 @@ impl Client {
             known: None,
             multi: None,
             stale: None,
+            class: USUAL_CLASS,
             watched: Watched::default(),
         }
     }
@@ -87,6 +93,10 @@ impl Client {
     /// Is its namespace of class `linear`?
     pub fn is_linear(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.is_linear)
+    }
+
+    pub fn priority(&self) -> Priority {
+        Priority::of_ten(self.class)
     }
 
     /// What it may send now.
@@ -125,7 +135,7 @@ impl Client {
                     seen: Arc::clone(&view.tokens),
                 });
                 self.wrong_passwords = 0;
-                (self.multi, self.stale) = (None, None);
+                (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);
                 self.watched = Watched::default();
                 true
             }

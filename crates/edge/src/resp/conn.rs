@@ -323,11 +323,14 @@ impl Conn {
             let (work, closes) = match act {
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),
-                Act::Op(op, then) => {
-                    let waiting = self.node.gate.ask(node::Ask::Session(op));
-                    (Work::Op(waiting, then), false)
+                Act::Op(mut op, then) => {
+                    op.priority = self.client.priority();
+                    (Work::Op(self.node.gate.ask(node::Ask::Session(op)), then), false)
                 }
-                Act::Linear(op, then) => (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false),
+                Act::Linear(mut op, then) => {
+                    op.priority = self.client.priority();
+                    (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false)
+                }
                 Act::Later(future) => (Work::Later(future), false),
                 Act::Block(start) => {
                     let (client, waiting) = oneshot::channel();

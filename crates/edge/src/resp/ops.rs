@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::{Outcome, Span};
+use base::{Outcome, Priority, Span};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use node::{Answer, Ask};
@@ -22,6 +22,8 @@ use super::limits::*;
 pub struct Space {
     pub name: Arc<str>,
     pub gate: Rc<Gate>,
+    /// Of all that is asked here.
+    pub priority: Priority,
 }
 
 /// A value as it was read.
@@ -45,7 +47,7 @@ impl Space {
     }
 
     pub fn start(&self, op: Op) -> Waiting {
-        self.gate.ask(Ask::Session(op))
+        self.gate.ask(Ask::Session(Op { priority: self.priority, ..op }))
     }
 
     pub async fn ask(&self, op: Op) -> Outcome<Found> {
@@ -82,6 +84,7 @@ impl Space {
 
 impl Space {
     pub async fn ask_linear(&self, op: linear::Op) -> Outcome<linear::Ran> {
+        let op = linear::Op { priority: self.priority, ..op };
         linear_outcome(self.gate.ask(Ask::Linear(op)).await)
     }
 }

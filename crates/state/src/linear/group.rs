@@ -1,6 +1,7 @@
 //! This node's member of one group: what waits to be put into the log, what waits to be read, when it ticks.
 //!
-//! - **Writes** that come while entries are under way wait and go together, as one entry: the more wait, the larger it is.
+//! - **Writes** that come while entries are under way wait and go together, as one entry: the more wait, the larger it is. What
+//!   matters most goes first (`queue.rs`); what matters least is turned away while waits are too long (`turned.rs`).
 //! - **Reads** go by read-index: all that have come by then share one round of heartbeats, and look when the state has
 //!   applied what was committed when they were asked.
 //! - **Holds** let the writes of a key wait for somebody who has read it and computes what to write (`holds.rs`).
@@ -9,7 +10,9 @@
 
 mod holds;
 mod placed;
+mod queue;
 mod reads;
+mod turned;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,6 +23,9 @@ use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
 use self::holds::Holds;
+pub use self::queue::Mark;
+use self::queue::Queue;
+use self::turned::Turned;
 use super::freshness::Freshness;
 use super::functions;
 use super::heat::{Heat, Hot, HotKey};
@@ -57,6 +63,7 @@ pub struct Asked {
     pub stale: Option<Span>,
     /// If it waits for something to happen: so long.
     pub until: Time,
+    pub mark: Mark,
     /// What the cluster has agreed on, as far as this node knows.
     pub level: u32,
     pub command: Command,
@@ -77,8 +84,9 @@ pub struct Group {
     campaign_at: Option<Time>,
     /// How often more, soon after each other: who led before a split leads the new group, whose others may not be there yet.
     eager: u32,
-    /// Commands to be put into the log, oldest first.
-    queue: VecDeque<Command>,
+    /// Commands to be put into the log.
+    queue: Queue<Command>,
+    turned: Turned,
     holds: Holds,
     /// Ids of those in `queue`, held up, or in the log and not applied: each is put there once. Not leading: of those that we put there.
     known: BTreeSet<CommandId>,
@@ -88,13 +96,15 @@ pub struct Group {
     ending: Option<u64>,
     /// The term in which we lead, if we do.
     leads: Option<u64>,
+    /// Where our log ended when we began to: once that is applied, we know of all that is in it.
+    led_from: u64,
     /// As leader we have put a split into the log, after so many others.
     splitting: Option<u32>,
     /// What a split took out of our space, until it is known what becomes of it.
     born: Option<(GroupId, Space)>,
     /// The disk still has the log from before a split.
     pub to_save: bool,
-    reads: Vec<Read>,
+    reads: Queue<Read>,
     /// Reads of the round that is under way, by its number.
     round: Option<(u64, Vec<Read>)>,
     rounds: u64,
@@ -162,16 +172,18 @@ impl Group {
             quiet_ticks: 0,
             campaign_at,
             eager: 0,
-            queue: VecDeque::new(),
+            queue: Queue::default(),
+            turned: Turned::default(),
             holds: Holds::default(),
             known: BTreeSet::new(),
             flying: VecDeque::new(),
             ending: None,
             leads: None,
+            led_from: 0,
             splitting: None,
             born: None,
             to_save: false,
-            reads: Vec::new(),
+            reads: Queue::default(),
             round: None,
             rounds: 0,
             ready: Vec::new(),
@@ -293,7 +305,7 @@ impl Group {
     /// A command for the leader. Its answer comes at once, or when it is applied or read. With `stale` any member that is
     /// not older answers.
     pub fn command(&mut self, now: Time, asked: Asked, done: &mut Vec<Answered>) {
-        let Asked { reads, stale, until, level, command } = asked;
+        let Asked { reads, stale, until, mark, level, command } = asked;
         let id = command.id;
         let here = self.member.state().has(&command);
         let bound = stale.filter(|_| reads && here);
@@ -313,10 +325,7 @@ impl Group {
         self.rouse(now);
         keys(&command).for_each(|key| self.heat.count(now, key));
         if reads {
-            if self.reads.len() >= QUEUE_MAX {
-                return done.push(Answered { id, answer: Answer::Busy });
-            }
-            return self.reads.push(Read { command, until });
+            return self.admit_read(now, mark, Read { command, until }, done);
         }
         let needs = functions::level(&command.steps);
         match self.member.state().verdict(&command) {
@@ -326,13 +335,7 @@ impl Group {
             None if needs.is_none() => done.push(Answered { id, answer: Answer::Refused(Wrong::Unknown) }),
             // Its node knows that all have this level, we are about to hear it. Not refused: a leader before us may have taken it.
             None if needs > Some(level) => done.push(Answered { id, answer: Answer::Busy }),
-            None if self.queue.len() + self.holds.len() >= QUEUE_MAX => {
-                done.push(Answered { id, answer: Answer::Busy })
-            }
-            None => {
-                self.known.insert(id);
-                self.enqueue(now, command);
-            }
+            None => self.admit(now, mark, command, done),
         }
     }
 
@@ -354,8 +357,8 @@ impl Group {
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
-            let moved =
-                self.leads.is_some() && (self.propose(now.mono, nodes) | self.start_round() | self.regroup(nodes));
+            let moved = self.leads.is_some()
+                && (self.propose(now.mono, nodes, done) | self.start_round() | self.regroup(nodes));
             if !moved {
                 break;
             }
@@ -404,7 +407,7 @@ impl Group {
         if leads == self.leads {
             return;
         }
-        self.leads = leads;
+        (self.leads, self.led_from) = (leads, self.member.end().1);
         self.drop_holds();
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
         // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
@@ -418,13 +421,14 @@ impl Group {
         self.ending = None;
         self.splitting = None;
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
-        let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain(..));
+        let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain());
         let reads = reads.chain(self.watchers.drain()).map(|read| read.command.id);
-        let all = reads.chain(self.queue.drain(..).map(|command| command.id));
+        let all = reads.chain(self.queue.drain().map(|command| command.id));
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
-    fn propose(&mut self, now: Time, nodes: &Nodes) -> bool {
+    fn propose(&mut self, now: Time, nodes: &Nodes, done: &mut Vec<Answered>) -> bool {
+        self.end_late(now, done);
         while self.flying.front().is_some_and(|ids| !ids.iter().any(|id| self.known.contains(id))) {
             self.flying.pop_front();
         }
@@ -434,18 +438,15 @@ impl Group {
         if (self.queue.is_empty() && !is_over && split.is_none()) || self.flying.len() >= BATCHES_FLYING_MAX {
             return false;
         }
-        let (mut bytes, mut take) = (0, 0);
-        for command in &self.queue {
+        let mut bytes = 0;
+        let (marks, commands) = self.queue.take(|command| {
+            let is_first = bytes == 0;
             bytes += command.bytes();
-            if take > 0 && bytes > BATCH_BYTES_MAX {
-                break;
-            }
-            take += 1;
-        }
-        let commands: Vec<Command> = self.queue.drain(..take).collect();
+            is_first || bytes <= BATCH_BYTES_MAX
+        });
         let batch = Batch { clock, commands, split, ..Batch::default() };
         if !self.member.propose(wire::encode_batch(&batch)) {
-            batch.commands.into_iter().rev().for_each(|command| self.queue.push_front(command));
+            self.queue.give_back(marks, batch.commands);
             return false;
         }
         self.quiet_ticks = 0;

@@ -26,6 +26,10 @@ pub const TOGETHER_MAX: usize = 4_096;
 pub const TOGETHER_BYTES_MAX: usize = 256 << 10;
 /// Commands that wait at one group's leader to be put into its log.
 pub const QUEUE_MAX: usize = 16_384;
+/// While the oldest of them has waited for longer than this, those that matter least are turned away: several fsyncs of a slow disk.
+pub const QUEUE_WAIT: Span = Span::millis(100);
+/// Retry hint of what is refused for lack of room or of a leader.
+pub const RETRY_AFTER: Span = Span::millis(200);
 /// Bytes of commands in one entry, but for one that is larger alone.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Entries of a leader that are not applied yet. With one the disk would rest while the others are asked; with many, each

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{AskId, Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Rng, Span, Ticket, Time, kind};
+use base::{AskId, Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Span, Ticket, Time, kind};
 use bytes::Bytes;
 use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 use cluster::raft::{self, LogBounds};
+use flow::floor::Told;
 
 use super::apart::Apart;
 use super::group::{Answered, Group, Nodes};
@@ -135,6 +136,8 @@ pub struct Linear {
     alarm_of: BTreeMap<GroupId, Time>,
     /// Who leads, as last heard.
     leaders: BTreeMap<GroupId, NodeId>,
+    /// Whom they turn away, by group, of writes (false) and reads.
+    told: BTreeMap<(GroupId, bool), Told>,
     calls: BTreeMap<u64, Pending>,
     /// Operations of which each shard has a call of its own.
     apart: BTreeMap<u64, Apart>,
@@ -164,6 +167,8 @@ struct Counts {
     refused: u64,
     unknown: u64,
     again: u64,
+    /// Operations that leaders have too much to do for.
+    turned_away: u64,
     /// Weak operations that were done with another one.
     joined: u64,
     /// Reads that a member answered without asking the leader.
@@ -204,6 +209,7 @@ impl Linear {
             alarms: BTreeSet::new(),
             alarm_of: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            told: BTreeMap::new(),
             calls: BTreeMap::new(),
             apart: BTreeMap::new(),
             together: Together::default(),
@@ -229,11 +235,13 @@ impl Linear {
         match input {
             Input::Birth { peer } => {
                 self.nodes.live.insert(peer);
+                self.doubt(peer);
                 self.each_with(now, peer, out, |group, now| group.birth(now));
             }
             Input::Death { peer } => {
                 self.nodes.live.remove(&peer);
                 self.leaders.retain(|_, leader| *leader != peer);
+                self.doubt(peer);
                 self.each_with(now, peer, out, |group, now| group.death(now, peer));
                 self.look_again(now.mono, |call| call.to == Some(peer));
             }
@@ -263,7 +271,7 @@ impl Linear {
             }
             Input::Probe { id, group, budget } => {
                 // A read of nothing: its leader answers when a majority says that it still leads.
-                let nothing = Op::of("".into(), Vec::new());
+                let nothing = Op { priority: Priority::HIGHEST, ..Op::of("".into(), Vec::new()) };
                 let judged = Judged { group, splits: 0, reads: true, waits: false };
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
@@ -416,6 +424,7 @@ impl Linear {
         for id in known {
             self.follow(now, version, id, out);
         }
+        self.told.retain(|(group, _), _| self.placed.contains_key(group));
         let gone = |call: &Pending| !self.placed.contains_key(&call.group);
         let gone: Vec<u64> = self.calls.iter().filter(|(_, call)| gone(call)).map(|(seq, _)| *seq).collect();
         for seq in gone {
@@ -552,7 +561,7 @@ impl Linear {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
     }
 
-    pub fn figures(&self) -> [(&'static str, u64); 15] {
+    pub fn figures(&self) -> [(&'static str, u64); 16] {
         let led = || self.groups.values().filter(|group| group.leads());
         let keys = led().map(|group| group.member.state().len() as u64).sum();
         let bytes = led().map(|group| raft::State::bytes(group.member.state()) as u64).sum();
@@ -570,6 +579,7 @@ impl Linear {
             ("linear.unknown", self.counts.unknown),
             ("linear.joined", self.counts.joined),
             ("linear.sent_again", self.counts.again),
+            ("linear.turned_away", self.counts.turned_away),
             ("linear.waiting", self.calls.len() as u64),
             ("linear.watchers", led().map(|group| group.watchers() as u64).sum()),
         ]

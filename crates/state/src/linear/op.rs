@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::Span;
+use base::{Priority, Span};
 use bytes::Bytes;
 use uuid::Uuid;
 
@@ -23,6 +23,8 @@ pub struct Op {
     /// What the caller calls a write, so that it happens once however often it is asked (`once.rs`). It must be about keys of
     /// one shard.
     pub once: Option<Uuid>,
+    /// In overload leaders turn away what matters less.
+    pub priority: Priority,
 }
 
 /// How an operation lies over the shards of its namespace.
@@ -158,7 +160,16 @@ impl Op {
 
     /// Steps without a condition.
     pub fn of(namespace: Arc<str>, steps: Vec<Step>) -> Self {
-        Self { namespace, conditions: Vec::new(), steps, stale: None, over: Over::One, weak: false, once: None }
+        Self {
+            namespace,
+            conditions: Vec::new(),
+            steps,
+            stale: None,
+            over: Over::One,
+            weak: false,
+            once: None,
+            priority: Priority::NORMAL,
+        }
     }
 }
 

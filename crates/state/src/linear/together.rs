@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Outcome, Time};
+use base::{Outcome, Priority, Time};
 use bytes::Bytes;
 
 use super::limits::{TOGETHER_BYTES_MAX, TOGETHER_FLYING_MAX, TOGETHER_MAX};
@@ -52,6 +52,7 @@ pub struct Waiter {
     pub ask: Asker,
     pub args: Vec<Bytes>,
     pub deadline: Time,
+    pub priority: Priority,
 }
 
 /// What becomes of a weak operation.
@@ -137,9 +138,9 @@ impl Together {
             return Ended { told: waiters.into_iter().map(|waiter| waiter.ask).collect(), alone: Vec::new(), next };
         }
         let (namespace, key, function) = what;
-        let op = |args: &[Bytes]| Op::one(Arc::clone(&namespace), key.clone(), function, args.to_vec());
         let alone = |waiter: Waiter| {
-            let op = op(&waiter.args);
+            let op = Op::one(Arc::clone(&namespace), key.clone(), function, waiter.args.clone());
+            let op = Op { priority: waiter.priority, ..op };
             (waiter, op)
         };
         Ended { told: Vec::new(), alone: waiters.into_iter().map(alone).collect(), next }

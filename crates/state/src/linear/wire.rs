@@ -57,6 +57,8 @@ pub enum Call {
         reads: bool,
         /// A member that knows that it is not older than this may answer, too.
         stale: Option<Span>,
+        /// No other node was asked to do it: whoever asks believes [`Answer::TurnedAway`].
+        sole: bool,
         command: Command,
     },
     Answer {
@@ -88,6 +90,9 @@ pub enum Answer {
     Elsewhere { leader: Option<NodeId> },
     /// I lead and have no room. It was not done.
     Busy,
+    /// I lead and have no room for what matters so little; at least this had better come. It was not done, and never will be by
+    /// me. To who does not know this it is [`Answer::Busy`].
+    TurnedAway { floor: u8 },
     /// What it is about is another group's since this one was split. It was not done, and never will be here.
     Moved,
     /// Because of the caller's id for it. It was not done.
@@ -192,6 +197,9 @@ struct WireAnswer {
     /// A code of [`Wrong`].
     #[prost(uint32, tag = "5")]
     wrong: u32,
+    /// Of what is turned away: the floor, and one more.
+    #[prost(uint32, tag = "6")]
+    away: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -224,6 +232,8 @@ struct WireCall {
     /// Then nothing else but the group is of interest.
     #[prost(message, optional, tag = "6")]
     leave: Option<WireLeave>,
+    #[prost(bool, tag = "7")]
+    sole: bool,
 }
 
 const NIL: u32 = 0;
@@ -367,9 +377,9 @@ pub fn decode_batch(data: Bytes) -> Option<Batch> {
 
 pub fn encode_call(call: &Call) -> Bytes {
     let wire = match call {
-        Call::Do { group, reads, stale, command } => {
+        Call::Do { group, reads, stale, sole, command } => {
             let (stale, command) = (stale.map_or(0, |stale| stale.0), Some(WireCommand::new(command)));
-            WireCall { group: group.0, reads: *reads, command, stale, ..WireCall::default() }
+            WireCall { group: group.0, reads: *reads, command, stale, sole: *sole, ..WireCall::default() }
         }
         Call::Answer { group, id, answer } => {
             let wire = match answer {
@@ -381,6 +391,9 @@ pub fn encode_call(call: &Call) -> Bytes {
                     WireAnswer { kind: 3, leader: leader.map_or(0, |id| id.0), ..WireAnswer::default() }
                 }
                 Answer::Busy => WireAnswer { kind: 4, ..WireAnswer::default() },
+                Answer::TurnedAway { floor } => {
+                    WireAnswer { kind: 4, away: u32::from(*floor) + 1, ..WireAnswer::default() }
+                }
                 Answer::Moved => WireAnswer { kind: 5, ..WireAnswer::default() },
                 Answer::Refused(wrong) => WireAnswer { kind: 6, wrong: code(*wrong), ..WireAnswer::default() },
             };
@@ -400,7 +413,7 @@ pub fn encode_call(call: &Call) -> Bytes {
 }
 
 pub fn decode_call(head: Bytes) -> Option<Call> {
-    let WireCall { group, reads, command, answer, stale, leave } = WireCall::decode(head).ok()?;
+    let WireCall { group, reads, command, answer, stale, leave, sole } = WireCall::decode(head).ok()?;
     let group = GroupId(group);
     if let Some(WireLeave { epoch, left, term, index }) = leave {
         let end = (term, index);
@@ -408,12 +421,15 @@ pub fn decode_call(head: Bytes) -> Option<Call> {
     }
     let command = command?;
     let stale = (stale != 0).then_some(Span(stale));
-    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, command: command.take()? }) };
+    let Some(answer) = answer else { return Some(Call::Do { group, reads, stale, sole, command: command.take()? }) };
     let answer = match answer.kind {
         1 => Answer::Ran(answer.ran?.take()?, answer.index),
         2 => Answer::Forgotten,
         3 => Answer::Elsewhere { leader: (answer.leader != 0).then_some(NodeId(answer.leader)) },
-        4 => Answer::Busy,
+        4 => match answer.away.checked_sub(1) {
+            None => Answer::Busy,
+            Some(floor) => Answer::TurnedAway { floor: u8::try_from(floor).ok()? },
+        },
         5 => Answer::Moved,
         6 => Answer::Refused(of_code(answer.wrong)?),
         _ => return None,

@@ -149,12 +149,6 @@ pub const DOUBT_EVERY: Span = Span::millis(200);
 /// Requests that have lain in queues for longer than this on their way to a brick are too many for it: a third of the time that
 /// their stubs wait, so that there is room left to do something about it.
 pub const INTAKE_WAIT: Span = Span(BRICK_TIMEOUT.0 / 3);
-/// And so many of them one after the other are a queue; fewer are messages that happened to be late.
-pub const QUEUE_MIN: u32 = 10;
-/// So often one priority more is turned away while that is so, or one less when it is over: long enough to see what it changed.
-pub const FLOOR_MOVES_EVERY: Span = Span::millis(100);
-/// A stub believes for so long that a brick turns a priority away, unless an answer says otherwise; then it asks again.
-pub const FLOOR_TOLD_FOR: Span = Span::millis(100);
 /// Retry hint of a refusal for lack of room or bricks.
 pub const RETRY_AFTER: Span = Span::millis(100);
 /// Keys of cookies a namespace keeps: one that seals and two before it, so that one may rotate twice within a lease.

@@ -3,8 +3,8 @@
 
 use base::{Boot, Priority, Span, Time};
 use flow::Window;
+use flow::floor::Told;
 
-use super::intake::Floor;
 use super::limits::{DOUBT_EVERY, QUICK};
 use super::outlier::{Conduct, Opinion};
 
@@ -14,7 +14,7 @@ pub(super) struct Peer {
     /// When it came to be live, or not.
     pub since: Time,
     pub window: Window,
-    pub floor: Floor,
+    pub floor: Told,
     /// Its last request timed out, or a read asked somebody else as well: others are asked first until it answers something.
     pub slow: bool,
     /// How long it takes to answer, smoothed as TCP smooths round trips (RFC 6298); zero until known.
@@ -82,7 +82,7 @@ impl Peer {
             live: true,
             since: now,
             window: Window::default(),
-            floor: Floor::default(),
+            floor: Told::default(),
             slow: false,
             takes: Span::ZERO,
             filled: 0,

@@ -72,3 +72,44 @@ fn several_values_are_read_at_once() {
         assert_eq!(linear(Vec::new(), "POST /v1/ns/carts/mget", wrong).0, 400, "{:.60}", wrong);
     }
 }
+
+#[test]
+fn what_is_done_for_a_request_matters_as_much_as_it() {
+    let add = r#"{"function": "number.add", "args": ["1"]}"#;
+    for (line, body) in [
+        ("GET /v1/ns/carts/keys/a", ""),
+        ("GET /v1/ns/carts/keys", ""),
+        ("PUT /v1/ns/carts/keys/a", "x"),
+        ("DELETE /v1/ns/carts/keys/a", ""),
+        ("POST /v1/ns/carts/apply/a", add),
+        ("POST /v1/ns/carts/txn", r#"{"do": []}"#),
+        ("POST /v1/ns/carts/mget", r#"{"keys": ["a"]}"#),
+        ("GET /v1/ns/carts/watch?key=a", ""),
+    ] {
+        let with = |headers: &[(&str, &str)]| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (toy, router) = toy(Vec::new());
+                let view = |view: &mut Arc<View>| {
+                    Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into());
+                };
+                toy.view.send_modify(view);
+                let status = call(&router, request(line, &[&[CARTS], headers].concat(), body)).await.status().as_u16();
+                (status, toy.asked.lock().unwrap().pop())
+            })
+        };
+        for (headers, priority) in [
+            (&[][..], Priority::NORMAL),
+            (&[("coppice-priority", "0")], Priority::LOWEST),
+            (&[("coppice-priority", "9")], Priority(6)),
+        ] {
+            let (_, asked) = with(headers);
+            let Some(Ask::Linear(op)) = asked else { panic!("{line}: {asked:?}") };
+            assert_eq!(op.priority, priority, "{line}");
+        }
+        for wrong in ["10", "high", "-1"] {
+            let (status, asked) = with(&[("coppice-priority", wrong)]);
+            assert!(status == 400 && asked.is_none(), "{line} {wrong}: {status} {asked:?}");
+        }
+    }
+}

@@ -25,6 +25,7 @@ mod info;
 mod lease;
 pub mod linear;
 mod many;
+mod priority;
 mod read;
 mod refused;
 mod rename;
@@ -41,6 +42,7 @@ pub static ALL: &[&Spec] = &[
     &connection::QUIT,
     &client::CLIENT,
     &command::COMMAND,
+    &priority::PRIORITY,
     &info::INFO,
     &read::GET,
     &read::STRLEN,
@@ -153,7 +155,7 @@ impl Call<'_> {
     /// The client's namespace. Commands that need AUTH are not run without it.
     pub fn space(&self) -> Space {
         let known = self.client.known.as_ref().expect("the dispatcher lets only known clients come here");
-        Space { name: known.namespace.clone(), gate: self.node.gate.clone() }
+        Space { name: known.namespace.clone(), gate: self.node.gate.clone(), priority: self.client.priority() }
     }
 
     /// Does the client's namespace merge fields?

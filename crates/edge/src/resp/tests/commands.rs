@@ -242,7 +242,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("CLIENT GETNAME", "$4\r\nshop\r\n"),
         ("CLIENT ID", ":1\r\n"),
         ("CLIENT NO-EVICT ON", "+OK\r\n"),
-        ("COMMAND COUNT", ":45\r\n"),
+        ("COMMAND COUNT", ":46\r\n"),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
         (
             "COMMAND INFO get nosuch",
@@ -259,4 +259,46 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("INFO replication", "=52\r\ntxt:# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"),
         ("QUIT", "+OK\r\n"),
     ]);
+}
+
+#[test]
+fn what_a_connection_asks_matters_as_much_as_it_says_in_both_classes() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        let priorities = |of: &[u8]| of.iter().map(|of| Priority(*of)).collect::<Vec<_>>();
+        sign_in(&mut stream).await;
+        // Of one operation, and of several: MGET reads each key by itself.
+        send(&mut stream, &["GET a", "PRIORITY 9", "SET a 1", "MGET a b", "PRIORITY 0", "GET a"]).await;
+        expect(&mut stream, "$-1\r\n+OK\r\n+OK\r\n*2\r\n$1\r\n1\r\n$-1\r\n+OK\r\n$1\r\n1\r\n", "in order").await;
+        assert_eq!(toy.priorities.take(), priorities(&[4, 6, 6, 6, 0]));
+        // Another namespace is another matter.
+        send(&mut stream, &["AUTH bank secret3", "APPEND a x", "PRIORITY 7", "APPEND a x", "KEYS *"]).await;
+        expect(&mut stream, "+OK\r\n:1\r\n+OK\r\n:1\r\n:1\r\n", "in order").await;
+        send(&mut stream, &["MULTI", "PRIORITY 1", "APPEND a x", "EXEC"]).await;
+        expect(&mut stream, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:1\r\n", "EXEC").await;
+        assert_eq!(toy.priorities.take(), priorities(&[4, 5, 5, 1]));
+        for wrong in ["PRIORITY 10", "PRIORITY -1", "PRIORITY high"] {
+            send(&mut stream, &[wrong]).await;
+            expect(&mut stream, "-ERR a priority is a number from 0 to 9\r\n", wrong).await;
+        }
+    });
+}
+
+#[test]
+fn a_write_goes_as_its_client_said_before_it_and_keeps_its_turn() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        toy.holds.set(true);
+        send(&mut stream, &["SET a 1", "PRIORITY 9", "SET a 2", "PRIORITY 0"]).await;
+        for priority in [4, 6] {
+            until(|| toy.held.borrow().len() == 1).await;
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            // What matters more does not overtake on one key.
+            assert_eq!(toy.priorities.take(), [Priority(priority)]);
+            toy.release("PUT a");
+        }
+        expect(&mut stream, "+OK\r\n+OK\r\n+OK\r\n+OK\r\n", "in order").await;
+    });
 }

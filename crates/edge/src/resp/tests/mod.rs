@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use base::{NodeId, Outcome, Refused, Unknown};
+use base::{NodeId, Outcome, Priority, Refused, Unknown};
 use bytes::Bytes;
+use state::linear;
 use state::session::{Action, Lease, Op, Reply as Found, Version, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -23,6 +24,8 @@ struct Toy {
     held: RefCell<Vec<(Op, oneshot::Sender<Answer>)>>,
     /// All operations that were ever started, as `GET a`.
     seen: RefCell<Vec<String>>,
+    /// How much each of them matters.
+    priorities: RefCell<Vec<Priority>>,
     /// Answers everything with this instead.
     always: RefCell<Option<Outcome<Found>>>,
     view: RefCell<Arc<View>>,
@@ -127,6 +130,14 @@ impl Toy {
         *self.view.borrow_mut() = Arc::new(view);
     }
 
+    /// There is a namespace of class `linear`, too.
+    fn set_linear(&self) {
+        self.set_tokens(&[("carts", "secret"), ("bank", "secret3")]);
+        let mut view = View::clone(&self.view.borrow());
+        view.linear = Arc::new([("bank".to_owned(), Vec::new())].into());
+        *self.view.borrow_mut() = Arc::new(view);
+    }
+
     fn set_tokens(&self, tokens: &[(&str, &str)]) {
         let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
         *self.view.borrow_mut() = Arc::new(View { tokens: Arc::new(tokens), me: "n1".into(), ..View::default() });
@@ -142,9 +153,20 @@ fn shown(op: &Op) -> String {
 impl Backend for Toy {
     fn ask(&self, ask: Ask, budget: Span, send: oneshot::Sender<Answer>) {
         assert!(budget > Span::ZERO);
-        let Ask::Session(op) = ask else { panic!("this door asks for values only") };
+        let op = match ask {
+            Ask::Session(op) => op,
+            // Whatever it is, it gives 1.
+            Ask::Linear(op) => {
+                assert_eq!(&*op.namespace, "bank");
+                self.priorities.borrow_mut().push(op.priority);
+                let done = linear::Ran::Done(op.steps.iter().map(|_| linear::Reply::Int(1)).collect());
+                return drop(send.send(Answer::Linear(Outcome::Done(done))));
+            }
+            other => panic!("this door asks for values only, not for {other:?}"),
+        };
         assert_eq!(&*op.namespace, "carts");
         self.seen.borrow_mut().push(shown(&op));
+        self.priorities.borrow_mut().push(op.priority);
         if self.holds.get() {
             self.held.borrow_mut().push((op, send));
         } else {

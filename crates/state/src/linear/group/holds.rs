@@ -1,6 +1,7 @@
 //! Holds: keys that somebody has read and is about to write. Functions of services compute outside the group; where others write
 //! the key without a pause they would find it changed each time. So who was beaten reads with `hold`, and writes of that key wait
-//! in their order until he writes with `release`, for at most [`HOLD_MAX`]. Then those who waited have their turn.
+//! in their order until he writes with `release`, for at most [`HOLD_MAX`]. Then those who waited have their turn. Nobody
+//! beats him by a higher priority either: he lends his own to those before him, and borrows that of those who wait for him.
 //!
 //! Only the leader knows of it: a new one begins without, and then the condition on the version alone decides, as always.
 
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use base::Time;
 use bytes::Bytes;
 
-use super::{Group, keys};
+use super::{Group, Mark, keys};
 use crate::linear::limits::HOLD_MAX;
 use crate::linear::wire::Command;
 
@@ -17,7 +18,7 @@ use crate::linear::wire::Command;
 pub struct Holds {
     held: BTreeMap<Bytes, Hold>,
     /// Commands that wait, oldest first.
-    parked: VecDeque<Command>,
+    parked: VecDeque<(Mark, Command)>,
     /// Their keys, and in how many of them: who comes later for one of these does not overtake.
     wanted: BTreeMap<Bytes, usize>,
 }
@@ -34,7 +35,7 @@ impl Holds {
     }
 
     pub fn parked(&self) -> impl Iterator<Item = &Command> {
-        self.parked.iter()
+        self.parked.iter().map(|(_, command)| command)
     }
 
     pub fn wake_at(&self) -> Option<Time> {
@@ -46,7 +47,7 @@ impl Holds {
     }
 
     /// All that wait, and nothing is held any more.
-    pub fn drain(&mut self) -> VecDeque<Command> {
+    fn drain(&mut self) -> VecDeque<(Mark, Command)> {
         std::mem::take(self).parked
     }
 
@@ -63,11 +64,11 @@ impl Holds {
         self.held.get(key).filter(|hold| hold.token == token).map(|_| key)
     }
 
-    fn park(&mut self, command: Command) {
+    fn park(&mut self, mark: Mark, command: Command) {
         for key in keys(&command) {
             *self.wanted.entry(key.clone()).or_default() += 1;
         }
-        self.parked.push_back(command);
+        self.parked.push_back((mark, command));
     }
 }
 
@@ -79,17 +80,25 @@ fn named<'a>(command: &'a Command, function: &str) -> Option<(&'a Bytes, &'a Byt
 
 impl Group {
     /// Into the queue, or behind those that wait for a hold to end.
-    pub(super) fn enqueue(&mut self, now: Time, command: Command) {
+    pub(super) fn enqueue(&mut self, now: Time, mut mark: Mark, command: Command) {
         if self.holds.must_wait(&command) {
-            return self.holds.park(command);
+            return self.holds.park(mark, command);
         }
         let ends = self.holds.owned(&command, "release").cloned();
         if let Some((key, token)) = named(&command, "hold") {
             // Who looks once more has no more time for it.
             let hold = || Hold { token: token.clone(), until: now + HOLD_MAX };
             self.holds.held.entry(key.clone()).or_insert_with(hold);
+            // He would be beaten by those that came before him, if he went first.
+            self.queue.raise(mark.priority, |other| keys(other).any(|of| of == key));
         }
-        self.queue.push_back(command);
+        if ends.is_some() {
+            // And by those who wait for him, if they did.
+            let highest = self.holds.parked.iter().map(|(mark, _)| mark.priority).max();
+            mark.priority = mark.priority.max(highest.unwrap_or(mark.priority));
+        }
+        mark.since = now;
+        self.queue.push(mark, command);
         if let Some(key) = ends {
             self.holds.held.remove(&key);
             self.unpark(now);
@@ -106,21 +115,20 @@ impl Group {
 
     fn unpark(&mut self, now: Time) {
         self.holds.wanted.clear();
-        for command in std::mem::take(&mut self.holds.parked) {
-            self.enqueue(now, command);
+        for (mark, command) in std::mem::take(&mut self.holds.parked) {
+            self.enqueue(now, mark, command);
         }
     }
 
     /// Nothing is held any more, who waited is in the queue.
     pub(super) fn drop_holds(&mut self) {
-        let parked = self.holds.drain();
-        self.queue.extend(parked);
+        self.holds.drain().into_iter().for_each(|(mark, command)| self.queue.push(mark, command));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use base::{Boot, GroupId, LEVEL, NodeId, Rng, Span};
+    use base::{Boot, GroupId, LEVEL, NodeId, Priority, Rng, Span};
     use cluster::raft::LogBounds;
 
     use super::*;
@@ -155,6 +163,14 @@ mod tests {
         Command { id, floor: 0, conditions: Vec::new(), steps: steps.collect(), splits: 0, once: None }
     }
 
+    fn enqueue(group: &mut Group, now: Time, command: Command) {
+        group.enqueue(now, mark(Priority::NORMAL), command);
+    }
+
+    fn mark(priority: Priority) -> Mark {
+        Mark { priority, since: NOW, until: Time::NEVER, sole: true }
+    }
+
     fn queued(group: &Group) -> Vec<u64> {
         group.queue.iter().map(|command| command.id.seq).collect()
     }
@@ -162,46 +178,46 @@ mod tests {
     #[test]
     fn writes_of_a_held_key_wait_for_its_holder_and_then_come_in_their_order() {
         let mut group = group();
-        group.enqueue(NOW, command(1, &[("k", "text.append", "a")]));
-        group.enqueue(NOW, command(2, &[("k", "hold", "mine")]));
-        group.enqueue(NOW, command(3, &[("k", "text.append", "b")]));
-        group.enqueue(NOW, command(4, &[("other", "text.append", "c")]));
-        group.enqueue(NOW, command(5, &[("k", "text.append", "e"), ("third", "text.append", "e")]));
-        group.enqueue(NOW, command(6, &[("third", "text.append", "f")]));
-        group.enqueue(NOW, command(7, &[("k", "release", "not mine")]));
+        enqueue(&mut group, NOW, command(1, &[("k", "text.append", "a")]));
+        enqueue(&mut group, NOW, command(2, &[("k", "hold", "mine")]));
+        enqueue(&mut group, NOW, command(3, &[("k", "text.append", "b")]));
+        enqueue(&mut group, NOW, command(4, &[("other", "text.append", "c")]));
+        enqueue(&mut group, NOW, command(5, &[("k", "text.append", "e"), ("third", "text.append", "e")]));
+        enqueue(&mut group, NOW, command(6, &[("third", "text.append", "f")]));
+        enqueue(&mut group, NOW, command(7, &[("k", "release", "not mine")]));
         assert_eq!((queued(&group), group.holds.len()), (vec![1, 2, 4], 4), "only what has nothing to do with it");
-        group.enqueue(NOW, command(8, &[("k", "text.append", "d"), ("k", "release", "mine")]));
+        enqueue(&mut group, NOW, command(8, &[("k", "text.append", "d"), ("k", "release", "mine")]));
         assert_eq!((queued(&group), group.holds.len()), (vec![1, 2, 4, 8, 3, 5, 6, 7], 0));
-        group.enqueue(NOW, command(9, &[("k", "text.append", "g")]));
+        enqueue(&mut group, NOW, command(9, &[("k", "text.append", "g")]));
         assert_eq!(group.holds.len(), 0, "it is over");
     }
 
     #[test]
     fn a_holder_that_looks_once_more_does_not_wait_for_itself_and_has_no_more_time() {
         let mut group = group();
-        group.enqueue(NOW, command(1, &[("k", "hold", "a")]));
-        group.enqueue(NOW + Span::millis(1), command(2, &[("k", "hold", "a")]));
+        enqueue(&mut group, NOW, command(1, &[("k", "hold", "a")]));
+        enqueue(&mut group, NOW + Span::millis(1), command(2, &[("k", "hold", "a")]));
         assert_eq!((queued(&group), group.holds.wake_at()), (vec![1, 2], Some(NOW + HOLD_MAX)));
     }
 
     #[test]
     fn who_holds_next_waits_too_and_then_holds() {
         let mut group = group();
-        group.enqueue(NOW, command(1, &[("k", "hold", "a")]));
-        group.enqueue(NOW, command(2, &[("k", "text.append", "x")]));
-        group.enqueue(NOW, command(3, &[("k", "hold", "b")]));
-        group.enqueue(NOW, command(4, &[("k", "text.append", "y")]));
-        group.enqueue(NOW, command(5, &[("k", "release", "a")]));
+        enqueue(&mut group, NOW, command(1, &[("k", "hold", "a")]));
+        enqueue(&mut group, NOW, command(2, &[("k", "text.append", "x")]));
+        enqueue(&mut group, NOW, command(3, &[("k", "hold", "b")]));
+        enqueue(&mut group, NOW, command(4, &[("k", "text.append", "y")]));
+        enqueue(&mut group, NOW, command(5, &[("k", "release", "a")]));
         assert_eq!(queued(&group), [1, 5, 2, 3], "who waited before has had his turn");
-        group.enqueue(NOW, command(6, &[("k", "release", "b")]));
+        enqueue(&mut group, NOW, command(6, &[("k", "release", "b")]));
         assert_eq!(queued(&group), [1, 5, 2, 3, 6, 4]);
     }
 
     #[test]
     fn a_holder_that_is_gone_holds_up_nobody_for_long() {
         let mut group = group();
-        group.enqueue(NOW, command(1, &[("k", "hold", "a")]));
-        group.enqueue(NOW, command(2, &[("k", "text.append", "x")]));
+        enqueue(&mut group, NOW, command(1, &[("k", "hold", "a")]));
+        enqueue(&mut group, NOW, command(2, &[("k", "text.append", "x")]));
         let over = NOW + HOLD_MAX;
         assert!(group.holds.wake_at() == Some(over));
         group.end_holds(over - Span::micros(1));
@@ -209,9 +225,22 @@ mod tests {
         group.end_holds(over);
         assert_eq!((queued(&group), group.holds.wake_at()), (vec![1, 2], None));
         // Nor does one that held at a leader which is none any more.
-        group.enqueue(over, command(3, &[("k", "hold", "a")]));
-        group.enqueue(over, command(4, &[("k", "text.append", "x")]));
+        enqueue(&mut group, over, command(3, &[("k", "hold", "a")]));
+        enqueue(&mut group, over, command(4, &[("k", "text.append", "x")]));
         group.drop_holds();
         assert_eq!((queued(&group), group.holds.wake_at()), (vec![1, 2, 3, 4], None));
+    }
+
+    #[test]
+    fn who_holds_is_beaten_by_nobody_that_matters_more_or_less() {
+        let mut group = group();
+        let put = |group: &mut Group, priority, command| group.enqueue(NOW, mark(Priority(priority)), command);
+        put(&mut group, 1, command(1, &[("k", "text.append", "a")]));
+        put(&mut group, 1, command(2, &[("other", "text.append", "b")]));
+        put(&mut group, 4, command(3, &[("k", "hold", "mine")]));
+        assert_eq!(queued(&group), [1, 3, 2], "what he has to see comes before him");
+        put(&mut group, 6, command(4, &[("k", "text.append", "c")]));
+        put(&mut group, 2, command(5, &[("k", "text.append", "d"), ("k", "release", "mine")]));
+        assert_eq!(queued(&group), [5, 4, 1, 3, 2], "those who wait for him come after him");
     }
 }

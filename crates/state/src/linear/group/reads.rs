@@ -14,7 +14,7 @@ impl Group {
             return false;
         }
         self.rounds += 1;
-        self.round = Some((self.rounds, std::mem::take(&mut self.reads)));
+        self.round = Some((self.rounds, self.reads.drain().collect()));
         true
     }
 

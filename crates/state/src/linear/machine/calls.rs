@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::KEY_BYTES_MAX;
-use base::{AskId, Frame, GroupId, NodeId, Note, Now, Outcome, Refused, Span, Time, Unknown, kind};
+use base::{AskId, Frame, GroupId, NodeId, Note, Now, Outcome, Priority, Refused, Span, Time, Unknown, kind};
 use bytes::Bytes;
 
 use super::{Linear, Output};
 use crate::linear::apart::{self, Apart};
 use crate::linear::functions::changes::may_wait;
 use crate::linear::functions::{self, Run};
-use crate::linear::group::Asked;
+use crate::linear::group::{Asked, Mark};
 use crate::linear::limits::*;
 use crate::linear::once::Once;
 use crate::linear::op::{Op, Over, Ran, Step};
@@ -43,14 +43,32 @@ pub(super) struct Pending {
     /// When it is sent again.
     again: Time,
     pub(super) to: Option<NodeId>,
-    /// Somebody may have put it into a log.
-    sent: bool,
+    sent: Sent,
     tries: u32,
     begun: Time,
     /// It only reads, and what it sees may be so old.
     stale: Option<Span>,
     /// Who leads may let it wait: it is not sent again so soon.
     waits: bool,
+    priority: Priority,
+}
+
+/// Who may have put a command into a log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Nobody,
+    One(NodeId),
+    Several,
+}
+
+impl Sent {
+    fn and(self, to: NodeId) -> Self {
+        match self {
+            Sent::Nobody => Sent::One(to),
+            Sent::One(before) if before == to => self,
+            Sent::One(_) | Sent::Several => Sent::Several,
+        }
+    }
 }
 
 enum Parts {
@@ -143,11 +161,12 @@ impl Linear {
             deadline,
             again,
             to: None,
-            sent: false,
+            sent: Sent::Nobody,
             tries: 0,
             begun,
             stale,
             waits,
+            priority: op.priority,
         };
         self.waiting += usize::from(waits);
         self.calls.insert(seq, call);
@@ -165,13 +184,14 @@ impl Linear {
         let Some(combine) = combine else { return self.call(now, ask, budget, judged, op) };
         let Step { key, function, args } = &op.steps[0];
         let what = (Arc::clone(&op.namespace), key.clone(), *function);
-        let waiter = Waiter { ask, args: args.clone(), deadline: now.mono + budget };
+        let waiter = Waiter { ask, args: args.clone(), deadline: now.mono + budget, priority: op.priority };
         let place = self.together.place(&what, &waiter);
         if let Place::Joins(seq) = place
             && let Some(call) = self.calls.get_mut(&seq)
             && combine(&mut call.command.steps[0].args, args)
         {
             self.counts.joined += 1;
+            call.priority = call.priority.max(op.priority);
             if let Some(deadline) = self.together.join(&what, waiter) {
                 call.deadline = deadline;
                 self.look_at(seq, deadline);
@@ -272,10 +292,17 @@ impl Linear {
             self.timers.remove(&(at, seq));
             let Some(call) = self.calls.get_mut(&seq) else { continue };
             // Those that were gathered for long have little time when they may go: as long as nothing was sent, nothing happened.
+            let is_unsent = call.sent == Sent::Nobody;
             let is_late =
-                !call.sent && matches!(call.ask, Asker::Together(_)) && call.deadline.since(now.mono) < CALL_SOON;
+                is_unsent && matches!(call.ask, Asker::Together(_)) && call.deadline.since(now.mono) < CALL_SOON;
             if call.deadline <= now.mono || is_late {
                 self.end(seq, |call| fails(call, "no answer of its group's leader in time"), out);
+                continue;
+            }
+            let is_own_first = call.stale.is_some() && call.tries == 0 && self.groups.contains_key(&call.group);
+            let told = self.told.get(&(call.group, call.reads)).filter(|_| is_unsent && !is_own_first);
+            if told.is_some_and(|told| told.turns_away(now.mono, call.priority)) {
+                self.turned_away(seq, out);
                 continue;
             }
             let to = self.leaders.get(&call.group).copied().filter(|id| self.nodes.live.contains(id));
@@ -285,13 +312,7 @@ impl Linear {
             let living: Vec<NodeId> = members.iter().copied().filter(may).collect();
             let to = to.or_else(|| living.get(call.tries as usize % living.len().max(1)).copied());
             // A member of our own is asked first if it may answer at all.
-            let to = to.map(|to| {
-                if call.stale.is_some() && call.tries == 0 && self.groups.contains_key(&call.group) {
-                    self.me
-                } else {
-                    to
-                }
-            });
+            let to = to.map(|to| if is_own_first { self.me } else { to });
             call.tries += 1;
             self.counts.again += u64::from(call.tries > 1);
             let wait = match to {
@@ -304,31 +325,37 @@ impl Linear {
             let Some(to) = to else { continue };
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
             let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
-            call.sent |= !reads;
+            if !reads {
+                call.sent = call.sent.and(to);
+            }
+            let (sole, priority) = (!reads && call.sent != Sent::Several, call.priority);
             let budget = call.deadline.since(now.mono);
             if to == self.me {
                 if self.groups.contains_key(&group) && !self.mute {
                     let until = may_wait_until(now.mono, budget);
-                    let asked = Asked { reads, stale, until, level: self.agreed, command };
+                    let mark = mark(now.mono, budget, priority, sole);
+                    let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     self.leaders.remove(&group);
                 }
                 continue;
             }
-            let mut frame =
-                Frame::new(kind::LINEAR_CALL, wire::encode_call(&Call::Do { group, reads, stale, command }));
-            frame.budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
+            let head = wire::encode_call(&Call::Do { group, reads, stale, sole, command });
+            let budget_ms = u32::try_from(budget.as_millis().max(1)).unwrap_or(u32::MAX);
+            let frame = Frame { priority, budget_ms, ..Frame::new(kind::LINEAR_CALL, head) };
             out.push(Output::Send { to, frame });
         }
     }
 
     pub(super) fn called(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) {
         match wire::decode_call(frame.head) {
-            Some(Call::Do { group, reads, stale, command }) if command.id.node == from => {
+            Some(Call::Do { group, reads, stale, sole, command }) if command.id.node == from => {
                 if self.groups.contains_key(&group) && !self.mute {
-                    let until = may_wait_until(now.mono, Span::millis(frame.budget_ms.into()));
-                    let asked = Asked { reads, stale, until, level: self.agreed, command };
+                    let budget = Span::millis(frame.budget_ms.into());
+                    let until = may_wait_until(now.mono, budget);
+                    let mark = mark(now.mono, budget, frame.priority, sole);
+                    let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
                     self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
                 } else {
                     let answer =
@@ -397,6 +424,16 @@ impl Linear {
                 self.look_at(id.seq, at);
             }
             Answer::Busy => self.look_at(id.seq, now.mono + CALL_SOON),
+            Answer::TurnedAway { floor } => {
+                let is_sure = call.reads || call.sent == Sent::One(from);
+                self.told.entry((group, call.reads)).or_default().heard(now.mono, floor.into());
+                // Of a write only if nobody else can have put it into a log.
+                if is_sure {
+                    self.turned_away(id.seq, out);
+                } else {
+                    self.look_at(id.seq, now.mono + CALL_SOON);
+                }
+            }
             Answer::Moved => {
                 let knew = call.command.splits;
                 self.learn_split(group, knew);
@@ -413,11 +450,24 @@ impl Linear {
     /// What a call is about has gone to another group. It has not happened; it is asked there, as if for the first time.
     fn ask_again(&mut self, now: Now, seq: u64, out: &mut Vec<Output>) {
         let Some(call) = self.take(seq) else { return };
-        let Pending { ask, namespace, over, stale, command, deadline, .. } = call;
+        let Pending { ask, namespace, over, stale, command, deadline, priority, .. } = call;
         let Command { conditions, steps, once, .. } = command;
         let once = once.map(|once| once.id);
-        let op = Op { namespace, conditions, steps, stale, over, weak: false, once };
+        let op = Op { namespace, conditions, steps, stale, over, weak: false, once, priority };
         self.ask(now, ask, deadline.since(now.mono), op, out);
+    }
+
+    /// Its next life will not know whom it has turned away, and may take a copy.
+    pub(super) fn doubt(&mut self, dead: NodeId) {
+        let asked = self.calls.values_mut().filter(|call| call.sent == Sent::One(dead));
+        asked.for_each(|call| call.sent = Sent::Several);
+    }
+
+    /// Its group's leader has too much to do for what matters so little. It has not happened.
+    fn turned_away(&mut self, seq: u64, out: &mut Vec<Output>) {
+        self.counts.turned_away += 1;
+        let why = "its group's leader has too much to do for what matters so little";
+        self.end(seq, |_| Outcome::Refused(Refused::busy(why, RETRY_AFTER)), out);
     }
 
     fn take(&mut self, seq: u64) -> Option<Pending> {
@@ -498,7 +548,13 @@ fn may_wait_until(now: Time, budget: Span) -> Time {
     now + Span(budget.0.saturating_sub(CALL_AGAIN.0)).min(WATCH_HOLD)
 }
 
+/// Of what has so much time from now on; none: as much as it takes.
+fn mark(now: Time, budget: Span, priority: Priority, sole: bool) -> Mark {
+    let until = if budget == Span::ZERO { Time::NEVER } else { now + Span(budget.0.saturating_sub(CALL_SOON.0)) };
+    Mark { priority, since: now, until, sole }
+}
+
 /// The end of a call without an answer: a write that was sent may have happened.
 pub(super) fn fails(call: &Pending, why: &str) -> Outcome<Ran> {
-    if call.sent { unknown(why) } else { Outcome::Refused(Refused::busy(why, Span::millis(200))) }
+    if call.sent == Sent::Nobody { Outcome::Refused(Refused::busy(why, RETRY_AFTER)) } else { unknown(why) }
 }

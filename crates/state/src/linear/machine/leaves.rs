@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use base::{Frame, GroupId, NodeId, Now, kind};
+use base::{Frame, GroupId, NodeId, Now, Priority, kind};
 
 use super::{Linear, Output};
 use crate::linear::limits::LEAVES_AGAIN;
@@ -22,9 +22,9 @@ impl Linear {
                 continue;
             }
             group.leaves_at = Some(now.mono + LEAVES_AGAIN);
-            let call = wire::encode_call(&Call::Leaves { group: group.id, epoch: group.placed.epoch });
+            let frame = own(&Call::Leaves { group: group.id, epoch: group.placed.epoch });
             let others = group.placed.members.iter().filter(|id| **id != me && self.nodes.live.contains(id));
-            let ask = |to: &NodeId| Output::Send { to: *to, frame: Frame::new(kind::LINEAR_CALL, call.clone()) };
+            let ask = |to: &NodeId| Output::Send { to: *to, frame: frame.clone() };
             out.extend(others.map(ask));
         }
     }
@@ -34,7 +34,7 @@ impl Linear {
         let Some(it) = self.groups.get(&group).filter(|it| !self.mute && it.leads()) else { return };
         if it.placed.epoch >= epoch && !it.placed.members.contains(&from) && !it.member.has(from) {
             let left = Call::Left { group, epoch, end: it.member.end() };
-            out.push(Output::Send { to: from, frame: Frame::new(kind::LINEAR_CALL, wire::encode_call(&left)) });
+            out.push(Output::Send { to: from, frame: own(&left) });
         }
     }
 
@@ -72,4 +72,9 @@ impl Linear {
     pub fn leads_for_others(&self) -> usize {
         self.groups.values().filter(|group| group.may_hand_over(&self.nodes)).count()
     }
+}
+
+/// What nodes do by themselves.
+fn own(call: &Call) -> Frame {
+    Frame { priority: Priority::HIGHEST, ..Frame::new(kind::LINEAR_CALL, wire::encode_call(call)) }
 }

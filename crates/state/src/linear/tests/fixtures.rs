@@ -59,8 +59,11 @@ fn fixtures_of_calls_are_read() {
     ];
     let wrongs = Wrong::ALL.into_iter().map(Reply::Wrong).collect();
     let calls = [
-        ("do", Call::Do { group, reads: false, stale: None, command: full() }),
-        ("read", Call::Do { group, reads: true, stale: Some(Span::millis(500)), command: command(5, vec![]) }),
+        ("do", Call::Do { group, reads: false, stale: None, sole: false, command: full() }),
+        (
+            "read",
+            Call::Do { group, reads: true, stale: Some(Span::millis(500)), sole: false, command: command(5, vec![]) },
+        ),
         ("ran", answer(Answer::Ran(Ran::Done(replies), 12))),
         ("wrongs", answer(Answer::Ran(Ran::Done(wrongs), 13))),
         ("unmet", answer(Answer::Ran(Ran::Unmet, 14))),

@@ -7,25 +7,28 @@ use crate::linear::functions;
 use crate::linear::op::Op;
 
 /// The only member of a group, with its disk.
-struct Lone {
-    linear: Linear,
-    now: Now,
+pub(super) struct Lone {
+    pub linear: Linear,
+    pub now: Now,
     disk: Vec<Bytes>,
+    /// Of what it has written while the disk does not say so.
+    pub stalled: Option<Vec<Ticket>>,
     asks: u64,
     ended: Vec<Outcome<Ran>>,
-    told: Vec<Answer>,
+    /// What other nodes were answered, and to which of their commands.
+    pub told: Vec<(u64, Answer)>,
     errors: Vec<String>,
 }
 
 impl Lone {
-    const ID: GroupId = GroupId(7 << 16);
+    pub const ID: GroupId = GroupId(7 << 16);
 
     /// By a program of this level, on what a disk has kept.
-    fn start(level: u32, agreed: u32, disk: Vec<Bytes>) -> Self {
+    pub fn start(level: u32, agreed: u32, disk: Vec<Bytes>) -> Self {
         let mut linear = Linear::new(NodeId(1), Boot(1 + disk.len() as u64), base::Rng::new(1)).with_level(level);
         linear.start(BTreeMap::from([(Self::ID, disk.clone())]), false);
         let (ended, told, errors) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lone = Self { linear, now: Now::default(), disk, asks: 0, ended, told, errors };
+        let mut lone = Self { linear, now: Now::default(), disk, stalled: None, asks: 0, ended, told, errors };
         lone.agree(agreed);
         (0..100).for_each(|_| lone.wake());
         lone
@@ -37,21 +40,24 @@ impl Lone {
         self.handle(Input::Placed { version: 7 + u64::from(level), level, groups: [(Self::ID, placed)].into() });
     }
 
-    fn wake(&mut self) {
+    pub fn wake(&mut self) {
         if let Some(at) = self.linear.wake_at() {
             self.now.mono = at.max(self.now.mono);
             self.handle(Input::Wake);
         }
     }
 
-    fn handle(&mut self, input: Input) {
+    pub fn handle(&mut self, input: Input) {
         let mut out = Vec::new();
         self.linear.handle(self.now, input, &mut out);
         for output in out {
             match output {
                 Output::Raft { group, output: raft::Output::Append { records, ticket, .. } } => {
                     self.disk.extend(records);
-                    self.handle(Input::Appended { group, ticket });
+                    match &mut self.stalled {
+                        Some(stalled) => stalled.push(ticket),
+                        None => self.handle(Input::Appended { group, ticket }),
+                    }
                 }
                 Output::Raft { group, output: raft::Output::Save { parts, ticket } } => {
                     self.disk = parts.0.collect();
@@ -63,7 +69,7 @@ impl Lone {
                 }
                 Output::Answer { outcome, .. } => self.ended.push(outcome),
                 Output::Send { frame, .. } => match wire::decode_call(frame.head) {
-                    Some(Call::Answer { answer, .. }) => self.told.push(answer),
+                    Some(Call::Answer { id, answer, .. }) => self.told.push((id.seq, answer)),
                     other => panic!("{other:?}"),
                 },
                 other => panic!("{other:?}"),
@@ -89,10 +95,10 @@ impl Lone {
         self.asks += 1;
         let id = CommandId { node: NodeId(4), ..id(self.asks) };
         let command = Command { id, ..command(0, vec![step("k", function, &["token"])]) };
-        let call = Call::Do { group: Self::ID, reads: false, stale: None, command };
+        let call = Call::Do { group: Self::ID, reads: false, stale: None, sole: true, command };
         let frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&call));
         self.handle(Input::Frame { from: NodeId(4), frame });
-        self.told.pop()
+        self.told.pop().map(|(_, answer)| answer)
     }
 }
 

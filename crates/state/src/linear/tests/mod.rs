@@ -18,6 +18,7 @@ const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entr
 mod fixtures;
 mod level;
 mod once;
+mod priority;
 mod split;
 mod together;
 
@@ -212,7 +213,7 @@ fn a_call_and_an_answer_have_these_bytes() {
         splits: 4,
         ..command(3, vec![step("k", "get", &["x"])])
     };
-    let call = Call::Do { group: GroupId(7), reads: true, stale: None, command };
+    let call = Call::Do { group: GroupId(7), reads: true, stale: None, sole: false, command };
     let golden = b"\x08\x07\x10\x01\x1a\x1e\x08\x01\x10\x01\x18\x03\x20\x02\x2a\x05\x0a\x01c\x10\x09\x32\x0b\x0a\x01k\x12\x03get\x1a\x01x\x38\x04";
     assert_eq!(wire::encode_call(&call), &golden[..]);
     assert_eq!(wire::decode_call(Bytes::from_static(golden)), Some(call));
@@ -220,6 +221,7 @@ fn a_call_and_an_answer_have_these_bytes() {
         group: GroupId(7),
         reads: true,
         stale: Some(Span::millis(5)),
+        sole: true,
         command: Command { floor: 1, ..self::command(1, vec![]) },
     };
     assert_eq!(wire::decode_call(wire::encode_call(&stale)), Some(stale));
@@ -230,11 +232,17 @@ fn a_call_and_an_answer_have_these_bytes() {
         Answer::Elsewhere { leader: Some(NodeId(4)) },
         Answer::Elsewhere { leader: None },
         Answer::Busy,
+        Answer::TurnedAway { floor: 0 },
+        Answer::TurnedAway { floor: 6 },
         Answer::Moved,
     ] {
         let call = Call::Answer { group: GroupId(7), id: id(3), answer };
         assert_eq!(wire::decode_call(wire::encode_call(&call)), Some(call));
     }
+    // A program from before there was this answer takes it for `Busy`, which only lacks the last field.
+    let away = Call::Answer { group: GroupId(7), id: id(3), answer: Answer::TurnedAway { floor: 2 } };
+    let golden = b"\x08\x07\x1a\x06\x08\x01\x10\x01\x18\x03\x22\x04\x08\x04\x30\x03";
+    assert_eq!(wire::encode_call(&away), &golden[..]);
     for call in
         [Call::Leaves { group: GroupId(7), epoch: 3 }, Call::Left { group: GroupId(7), epoch: 3, end: (2, 900) }]
     {

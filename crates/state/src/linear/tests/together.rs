@@ -1,35 +1,40 @@
 //! Weak operations of one node, beside a leader elsewhere that answers what and when the test wants.
 
-use base::{AskId, Outcome, Time, kind};
+use base::{AskId, Outcome, Priority, Time, kind};
 
 use super::*;
 use crate::linear::limits::TOGETHER_MAX;
 use crate::linear::op::Op;
 
-struct Door {
-    linear: Linear,
-    now: Now,
+pub(super) struct Door {
+    pub linear: Linear,
+    pub now: Now,
     asks: u64,
-    ended: Vec<(u64, Outcome<Ran>)>,
+    pub ended: Vec<(u64, Outcome<Ran>)>,
     /// Sent to the leader, and not answered.
-    sent: Vec<Command>,
+    pub sent: Vec<Command>,
+    /// How much each of all that were sent matters.
+    pub priorities: Vec<Priority>,
 }
 
 impl Door {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut linear = with_group(4, &[], &mut Vec::new());
         linear.handle(Now::default(), Input::Birth { peer: NodeId(1) }, &mut Vec::new());
-        Self { linear, now: Now::default(), asks: 0, ended: Vec::new(), sent: Vec::new() }
+        Self { linear, now: Now::default(), asks: 0, ended: Vec::new(), sent: Vec::new(), priorities: Vec::new() }
     }
 
-    fn handle(&mut self, input: Input) {
+    pub fn handle(&mut self, input: Input) {
         let mut out = Vec::new();
         self.linear.handle(self.now, input, &mut out);
         for output in out {
             match output {
                 Output::Answer { id, outcome } => self.ended.push((id.0, outcome)),
-                Output::Send { frame, .. } => match wire::decode_call(frame.head) {
-                    Some(Call::Do { command, .. }) => self.sent.push(command),
+                Output::Send { frame: Frame { priority, head, .. }, .. } => match wire::decode_call(head) {
+                    Some(Call::Do { command, .. }) => {
+                        self.sent.push(command);
+                        self.priorities.push(priority);
+                    }
                     other => panic!("{other:?}"),
                 },
                 other => panic!("{other:?}"),
@@ -39,8 +44,11 @@ impl Door {
 
     /// With a budget in milliseconds.
     fn ask(&mut self, budget: u64, weak: bool, step: Step) -> u64 {
+        self.ask_op(budget, Op { weak, ..Op::of("bank".into(), vec![step]) })
+    }
+
+    pub fn ask_op(&mut self, budget: u64, op: Op) -> u64 {
         self.asks += 1;
-        let op = Op { weak, ..Op::of("bank".into(), vec![step]) };
         self.handle(Input::Ask { id: AskId(self.asks), budget: Span::millis(budget), op });
         self.asks
     }
@@ -60,11 +68,16 @@ impl Door {
     }
 
     /// The leader answers the first that it was sent.
-    fn answers(&mut self, answer: Answer) {
+    pub fn answers(&mut self, answer: Answer) {
+        self.answers_of(NodeId(1), answer);
+    }
+
+    /// Another node does.
+    pub fn answers_of(&mut self, from: NodeId, answer: Answer) {
         let id = self.sent.remove(0).id;
         let call = Call::Answer { group: GroupId(7 << 16), id, answer };
         let frame = Frame::new(kind::LINEAR_CALL, wire::encode_call(&call));
-        self.handle(Input::Frame { from: NodeId(1), frame });
+        self.handle(Input::Frame { from, frame });
     }
 
     fn replies(&mut self, reply: Reply) {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Priority;
 use futures_util::future::{LocalBoxFuture, select_all};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -359,9 +360,11 @@ impl Waiter {
             Some(item) => bytes(item).into_iter().collect(),
             None => return,
         };
+        // Its client does not ask for it any more, we do.
+        let space = Space { priority: Priority::HIGHEST, ..self.space.clone() };
         for _ in 0..PUT_BACK_TRIES_MAX {
-            let op = Op::one(Arc::clone(&self.space.name), key.clone(), function, items.clone());
-            match self.space.ask_linear(op).await {
+            let op = Op::one(Arc::clone(&space.name), key.clone(), function, items.clone());
+            match space.ask_linear(op).await {
                 Outcome::Done(_) => return,
                 Outcome::Refused(_) => sleep(Duration::from_millis(200)).await,
                 // It may be there: twice would be worse.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clones::partition::Priority;
 use serde_json::Value;
 use state::linear::functions;
 
@@ -61,7 +60,7 @@ fn of_service(call: &Call<'_>, service: Arc<str>, function: String) -> Act {
         key: command.key(3),
         function,
         args: (4..command.len()).map(|i| command.value(i)).collect(),
-        class: Priority::default().0,
+        class: call.client.class,
         left: None,
         once: call.once,
     };
