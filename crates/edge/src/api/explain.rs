@@ -197,9 +197,7 @@ fn aim(affinity: &Affinity, prefers: &Prefers, names: &[String], secret: &str) -
             let why = if clone.is_some() { "its cookie says so" } else { "the clone of its cookie is gone: a new one" };
             (clone, why.into())
         }
-        (Affinity::Sticky, _) => {
-            (None, "it has no cookie yet: the least loaded clone, and a cookie for it".into())
-        }
+        (Affinity::Sticky, _) => (None, "it has no cookie yet: the least loaded clone, and a cookie for it".into()),
         _ => (None, "the least loaded clone (of more than eight: of two), those of the same node first".into()),
     }
 }
