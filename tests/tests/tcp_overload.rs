@@ -125,7 +125,11 @@ fn a_range_grows_by_how_long_connections_wait_for_their_first_answer_and_shrinks
             }
         })
     };
-    let users: Vec<_> = (0..8).map(|n| user(at[n % 2])).collect();
+    // What an answer takes without a queue has to be seen first.
+    let few = user(at[0]);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(service(&up)["wanted"], 1, "one user is no burst");
+    let users: Vec<_> = (0..8).map(|n| user(at[n % 2])).chain([few]).collect();
     wait_for("three clones serve", Duration::from_secs(60), || {
         let service = service(&up);
         let serving = service["clones"].as_array().unwrap().iter().filter(|c| c["state"] == "serving").count();

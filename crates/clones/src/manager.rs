@@ -430,8 +430,7 @@ impl Leading {
                 if !is_whole {
                     continue;
                 }
-                // Of connections nobody sees what waits.
-                let demands = self.edges.values().map(|(_, demand)| demand).filter(|_| spec.http.is_some());
+                let demands = self.edges.values().map(|(_, demand)| demand);
                 sizer.observe(now, serving, seen(service, demands));
                 let hurts = spec.wait.unwrap_or(WAIT_HURTS_DEFAULT);
                 if let Some(decision) = sizer.decide(now, spec.clones, hurts, target, serving) {
