@@ -28,6 +28,7 @@ pub mod resp;
 pub mod sessions;
 pub mod shared;
 pub mod sse;
+pub mod tcp;
 pub mod tools;
 pub mod up;
 pub mod wait;

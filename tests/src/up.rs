@@ -337,9 +337,11 @@ pub fn whole(view: &Value, pids: &[(String, u32)], clones_each: usize) -> Result
     let clones = list(&view["services"]).iter().flat_map(|s| list(&s["clones"])).collect::<Vec<_>>();
     let serving: Vec<&Value> = clones.iter().filter(|c| serves(c)).collect();
     for service in list(&view["services"]) {
-        let of = list(&service["clones"]).iter().filter(|c| serves(c)).count() as u64;
-        if Some(of) < service["wanted"].as_u64() {
-            return Err(format!("{of} clones of {} serve: {}", service["name"], service["clones"]));
+        // One too many, as after a node came back, is about to be stopped.
+        let of = list(&service["clones"]);
+        let serve = of.iter().filter(|c| serves(c)).count();
+        if serve != of.len() || Some(serve as u64) != service["wanted"].as_u64() {
+            return Err(format!("{serve} clones of {} serve, {} wanted: {of:?}", service["name"], service["wanted"]));
         }
     }
     for (name, _) in pids {

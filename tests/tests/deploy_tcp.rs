@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,23 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use e2e::at::free_port;
+use e2e::tcp::ask;
 use e2e::{Up, wait_for};
-
-/// Longer than any good version takes.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// What a clone answers to a new connection.
-fn ask(at: SocketAddr) -> Result<String, String> {
-    let mut stream = TcpStream::connect(at).map_err(|e| format!("connect: {e}"))?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"honey\n").map_err(|e| format!("write: {e}"))?;
-    let mut said = [0; 64];
-    match stream.read(&mut said) {
-        Ok(0) => Err("it ended".into()),
-        Ok(count) => Ok(String::from_utf8_lossy(&said[..count]).trim().to_owned()),
-        Err(e) => Err(format!("read: {e}")),
-    }
-}
 
 /// Connections without an end, and those of them that failed.
 struct Users {

@@ -10,24 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use e2e::at::free_port;
+use e2e::tcp::{PATIENCE, ask};
 use e2e::{Up, wait_for};
 use serde_json::Value;
-
-/// As long as anybody waits.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// A new connection, one line, and its answer.
-fn ask(at: SocketAddr) -> Result<String, String> {
-    let mut stream = TcpStream::connect(at).map_err(|e| format!("connect: {e}"))?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(b"honey\n").map_err(|e| format!("write: {e}"))?;
-    let mut said = String::new();
-    match BufReader::new(stream).read_line(&mut said) {
-        Ok(0) => Err("it ended".into()),
-        Ok(_) => Ok(said.trim().to_owned()),
-        Err(e) => Err(format!("read: {e}")),
-    }
-}
 
 /// So many new connections a second, whatever becomes of them. Gives the part that was answered.
 fn load(at: SocketAddr, rate: u32, time: Duration) -> JoinHandle<f64> {
@@ -116,18 +101,22 @@ fn a_range_grows_by_how_long_connections_wait_for_their_first_answer_and_shrinks
     up.settle(Duration::from_secs(30), 0);
     let at = [1, 2].map(|node| SocketAddr::new(up.at(node).http.ip(), port));
     wait_for("it answers", Duration::from_secs(20), || ask(at[0]).map(drop));
-    let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stop, asked, failed): (Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
     let user = |at: SocketAddr| {
-        let (stop, failed) = (Arc::clone(&stop), Arc::clone(&failed));
+        let (stop, asked, failed) = (Arc::clone(&stop), Arc::clone(&asked), Arc::clone(&failed));
         std::thread::spawn(move || {
             while !stop.load(Relaxed) {
                 failed.fetch_add(u64::from(ask(at).is_err()), Relaxed);
+                asked.fetch_add(1, Relaxed);
             }
         })
     };
     // What an answer takes without a queue has to be seen first.
     let few = user(at[0]);
-    std::thread::sleep(Duration::from_secs(3));
+    wait_for("some answers", Duration::from_secs(30), || match asked.load(Relaxed) {
+        60.. => Ok(()),
+        few => Err(format!("{few} asked")),
+    });
     assert_eq!(service(&up)["wanted"], 1, "one user is no burst");
     let users: Vec<_> = (0..8).map(|n| user(at[n % 2])).chain([few]).collect();
     wait_for("three clones serve", Duration::from_secs(60), || {

@@ -134,8 +134,9 @@ impl Admission {
             self.limit.follow(Span((takes * 1e6) as u64), queue);
         }
         let has_higher = (self.lowest() + 1..CLASSES).any(|class| self.wanted(class) >= PRESENT);
-        self.limit.set_strict(self.overload.is_up() && has_higher);
-        self.limit.set_alone(self.elsewhere() < PRESENT);
+        let is_alone = self.elsewhere() < PRESENT;
+        self.limit.set_alone(is_alone);
+        self.limit.set_strict(self.overload.is_up() && has_higher && is_alone);
         if self.limit.is_due(now, &self.seen) {
             self.limit.learn(now, &std::mem::take(&mut self.seen));
         }

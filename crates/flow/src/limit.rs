@@ -174,7 +174,7 @@ impl Limit {
 
     /// A mean above this is a queue.
     pub fn target(&self) -> Span {
-        let part = if self.is_strict && self.is_alone { STRICT_PART } else { 1 };
+        let part = if self.is_strict { STRICT_PART } else { 1 };
         let tolerance = self.bounds.tolerance_percent.saturating_sub(100) / part;
         Span(self.base.0 * (100 + tolerance) / 100) + Span(self.bounds.slack.0 / part)
     }
@@ -195,8 +195,8 @@ impl Limit {
         self.is_strict = is_strict;
     }
 
-    /// Whether it is known that nobody else lets anything in. With several doors the limit is more than what is under way, by what they keep for each
-    /// other, and swings with that.
+    /// Whether it is known that nobody else lets anything in. With several doors the limit is more than what is under way, by what they keep
+    /// for each other, and swings with that.
     pub fn set_alone(&mut self, is_alone: bool) {
         self.is_alone = is_alone;
     }
@@ -289,7 +289,7 @@ impl Limit {
             self.shrinks_from = None;
             if was_full {
                 // Where answers take nearly as long as they may the next whole step would be too far.
-                self.grow_by(if self.is_strict && self.is_alone { (1.0 - queue) * STEPS_NEAR } else { 1.0 });
+                self.grow_by(if self.is_strict { (1.0 - queue) * STEPS_NEAR } else { 1.0 });
             }
         }
         if was_full && now >= self.probe_at && seen.elsewhere.kept.saturating_mul(PROBE_PART) < self.size() {
