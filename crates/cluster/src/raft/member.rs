@@ -250,7 +250,7 @@ impl<S: State> Member<S> {
             // look for entries that the snapshot has replaced, and stop the process.
             return;
         }
-        if self.tick_doubt(given_up, out) {
+        if self.tick_doubt(given_up, out) || self.is_ahead_of_disk() {
             return;
         }
         self.leave_lead();
@@ -279,11 +279,19 @@ impl<S: State> Member<S> {
 
     /// Stands for election at once.
     pub fn campaign(&mut self) {
-        if self.installing.is_none() && !self.has_no_floor() && !self.is_below_floor() {
+        if self.installing.is_none() && !self.is_ahead_of_disk() && !self.has_no_floor() && !self.is_below_floor() {
             // Raft answers an error only for groups that changed under it; the next tick tries again.
             let _ = self.node.campaign();
             self.draw_jitter(true);
         }
+    }
+
+    /// The only voter, that does not lead (it resigned as its disk was full, say) and whose disk does not have its whole log yet. It
+    /// would be elected at once, and raft stops the process over that. When the disk has it, it stands.
+    fn is_ahead_of_disk(&self) -> bool {
+        let raft = &self.node.raft;
+        let is_alone = raft.promotable() && raft.prs().is_singleton();
+        is_alone && !self.is_leader() && raft.raft_log.persisted < raft.raft_log.last_index()
     }
 
     /// Membership says that the leader is dead: from now on this member listens to candidates. (Its vote in this term, if
@@ -373,6 +381,9 @@ impl<S: State> Member<S> {
         let is_candidate = message.get_msg_type() != pb::MessageType::MsgTimeoutNow;
         let is_below = self.is_below_floor() && !(is_candidate && (message.log_term, message.index) >= self.floor());
         if (self.has_no_floor() || is_below) && votes.contains(&message.get_msg_type()) {
+            return Ok(());
+        }
+        if !is_candidate && self.is_ahead_of_disk() {
             return Ok(());
         }
         let log = &self.node.raft.raft_log;

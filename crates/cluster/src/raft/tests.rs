@@ -323,6 +323,49 @@ fn who_leads_and_is_voted_out_lets_another_one_lead() {
 }
 
 #[test]
+fn the_only_voter_stands_again_when_its_disk_has_what_it_led() {
+    let (mut out, mut now) = (Vec::new(), Time(1));
+    let mut member = Member::found(CONFIG, NodeId(1), &[NodeId(1)], Words::default(), Rng::new(1), &mut out).unwrap();
+    let [Output::Save { ticket, .. }] = out[..] else { panic!("it is not founded: {out:?}") };
+    out.clear();
+    member.saved(ticket, now, &mut out);
+    let mut appended = VecDeque::new();
+    let mut pump = |member: &mut Member<Words>, now| {
+        let mut out = Vec::new();
+        member.pump(now, &mut out, &mut Vec::new());
+        appended.extend(out.into_iter().filter_map(|output| match output {
+            Output::Append { ticket, .. } => Some(ticket),
+            _ => None,
+        }));
+        appended.back().copied()
+    };
+    let first = pump(&mut member, now).unwrap();
+    member.persisted(first, now, &mut out);
+    assert!(member.is_leader() && member.propose("word".into()));
+    let word = pump(&mut member, now).unwrap();
+    assert!(word > first);
+    // Its disk is full.
+    member.resign(now, &BTreeSet::new(), &mut out);
+    member.campaign();
+    for _ in 0..SOON {
+        now = now + TICK;
+        member.tick(now, |_| false, &mut out);
+        pump(&mut member, now);
+    }
+    assert!(!member.is_leader());
+    member.persisted(word, now, &mut out);
+    for _ in 0..SOON {
+        now = now + TICK;
+        member.tick(now, |_| false, &mut out);
+        if let Some(ticket) = pump(&mut member, now) {
+            member.persisted(ticket, now, &mut out);
+        }
+    }
+    pump(&mut member, now);
+    assert!(member.is_leader() && member.state().0 == ["word"], "{:?}", member.state().0);
+}
+
+#[test]
 fn a_member_goes_no_further_than_its_program() {
     let mut bench = Bench::new(3);
     bench.write(2, "of tomorrow");

@@ -32,7 +32,7 @@ pub struct Disk {
     /// How many of `appends` the disk is at: all that waited when it became free go together.
     forcing: usize,
     /// Each flush takes so much longer, at most; zero for a healthy disk.
-    pub slow: Span,
+    slow: Span,
     /// It takes nothing.
     full: bool,
     /// Saves that wait for room.
@@ -215,6 +215,14 @@ impl Disk {
         }
         kept.retain(|_, records| !records.is_empty());
         kept
+    }
+
+    /// Each flush takes so much longer from now on. A healthy disk is soon done with the snapshots that it was slow with: says when.
+    pub fn slow_down(&mut self, at: Time, by: Span, rng: &mut Rng) -> Vec<(Time, Done)> {
+        self.slow = by;
+        let under_way: Vec<u64> = self.saves.keys().copied().filter(|save| !self.held.contains(save)).collect();
+        let healthy = under_way.into_iter().filter(|_| by == Span::ZERO);
+        healthy.map(|save| (at + self.flush(rng), Done::Save(save))).collect()
     }
 
     pub fn is_full(&self) -> bool {

@@ -682,7 +682,12 @@ impl<F: Factory> World<F> {
 
     /// Its writes take up to so much longer; zero for a healthy disk.
     pub fn slow_disk(&mut self, node: usize, by: Span) {
-        self.places[node].disk.slow = by;
+        let place = &mut self.places[node];
+        let due = place.disk.slow_down(self.now, by, &mut self.rng);
+        let Some(running) = &place.running else { return };
+        for (at, done) in due {
+            self.queue.push(at, Due::DiskDone { node, life: running.life, done });
+        }
     }
 
     /// Its wall clock jumps; `None` puts it right again.

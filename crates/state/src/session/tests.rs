@@ -342,6 +342,64 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
     assert_eq!(world.figure(1, "session.late_dropped"), 0);
 }
 
+/// Whoever reads after a split would have to wait until it is sure that nobody takes it back.
+#[test]
+fn what_a_split_left_at_one_brick_is_decided_as_soon_as_the_other_is_back() {
+    let mut world = World::settled(7, 2);
+    let Reply::Stored { version, .. } = world.put(1, "k", "old") else { panic!("it is not stored") };
+    world.run(super::limits::YOUNG);
+    world.partition(&[NodeId(2)]);
+    let asked = world.ask(1, put_when("k", "new", When::Version(version)));
+    world.run(Span::secs(4));
+    assert!(matches!(world.answers[&asked].1, Outcome::Unknown(_)), "{:?}", world.answers[&asked]);
+    world.heal();
+    world.run(Span::secs(1));
+    let (now, key) = (world.now, Key::new(1, Bytes::from_static(b"k")));
+    for node in 1..=2 {
+        let found = world.session(node).brick.read(now, &key, Want::Newer(super::Version::default()));
+        let is_new = found.value.as_ref().is_some_and(|value| value.bytes == "new");
+        assert!(is_new && !found.tentative, "at {node}: {found:?}");
+    }
+    assert_eq!(world.session(1).ops.numbers().len(), 0);
+}
+
+#[test]
+fn a_write_that_has_lost_once_too_often_is_taken_back_before_it_is_given_up() {
+    let mut world = World::settled(7, 3);
+    let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
+    let write = |nth: u64, node, guard| super::brick::Write {
+        version: super::Version { ms: wall_ms + nth, counter: 0, node: NodeId(node) },
+        value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+        lease: Span::secs(60),
+        keep: Span::secs(60),
+        guard,
+        repair: false,
+        extend: false,
+        standing: super::brick::Standing::Plain,
+        bricks: super::map::Placement::default(),
+    };
+    for node in [2, 3] {
+        world.session(node).brick.write(now, wall_ms, &key, write(1, 2, None));
+    }
+    let mut op = Box::new(Running::new(key.clone(), Action::Take));
+    (op.ask, op.deadline, op.round) = (Some(AskId(9)), now + Span::secs(1), super::limits::ROUNDS_MAX + 1);
+    (op.phase, op.write) = (super::ops::Phase::Write, Some(write(2, 1, Some(super::Version::default()))));
+    let mut out = Vec::new();
+    let mut call = super::Call { now, wall_ms, out: &mut out };
+    let session = world.session(1);
+    session.place_keyed(&call, &mut op).ok().unwrap();
+    let number = session.ops.add();
+    session.step_write(&mut call, number, &mut op);
+    session.ops.put(number, op);
+    for output in out {
+        world.output(NodeId(1), output);
+    }
+    assert!(world.session(1).brick.version(&key).is_some(), "it is at its own brick");
+    world.run(Span::millis(500));
+    assert!(matches!(world.answers[&AskId(9)].1, Outcome::Refused(_) | Outcome::Unknown(_)));
+    assert_eq!(world.session(1).brick.version(&key), None);
+}
+
 /// Or, if this node died now, nobody could tell the loser at another brick from the winner.
 #[test]
 fn a_conditional_write_asks_no_other_brick_if_one_of_the_same_node_was_before_it() {

@@ -6,7 +6,9 @@ use base::{Span, Time};
 use bytes::Bytes;
 
 use super::brick::{Standing, Write, Wrote};
-use super::limits::{CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES};
+use super::limits::{
+    CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, OPEN_MAX, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES,
+};
 use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -454,11 +456,21 @@ impl Session {
         });
         let silent = op.legs.iter().any(|leg| matches!(leg.state, LegState::TimedOut | LegState::Dead));
         op.may_have_happened &= op.earlier_may_have || op.legs.iter().any(Leg::may_have_stored);
-        match said_no {
+        let was_asked = op.ask.is_some();
+        let next = match said_no {
             Some(why) => self.give_up(call, op, &why),
             None if silent => self.wait_or_give_up(call, number, op, "too few bricks of the key answered in time"),
             None => self.wait_or_give_up(call, number, op, "too few bricks of the key are live"),
+        };
+        // Who counts as dead may only be cut off, and is soon asked again.
+        if next == Next::Over && op.is_left_open() && op.legs.iter().any(|leg| leg.state == LegState::Dead) {
+            if was_asked {
+                op.deadline = call.now + OPEN_MAX;
+            }
+            self.ops.time_at(op.deadline, number);
+            return Next::Wait;
         }
+        next
     }
 }
 
