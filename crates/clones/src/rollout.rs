@@ -141,6 +141,12 @@ impl Rollout {
         if scene.judged && !scene.fresh.is_empty() && !seen_enough && waited < JUDGE_MAX {
             return Step::Wait;
         }
+        // The only one has nobody beside it that goes on with the old version: what that does is seen before.
+        let is_only = scene.judged && scene.fresh.is_empty() && scene.clones.len() == 1;
+        let seen_before = self.old.done >= JUDGE_ANSWERS || self.old.done == 0 && waited >= JUDGE_MIN;
+        if is_only && !seen_before && waited < JUDGE_MAX {
+            return Step::Wait;
+        }
         let left: Vec<CloneId> = scene.clones.iter().filter(|id| !scene.fresh.contains(id)).cloned().collect();
         if left.is_empty() {
             return if waited >= JUDGE_LAST || !scene.judged { Step::Keep } else { Step::Wait };
@@ -207,6 +213,7 @@ mod tests {
     use super::*;
 
     struct Fake {
+        clones: u32,
         rollout: Rollout,
         now: Time,
         fresh: BTreeSet<CloneId>,
@@ -227,6 +234,7 @@ mod tests {
             let now = Time(1_000_000);
             let restarts = BTreeMap::from([(CloneId::new("s", 0), 5)]);
             Self {
+                clones: 4,
                 rollout: Rollout::new(7, now, restarts.clone()),
                 now,
                 fresh: BTreeSet::new(),
@@ -242,7 +250,7 @@ mod tests {
 
         /// Runs to its end; how many were fresh, and the end.
         fn run(&mut self) -> (usize, Step) {
-            let ids: Vec<CloneId> = (0..4).map(|n| CloneId::new("s", n)).collect();
+            let ids: Vec<CloneId> = (0..self.clones).map(|n| CloneId::new("s", n)).collect();
             let mut began = None;
             for _ in 0..400 {
                 let last_words = |id: &CloneId| {
@@ -319,6 +327,30 @@ mod tests {
         assert!(matches!(&end, Step::TakeBack(text) if text.contains("none of 3 requests in 2500 ms")), "{end:?}");
         assert_eq!(fresh, 1);
         assert_eq!(Fake { overloads: (20, 45), ..Fake::new() }.run(), (4, Step::Keep));
+    }
+
+    #[test]
+    fn the_only_clone_is_compared_with_what_it_did_before() {
+        for (new, hangs) in [((40, 10), false), ((0, 200), false), ((0, 10), true)] {
+            let (fresh, end) = Fake { clones: 1, new, hangs, ..Fake::new() }.run();
+            assert!(matches!(&end, Step::TakeBack(_)), "{new:?} {hangs}: {end:?}");
+            assert_eq!(fresh, 1);
+        }
+        assert_eq!(Fake { clones: 1, old: (40, 200), new: (40, 200), ..Fake::new() }.run(), (1, Step::Keep));
+        let mut idle = Rollout::new(7, Time(0), BTreeMap::new());
+        let ids = vec![CloneId::new("s", 0)];
+        let restarts = BTreeMap::new();
+        let scene = Scene {
+            clones: ids.clone(),
+            fresh: BTreeSet::new(),
+            serving: BTreeSet::new(),
+            restarts: &restarts,
+            last_words: BTreeMap::new(),
+            start_timeout: Span::secs(5),
+            judged: true,
+        };
+        assert_eq!(idle.look(Time(0), &scene), Step::Wait);
+        assert_eq!(idle.look(Time(0) + JUDGE_MIN, &scene), Step::Next(ids), "nobody asks it");
     }
 
     #[test]

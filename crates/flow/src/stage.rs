@@ -121,9 +121,14 @@ impl<T> Stage<T> {
     /// Is there a place for one more? If not, refuse it, and say so by [`Stage::refused`]. While the stage is overloaded,
     /// only so many wait as fit into a part of what is under way: all others would wait for nothing.
     pub fn has_place(&self) -> bool {
+        self.has_place_below(0)
+    }
+
+    /// The same where this many priorities above it come, too: for each of them half of the places are kept free.
+    pub fn has_place_below(&self, higher: u32) -> bool {
         let most =
             if self.overload.is_up() { (self.limit.size() / OVERLOADED_QUEUE_PART) as usize } else { usize::MAX };
-        self.queue.len() < most.min(self.shape.queue_max)
+        self.queue.len() < most.min(self.shape.queue_max) >> higher
     }
 
     pub fn refused(&mut self) {

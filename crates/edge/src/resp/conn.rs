@@ -304,14 +304,15 @@ impl Conn {
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
             let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();
             let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
-            let entry = if starts { self.node.gate.entry(class, self.slots.len()) } else { Entry::Free };
+            let priority = self.client.priority();
+            let entry = if starts { self.node.gate.entry(class, priority, self.slots.len()) } else { Entry::Free };
             if self.must_wait(&touches) || entry == Entry::Waits {
                 self.parked = Some((command, spec));
                 break;
             }
             if entry == Entry::Refused {
                 any = true;
-                self.node.gate.refused(class);
+                self.node.gate.refused(class, priority);
                 self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
                 continue;
             }

@@ -2,8 +2,9 @@
 //! passes a stage ([`flow::Stage`], one per class), which starts some operations in each turn of the thread, only so many that
 //! answers still come soon, and holds the rest in order. While what is held has to wait for too long, new operations are
 //! refused before anything else is done for them (SSM 3.5: the stub says no at once); but a connection that itself has
-//! sent much of what is held just waits, and one that has nothing under way is let in before it. So whoever is let in is served in good time, and whoever is not hears so
-//! within a turn, instead of both waiting unread in sockets.
+//! sent much of what is held just waits, and one that has nothing under way is let in before it. What matters less is
+//! refused first: places are kept free for what matters more, as long as such comes. So whoever is let in is served in good
+//! time, and whoever is not hears so within a turn, instead of both waiting unread in sockets.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use base::{Outcome, Refused, Span, Time};
+use base::{Outcome, Priority, Refused, Span, Time};
 use flow::stage::{End, Stage};
 use node::{Answer, Ask, View};
 use state::linear::functions::changes::may_wait;
@@ -21,7 +22,7 @@ use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::limits::{CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
+use super::limits::{CAME_WITHIN, CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
 use crate::meter::Stages;
 
 pub struct Gate {
@@ -46,7 +47,11 @@ struct Lane {
     /// When each was started; `NEVER` while it is held. A ticket is an index here.
     started: Vec<Time>,
     free: Vec<u32>,
+    /// When one of each priority last came.
+    came: [Time; PRIORITIES],
 }
+
+const PRIORITIES: usize = Priority::HIGHEST.0 as usize + 1;
 
 struct Held {
     ticket: u32,
@@ -111,7 +116,8 @@ impl Gate {
             if !sheds {
                 (shape.limit.first, shape.limit.min) = (shape.limit.max, shape.limit.max);
             }
-            RefCell::new(Lane { stage: Stage::new(shape), started: Vec::new(), free: Vec::new() })
+            let came = [Time::ZERO; PRIORITIES];
+            RefCell::new(Lane { stage: Stage::new(shape), started: Vec::new(), free: Vec::new(), came })
         };
         Self {
             backend,
@@ -138,11 +144,15 @@ impl Gate {
     }
 
     /// What becomes of one more operation of a connection that has so many under way.
-    pub fn entry(&self, class: Class, of_one: usize) -> Entry {
-        let stage = &self.lane(class).borrow().stage;
+    pub fn entry(&self, class: Class, priority: Priority, of_one: usize) -> Entry {
+        let lane = self.lane(class).borrow();
+        let stage = &lane.stage;
+        // Mostly there is more than enough, and nobody has to look at a clock.
+        let has_place =
+            || stage.has_place_below(PRIORITIES as u32) || stage.has_place_below(lane.higher(self.now(), priority));
         let is_crowded_by_few = || stage.waiting() >= CROWD * self.busy.get();
         match of_one {
-            _ if !self.sheds || stage.has_place() => Entry::Free,
+            _ if !self.sheds || has_place() => Entry::Free,
             // A few long pipelines are what is in the way of somebody who wants one thing.
             0 if is_crowded_by_few() => Entry::Free,
             // A client whose own pipeline is what others wait for is not refused: it waits, too.
@@ -152,8 +162,10 @@ impl Gate {
     }
 
     /// One was refused for that.
-    pub fn refused(&self, class: Class) {
-        self.lane(class).borrow_mut().stage.refused();
+    pub fn refused(&self, class: Class, priority: Priority) {
+        let mut lane = self.lane(class).borrow_mut();
+        lane.stage.refused();
+        lane.came[usize::from(priority.0)] = self.now();
     }
 
     /// Starts a question, now or when those before it have been.
@@ -172,6 +184,7 @@ impl Gate {
             self.wake.notify_one();
         }
         let mut lane = self.lane(class).borrow_mut();
+        lane.came[usize::from(priority(&ask).0)] = now;
         let ticket = lane.ticket();
         let since = self.turn_began.get().unwrap_or(now);
         let entered = lane.stage.enter(now, since, Held { ticket, ask, answer });
@@ -264,6 +277,12 @@ impl Gate {
 }
 
 impl Lane {
+    /// How many priorities above this one came a moment ago.
+    fn higher(&self, now: Time, priority: Priority) -> u32 {
+        let above = self.came.iter().skip(usize::from(priority.0) + 1);
+        above.filter(|came| now.since(**came) < CAME_WITHIN && **came > Time::ZERO).count() as u32
+    }
+
     fn ticket(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.started.push(Time::NEVER);
@@ -308,6 +327,14 @@ fn end_of(answer: &Answer) -> End {
     }
 }
 
+fn priority(ask: &Ask) -> Priority {
+    match ask {
+        Ask::Session(op) => op.priority,
+        Ask::Linear(op) => op.priority,
+        _ => Priority::NORMAL,
+    }
+}
+
 /// How long an operation may take.
 fn budget(class: Class) -> Span {
     match class {
@@ -321,6 +348,7 @@ pub const OVERLOADED: &str = "BUSY overloaded: this node takes no more, retry in
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::HELD_MAX;
     use bytes::Bytes;
     use state::session::{Action, Op};
 
@@ -398,9 +426,24 @@ mod tests {
             gate.start_some();
             gate.busy.set(over);
             let wanted = if is_late { Entry::Refused } else { Entry::Free };
-            assert_eq!(gate.entry(Class::Session, 0), wanted, "asked {ago:?} ago, sheds: {sheds}");
-            assert_eq!(gate.entry(Class::Linear, 0), Entry::Free);
+            assert_eq!(gate.entry(Class::Session, Priority::NORMAL, 0), wanted, "asked {ago:?} ago, sheds: {sheds}");
+            assert_eq!(gate.entry(Class::Linear, Priority::NORMAL, 0), Entry::Free);
         }
+    }
+
+    #[test]
+    fn places_are_kept_free_for_what_matters_more_as_long_as_such_comes() {
+        let (_node, gate) = quiet(true);
+        let _waiting: Vec<Waiting> = (0..TURN + HELD_MAX / 2).map(|n| gate.ask(get(n))).collect();
+        gate.busy.set(HELD_MAX);
+        let entry = |priority| gate.entry(Class::Session, Priority(priority), 0);
+        let gate_of = |priority| (entry(priority - 1), entry(priority), entry(priority + 1));
+        let normal = Priority::NORMAL.0;
+        assert_eq!(gate_of(normal), (Entry::Refused, Entry::Free, Entry::Free));
+        gate.refused(Class::Session, Priority(normal + 1));
+        assert_eq!(gate_of(normal), (Entry::Refused, Entry::Refused, Entry::Free));
+        gate.lane(Class::Session).borrow_mut().came = [Time(gate.now().0 - CAME_WITHIN.0); PRIORITIES];
+        assert_eq!(entry(Priority::LOWEST.0), Entry::Free, "nobody else comes any more");
     }
 
     #[test]
@@ -426,7 +469,7 @@ mod tests {
         let _waiting = ask_late(&gate, late, TURN + SESSION_STAGE.limit.first as usize);
         gate.start_some();
         let held = gate.lane(Class::Session).borrow().stage.waiting();
-        let entry = |of_one| gate.entry(Class::Session, of_one);
+        let entry = |of_one| gate.entry(Class::Session, Priority::NORMAL, of_one);
         let (mut one, mut others) = (Busy::new(&gate), Vec::new());
         one.set(true);
         assert_eq!(entry(held), Entry::Waits);

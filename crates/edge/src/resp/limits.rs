@@ -56,6 +56,8 @@ pub const LINEAR_STAGE: Shape = Shape {
     queue_max: HELD_MAX,
     limit: Bounds { first: 1024, min: 64, max: 16 << 10, tolerance_percent: 300, slack: Span::millis(100) },
 };
+/// Places are kept free for a priority of which something came so lately.
+pub const CAME_WITHIN: Span = Span::secs(1);
 /// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
 /// refused. Four connections with full pipelines ([`IN_FLIGHT_MAX`]) are about what 20 ms can do.
 pub const MOSTLY: usize = 4;
