@@ -312,6 +312,17 @@ fn the_operator_may_see_a_namespaces_token() {
     assert_eq!(ask(None, request("GET /v1/ns/nosuch/token", &[ROOT], "")).0, 404);
 }
 
+/// One of each kind of question of class linear.
+const LINEAR_ASKS: [(&str, &str); 7] = [
+    ("GET /v1/ns/carts/keys/a", ""),
+    ("GET /v1/ns/carts/keys", ""),
+    ("PUT /v1/ns/carts/keys/a", "x"),
+    ("DELETE /v1/ns/carts/keys/a", ""),
+    ("POST /v1/ns/carts/apply/a", r#"{"function": "number.add", "args": ["1"]}"#),
+    ("POST /v1/ns/carts/txn", r#"{"do": []}"#),
+    ("POST /v1/ns/carts/mget", r#"{"keys": ["a"]}"#),
+];
+
 #[tokio::test]
 async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may() {
     for (headers, budget) in
@@ -322,16 +333,7 @@ async fn an_operation_takes_no_longer_than_the_request_that_it_is_done_for_may()
         assert_eq!(*toy.budget.lock().unwrap(), Span::millis(budget));
     }
     // Class linear has more time, and keeps to the same.
-    let add = r#"{"function": "number.add", "args": ["1"]}"#;
-    for (line, body) in [
-        ("GET /v1/ns/carts/keys/a", ""),
-        ("GET /v1/ns/carts/keys", ""),
-        ("PUT /v1/ns/carts/keys/a", "x"),
-        ("DELETE /v1/ns/carts/keys/a", ""),
-        ("POST /v1/ns/carts/apply/a", add),
-        ("POST /v1/ns/carts/txn", r#"{"do": []}"#),
-        ("POST /v1/ns/carts/mget", r#"{"keys": ["a"]}"#),
-    ] {
+    for (line, body) in LINEAR_ASKS {
         for (headers, budget) in [(&[][..], 4_000), (&[("coppice-deadline-ms", "70")][..], 70)] {
             let (toy, router) = toy(Vec::new());
             toy.view

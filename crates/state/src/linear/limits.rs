@@ -18,6 +18,8 @@ pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Commands of one node that wait for answers. More are refused: no client needs more.
 pub const CALLS_MAX: usize = 16_384;
+/// Commands that a leader remembers to have turned away, of all nodes.
+pub const TURNED_MAX: usize = 4 * CALLS_MAX;
 /// Commands of weak operations on one key that one node has under way before it gathers more: as a leader's entries.
 pub const TOGETHER_FLYING_MAX: usize = BATCHES_FLYING_MAX;
 /// Weak operations on one key that are one command: more go beside it.

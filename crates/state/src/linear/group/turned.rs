@@ -9,14 +9,14 @@ use base::{Boot, NodeId, Time};
 
 use super::queue::{Entry, Mark};
 use super::{Answered, Group};
-use crate::linear::limits::{CALLS_MAX, QUEUE_MAX};
+use crate::linear::limits::{CALLS_MAX, QUEUE_MAX, TURNED_MAX};
 use crate::linear::space::CommandId;
 use crate::linear::watchers::Read;
 use crate::linear::wire::{Answer, Command};
 
-/// By node, what was turned away in its present life.
+/// By node, what was turned away in its present life, and how many in all.
 #[derive(Default)]
-pub struct Turned(BTreeMap<NodeId, Of>);
+pub struct Turned(BTreeMap<NodeId, Of>, usize);
 
 struct Of {
     boot: Boot,
@@ -32,7 +32,8 @@ impl Turned {
         let Some(of) = self.0.get_mut(&node).filter(|of| of.boot == boot) else { return true };
         if command.floor > of.floor {
             of.floor = command.floor;
-            of.seqs = of.seqs.split_off(&command.floor);
+            let wanted = of.seqs.split_off(&command.floor);
+            self.1 -= std::mem::replace(&mut of.seqs, wanted).len();
         }
         seq >= of.floor
     }
@@ -44,7 +45,7 @@ impl Turned {
     /// Its node has asked others, too, and will not believe us alone.
     fn forget(&mut self, id: CommandId) {
         if let Some(of) = self.0.get_mut(&id.node).filter(|of| of.boot == id.boot) {
-            of.seqs.remove(&id.seq);
+            self.1 -= usize::from(of.seqs.remove(&id.seq));
         }
     }
 
@@ -53,12 +54,11 @@ impl Turned {
         let fresh = || Of { boot, floor: 0, seqs: BTreeSet::new() };
         let of = self.0.entry(node).or_insert_with(fresh);
         if of.boot < boot {
-            *of = fresh();
+            self.1 -= std::mem::replace(of, fresh()).seqs.len();
         }
-        of.boot == boot && of.seqs.len() < CALLS_MAX && {
-            of.seqs.insert(seq);
-            true
-        }
+        let may = of.boot == boot && of.seqs.len() < CALLS_MAX && self.1 < TURNED_MAX;
+        self.1 += usize::from(may && of.seqs.insert(seq));
+        may
     }
 }
 
@@ -147,5 +147,12 @@ mod tests {
         assert!((0..CALLS_MAX as u64).all(|seq| turned.add(command(seq, 0).id)));
         assert!(!turned.add(command(CALLS_MAX as u64, 0).id));
         assert!(turned.is_wanted(&command(20_000, 9_000)) && turned.add(command(20_000, 0).id));
+        // Of many nodes, of which some may never come again.
+        let of = |node, seq| CommandId { node: NodeId(node), ..command(seq, 0).id };
+        let added = (2..).flat_map(|node| (0..CALLS_MAX as u64).map(move |seq| (node, seq)));
+        let added = added.take_while(|(node, seq)| turned.add(of(*node, *seq))).count();
+        assert_eq!(added + turned.0[&NodeId(1)].seqs.len(), TURNED_MAX);
+        turned.forget(of(2, 0));
+        assert!(turned.add(of(2, 0)) && !turned.add(of(99, 0)));
     }
 }
