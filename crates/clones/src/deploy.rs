@@ -64,6 +64,12 @@ impl Program {
         Self { code, run, dir, env, health, namespaces, start_timeout, stop }
     }
 
+    /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
+    pub fn in_folder(self) -> Self {
+        let is_elsewhere = self.code.is_none() && self.dir.as_ref().is_some_and(|dir| dir.starts_with('/'));
+        Self { dir: self.dir.filter(|_| !is_elsewhere), ..self }
+    }
+
     /// The service as it is with this program.
     pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
         let Self { code, run, dir, env, health, namespaces, start_timeout, stop } = self.clone();

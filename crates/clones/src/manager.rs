@@ -13,7 +13,7 @@ use crate::clone::Happened;
 use crate::conduct::Conduct;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
-use crate::rollout::{LastWords, Rollout, Scene, Step};
+use crate::rollout::{LastSaid, LastWords, Rollout, Scene, Step};
 use crate::sizing::{Seen, Sizer};
 use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec, Version};
 
@@ -46,8 +46,8 @@ pub struct NodeLoad {
     pub serving: BTreeMap<CloneId, (u32, u64)>,
     /// How often each was started again.
     pub restarts: BTreeMap<CloneId, u32>,
-    /// What those that do not serve printed last.
-    pub last_lines: BTreeMap<CloneId, String>,
+    /// How those that do not serve ended, and what they printed last.
+    pub last_said: BTreeMap<CloneId, LastSaid>,
 }
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or_else(Version::default, |says| says.obeys);
-        let (mut versions, mut restarts, mut last_lines) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut versions, mut restarts, mut last_said) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let (mut serving, mut twice) = (BTreeMap::new(), BTreeSet::new());
         for clone in says.iter().flat_map(|says| &says.clones) {
             if clone.state == CloneState::Serving {
@@ -159,8 +159,9 @@ impl NodeLoad {
             let most = restarts.entry(clone.id.clone()).or_insert(0);
             *most = clone.restarts.max(*most);
             let is_down = matches!(clone.state, CloneState::Starting | CloneState::Backoff);
-            if let Some(line) = clone.last_output.last().filter(|_| is_down) {
-                last_lines.insert(clone.id.clone(), line.clone());
+            if is_down && (clone.last_exit.is_some() || !clone.last_output.is_empty()) {
+                let (exit, line) = (clone.last_exit.clone(), clone.last_output.last().cloned());
+                last_said.insert(clone.id.clone(), LastSaid { exit, line });
             }
         }
         serving.retain(|id, _| !twice.contains(id));
@@ -179,7 +180,7 @@ impl NodeLoad {
             versions,
             serving,
             restarts,
-            last_lines,
+            last_said,
         }
     }
 }
@@ -470,8 +471,8 @@ impl Leading {
             let serving = fresh.iter().filter(serves).cloned().collect();
             let last_words = |id: &CloneId| {
                 let node = cluster.live.iter().find(|node| next.has(id, node.id))?;
-                let (node, line) = (node.name.clone(), node.last_lines.get(id).cloned());
-                Some((id.clone(), LastWords { node, line }))
+                let said = node.last_said.get(id).cloned().unwrap_or_default();
+                Some((id.clone(), LastWords { node: node.name.clone(), said }))
             };
             let last_words = fresh.iter().filter_map(last_words).collect();
             let start_timeout = spec.start_timeout;

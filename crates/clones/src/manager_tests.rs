@@ -359,7 +359,7 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         port: 0,
         restarts: 0,
         since_ms: 0,
-        last_exit: None,
+        last_exit: Some("exit status 1".into()),
         last_output: vec!["one".into(), "two".into()],
         spec_hash: 0,
         life: 3,
@@ -374,7 +374,8 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         let load = NodeLoad::new(NodeId(1), "n1", 5, Some(&says));
         let id = CloneId::new("shop", 0);
         assert_eq!((load.clones[&id], load.reported, load.obeys), (best, true, (1, 2, NodeId(3), Boot(4))));
-        assert_eq!(load.last_lines.get(&id).map(String::as_str), states.contains(&Backoff).then_some("two"));
+        let said = LastSaid { exit: Some("exit status 1".into()), line: Some("two".into()) };
+        assert_eq!(load.last_said.get(&id), states.contains(&Backoff).then_some(&said));
     }
     assert!(!NodeLoad::new(NodeId(1), "n1", 5, None).reported);
 }

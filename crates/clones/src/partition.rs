@@ -11,6 +11,7 @@ use base::checksum::place_hash;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::PRIORITY_MAX;
+use crate::text;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +32,7 @@ pub struct Partition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_contains: Option<String>,
     /// Any of these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "text::methods")]
     pub method: Vec<String>,
     /// All of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +54,7 @@ pub struct Partition {
 /// Ninja 3.3: what becomes of requests that are dropped in overload. Without one: 503 and a short text. With `service`
 /// another service answers; else `status`, and the file as body, if there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, like drop = { status = 429 } or { service = \"waiting-room\" }")]
 pub struct DropHandler {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -66,7 +67,7 @@ pub struct DropHandler {
 
 /// A field that is there; with `is` or `begins`, one of its values is or begins so.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table in a list, like header = [{ name = \"x-plan\", is = \"gold\" }]")]
 pub struct HeaderMatch {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -434,7 +435,7 @@ impl<'de> Deserialize<'de> for Priority {
 
 /// These are text in files.
 macro_rules! as_text {
-    ($($of:ty),*) => {$(
+    ($($of:ty: $like:literal),*) => {$(
         impl Serialize for $of {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
@@ -442,12 +443,24 @@ macro_rules! as_text {
         }
         impl<'de> Deserialize<'de> for $of {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(de::Error::custom)
+                struct Text;
+                impl de::Visitor<'_> for Text {
+                    type Value = $of;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        write!(f, "a text in quotes, like {:?}", $like)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$of, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                from.deserialize_str(Text)
             }
         }
     )*};
 }
-as_text!(HashOn, Affinity, Fraction);
+as_text!(HashOn: "cookie:sid", Affinity: "hash:client", Fraction: "25%");
 
 impl fmt::Display for DropHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -188,7 +188,9 @@ pub fn port_quarrel(port: u16, spec: &ServiceSpec, other: &str, at: &ServiceSpec
             Some(format!("{port} also belongs to service {other:?}; tcp.accept_proxy must be the same for both"))
         }
         (Some(_), Some(_)) => None,
-        _ => Some(format!("{port} already belongs to service {other:?}; choose another port")),
+        _ => Some(format!(
+            "{port} already belongs to service {other:?}; choose another port, or share it by tcp.sni in both"
+        )),
     }
 }
 

@@ -89,6 +89,20 @@ fn a_drop_handler_is_read_and_kept() {
 }
 
 #[test]
+fn what_is_of_another_kind_is_told_with_an_example() {
+    for (line, told) in [
+        ("method = \"POST GET\"", "method = [\"POST\", \"GET\"]"),
+        ("header = [\"x-plan\"]", "header = [{ name = \"x-plan\""),
+        ("drop = \"503\"", "drop = { status = 429 }"),
+        ("share = 0.25", "like \"25%\""),
+        ("affinity = 5", "like \"hash:client\""),
+    ] {
+        let why = read(&format!("[[partition]]\nname = \"a\"\n{line}")).unwrap_err();
+        assert!(why.contains(told), "{line}: {why}");
+    }
+}
+
+#[test]
 fn a_mistake_names_its_key_and_what_would_be_right() {
     type Break = fn(&mut Partition);
     let cases: &[(Break, &str, &str)] = &[
@@ -130,7 +144,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         ("affinity = \"hash:cookie:\"", "cookie:NAME"),
         ("priority = 10", "0 (refused first) to 9"),
         ("priority = \"urgent\"", "\"critical\""),
-        ("share = 0.5", "string"),
+        ("share = 0.5", "in quotes"),
         ("share = \"101%\"", "25%"),
         ("share = \"half\"", "25%"),
         ("pth = \"/\"", "unknown field"),

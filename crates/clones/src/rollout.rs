@@ -53,6 +53,13 @@ pub struct Scene<'a> {
 pub struct LastWords {
     /// Name of its node.
     pub node: String,
+    pub said: LastSaid,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LastSaid {
+    /// How it ended, and why, if its node knows.
+    pub exit: Option<String>,
     /// Its last line of output.
     pub line: Option<String>,
 }
@@ -61,12 +68,13 @@ impl Scene<'_> {
     /// For people: by the time they read it the clone runs the old version again, and only its log has more.
     fn last_words(&self, id: &CloneId) -> String {
         let log = id.log();
-        match self.last_words.get(id) {
-            Some(LastWords { node, line: Some(line) }) => {
-                format!("; its last line was: {line} (all of them: {log} in the folder of {node})")
-            }
-            Some(LastWords { node, line: None }) => format!("; its output: {log} in the folder of {node}"),
-            None => String::new(),
+        let Some(LastWords { node, said: LastSaid { exit, line } }) = self.last_words.get(id) else {
+            return String::new();
+        };
+        let exit = exit.as_ref().map_or_else(String::new, |exit| format!(", at last: {exit}"));
+        match line {
+            Some(line) => format!("{exit}; its last line was: {line} (all of them: {log} in the folder of {node})"),
+            None => format!("{exit}; its output: {log} in the folder of {node}"),
         }
     }
 }
@@ -255,7 +263,8 @@ mod tests {
             for _ in 0..400 {
                 let last_words = |id: &CloneId| {
                     let line = Some("no module named honey".into()).filter(|_| id.number == 2);
-                    (id.clone(), LastWords { node: "n1".into(), line })
+                    let exit = Some("exit status 1".into()).filter(|_| id.number == 2);
+                    (id.clone(), LastWords { node: "n1".into(), said: LastSaid { exit, line } })
                 };
                 let scene = Scene {
                     last_words: self.fresh.iter().map(last_words).collect(),
@@ -362,7 +371,7 @@ mod tests {
     fn one_that_dies_or_does_not_come_up_goes_back_even_if_an_operator_wanted_it() {
         let mut fake = Fake { judged: false, ..Fake::new() };
         fake.restarts.insert(CloneId::new("s", 2), DEATHS_MAX);
-        let why = "s/2 died 2 times; its last line was: no module named honey (all of them: logs/s-2.log in the folder of n1)";
+        let why = "s/2 died 2 times, at last: exit status 1; its last line was: no module named honey (all of them: logs/s-2.log in the folder of n1)";
         assert_eq!(fake.run(), (3, Step::TakeBack(why.into())));
         let mut fake = Fake::new();
         fake.stuck.insert(CloneId::new("s", 0));

@@ -68,7 +68,11 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_i64<E: de::Error>(self, clones: i64) -> Result<Size, E> {
-        let clones = u64::try_from(clones).map_err(|_| E::custom(format!("{clones} is no number of clones")))?;
+        let clones = u64::try_from(clones).map_err(|_| {
+            E::custom(format!(
+                "{clones} is no number of clones; write a number like 3, or a range like {{ min = 1, max = 8 }}"
+            ))
+        })?;
         self.visit_u64(clones)
     }
 

@@ -185,7 +185,8 @@ impl ServiceSpec {
         }
         let leaves = |dir: &String| dir.starts_with('/') || dir.split('/').any(|part| part == "..");
         if self.code.is_some() && self.dir.as_ref().is_some_and(leaves) {
-            wrong("dir", "leads out of the folder that is deployed".into());
+            let why = "leads out of the folder that is deployed; write a folder below it, or leave dir out";
+            wrong("dir", why.into());
         }
         if self.dir.as_ref().is_some_and(|dir| dir.is_empty() || dir.contains('\0')) {
             wrong("dir", "is empty; leave it out to run in the node's service folder".into());

@@ -84,21 +84,35 @@ pub mod some_span {
 
 /// For `#[serde(deserialize_with = "text::run")]`: a program and its arguments.
 pub fn run<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    from.deserialize_seq(Run)
+    from.deserialize_seq(Words {
+        like: "run = [\"python3\", \"app.py\"]",
+        key: "run",
+        why: "a program is started without a shell",
+    })
 }
 
-struct Run;
+/// For `#[serde(deserialize_with = "text::methods")]`: of HTTP requests.
+pub fn methods<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_seq(Words { like: "method = [\"GET\", \"HEAD\"]", key: "method", why: "these are a list" })
+}
 
-impl<'de> Visitor<'de> for Run {
+struct Words {
+    like: &'static str,
+    key: &'static str,
+    /// Of one text in place of a list.
+    why: &'static str,
+}
+
+impl<'de> Visitor<'de> for Words {
     type Value = Vec<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of words, like run = [\"python3\", \"app.py\"]")
+        write!(f, "a list of words, like {}", self.like)
     }
 
     fn visit_str<E: Error>(self, line: &str) -> Result<Vec<String>, E> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        Err(E::custom(format!("a program is started without a shell: write its words, run = {words:?}")))
+        Err(E::custom(format!("{}: write its words, {} = {words:?}", self.why, self.key)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<String>, A::Error> {

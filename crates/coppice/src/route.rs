@@ -49,6 +49,8 @@ struct Explained {
     affinity: String,
     priority: u8,
     #[serde(default)]
+    in_session: Option<InSession>,
+    #[serde(default)]
     drop: Option<String>,
     clones: Vec<String>,
     target: Option<String>,
@@ -56,6 +58,12 @@ struct Explained {
     #[serde(default)]
     refused: Option<u16>,
     before: Vec<Before>,
+}
+
+#[derive(Deserialize)]
+struct InSession {
+    cookie: String,
+    priority: u8,
 }
 
 #[derive(Deserialize)]
@@ -93,14 +101,17 @@ fn page(method: &str, url: &str, explained: &Explained) -> String {
         return text + &format!("  is refused with {status}: {}\n", explained.why);
     }
     let Some(service) = &explained.service else {
-        return text + if is_tcp { "  no service has this port\n" } else { "  no service takes it: 404\n" };
+        return text
+            + if is_tcp { "  no service has this port for this host\n" } else { "  no service takes it: 404\n" };
     };
     text += &format!("  goes to {}\n", part(service, &explained.partition));
     let clones = if explained.clones.is_empty() { "none".to_owned() } else { explained.clones.join(", ") };
-    text += &format!("  affinity {}, priority {}, clones {clones}\n", explained.affinity, explained.priority);
-    if let Some(drop) = &explained.drop {
-        text += &format!("  without room for it: {drop}\n");
-    }
+    let raised = explained.in_session.as_ref().map_or_else(String::new, |in_session| {
+        format!(" ({} if its cookie {:?} opens a session)", in_session.priority, in_session.cookie)
+    });
+    text += &format!("  affinity {}, priority {}{raised}, clones {clones}\n", explained.affinity, explained.priority);
+    let without = if is_tcp { "the connection is closed" } else { "status 503 with Retry-After" };
+    text += &format!("  without room for it: {}\n", explained.drop.as_deref().unwrap_or(without));
     match &explained.target {
         Some(target) => text + &format!("  clone {target}: {}\n", explained.why),
         None => text + &format!("  clone: {}\n", explained.why),
@@ -120,6 +131,7 @@ mod tests {
             partition: None,
             affinity: "none".into(),
             priority: 5,
+            in_session: None,
             drop: Some("status 429".into()),
             clones: vec!["shop/0".into()],
             target: None,
@@ -133,6 +145,11 @@ mod tests {
             "GET http://x/\n  not shop, partition pay: method is not POST\n  goes to shop, its rest\n  affinity none, \
              priority 5, clones shop/0\n  without room for it: status 429\n  clone: the less loaded of two\n"
         );
+        explained.in_session = Some(InSession { cookie: "sid".into(), priority: 7 });
+        explained.drop = None;
+        let told = page("GET", "http://x/", &explained);
+        assert!(told.contains("priority 5 (7 if its cookie \"sid\" opens a session), clones shop/0\n"), "{told}");
+        assert!(told.contains("without room for it: status 503"), "{told}");
         explained.service = None;
         assert!(page("GET", "http://x/", &explained).ends_with("404\n"));
         explained.refused = Some(400);

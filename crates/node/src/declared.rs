@@ -158,6 +158,12 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 now.of_kind(kind::GROUP).filter(|(group, _)| group.rsplit_once('/').is_some_and(|g| g.0 == name));
             diff.change.removes.extend(groups.map(|(group, _)| (kind::GROUP.to_owned(), group.to_owned())));
         }
+        if kind == kind::SERVICE {
+            // What is declared anew under its name is in use.
+            let off = off(now);
+            let records = off.of_service(&name).filter_map(|part| Some(Target::parse(&part).ok()?.record()));
+            diff.change.removes.extend(records.map(|record| (kind::OFF.to_owned(), record)));
+        }
         if kind == kind::SERVICE && now.get(kind::DEPLOY, &name).is_some() {
             diff.change.removes.push((kind::DEPLOY.into(), name.clone()));
         }

@@ -226,6 +226,18 @@ fn what_is_not_there_to_be_switched_is_told_with_what_is() {
 }
 
 #[test]
+fn what_is_declared_anew_is_in_use_whatever_was_out_of_use_before() {
+    let mut now = applied(&empty(), "shop.toml", SHOP);
+    for part in ["shop", "shop/1"] {
+        let off = switch(&now, &Target::parse(part).unwrap(), true).unwrap();
+        now.records.extend(off.change.puts.into_iter().map(|(kind, name, bytes)| ((kind, name), bytes)));
+    }
+    assert!(off(&now).service("shop"));
+    let now = applied(&applied(&now, "shop.toml", ""), "shop.toml", SHOP);
+    assert!(!off(&now).service("shop") && off(&now).clones().is_empty(), "{:?}", off(&now));
+}
+
+#[test]
 fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
     let mut now = applied(&empty(), "shop.toml", SHOP);
     for bytes in now.records.values_mut() {

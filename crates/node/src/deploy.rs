@@ -86,7 +86,7 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
     let before = record(now, &service);
     let mut program = match (&own, &before) {
         (Some((_, spec)), _) => Program::of(spec),
-        (None, Ok(before)) => Program::of(&before.spec),
+        (None, Ok(before)) => Program::of(&before.spec).in_folder(),
         (None, Err(why)) => return Err(why.clone()),
     };
     program.code = Some(wish.code.clone());
@@ -96,7 +96,10 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
             1,
         )
         .validate()
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+        .map_err(|errors| {
+            let errors: Vec<String> = errors.iter().map(|error| format!("service.{service}.{error}")).collect();
+            errors.join("; ")
+        })?;
     let Ok(before) = before else {
         let (_, spec) = own.expect("without it there is a service before");
         let number = all.add(version(program.clone()), true);
@@ -261,6 +264,21 @@ mod tests {
         assert!(rollback(&now, "shop", Some(9)).unwrap_err().contains("kept are: 1, 2"));
         // The file that declared it is applied again, and changes nothing of that.
         assert!(declared::diff(&now, "shop.toml", OWN, &[7; 32]).unwrap().lines.is_empty());
+    }
+
+    #[test]
+    fn a_service_that_ran_in_a_folder_of_the_nodes_runs_in_the_deployed_one() {
+        let mut now = empty();
+        let elsewhere = format!("{OWN}dir = \"/srv/shop\"\n");
+        let declared = declared::diff(&now, "shop.toml", &elsewhere, &[7; 32]).unwrap();
+        apply(&mut now, declared.change);
+        let next = deploy(&now, &wish(1, None), 5, &[7; 32]).unwrap();
+        apply(&mut now, next.change);
+        let all = deployed(&now, "shop").unwrap();
+        let dirs = [1, 2].map(|number| all.version(number).unwrap().program.dir.as_deref());
+        assert_eq!(dirs, [Some("/srv/shop"), None], "gone back to it runs where it did");
+        let why = deploy(&empty(), &wish(1, Some(&elsewhere)), 5, &[7; 32]).unwrap_err();
+        assert!(why.contains("service.shop.dir: leads out of the folder") && why.contains("leave dir out"), "{why}");
     }
 
     #[test]

@@ -52,6 +52,9 @@ struct Explained {
     partition: Option<String>,
     affinity: String,
     priority: u8,
+    /// The priority that it has at least if its cookie opens a session, where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_session: Option<InSession>,
     /// What it gets if there is no room.
     #[serde(skip_serializing_if = "Option::is_none")]
     drop: Option<String>,
@@ -67,6 +70,12 @@ struct Explained {
     before: Vec<Before>,
 }
 
+#[derive(Serialize)]
+struct InSession {
+    cookie: String,
+    priority: u8,
+}
+
 impl Explained {
     /// No service takes it.
     fn nobody(before: Vec<Before>, why: &str) -> Self {
@@ -75,6 +84,7 @@ impl Explained {
             partition: None,
             affinity: Affinity::None.to_string(),
             priority: 0,
+            in_session: None,
             drop: None,
             clones: Vec::new(),
             target: None,
@@ -105,7 +115,11 @@ pub async fn explain(State(api): State<Api>, body: Body) -> Result<Response, Pro
         (Some(port), _) => port,
         (None, "http") => 80,
         (None, "https") => 443,
-        (None, other) => return Err(Problem::wrong(format!("{other:?} is not http or https: name the port"))),
+        (None, "tcp") => {
+            let why = format!("{:?} names no port from 1 to 65535; write tcp://HOST:PORT", wish.url);
+            return Err(Problem::wrong(why));
+        }
+        (None, other) => return Err(Problem::wrong(format!("{other:?} is not http, https or tcp: name the port"))),
     };
     let view = api.view();
     let headers = &wish.headers[..].to_vec();
@@ -155,14 +169,19 @@ fn explained(routes: &Routes, steps: Vec<Step<'_>>, asked: &Asked<'_>, secret: &
         false => aim(&affinity, &prefers, &names, secret),
     };
     let drop = partition.and_then(|p| p.drop.as_ref()).map(ToString::to_string);
-    let (service, partition_name) = name(found);
     let priority = partition.map_or_else(Default::default, |p| p.priority).0;
+    let in_session = service.session.as_ref().and_then(|session| {
+        let raised = session.spec.priority.filter(|raised| raised.0 > priority)?;
+        Some(InSession { cookie: session.spec.cookie.clone(), priority: raised.0 })
+    });
+    let (service, partition_name) = name(found);
     let affinity = affinity.to_string();
     Explained {
         service: Some(service),
         partition: partition_name,
         affinity,
         priority,
+        in_session,
         drop,
         clones: names,
         target,
