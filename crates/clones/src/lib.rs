@@ -46,6 +46,7 @@ pub use manager::{Manager, NodeLoad};
 pub use members::Members;
 pub use off::Off;
 pub use partition::Partition;
+pub use partition_check::tcp_ports;
 pub use route::{Found, RouteClone, RouteService, RouteSession, Routes};
 pub use session::SessionCookie;
 pub use size::Size;

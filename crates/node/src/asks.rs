@@ -1,9 +1,12 @@
 //! Answers to the front doors. What changes the declaration waits for the root group, with a deadline.
 
+use std::collections::BTreeMap;
+
 use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{group, members};
+use cluster::Card;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
@@ -158,7 +161,8 @@ impl Node {
                 Span::millis(500),
             ));
         }
-        match declared::diff(self.root.declared(), file, text, entropy) {
+        let ports = declared::free_ports(file, text, &self.doors());
+        match ports.and_then(|()| declared::diff(self.root.declared(), file, text, entropy)) {
             Ok(diff) => Outcome::Done(Applied { changes: diff.lines, version: self.root.declared().version }),
             Err(why) => Outcome::Refused(Refused::wrong(why)),
         }
@@ -180,6 +184,17 @@ impl Node {
         }
     }
 
+    /// Ports on which live nodes listen themselves, and for what.
+    fn doors(&self) -> BTreeMap<u16, String> {
+        let of = |card: &Card| {
+            let doors =
+                [(card.http, "HTTP edge"), (card.resp, "Redis protocol"), (card.api, "API"), (card.peer, "peers")];
+            let name = card.name.clone();
+            doors.map(|(at, what)| (at.port(), format!("where node {name} listens ({what})")))
+        };
+        self.live_cards().flat_map(of).collect()
+    }
+
     /// The change that an ask needs; none if all is so already.
     fn change_for(&self, now: Now, what: &mut What) -> Result<Option<Change>, Refused> {
         let declared = self.root.declared();
@@ -188,6 +203,7 @@ impl Node {
         }
         match what {
             What::Apply { file, text, entropy, lines } => {
+                declared::free_ports(file, text, &self.doors()).map_err(Refused::wrong)?;
                 let diff = declared::diff(declared, file, text, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
@@ -204,6 +220,8 @@ impl Node {
                 Ok((!lines.is_empty()).then_some(diff.change))
             }
             What::Deploy { wish, entropy, lines } => {
+                let own = wish.declaration.as_deref().unwrap_or_default();
+                declared::free_ports(deploy::FILE, own, &self.doors()).map_err(Refused::wrong)?;
                 let diff = deploy::deploy(declared, wish, now.wall_ms, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty()).then_some(diff.change))

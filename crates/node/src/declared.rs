@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use base::NodeId;
 use bytes::Bytes;
-use clones::CloneId;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
+use clones::{CloneId, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -182,6 +182,24 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         return Ok(diff);
     }
     Err(errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why)).collect::<Vec<_>>().join("\n"))
+}
+
+/// TCP services of a declaration that want a port on which nodes listen themselves: `doors`, each with what is there.
+///
+/// # Errors
+/// A sentence a line, as of [`diff`].
+pub fn free_ports(file: &str, text: &str, doors: &BTreeMap<u16, String>) -> Result<(), String> {
+    // What cannot be read is told by `diff`.
+    let Ok(parsed) = toml::from_str::<File>(text) else { return Ok(()) };
+    let wrong = |(name, spec): (&String, &Spanned<ServiceSpec>)| {
+        let taken = tcp_ports(spec.get_ref()).into_iter().filter_map(|(key, port)| {
+            let why = format!("{port} is {}; choose another port", doors.get(&port)?);
+            Some(at_key(file, text, &parsed, &format!("service.{name}.{key}"), &why))
+        });
+        taken.collect::<Vec<_>>()
+    };
+    let errors: Vec<String> = parsed.service.iter().flat_map(wrong).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
 /// Sessions are kept in namespaces of class `session` alone.

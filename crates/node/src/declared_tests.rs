@@ -238,6 +238,20 @@ fn what_is_declared_anew_is_in_use_whatever_was_out_of_use_before() {
 }
 
 #[test]
+fn a_port_on_which_nodes_listen_themselves_is_told_at_its_line() {
+    let doors = [(8080, "where node n1 listens (HTTP edge)".to_owned())].into();
+    let text =
+        "[service.mail]\nrun = [\"x\"]\ntcp = { port = 25 }\n[[service.mail.partition]]\nname = \"a\"\nport = 8080\n";
+    let why = free_ports("mail.toml", text, &doors).unwrap_err();
+    assert_eq!(
+        why,
+        "mail.toml:6: service.mail.partition.a.port: 8080 is where node n1 listens (HTTP edge); choose another port"
+    );
+    assert_eq!(free_ports("mail.toml", &text.replace("8080", "26"), &doors), Ok(()));
+    assert_eq!(free_ports("shop.toml", "[service.shop]\nrun = [\"x\"]\nhttp = {}\n", &doors), Ok(()));
+}
+
+#[test]
 fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
     let mut now = applied(&empty(), "shop.toml", SHOP);
     for bytes in now.records.values_mut() {
