@@ -22,6 +22,8 @@ use crate::{http, say};
 /// With a debug binary on two cores beside a compiler.
 const READY_WITHIN: Duration = Duration::from_secs(40);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// What one node knows of the declaration all others know, if none is cut off.
+const SPREADS_WITHIN: Duration = Duration::from_secs(5);
 const LOG_LINES_SHOWN: usize = 40;
 
 pub struct Up {
@@ -221,7 +223,21 @@ impl Up {
     /// Writes a declaration into the cluster's folder and applies it, whatever that removes.
     pub fn apply(&self, file: &str, text: &str) -> Said {
         let path = self.write(file, text);
-        self.coppice(&["apply", "--remove-namespaces", "-f", &path.display().to_string()])
+        let said = self.coppice(&["apply", "--remove-namespaces", "-f", &path.display().to_string()]);
+        self.spread();
+        said
+    }
+
+    /// What one node has told us the others hear a moment later. Those that do not answer are not waited for.
+    fn spread(&self) {
+        let version = |node| self.status(node).ok()?["root"]["version"].as_u64();
+        let Some(first) = version(1) else { return };
+        for node in 2..=self.nodes {
+            let _ = poll(SPREADS_WITHIN, || match version(node) {
+                Some(behind) if behind < first => Err(format!("n{node} is at {behind}")),
+                Some(_) | None => Ok(()),
+            });
+        }
     }
 
     pub fn write(&self, file: &str, text: &str) -> PathBuf {
