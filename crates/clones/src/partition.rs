@@ -209,11 +209,6 @@ impl Partition {
         ];
         keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
-
-    /// No condition at all.
-    pub(crate) fn takes_all(&self) -> bool {
-        self.http_key().is_none() && self.port.is_none() && self.hash_range.is_none()
-    }
 }
 
 impl HeaderMatch {

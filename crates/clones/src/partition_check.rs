@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
-use crate::partition::{Affinity, DropHandler, Fraction, HashOn, Partition, is_token};
+use crate::partition::{Affinity, DropHandler, Fraction, HashOn, HeaderMatch, Partition, is_token};
 use crate::path::canonical;
 use crate::route::{bare_host, host_covers, is_below};
 use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, prefix_error};
@@ -26,8 +26,7 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
         wrong("partition".into(), "nothing reaches this service; give it an address: http = { host = \"*\" }".into());
     }
     let mut names = BTreeSet::new();
-    let mut taken_by: Option<&str> = None;
-    for partition in all {
+    for (index, partition) in all.iter().enumerate() {
         let name = &partition.name;
         let mut wrong = |key: &str, why: String| wrong(format!("partition.{name}{key}"), why);
         if let Some(why) = name_error(name) {
@@ -40,11 +39,9 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
             None => tcp_mistakes(partition, &mut wrong),
         }
         own_mistakes(partition, &mut wrong);
-        if let Some(before) = taken_by {
-            wrong("", format!("never takes a request, as {before:?} before it takes all; put it before that one"));
-        }
-        if partition.takes_all() {
-            taken_by = taken_by.or(Some(name));
+        if let Some(before) = all[..index].iter().find(|before| takes_all_of(before, partition)) {
+            let why = "before it takes all of them; put it before that one";
+            wrong("", format!("never takes a request, as {:?} {why}", before.name));
         }
     }
     let shares: u32 = all.iter().map(|p| u32::from(p.share.0)).sum();
@@ -52,6 +49,35 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
         wrong("partition".into(), format!("the shares of all are {}%; together they may be 100%", shares / 100));
     }
     errors
+}
+
+/// Does `before` take every request that `after` would?
+fn takes_all_of(before: &Partition, after: &Partition) -> bool {
+    /// No condition, or one that the other's implies.
+    fn holds<T>(before: Option<&T>, after: Option<&T>, implied: impl Fn(&T, &T) -> bool) -> bool {
+        before.is_none_or(|before| after.is_some_and(|after| implied(before, after)))
+    }
+    let lower = |host: &str| bare_host(host).to_ascii_lowercase();
+    let is_of = |wider: &HeaderMatch, header: &HeaderMatch| {
+        let value = header.is.as_ref().or(header.begins.as_ref());
+        wider.name.eq_ignore_ascii_case(&header.name)
+            && match (&wider.is, &wider.begins) {
+                (Some(is), _) => header.is.as_ref() == Some(is),
+                (None, Some(begins)) => value.is_some_and(|value| value.starts_with(begins)),
+                (None, None) => true,
+            }
+    };
+    let has_methods = |p: &Partition| (!p.method.is_empty()).then(|| p.method.clone());
+    holds(before.port.as_ref(), after.port.as_ref(), |a, b| a == b)
+        && holds(before.host.as_ref(), after.host.as_ref(), |a, b| host_covers(&lower(a), &lower(b)))
+        && holds(before.path.as_ref(), after.path.as_ref(), |a, b| is_below(a, b))
+        && holds(before.path_suffix.as_ref(), after.path_suffix.as_ref(), |a, b| b.ends_with(a))
+        && holds(before.path_contains.as_ref(), after.path_contains.as_ref(), |a, b| b.contains(a))
+        && holds(has_methods(before).as_ref(), has_methods(after).as_ref(), |a, b| b.iter().all(|m| a.contains(m)))
+        && before.header.iter().all(|wider| after.header.iter().any(|header| is_of(wider, header)))
+        && holds(before.hash_range.as_ref(), after.hash_range.as_ref(), |a, b| {
+            a.on == b.on && a.from <= b.from && b.to <= a.to
+        })
 }
 
 fn http_mistakes(partition: &Partition, http: &HttpRoute, wrong: &mut dyn FnMut(&str, String)) {

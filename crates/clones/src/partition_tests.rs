@@ -162,8 +162,9 @@ fn mistakes_between_partitions_are_found() {
     let mut spec = read("").unwrap();
     spec.partitions = vec![share("a", 60), share("a", 60)];
     let errors = all(&spec);
-    assert_eq!(errors.len(), 2, "{errors:?}");
-    assert!(errors[0].contains("partition.a.name: another") && errors[1].contains("120%"), "{errors:?}");
+    assert_eq!(errors.len(), 3, "{errors:?}");
+    assert!(errors[0].contains("partition.a.name: another") && errors[1].contains("as \"a\" before it"), "{errors:?}");
+    assert!(errors[2].contains("120%"), "{errors:?}");
 
     spec.partitions = vec![Partition::new("all"), full_named("late")];
     assert!(all(&spec)[0].contains("partition.late: never takes a request, as \"all\""), "{:?}", all(&spec));
@@ -183,6 +184,49 @@ fn mistakes_between_partitions_are_found() {
     );
     spec.partitions = vec![Partition { port: Some(26), priority: Priority(7), ..Partition::new("a") }];
     assert_eq!(spec.validate(), Ok(()), "connections have a priority as well");
+}
+
+#[test]
+fn a_partition_that_could_never_take_a_request_is_refused_and_no_other() {
+    let refuses = |before: &str, after: &str| {
+        let spec =
+            read(&format!("[[partition]]\nname = \"a\"\n{before}\n[[partition]]\nname = \"b\"\n{after}")).unwrap();
+        let errors = spec.validate().err().unwrap_or_default();
+        assert!(errors.iter().all(|e| e.why.contains("never takes a request, as \"a\" before it")), "{errors:?}");
+        !errors.is_empty()
+    };
+    let pairs = [
+        ("port = 81", "port = 81\nmethod = [\"GET\"]", "port = 82"),
+        ("host = \"*.shop.example\"", "host = \"EU.shop.example\"", "path = \"/\""),
+        ("path = \"/a\"", "path = \"/a/b\"", "path = \"/ab\""),
+        ("path_suffix = \"g\"", "path_suffix = \".jpg\"", "path_suffix = \"gif\""),
+        ("path_contains = \"v1\"", "path_contains = \"/v1/\"", "path_contains = \"v\""),
+        ("method = [\"GET\", \"PUT\"]", "method = [\"PUT\"]", "method = [\"PUT\", \"POST\"]"),
+        (
+            "header = [{ name = \"x-a\" }]",
+            "header = [{ name = \"X-A\", is = \"1\" }, { name = \"b\" }]",
+            "header = [{ name = \"b\" }]",
+        ),
+        (
+            "header = [{ name = \"a\", begins = \"x\" }]",
+            "header = [{ name = \"a\", is = \"xy\" }]",
+            "header = [{ name = \"a\" }]",
+        ),
+        (
+            "header = [{ name = \"a\", is = \"x\" }]",
+            "header = [{ name = \"a\", is = \"x\" }]",
+            "header = [{ name = \"a\", begins = \"x\" }]",
+        ),
+        (
+            "hash_range = { on = \"client\", from = \"10%\", to = \"50%\" }",
+            "hash_range = { on = \"client\", from = \"20%\", to = \"50%\" }",
+            "hash_range = { on = \"path\", from = \"20%\", to = \"50%\" }",
+        ),
+    ];
+    for (before, inside, beside) in pairs {
+        assert!(refuses(before, inside) && refuses(before, before) && refuses("", before), "{before}: {inside}");
+        assert!(!refuses(before, beside) && !refuses(before, ""), "{before}: {beside}");
+    }
 }
 
 fn full_named(name: &str) -> Partition {

@@ -131,13 +131,14 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
 fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
     let carts = BTreeSet::from(["carts".to_string()]);
     let alone = BTreeMap::from([("shop".to_string(), full())]);
-    assert_eq!(validate_all(&alone, &carts, &[]), Ok(()));
+    assert_eq!(validate_all(&alone, &carts, &["shop"]), Ok(()));
 
     let mut other = full();
     other.http = Some(HttpRoute { host: "*".into(), path: "/shop/".into() });
     other.namespaces = vec!["cats".into()];
     let both = BTreeMap::from([("Shop 2".to_string(), full()), ("shop".to_string(), other)]);
-    let errors: Vec<String> = validate_all(&both, &carts, &[]).unwrap_err().iter().map(SpecError::to_string).collect();
+    let errors = validate_all(&both, &carts, &["Shop 2", "shop"]).unwrap_err();
+    let errors: Vec<String> = errors.iter().map(SpecError::to_string).collect();
     assert_eq!(errors.len(), 4, "{errors:#?}");
     assert!(errors[0].starts_with("service.Shop 2: a service's name"), "{}", errors[0]);
     assert_eq!(
@@ -155,6 +156,15 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
     let keys: Vec<&str> = errors.iter().map(|e| e.key.as_str()).collect();
     let of_both = ["service.shop.namespaces", "service.Shop 2", "service.Shop 2.http", "service.Shop 2.tcp.port"];
     assert_eq!(keys, of_both);
+    // And of his own mistakes he who was there is not told either: he was taken as he is.
+    let twice = ServiceSpec {
+        http: Some(HttpRoute { host: "*".into(), path: "/".into() }),
+        partitions: vec![Partition::new("all"), Partition::new("late")],
+        ..ServiceSpec::new(["a"])
+    };
+    let standing = BTreeMap::from([("a".to_string(), twice), ("b".to_string(), ServiceSpec::new(["b"]))]);
+    assert_eq!(validate_all(&standing, &carts, &["b"]), Ok(()));
+    assert!(validate_all(&standing, &carts, &["a"]).is_err());
 
     let dropped_to = |other: &str| {
         let drop = Some(DropHandler { service: Some(other.into()), ..DropHandler::default() });

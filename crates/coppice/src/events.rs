@@ -11,6 +11,9 @@ use serde_json::json;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NodeAddresses {
     pub http: SocketAddr,
+    /// If there are certificates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub https: Option<SocketAddr>,
     pub resp: SocketAddr,
     pub api: SocketAddr,
     pub peer: SocketAddr,
@@ -67,7 +70,12 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
         UpEvent::Ready { nodes, namespaces, demo, millis } => {
             let nodes: Vec<_> = nodes
                 .iter()
-                .map(|(name, pid, at)| json!({"name": name, "pid": pid, "http": at.http, "resp": at.resp, "api": at.api, "peer": at.peer}))
+                .map(|(name, pid, at)| {
+                    let mut node = json!(at);
+                    node["name"] = json!(name);
+                    node["pid"] = json!(pid);
+                    node
+                })
                 .collect();
             json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo, "millis": millis})
         }
@@ -113,6 +121,9 @@ fn ready_text(
             first.http, first.http
         );
     }
+    if let Some(https) = first.https {
+        out += &format!("  HTTPS:           curl -k https://{https}/    (each node at port {})\n", https.port());
+    }
     out += &format!("  the monitor:     http://{}/\n", first.api);
     if let Some(url) = namespaces.values().next() {
         out += &format!("  redis-cli:       redis-cli -u {url} SET hello world\n");
@@ -135,7 +146,7 @@ mod tests {
     #[test]
     fn the_event_lines_have_their_documented_shape() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let addresses = NodeAddresses { http: at(8080), resp: at(6379), api: at(7070), peer: at(7071) };
+        let addresses = NodeAddresses { http: at(8080), https: None, resp: at(6379), api: at(7070), peer: at(7071) };
         let ready = UpEvent::Ready {
             nodes: vec![("n1".into(), 7, addresses)],
             namespaces: BTreeMap::from([("carts".into(), "redis://carts:T@127.0.0.1:6379".into())]),
@@ -154,5 +165,10 @@ mod tests {
         assert_eq!(as_json(&removed), json!({"event": "removed", "name": "n4", "pid": 8}));
         assert_eq!(as_json(&UpEvent::Error { text: "no".into() }), json!({"event": "error", "text": "no"}));
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
+        let secure = NodeAddresses { https: Some(at(8443)), ..addresses };
+        let nodes = vec![("n1".into(), 7, secure)];
+        let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: false, millis: 900 };
+        assert_eq!(as_json(&ready)["nodes"][0]["https"], json!("127.0.0.1:8443"));
+        assert!(as_text(&ready).contains("curl -k https://127.0.0.1:8443/"), "{}", as_text(&ready));
     }
 }

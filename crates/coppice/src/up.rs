@@ -86,6 +86,7 @@ impl Ports {
         let at = |port| SocketAddr::new(host, port);
         NodeAddresses {
             http: at(self.http_port),
+            https: None,
             resp: at(self.resp_port),
             api: at(self.api_port),
             peer: at(self.peer_port),
@@ -261,7 +262,11 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         }
     }
     let namespaces = namespace_urls(args, &api, &view).await?;
-    let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.ports.on(w.host))).collect();
+    let at = |host| {
+        let https = args.tls_dir.is_some().then(|| SocketAddr::new(host, args.https_port));
+        NodeAddresses { https, ..args.ports.on(host) }
+    };
+    let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, at(w.host))).collect();
     Ok(UpEvent::Ready { nodes, namespaces, demo, millis: begun.elapsed().as_millis() as u64 })
 }
 

@@ -57,6 +57,7 @@ impl Trace {
             let read = (&mut self.lines).take(LINE_BYTES_MAX as u64 + 1).read_line(&mut text);
             self.number += 1;
             match read {
+                Ok(0) if self.first.is_none() => return Err(format!("{} has no request to play", self.name)),
                 Ok(0) => return Ok(None),
                 Ok(n) if n > LINE_BYTES_MAX => {
                     return Err(self.wrong(&format!("is longer than {LINE_BYTES_MAX} bytes")));
@@ -147,6 +148,7 @@ mod tests {
             ("0,GET,shop\n", "no path"),
             ("0,G T,/\n", "no method"),
             ("NaN,GET,/\n", "no time"),
+            ("time,method,path\n# none yet\n", "t has no request"),
             ("{\"time\":1}\n", "missing field `path`"),
         ] {
             let told = read(text).unwrap_err();

@@ -6,6 +6,7 @@ use base::Rng;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 
 use super::body::{Busy, DownBody};
 use super::check::Violation;
@@ -139,6 +140,9 @@ impl Refusal {
         };
         let mut response = Response::new(DownBody::text(body, busy));
         *response.status_mut() = self.status();
+        if self.status().canonical_reason().is_none() {
+            response.extensions_mut().insert(ReasonPhrase::from_static(b"Refused"));
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -156,5 +160,21 @@ impl Refusal {
             _ => (),
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_without_a_phrase_of_its_own_gets_one() {
+        let busy = || Busy::new(&std::sync::Arc::default());
+        let refused = |status| Refusal::Dropped(Dropped { status: StatusCode::from_u16(status).unwrap(), page: None });
+        let phrase = |status| {
+            let answer = refused(status).response(busy(), &mut Rng::new(1));
+            answer.extensions().get::<ReasonPhrase>().map(|phrase| phrase.as_bytes().to_vec())
+        };
+        assert_eq!((phrase(529), phrase(429)), (Some(b"Refused".to_vec()), None));
     }
 }
