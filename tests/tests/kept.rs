@@ -167,7 +167,7 @@ fn copy(from: &Path, to: &Path) {
         match name.as_str() {
             "log" => copy(&path, &to.join("log")),
             // Made anew: the lock, room for the log, what the process said, the machine's boot.
-            "lock" | "spare" | "node.log" | "founding.json" => (),
+            "lock" | "spare" | "spare-1" | "spare-2" | "node.log" | "founding.json" => (),
             "boot" if from.ends_with("log") => (),
             _ if path.is_dir() => (),
             _ => _ = fs::copy(&path, to.join(name)).unwrap(),

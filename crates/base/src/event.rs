@@ -21,7 +21,8 @@ pub trait Machine {
     /// Takes the time and one event, appends what it wants done.
     fn handle(&mut self, now: Now, event: Event<Self::Ask>, out: &mut Vec<Effect<Self::Answer, Self::View>>);
 
-    /// When it next wants [`Event::Wake`]; asked after each `handle`.
+    /// When it next wants [`Event::Wake`]; asked after each `handle`. A time that is not after the last one: at the end of this turn,
+    /// when all was handled that had come by now.
     fn wake_at(&self) -> Option<Time>;
 }
 

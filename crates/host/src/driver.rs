@@ -260,6 +260,13 @@ impl<M: Machine + 'static> Core<M> {
         }
     }
 
+    /// The time that was armed has come.
+    fn due(&self) {
+        self.armed.set(Time::NEVER);
+        let due = self.machine.borrow().wake_at().is_some_and(|at| at <= self.clock.now().mono);
+        if due { self.event(Event::Wake) } else { self.arm() }
+    }
+
     fn ask(&self, ask: M::Ask, budget: Span, answer: oneshot::Sender<M::Answer>) {
         let id = self.asks.borrow_mut().insert(answer);
         self.event(Event::Ask { id, budget, ask });
@@ -397,12 +404,13 @@ async fn timers<M: Machine + 'static>(core: Rc<Core<M>>) {
     loop {
         match core.clock.instant(core.armed.get()).filter(|_| core.armed.get() != Time::NEVER) {
             None => core.rearm.notified().await,
+            // This task is behind all those that have something to handle by now.
+            Some(at) if at <= Instant::now() => {
+                core.due();
+                tokio::task::yield_now().await;
+            }
             Some(at) => tokio::select! {
-                () = tokio::time::sleep_until(at.into()) => {
-                    core.armed.set(Time::NEVER);
-                    let due = core.machine.borrow().wake_at().is_some_and(|at| at <= core.clock.now().mono);
-                    if due { core.event(Event::Wake) } else { core.arm() }
-                }
+                () = tokio::time::sleep_until(at.into()) => core.due(),
                 () = core.rearm.notified() => (),
             },
         }

@@ -8,10 +8,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use base::{Boot, Effect, Event, Frame, GroupId, LinkEnd, NodeId, Span, Ticket, kind};
-use common::{Act, Node, TempDir, cluster, config, listener, member, run, temp_dir};
-use futures_util::future::BoxFuture;
+use common::{Act, Node, TURN, TempDir, Toy, cluster, config, listener, member, run, run_with, temp_dir};
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use host::{
-    Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, NotRenewed, RenewWish, TunnelDesk,
+    Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, RenewWish,
+    TunnelDesk,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -495,4 +496,34 @@ fn a_certificate_that_has_expired_or_is_somebody_elses_gets_no_link() {
     // The same by hand without a fault, so that it is the faults that were refused.
     hello(2090, &ids[0]).unwrap();
     a.wait_linked(NodeId(9));
+}
+
+#[test]
+fn a_machine_that_is_due_is_woken_at_the_end_of_the_turn_when_all_was_heard() {
+    const ASKS: u64 = 20;
+    let field = Field::new();
+    let (ids, _) = cluster(&["a"]);
+    let dir = temp_dir("turn");
+    let (answered, told) = std::sync::mpsc::channel();
+    let front = move |port: LocalPort<Toy>| -> LocalBoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut answers = Vec::new();
+            for _ in 0..ASKS {
+                let (answer, came) = tokio::sync::oneshot::channel();
+                let port = port.clone();
+                host::spawn(async move { port.ask(Vec::new(), TURN, answer) });
+                answers.push(came);
+            }
+            // Timers are a thousand times slower than this.
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            let heard = answers.iter_mut().map(tokio::sync::oneshot::Receiver::try_recv).filter(Result::is_ok).count();
+            answered.send(heard as u64).unwrap();
+        })
+    };
+    let a = run_with(config(&ids[0], &dir, listener("127.0.0.1"), field.io.handle()), front);
+    assert_eq!(told.recv().unwrap(), ASKS);
+    let wakes = a.events().iter().filter(|event| matches!(event, Event::Wake)).count();
+    assert_eq!(wakes, 1);
 }

@@ -21,8 +21,9 @@ pub const PARTS_UNDER_WAY_MAX: usize = 4;
 pub const PARTS_AGAIN: Span = Span::millis(300);
 
 /// All groups of a node share one log. When it has grown by so much since a group's last snapshot, the group makes one,
-/// however little it wrote: else one quiet group would keep all of the log from being given back.
-pub const LOG_HELD_BYTES_MAX: u64 = 256 << 20;
+/// however little it wrote: else one quiet group would keep all of the log from being given back, and what is given back late
+/// cannot be written over. A large group makes one less often: after as many bytes as its snapshot has, up to the second figure.
+pub const LOG_HELD_BYTES: (u64, u64) = (64 << 20, 256 << 20);
 
 /// A member that comes back waits so many ticks (500 ms) for the others to say what it has promised: links to those that
 /// live are up by then. The group of a dead leader is held up by it only if this member's vote is the one that it needs.

@@ -56,6 +56,8 @@ pub struct Member<S: State> {
     waiting: VecDeque<Waiting>,
     records_on_disk: usize,
     bytes_on_disk: usize,
+    /// Per mille of the bounds after which it is replaced this time.
+    long_at: usize,
     /// A snapshot of our own that the disk is at.
     saving: Option<Ticket>,
     /// Snapshots under way to others, and when to take them for lost.
@@ -155,6 +157,7 @@ impl<S: State> Member<S> {
             waiting: VecDeque::new(),
             records_on_disk: 0,
             bytes_on_disk: 0,
+            long_at: 1_000,
             saving: None,
             sending: BTreeMap::new(),
             receiving: None,
@@ -171,6 +174,7 @@ impl<S: State> Member<S> {
             hasty: false,
         };
         member.draw_jitter(true);
+        member.draw_length();
         Ok(member)
     }
 
@@ -574,6 +578,11 @@ impl<S: State> Member<S> {
             self.jitter = self.rng.between(ELECTION_TICKS_MIN as u64, ELECTION_TICKS_MAX as u64 - 1) as usize;
         }
         raft.set_randomized_election_timeout(self.jitter);
+    }
+
+    /// How long the log becomes this time.
+    fn draw_length(&mut self) {
+        self.long_at = self.rng.between(750, 1_250) as usize;
     }
 
     fn distrust(&self, why: &str) -> Output {

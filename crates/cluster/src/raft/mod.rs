@@ -61,7 +61,8 @@ pub enum Applied {
     Beyond,
 }
 
-/// How long a group's log becomes.
+/// How long a group's log becomes, about: each member draws up to a quarter more or less each time, as members that all wrote their
+/// snapshots at once would leave the group without a quick disk.
 #[derive(Clone, Copy, Debug)]
 pub struct LogBounds {
     /// It is replaced by a snapshot after so many records or bytes...

@@ -402,3 +402,18 @@ fn a_snapshot_goes_on_where_a_break_stopped_it_and_takes_no_damaged_part() {
     let again = bench.parts[came].0;
     assert!(again + PARTS_UNDER_WAY_MAX as u64 >= came as u64, "after {came} parts it began again with part {again}");
 }
+
+#[test]
+fn members_write_their_snapshots_at_different_times() {
+    let mut bench = Bench::new(3);
+    let mut saves: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for n in 0..4 * CONFIG.log.records_max {
+        let before: Vec<(u64, usize)> = bench.disks.iter().map(|(id, disk)| (*id, disk.len())).collect();
+        bench.write(2, "word");
+        let saved = before.iter().filter(|(id, len)| bench.disks[id].len() < *len);
+        saved.for_each(|(id, _)| saves.entry(*id).or_default().push(n));
+    }
+    assert!(saves.len() == 3 && saves.values().all(|at| at.len() > 1), "{saves:?}");
+    assert_ne!(saves[&1], saves[&3], "two followers have the same log");
+    assert_ne!(saves[&1][1] - saves[&1][0], saves[&1][0], "and it is drawn each time");
+}

@@ -11,7 +11,7 @@ use super::declared::{Change, ChangeId, Conflict, Declared, State, Verdict};
 use super::group::{self, Scene};
 use super::limits::*;
 use super::wire::{self, Call};
-use crate::raft::limits::{LOG_HELD_BYTES_MAX, TICK};
+use crate::raft::limits::TICK;
 use crate::raft::{self, Config, LogBounds, Member};
 
 type Happened = raft::Happened<(ChangeId, Verdict)>;
@@ -273,8 +273,8 @@ impl Root {
             }
             Input::Saved { ticket } => self.drive(out, |member, out| member.saved(ticket, now, out)),
             Input::Logged(bytes) => {
-                let holds = bytes.saturating_sub(self.logged_at_save) > LOG_HELD_BYTES_MAX;
-                if holds && self.member.as_ref().is_some_and(Member::has_log) {
+                let grown = bytes.saturating_sub(self.logged_at_save);
+                if self.member.as_ref().is_some_and(|member| member.holds_up(grown)) {
                     self.logged_at_save = bytes;
                     self.drive(out, |member, out| {
                         member.save(out);

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
-use super::{Job, Kept, Room, Safe, give_up};
+use super::{Job, Kept, Room, Safe, give_up, spare};
 use crate::Error;
 use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES};
 
@@ -379,7 +379,7 @@ impl Log {
     /// The last segment was forced with its last batch.
     fn begin_segment(&mut self) -> io::Result<()> {
         let path = self.dir.join(format!("{:016x}.seg", self.next));
-        let _ = fs::rename(self.dir.join("spare"), &path);
+        spare::take(&self.dir, &path);
         self.asked_spare = false;
         let mut salt = [0; 8];
         SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
@@ -409,8 +409,7 @@ impl Log {
                 break;
             }
             let oldest = self.segments.pop_front().expect("there are two");
-            let spare = self.dir.join("spare");
-            if spare.exists() { fs::remove_file(&oldest.path)? } else { fs::rename(&oldest.path, spare)? }
+            spare::keep(&self.dir, &oldest.path)?;
         }
         Ok(())
     }

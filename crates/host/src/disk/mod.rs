@@ -3,7 +3,7 @@
 //! ```text
 //! <lsn>.seg             a segment: records from that number on, in batches          (segment.rs)
 //! g<group>-<lsn>.snap   a group's snapshot: replaces its records before that number  (snapshot.rs)
-//! spare                 a segment whose records are no longer needed, to be written anew
+//! spare, spare-1, ...   segments whose records are no longer needed, to be written anew      (spare.rs)
 //! ```
 //! - A thread of its own appends: everything that waits becomes one batch, and one fsync serves all groups. A batch of
 //!   records that need no force is only written, and forced soon after (`UNFORCED_MAX`).
@@ -37,6 +37,7 @@ mod fixtures;
 mod log;
 mod segment;
 mod snapshot;
+mod spare;
 #[cfg(test)]
 mod tests;
 

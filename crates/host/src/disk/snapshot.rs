@@ -9,20 +9,21 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use base::checksum::Checksum;
 use base::{GroupId, Parts, Ticket};
 use bytes::{Buf, Bytes};
 
-use super::{Job, Room, give_up, is_full};
+use super::{Job, Room, give_up, is_full, spare};
 use crate::Error;
-use crate::limits::SEGMENT_BYTES;
+use crate::limits::{FORCED_BYTES, REST_MAX};
 
 const MAGIC: &[u8; 8] = b"COPSNP1\n";
 const END: u32 = u32::MAX;
-const SPARE_TEMP: &str = "spare.tmp";
 
 /// Work for the snapshot thread.
 pub enum Work {
@@ -43,8 +44,11 @@ pub fn start(dir: PathBuf, done: Sender<Job>, room: Room) -> Result<(Sender<Work
                     let _ = done.send(Job::Saved { group, upto, ticket });
                 }),
                 // Without one the log makes its next segment as it goes.
-                Work::Spare => match spare(&dir) {
-                    Err(e) if is_full(&e) => fs::remove_file(dir.join(SPARE_TEMP)),
+                Work::Spare => match spare::make(&dir, &room.ends) {
+                    Err(e) if is_full(&e) => {
+                        spare::give_back(&dir);
+                        Ok(())
+                    }
                     result => result,
                 },
             };
@@ -67,16 +71,32 @@ pub fn named(name: &str) -> Option<(GroupId, u64)> {
     Some((GroupId(u64::from_str_radix(group, 16).ok()?), u64::from_str_radix(upto, 16).ok()?))
 }
 
-/// A file that waits for room on its disk.
+/// A file that waits for room on its disk, once what is kept in reserve is gone, and leaves the disk to the log half of the time:
+/// forced all at once at its end, it would be before everything that the log has to force meanwhile.
 struct Patient<'a> {
+    dir: &'a Path,
     file: File,
+    unforced: usize,
     what: String,
     room: &'a Room,
 }
 
 impl Write for Patient<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.room.wait(&self.what, || self.file.write(bytes))
+        let written = self.room.wait(&self.what, || {
+            loop {
+                match self.file.write(bytes) {
+                    Err(e) if is_full(&e) && spare::give_back(self.dir) => (),
+                    result => return result,
+                }
+            }
+        })?;
+        self.unforced += written;
+        if self.unforced >= FORCED_BYTES {
+            pace(&self.file, &self.room.ends)?;
+            self.unforced = 0;
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -84,12 +104,22 @@ impl Write for Patient<'_> {
     }
 }
 
+/// Forces what is written, then rests for as long as that took, unless the node ends.
+pub fn pace(file: &File, ends: &AtomicBool) -> io::Result<()> {
+    let begun = Instant::now();
+    file.sync_data()?;
+    if !ends.load(Ordering::Relaxed) {
+        std::thread::sleep(begun.elapsed().min(REST_MAX));
+    }
+    Ok(())
+}
+
 fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts, room: &Room) -> io::Result<()> {
     let path = path(dir, group, upto);
     let temp = path.with_extension("tmp");
     let what = path.display().to_string();
     let file = room.wait(&what, || File::create(&temp))?;
-    let mut file = BufWriter::with_capacity(1 << 20, Patient { file, what: what.clone(), room });
+    let mut file = BufWriter::with_capacity(1 << 20, Patient { dir, file, unforced: 0, what: what.clone(), room });
     file.write_all(MAGIC)?;
     let mut count = 0u64;
     for record in parts.0 {
@@ -154,21 +184,4 @@ fn records(mut bytes: Bytes) -> Result<Vec<Bytes>, Bytes> {
         }
         records.push(body);
     }
-}
-
-/// Makes a segment's worth of file, so that the log can be written over it.
-fn spare(dir: &Path) -> io::Result<()> {
-    let path = dir.join("spare");
-    if path.exists() {
-        return Ok(());
-    }
-    let temp = dir.join(SPARE_TEMP);
-    let mut file = File::create(&temp)?;
-    let zeros = vec![0; 1 << 20];
-    for _ in 0..SEGMENT_BYTES >> 20 {
-        file.write_all(&zeros)?;
-    }
-    file.sync_all()?;
-    // If the log has made one of an old segment meanwhile, this one replaces it.
-    fs::rename(&temp, &path)
 }

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use base::{Boot, Effect, Event, Machine, NodeId, Now, Span, Time};
 use bytes::Bytes;
-use host::{Authority, HostConfig, Identity, Running};
+use futures_util::future::LocalBoxFuture;
+use host::{Authority, HostConfig, Identity, LocalPort, Running};
 
 /// Long for a busy machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A budget that asks for the end of the turn.
+pub const TURN: Span = Span(1);
 
 pub type Act = Effect<u64, u64>;
 
@@ -31,8 +35,9 @@ impl Machine for Toy {
         match event {
             Event::Ask { id, budget, ask } => {
                 self.asked += 1;
-                // A budget asks for a wake-up.
-                self.wake = (budget > Span::ZERO).then_some(now.mono + budget);
+                // A budget asks for a wake-up, one of a microsecond for the end of this turn.
+                let after = if budget == TURN { Span::ZERO } else { budget };
+                self.wake = (budget > Span::ZERO).then_some(now.mono + after);
                 out.extend(ask);
                 out.push(Effect::Publish(self.asked));
                 out.push(Effect::Answer { id, answer: self.asked });
@@ -113,11 +118,19 @@ pub fn config(identity: &Identity, dir: &TempDir, listener: TcpListener, io: &to
 }
 
 pub fn run(config: HostConfig) -> Node {
+    run_with(config, |_port| Box::pin(async {}))
+}
+
+/// With this on the machine's thread.
+pub fn run_with(
+    config: HostConfig,
+    front: impl FnOnce(LocalPort<Toy>) -> LocalBoxFuture<'static, ()> + Send + 'static,
+) -> Node {
     let (tx, seen) = channel();
     let id = config.identity.node;
     let make = move || Toy { seen: tx, wake: None, asked: 0 };
     let gauges = || BTreeMap::from([("toy".to_string(), 7)]);
-    let running = host::start(config, make, |_port| Box::pin(async {}), gauges).unwrap();
+    let running = host::start(config, make, front, gauges).unwrap();
     Node { id, addr: running.peer_addr(), running, seen }
 }
 

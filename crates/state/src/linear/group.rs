@@ -1,7 +1,7 @@
 //! This node's member of one group: what waits to be put into the log, what waits to be read, when it ticks.
 //!
-//! - **Writes** that come while entries are under way wait and go together, as one entry: the more wait, the larger it is. What
-//!   matters most goes first (`queue.rs`); what matters least is turned away while waits are too long (`turned.rs`).
+//! - **Writes** go together, as one entry: all that the node has heard when its turn ends, and all that come while entries are under
+//!   way. What matters most goes first (`queue.rs`); what matters least is turned away while waits are too long (`turned.rs`).
 //! - **Reads** go by read-index: all that have come by then share one round of heartbeats, and look when the state has
 //!   applied what was committed when they were asked.
 //! - **Holds** let the writes of a key wait for somebody who has read it and computes what to write (`holds.rs`).
@@ -48,6 +48,13 @@ impl Nodes {
     pub fn may_lead(&self, id: NodeId) -> bool {
         self.live.contains(&id) && !self.aside.contains(&id)
     }
+}
+
+/// Whether a node has heard all that has come by now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Goes,
+    Ends,
 }
 
 /// What came of a step: an answer for the node that a command is of.
@@ -339,8 +346,16 @@ impl Group {
         }
     }
 
-    /// Carries out what raft has ready and moves everything on that can move.
-    pub fn settle(&mut self, now: Now, nodes: &Nodes, out: &mut Vec<raft::Output>, done: &mut Vec<Answered>) {
+    /// Carries out what raft has ready and moves everything on that can move. True: commands are to go, and wait for the end of the
+    /// turn, so that they go together.
+    pub fn settle(
+        &mut self,
+        now: Now,
+        turn: Turn,
+        nodes: &Nodes,
+        out: &mut Vec<raft::Output>,
+        done: &mut Vec<Answered>,
+    ) -> bool {
         loop {
             let mut happened = Vec::new();
             let is_splitting = self.is_splitting();
@@ -349,7 +364,7 @@ impl Group {
             self.born.take_if(|_| !is_splitting);
             self.member.pump(now.mono, out, &mut happened);
             if self.member.is_beyond() {
-                return;
+                return false;
             }
             for what in happened {
                 self.happened(what, now.mono, done);
@@ -357,12 +372,28 @@ impl Group {
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
-            let moved = self.leads.is_some()
-                && (self.propose(now.mono, nodes, done) | self.start_round() | self.regroup(nodes));
-            if !moved {
-                break;
+            if self.leads.is_none() {
+                return false;
+            }
+            if turn == Turn::Goes && self.has_to_go() {
+                return true;
+            }
+            if !(self.propose(now.mono, nodes, done) | self.start_round() | self.regroup(nodes)) {
+                return false;
             }
         }
+    }
+
+    /// Commands wait here, and nothing that is under way holds them up.
+    fn has_to_go(&mut self) -> bool {
+        (!self.queue.is_empty() && self.may_propose()) || (!self.reads.is_empty() && self.round.is_none())
+    }
+
+    /// While an entry is under way the next one waits until it is as large: many small ones would cost much more.
+    fn may_propose(&mut self) -> bool {
+        while self.flying.pop_front_if(|ids| !ids.iter().any(|id| self.known.contains(id))).is_some() {}
+        let is_large = self.flying.back().is_none_or(|last| last.len() <= self.queue.len());
+        is_large && self.flying.len() < BATCHES_FLYING_MAX
     }
 
     fn happened(&mut self, what: Happened<(CommandId, Verdict)>, now: Time, done: &mut Vec<Answered>) {
@@ -429,13 +460,10 @@ impl Group {
 
     fn propose(&mut self, now: Time, nodes: &Nodes, done: &mut Vec<Answered>) -> bool {
         self.end_late(now, done);
-        while self.flying.front().is_some_and(|ids| !ids.iter().any(|id| self.known.contains(id))) {
-            self.flying.pop_front();
-        }
         let clock = self.clock_now(now);
         let is_over = self.ending.is_none() && self.member.state().next_end().is_some_and(|end| end <= clock);
         let split = self.split(&nodes.live);
-        if (self.queue.is_empty() && !is_over && split.is_none()) || self.flying.len() >= BATCHES_FLYING_MAX {
+        if (self.queue.is_empty() && !is_over && split.is_none()) || !self.may_propose() {
             return false;
         }
         let mut bytes = 0;

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use base::{AskId, Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Span, Ticket, Time, kind};
 use bytes::Bytes;
-use cluster::raft::limits::LOG_HELD_BYTES_MAX;
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 
 use super::apart::Apart;
-use super::group::{Answered, Group, Nodes};
+use super::group::{Answered, Asked, Group, Nodes, Turn};
 use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
@@ -326,7 +325,7 @@ impl Linear {
             self.alarm_of.remove(&id);
             if let Some(group) = self.groups.get_mut(&id) {
                 group.wake(now.mono, &self.nodes, &mut self.wants);
-                self.settle(now, id, out);
+                self.settle(now, Turn::Ends, id, out);
             }
         }
     }
@@ -341,12 +340,34 @@ impl Linear {
     ) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         act(group, &mut self.wants, &mut self.done);
-        self.settle(now, id, out);
+        self.settle(now, Turn::Goes, id, out);
     }
 
-    fn settle(&mut self, now: Now, id: GroupId, out: &mut Vec<Output>) {
+    /// Has a group hear a command. What comes of it is seen to when the turn ends, for all that came in it at once.
+    fn command(&mut self, now: Now, id: GroupId, asked: Asked, out: &mut Vec<Output>) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        group.settle(now, &self.nodes, &mut self.wants, &mut self.done);
+        group.command(now.mono, asked, &mut self.done);
+        if self.done.is_empty() {
+            let at = self.alarm_of.get(&id).map_or(now.mono, |at| now.mono.min(*at));
+            self.set_alarm(id, at);
+        } else {
+            self.settle(now, Turn::Goes, id, out);
+        }
+    }
+
+    fn set_alarm(&mut self, id: GroupId, at: Time) {
+        let before = self.alarm_of.insert(id, at);
+        if before != Some(at) {
+            before.map(|before| self.alarms.remove(&(before, id)));
+            if at < Time::NEVER {
+                self.alarms.insert((at, id));
+            }
+        }
+    }
+
+    fn settle(&mut self, now: Now, turn: Turn, id: GroupId, out: &mut Vec<Output>) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let to_go = group.settle(now, turn, &self.nodes, &mut self.wants, &mut self.done);
         for output in self.wants.drain(..) {
             if let raft::Output::Append { records, .. } = &output {
                 self.logged += records.iter().map(|record| record.len() as u64).sum::<u64>();
@@ -362,14 +383,8 @@ impl Linear {
         if let Some(leader) = group.member.leader() {
             self.leaders.insert(id, leader);
         }
-        let at = group.wake_at().max(now.mono + WAKE_AGAIN_MIN);
-        let before = self.alarm_of.insert(id, at);
-        if before != Some(at) {
-            before.map(|before| self.alarms.remove(&(before, id)));
-            if at < Time::NEVER {
-                self.alarms.insert((at, id));
-            }
-        }
+        let at = if to_go { now.mono } else { group.wake_at().max(now.mono + WAKE_AGAIN_MIN) };
+        self.set_alarm(id, at);
         for Answered { id: command, answer } in std::mem::take(&mut self.done) {
             if command.node == self.me {
                 self.answered(now, id, self.me, command, answer, out);
@@ -451,7 +466,7 @@ impl Linear {
             if group.placed != placed {
                 group.follow(now.mono, placed);
                 group.leaves_at = (!is_member).then_some(now.mono);
-                self.settle(now, id, out);
+                self.settle(now, Turn::Goes, id, out);
             }
             return;
         }
@@ -473,7 +488,7 @@ impl Linear {
             Ok(mut group) => {
                 group.leaves_at = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);
-                self.settle(now, id, out);
+                self.settle(now, Turn::Goes, id, out);
             }
             // Without a believable log it takes no part in this group (rule 10); everything else runs.
             Err(why) => {
@@ -501,7 +516,7 @@ impl Linear {
                 group.member.save(wants);
             });
         }
-        let holds = |group: &Group| group.member.has_log() && logged - group.log_at_save > LOG_HELD_BYTES_MAX;
+        let holds = |group: &Group| group.member.holds_up(logged - group.log_at_save);
         // One at a time: there is no hurry, and each costs the disk its size.
         if let Some(id) = self.groups.iter().find(|(_, group)| holds(group)).map(|(id, _)| *id) {
             self.drive(now, id, out, |group, wants, _| {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use raft::eraftpb as pb;
 
 use super::{Happened, Member};
+use crate::raft::limits::LOG_HELD_BYTES;
 use crate::raft::record;
 use crate::raft::{Applied, Output, State, wire};
 
@@ -48,6 +49,7 @@ impl<S: State> Member<S> {
     pub fn save(&mut self, out: &mut Vec<Output>) -> Ticket {
         self.node.mut_store().compact(self.config.log.entries_kept);
         (self.records_on_disk, self.bytes_on_disk) = (0, 0);
+        self.draw_length();
         let ticket = self.next_ticket();
         self.saving = Some(ticket);
         out.push(Output::Save { parts: record::whole(self.node.store()), ticket });
@@ -62,6 +64,12 @@ impl<S: State> Member<S> {
     /// Has the disk records that a new snapshot would make superfluous?
     pub fn has_log(&self) -> bool {
         self.records_on_disk > 0 && self.saving.is_none() && !self.node.store().held
+    }
+
+    /// Does the node's log, which has grown by so much since our last snapshot, have to be kept for us?
+    pub fn holds_up(&self, grown: u64) -> bool {
+        let (least, most) = LOG_HELD_BYTES;
+        self.has_log() && grown > (self.state().bytes() as u64).clamp(least, most)
     }
 
     /// Carries out what raft has ready, until it has nothing more.
@@ -84,8 +92,8 @@ impl<S: State> Member<S> {
     /// A log that has grown long is replaced by a snapshot.
     fn shorten(&mut self, out: &mut Vec<Output>) {
         let bytes_max = self.config.log.bytes_max;
-        let long = self.records_on_disk > self.config.log.records_max
-            || self.bytes_on_disk > bytes_max && self.bytes_on_disk > self.state().bytes();
+        let (records, bytes) = (self.records_on_disk * 1_000 / self.long_at, self.bytes_on_disk * 1_000 / self.long_at);
+        let long = records > self.config.log.records_max || bytes > bytes_max && bytes > self.state().bytes();
         if long && self.saving.is_none() && !self.node.store().held {
             // Only if it helps: entries that are not applied yet stay.
             let stay: usize = self.node.store().after(self.node.store().applied().0).iter().map(|e| e.data.len()).sum();

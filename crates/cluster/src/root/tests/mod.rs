@@ -8,7 +8,7 @@ use base::{NodeId, Outcome, Span};
 
 use super::limits::*;
 use super::{Change, Conflict};
-use crate::raft::limits::LOG_HELD_BYTES_MAX;
+use crate::raft::limits::LOG_HELD_BYTES;
 use net::{Net, put};
 
 /// A group of so many nodes that has its voters.
@@ -274,8 +274,8 @@ fn a_long_log_becomes_a_snapshot_and_whoever_was_away_gets_it() {
 fn what_others_write_does_not_have_to_be_kept_for_the_root_group() {
     let mut net = grown(9, 3);
     let rewrites = |net: &Net| net.nodes[&1].rewrites;
-    let (before, much) = (rewrites(&net), LOG_HELD_BYTES_MAX + 1);
-    net.logged(1, LOG_HELD_BYTES_MAX);
+    let (before, much) = (rewrites(&net), LOG_HELD_BYTES.0 + 1);
+    net.logged(1, LOG_HELD_BYTES.0);
     net.run(Span::secs(1));
     assert_eq!(rewrites(&net), before);
     net.logged(1, much);
@@ -284,7 +284,7 @@ fn what_others_write_does_not_have_to_be_kept_for_the_root_group() {
     let leader = net.leader().unwrap();
     net.apply(leader, Span::secs(1), put("n", "1"));
     net.run(Span::secs(1));
-    net.logged(1, much + LOG_HELD_BYTES_MAX);
+    net.logged(1, much + LOG_HELD_BYTES.0);
     net.run(Span::secs(1));
     assert_eq!(rewrites(&net), before + 1, "not yet again");
     net.logged(1, 2 * much);

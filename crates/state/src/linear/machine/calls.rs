@@ -335,7 +335,7 @@ impl Linear {
                     let until = may_wait_until(now.mono, budget);
                     let mark = mark(now.mono, budget, priority, sole);
                     let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
+                    self.command(now, group, asked, out);
                 } else {
                     self.leaders.remove(&group);
                 }
@@ -356,7 +356,7 @@ impl Linear {
                     let until = may_wait_until(now.mono, budget);
                     let mark = mark(now.mono, budget, frame.priority, sole);
                     let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
-                    self.drive(now, group, out, |group, _, done| group.command(now.mono, asked, done));
+                    self.command(now, group, asked, out);
                 } else {
                     let answer =
                         Answer::Elsewhere { leader: self.leaders.get(&group).copied().filter(|id| *id != self.me) };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base::{GroupId, Now};
 
 use super::{Linear, Output};
+use crate::linear::group::Turn;
 use crate::linear::place::Placed;
 
 /// The records, with those that groups which are being split will have; and which group comes from which.
@@ -54,7 +55,7 @@ impl Linear {
         self.begin(now, placed, first, Vec::new(), out);
         if let Some(group) = self.groups.get_mut(&child).filter(|_| leads) {
             group.stand(now.mono);
-            self.settle(now, child, out);
+            self.settle(now, Turn::Goes, child, out);
         }
     }
 }

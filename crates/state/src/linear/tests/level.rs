@@ -47,7 +47,19 @@ impl Lone {
         }
     }
 
+    /// A turn in which nothing else comes.
     pub fn handle(&mut self, input: Input) {
+        self.hear(input);
+        self.end_turn();
+    }
+
+    pub fn end_turn(&mut self) {
+        if self.linear.wake_at().is_some_and(|at| at <= self.now.mono) {
+            self.hear(Input::Wake);
+        }
+    }
+
+    pub fn hear(&mut self, input: Input) {
         let mut out = Vec::new();
         self.linear.handle(self.now, input, &mut out);
         for output in out {

@@ -10,11 +10,17 @@ use crate::linear::op::Op;
 
 /// Node 4 asks for this.
 fn call(lone: &mut Lone, seq: u64, priority: u8, budget_ms: u32, sole: bool) {
+    calls(lone, seq, priority, budget_ms, sole);
+    lone.end_turn();
+}
+
+/// Likewise, in a turn that goes on.
+fn calls(lone: &mut Lone, seq: u64, priority: u8, budget_ms: u32, sole: bool) {
     let id = CommandId { node: NodeId(4), ..id(seq) };
     let command = Command { id, ..command(0, vec![step("l", "list.push-right", &[&seq.to_string()])]) };
     let head = wire::encode_call(&Call::Do { group: Lone::ID, reads: false, stale: None, sole, command });
     let frame = Frame { priority: Priority(priority), budget_ms, ..Frame::new(kind::LINEAR_CALL, head) };
-    lone.handle(Input::Frame { from: NodeId(4), frame });
+    lone.hear(Input::Frame { from: NodeId(4), frame });
 }
 
 /// A leader whose disk has taken no entry yet, with as many under way as may be.
@@ -80,6 +86,27 @@ fn what_matters_most_goes_into_the_log_first_and_in_order() {
     }
     assert!(lone.told.is_empty());
     assert_eq!(goes_on(&mut lone), [1, 2, 7, 5, 4, 6, 3, 8], "and all are done");
+}
+
+#[test]
+fn what_comes_in_one_turn_goes_as_one_entry_and_the_next_one_when_it_is_as_large() {
+    let mut lone = Lone::start(LEVEL, LEVEL, Vec::new());
+    lone.stalled = Some(Vec::new());
+    let mut seqs = 1..;
+    let mut hears = |lone: &mut Lone, count: usize| {
+        seqs.by_ref().take(count).for_each(|seq| calls(lone, seq, 4, 0, true));
+        lone.end_turn();
+        lone.stalled.as_ref().map(Vec::len)
+    };
+    assert_eq!(hears(&mut lone, 3), Some(1));
+    assert_eq!(hears(&mut lone, 2), Some(1), "it is smaller than the one under way");
+    assert_eq!(hears(&mut lone, 1), Some(2));
+    assert_eq!(hears(&mut lone, 9), Some(2), "two are enough");
+    // When the first is done the rest is large enough; what is committed goes to the disk as well.
+    let first = lone.stalled.as_mut().unwrap().remove(0);
+    lone.handle(Input::Appended { group: Lone::ID, ticket: first });
+    assert_eq!(lone.stalled.as_ref().map(Vec::len), Some(1 + 2));
+    assert_eq!(goes_on(&mut lone), (1..16).collect::<Vec<u64>>());
 }
 
 #[test]
