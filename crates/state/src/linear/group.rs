@@ -372,6 +372,7 @@ impl Group {
             self.follow_lead(done);
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
+            while self.flying.pop_front_if(|ids| !ids.iter().any(|id| self.known.contains(id))).is_some() {}
             if self.leads.is_none() {
                 return false;
             }
@@ -385,13 +386,12 @@ impl Group {
     }
 
     /// Commands wait here, and nothing that is under way holds them up.
-    fn has_to_go(&mut self) -> bool {
+    fn has_to_go(&self) -> bool {
         (!self.queue.is_empty() && self.may_propose()) || (!self.reads.is_empty() && self.round.is_none())
     }
 
     /// While an entry is under way the next one waits until it is as large: many small ones would cost much more.
-    fn may_propose(&mut self) -> bool {
-        while self.flying.pop_front_if(|ids| !ids.iter().any(|id| self.known.contains(id))).is_some() {}
+    fn may_propose(&self) -> bool {
         let is_large = self.flying.back().is_none_or(|last| last.len() <= self.queue.len());
         is_large && self.flying.len() < BATCHES_FLYING_MAX
     }

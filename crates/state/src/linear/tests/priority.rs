@@ -107,6 +107,9 @@ fn what_comes_in_one_turn_goes_as_one_entry_and_the_next_one_when_it_is_as_large
     lone.handle(Input::Appended { group: Lone::ID, ticket: first });
     assert_eq!(lone.stalled.as_ref().map(Vec::len), Some(1 + 2));
     assert_eq!(goes_on(&mut lone), (1..16).collect::<Vec<u64>>());
+    (0..1_000).for_each(|_| lone.wake());
+    let asleep = lone.linear.figures().into_iter().find(|(name, _)| *name == "linear.groups_asleep");
+    assert_eq!(asleep, Some(("linear.groups_asleep", 1)), "nothing is under way any more");
 }
 
 #[test]
