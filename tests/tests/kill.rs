@@ -108,6 +108,12 @@ fn a_killed_node_is_known_dead_to_the_others_in_under_half_a_second() {
 fn a_hung_node_is_known_in_under_three_seconds_and_live_again_by_itself_when_it_goes_on() {
     let up = SHOP.take();
     up.settle(BACK_WITHIN, 1);
+    // A brick that has not heard all others yet says of nothing that it is not there: without n2 its word would be missing.
+    wait_for("all bricks have heard each other", BACK_WITHIN, || {
+        let view = up.status(1)?;
+        let all = view["nodes"].as_array().is_some_and(|nodes| nodes.iter().all(|n| n["brick"]["settled"] == true));
+        all.then_some(()).ok_or_else(|| view["nodes"].to_string())
+    });
     let mut me = Shopper::new("hung");
     me.add(up.at(2).http, "honey").unwrap();
     let load = Load::start(&[up.at(1).http, up.at(3).http], Does::AddsAndLooks);
