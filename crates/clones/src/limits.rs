@@ -115,6 +115,8 @@ pub const AVERAGE_OVER: Span = Span::millis(400);
 pub const AVERAGE_LONG_OVER: Span = Span::secs(2);
 /// Nothing is learned from fewer answers.
 pub const ANSWERS_MIN: f64 = 30.0;
+/// But the first so many may turn out to have been quicker than those that come in a burst right after.
+pub const ANSWERS_FIRST: f64 = 10.0;
 /// So many requests under way for each that clones can do at once are a queue.
 pub const BACKLOG: f64 = 3.0;
 /// How long clones take to start, before any has shown it; and how much each start counts.

@@ -46,6 +46,8 @@ pub struct Sizer {
     took_long: f64,
     /// Answers that it was made of.
     answers: f64,
+    /// The least that it was.
+    took_least: f64,
     seen_at: Option<Time>,
     /// What a request takes when it does not wait, seconds.
     service_time: Option<f64>,
@@ -87,6 +89,7 @@ impl Default for Sizer {
             newest: Seen::default(),
             took_long: 0.0,
             answers: 0.0,
+            took_least: f64::INFINITY,
             seen_at: None,
             service_time: None,
             width: 1.0,
@@ -154,6 +157,9 @@ impl Sizer {
             self.took_long += (new.took - self.took_long) * weight_long;
             self.answers += answers;
         }
+        if self.answers >= ANSWERS_FIRST {
+            self.took_least = self.took_least.min(self.took_long);
+        }
         if self.answers >= ANSWERS_MIN {
             self.learn(f64::from(clones.max(1)));
         }
@@ -162,7 +168,8 @@ impl Sizer {
     /// The least that requests took is what they take without waiting. It may grow while clones have little to do.
     fn learn(&mut self, clones: f64) {
         let took = self.took_long;
-        let known = self.service_time.get_or_insert(took);
+        // If a burst came before there was enough to learn from, those before it say more than those that wait.
+        let known = self.service_time.get_or_insert(self.took_least);
         if took < *known {
             *known = took;
         } else if self.seen.in_flight <= clones * AT_EASE {

@@ -315,3 +315,22 @@ fn a_range_that_was_declared_anew_holds_at_once() {
     assert_eq!(sizer.decide(now, Size { min: 3, max: 4 }, HURTS, 9, 9).map(|d| d.to), Some(4));
     assert_eq!(sizer.decide(now, Size { min: 3, max: 4 }, HURTS, 3, 3), None);
 }
+
+#[test]
+fn a_burst_soon_after_the_first_requests_is_not_taken_for_what_requests_take() {
+    let mut sizer = Sizer::default();
+    let mut now = Time(1_000_000);
+    let mut next = |sizer: &mut Sizer, (arrived, done, in_flight, took), target| {
+        now = now + LOAD_EVERY;
+        sizer.observe(now, target, Seen { arrived, done, in_flight, took, ..Seen::default() });
+        sizer.decide(now, SIZE, HURTS, target, target).map(|decision| decision.to)
+    };
+    for _ in 0..3 {
+        assert_eq!(next(&mut sizer, (24.0, 24.0, 1.0, 0.041), SIZE.min), None);
+    }
+    // Users who wait for their answers, all at once; a clone does 24 a second.
+    let done = 24.0 * f64::from(SIZE.min);
+    let grown = (0..40).find_map(|_| next(&mut sizer, (done, done, 32.0, 32.0 / done), SIZE.min));
+    assert!(grown.is_some_and(|grown| grown > SIZE.min), "{grown:?} clones");
+    assert!(sizer.service_time.is_some_and(|own| own < 0.06), "{:?}", sizer.service_time);
+}
