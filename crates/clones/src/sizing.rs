@@ -306,8 +306,9 @@ impl Sizer {
     }
 
     fn shrink(&mut self, now: Time, size: Size, target: u32, at_ease: bool) -> Option<Decision> {
-        // Requests that are being answered, not waiting (Little's law).
-        let answered = self.seen.done * self.service_time.unwrap_or(0.0);
+        // Requests that are being answered, not waiting (Little's law): no more than there are, whatever one is thought to take and
+        // however many ended in the last moment. One after the other is work for one clone, and two are at ease with it.
+        let answered = (self.seen.done * self.service_time.unwrap_or(0.0)).min(self.seen.in_flight / ALONE);
         let busy = |clones: u32| answered / (f64::from(clones.max(1)) * self.width);
         // Who has a request under way for each that the fewer could do would soon wait.
         let crowded = self.seen.in_flight / self.width;

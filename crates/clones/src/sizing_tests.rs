@@ -334,3 +334,17 @@ fn a_burst_soon_after_the_first_requests_is_not_taken_for_what_requests_take() {
     assert!(grown.is_some_and(|grown| grown > SIZE.min), "{grown:?} clones");
     assert!(sizer.service_time.is_some_and(|own| own < 0.06), "{:?}", sizer.service_time);
 }
+
+#[test]
+fn one_user_after_the_other_keeps_no_third_clone_however_answers_fall_into_reports() {
+    let mut sizer = Sizer::default();
+    let mut now = Time(1_000_000);
+    let shrinks = (0..240).any(|n| {
+        now = now + LOAD_EVERY;
+        // Now and then one more ends within a report.
+        let done = if n % 16 == 0 { 28.0 } else { 24.2 };
+        sizer.observe(now, 3, Seen { arrived: done, done, in_flight: 1.0, took: 0.041, ..Seen::default() });
+        sizer.decide(now, SIZE, HURTS, 3, 3).is_some_and(|decision| decision.to < 3)
+    });
+    assert!(shrinks);
+}
