@@ -15,6 +15,9 @@ pub const SERVICES_MAX: usize = 256;
 /// Partitions of one service at most, and of all. Each is some 100 bytes of the declaration (1 MiB at most) and of the
 /// route table; a test holds 10,000 to 2 microseconds a look-up.
 pub const PARTITIONS_PER_SERVICE_MAX: usize = 10_000;
+/// So many of them, the first ones, are compared with each that follows, to find those that never take a request: it is done for each
+/// declaration, and takes some tenths of a second at most.
+pub const PARTITIONS_COMPARED_MAX: usize = 256;
 pub const PARTITIONS_MAX: usize = 16_384;
 /// Hosts, paths, header names and values in a partition, bytes: longer ones match nothing that gets through the edge.
 pub const MATCH_BYTES_MAX: usize = 1024;

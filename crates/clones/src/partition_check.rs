@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_PER_SERVICE_MAX};
+use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_COMPARED_MAX, PARTITIONS_PER_SERVICE_MAX};
 use crate::partition::{Affinity, DropHandler, Fraction, HashOn, HeaderMatch, Partition, is_token};
 use crate::path::canonical;
 use crate::route::{bare_host, host_covers, is_below};
@@ -21,11 +21,13 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
     }
     if all.len() > PARTITIONS_PER_SERVICE_MAX {
         wrong("partition".into(), format!("{} are over the limit of {PARTITIONS_PER_SERVICE_MAX}", all.len()));
+        return errors;
     }
     if spec.http.is_none() && spec.tcp.is_none() {
         wrong("partition".into(), "nothing reaches this service; give it an address: http = { host = \"*\" }".into());
     }
     let mut names = BTreeSet::new();
+    let everything = all.iter().position(|partition| takes_all_of(partition, &Partition::new("any")));
     for (index, partition) in all.iter().enumerate() {
         let name = &partition.name;
         let mut wrong = |key: &str, why: String| wrong(format!("partition.{name}{key}"), why);
@@ -39,7 +41,9 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
             None => tcp_mistakes(partition, &mut wrong),
         }
         own_mistakes(partition, &mut wrong);
-        if let Some(before) = all[..index].iter().find(|before| takes_all_of(before, partition)) {
+        let compared = all[..index.min(PARTITIONS_COMPARED_MAX)].iter();
+        let widest = everything.filter(|at| *at < index).map(|at| &all[at]);
+        if let Some(before) = compared.chain(widest).find(|before| takes_all_of(before, partition)) {
             let why = "before it takes all of them; put it before that one";
             wrong("", format!("never takes a request, as {:?} {why}", before.name));
         }
@@ -57,6 +61,9 @@ fn takes_all_of(before: &Partition, after: &Partition) -> bool {
     fn holds<T>(before: Option<&T>, after: Option<&T>, implied: impl Fn(&T, &T) -> bool) -> bool {
         before.is_none_or(|before| after.is_some_and(|after| implied(before, after)))
     }
+    fn methods(partition: &Partition) -> Option<&Vec<String>> {
+        Some(&partition.method).filter(|methods| !methods.is_empty())
+    }
     let lower = |host: &str| bare_host(host).to_ascii_lowercase();
     let is_of = |wider: &HeaderMatch, header: &HeaderMatch| {
         let value = header.is.as_ref().or(header.begins.as_ref());
@@ -67,13 +74,12 @@ fn takes_all_of(before: &Partition, after: &Partition) -> bool {
                 (None, None) => true,
             }
     };
-    let has_methods = |p: &Partition| (!p.method.is_empty()).then(|| p.method.clone());
     holds(before.port.as_ref(), after.port.as_ref(), |a, b| a == b)
         && holds(before.host.as_ref(), after.host.as_ref(), |a, b| host_covers(&lower(a), &lower(b)))
         && holds(before.path.as_ref(), after.path.as_ref(), |a, b| is_below(a, b))
         && holds(before.path_suffix.as_ref(), after.path_suffix.as_ref(), |a, b| b.ends_with(a))
         && holds(before.path_contains.as_ref(), after.path_contains.as_ref(), |a, b| b.contains(a))
-        && holds(has_methods(before).as_ref(), has_methods(after).as_ref(), |a, b| b.iter().all(|m| a.contains(m)))
+        && holds(methods(before), methods(after), |a, b| b.iter().all(|m| a.contains(m)))
         && before.header.iter().all(|wider| after.header.iter().any(|header| is_of(wider, header)))
         && holds(before.hash_range.as_ref(), after.hash_range.as_ref(), |a, b| {
             a.on == b.on && a.from <= b.from && b.to <= a.to

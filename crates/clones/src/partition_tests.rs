@@ -168,6 +168,9 @@ fn mistakes_between_partitions_are_found() {
 
     spec.partitions = vec![Partition::new("all"), full_named("late")];
     assert!(all(&spec)[0].contains("partition.late: never takes a request, as \"all\""), "{:?}", all(&spec));
+    let port = |n: u16| Partition { port: Some(n), ..Partition::new(format!("p{n}")) };
+    spec.partitions = (1..=300).map(port).chain([Partition::new("all"), full_named("late")]).collect();
+    assert!(all(&spec)[0].contains("partition.late: never"), "however many stand before it: {:?}", all(&spec));
 
     spec.http = Some(HttpRoute { host: "*".into(), path: "/shop".into() });
     spec.partitions = vec![Partition { path: Some("/other".into()), ..Partition::new("a") }];

@@ -157,6 +157,23 @@ fn segments_that_nobody_needs_are_used_again() {
 }
 
 #[test]
+fn a_full_disk_gets_back_what_was_kept_in_reserve_one_by_one() {
+    let dir = temp_dir("spare");
+    for n in 0..4 {
+        let old = dir.0.join(format!("{n}.seg"));
+        fs::write(&old, "old").unwrap();
+        spare::keep(&dir.0, &old).unwrap();
+    }
+    let left = || fs::read_dir(&dir.0).unwrap().count();
+    assert_eq!(left(), 3, "the fourth is one too many");
+    for n in (0..3).rev() {
+        assert!(spare::give_back(&dir.0));
+        assert_eq!(left(), n);
+    }
+    assert!(!spare::give_back(&dir.0), "there is nothing left, and the writer waits");
+}
+
+#[test]
 fn a_write_that_a_crash_cut_short_is_removed_wherever_it_was_cut() {
     let (dir, starts) = log_of(&["one", "two"]);
     let end = starts[1] + BATCH_HEAD + RECORD_HEAD + "two".len();
