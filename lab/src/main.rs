@@ -60,6 +60,9 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
+        /// Only these parts, where the experiment has parts (`linear`: three, one, leader, hot, start, idle)
+        #[arg(long, value_delimiter = ',')]
+        part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
         #[arg(long, default_value_t = 20)]
         upgrades: usize,
@@ -76,8 +79,16 @@ pub struct Plan {
     pub rounds: usize,
     /// Empty: what the experiment usually has.
     pub connections: Vec<usize>,
+    /// Empty: all.
+    pub parts: Vec<String>,
     pub upgrades: usize,
     pub out: PathBuf,
+}
+
+impl Plan {
+    pub fn has(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
 }
 
 fn main() {
@@ -93,12 +104,12 @@ fn main() {
                 std::process::exit(1);
             }
         }
-        Command::Run { name, json, seconds, rounds, connections, upgrades, out } => {
+        Command::Run { name, json, seconds, rounds, connections, part: parts, upgrades, out } => {
             let Some((_, _, run)) = experiments::ALL.iter().find(|(n, _, _)| *n == name) else {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
-            match run(&Plan { seconds, rounds: rounds.max(1), connections, upgrades, out }) {
+            match run(&Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, out }) {
                 Ok(report) => report.print(json),
                 Err(error) => {
                     eprintln!("lab: {error}");

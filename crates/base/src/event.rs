@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::process::Probe;
-use crate::{AskId, Boot, Exit, Frame, GroupId, NodeId, Now, ProcId, ProcSpec, Signal, Span, Ticket, Time};
+use crate::{AskId, Boot, Exit, Frame, GroupId, NodeId, Now, ProcId, ProcSpec, Record, Signal, Span, Ticket, Time};
 
 /// Whatever decides: a clone group's manager, a brick, a whole node. No clock, no socket, no entropy of its own.
 pub trait Machine {
@@ -131,7 +131,7 @@ pub enum Effect<Answer, View> {
     /// Append to the group's share of the node's log; `Appended` follows.
     Append {
         group: GroupId,
-        records: Vec<Bytes>,
+        records: Vec<Record>,
         ticket: Ticket,
         /// `Appended` only when it is forced to disk. Else when it is written, which outlives this process but not the
         /// machine's power; it is forced within [`crate::limits::UNFORCED_MAX`].

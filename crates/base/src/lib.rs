@@ -12,6 +12,7 @@ pub mod level;
 pub mod limits;
 pub mod outcome;
 pub mod process;
+pub mod record;
 pub mod rng;
 pub mod time;
 
@@ -21,5 +22,6 @@ pub use ids::{AskId, Boot, ClusterId, GroupId, NodeId, ProcId, Ticket};
 pub use level::LEVEL;
 pub use outcome::{Outcome, Refused, Unknown};
 pub use process::{Exit, ProcSpec, Signal};
+pub use record::Record;
 pub use rng::Rng;
 pub use time::{Now, Span, Time};

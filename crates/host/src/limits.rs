@@ -68,6 +68,9 @@ pub const BATCH_BYTES_MAX: usize = 64 << 20;
 /// A segment of the log ends with the batch that passes this. Small enough to be given back soon, large enough that a new
 /// one (some milliseconds) is rare.
 pub const SEGMENT_BYTES: usize = 32 << 20;
+/// When nothing comes for so long that would say that the last batch was forced, the seal does. Until then damage of just that batch
+/// passes for the end that a crash cut short; at once it would cost each batch a second write.
+pub const SEAL_AFTER: Duration = Duration::from_millis(5);
 /// So much of a snapshot is forced at once; what the log forces meanwhile waits for no more than that (some milliseconds).
 pub const FORCED_BYTES: usize = 1 << 20;
 /// It rests after that for as long as it took, but no longer than this: a slow disk is no reason not to end.

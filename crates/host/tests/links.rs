@@ -242,7 +242,7 @@ fn wake_ups_appends_and_views_come_as_asked() {
     assert!(log.is_empty());
     a.act(vec![Effect::Append {
         group: GroupId(3),
-        records: vec!["one".into(), "two".into()],
+        records: ["one", "two"].map(|text| bytes::Bytes::from(text).into()).to_vec(),
         ticket: Ticket(5),
         force: true,
     }]);

@@ -33,15 +33,25 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         }
     };
     let mut csv = "side,nodes,does,clients,round,per_second,p50_us,p99_us,failed,wrong\n".to_owned();
-    for nodes in [3, 1] {
-        throughput(plan, nodes, has_etcd, &mut report, &mut csv)?;
-        // It goes on for long: what is known is told.
-        report.write(&plan.out, "linear.csv", &csv)?;
+    for (nodes, part) in [(3, "three"), (1, "one")] {
+        if plan.has(part) {
+            throughput(plan, nodes, has_etcd, &mut report, &mut csv)?;
+            // It goes on for long: what is known is told.
+            report.write(&plan.out, "linear.csv", &csv)?;
+        }
     }
-    leader(plan, has_etcd, &mut report)?;
-    hot(plan, &mut report, &mut csv)?;
-    start(&mut report)?;
-    idle(plan, &mut report)?;
+    if plan.has("leader") {
+        leader(plan, has_etcd, &mut report)?;
+    }
+    if plan.has("hot") {
+        hot(plan, &mut report, &mut csv)?;
+    }
+    if plan.has("start") {
+        start(&mut report)?;
+    }
+    if plan.has("idle") {
+        idle(plan, &mut report)?;
+    }
     report.write(&plan.out, "linear.csv", &csv)?;
     Ok(report)
 }

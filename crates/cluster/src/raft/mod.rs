@@ -29,7 +29,7 @@ mod tests;
 mod transfer;
 pub(crate) mod wire;
 
-use base::{Frame, GroupId, NodeId, Note, Parts, Ticket};
+use base::{Frame, GroupId, NodeId, Note, Parts, Record, Ticket};
 use bytes::Bytes;
 
 pub use member::{Happened, Member, Step};
@@ -97,7 +97,7 @@ pub enum Output {
         frame: Frame,
     },
     Append {
-        records: Vec<Bytes>,
+        records: Vec<Record>,
         ticket: Ticket,
         /// It counts only when it is forced.
         force: bool,

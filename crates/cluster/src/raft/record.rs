@@ -11,9 +11,10 @@
 //! an old entry at the same index, which a new leader had just replaced, would count as committed. With its entries
 //! alone, a member could know a change of the group without knowing that the one before it is committed.
 
-use base::Parts;
+use base::{Parts, Record};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
+use prost::encoding::{self, WireType};
 use raft::eraftpb as pb;
 
 use super::store::Store;
@@ -24,6 +25,10 @@ const VERSION: u8 = 1;
 const SNAPSHOT: u8 = 1;
 const STEP: u8 = 2;
 const PART: u8 = 3;
+/// The tag of an entry's data.
+const DATA: u32 = 4;
+/// Data of so many bytes is handed on without a copy.
+const SHARED_BYTES_MIN: usize = 1 << 10;
 
 fn record(kind: u8, message: &impl Message) -> Bytes {
     let mut bytes = BytesMut::with_capacity(2 + message.encoded_len());
@@ -33,16 +38,40 @@ fn record(kind: u8, message: &impl Message) -> Bytes {
     bytes.freeze()
 }
 
-/// What raft wants on disk at once; none if nothing.
-pub(crate) fn step(hard: Option<&pb::HardState>, entries: &[pb::Entry]) -> Option<Bytes> {
-    let step = WireStep { hard: hard.map(WireHardState::from), entries: entries.iter().map(WireEntry::from).collect() };
-    (step != WireStep::default()).then(|| record(STEP, &step))
+/// What raft wants on disk at once; none if nothing. The bytes of a [`WireStep`], with large data as it lies in memory.
+pub(crate) fn step(hard: Option<&pb::HardState>, entries: &[pb::Entry]) -> Option<Record> {
+    if hard.is_none() && entries.is_empty() {
+        return None;
+    }
+    let (mut record, mut out) = (Record::default(), BytesMut::new());
+    out.put_slice(&[VERSION, STEP]);
+    if let Some(hard) = hard {
+        encoding::message::encode(1, &WireHardState::from(hard), &mut out);
+    }
+    for entry in entries {
+        if entry.data.len() < SHARED_BYTES_MIN {
+            encoding::message::encode(2, &WireEntry::from(entry), &mut out);
+            continue;
+        }
+        // Its data is the last of its fields.
+        let (head, len) = (WireEntry::without_data(entry), entry.data.len());
+        let data = encoding::key_len(DATA) + encoding::encoded_len_varint(len as u64) + len;
+        encoding::encode_key(2, WireType::LengthDelimited, &mut out);
+        encoding::encode_varint((head.encoded_len() + data) as u64, &mut out);
+        head.encode_raw(&mut out);
+        encoding::encode_key(DATA, WireType::LengthDelimited, &mut out);
+        encoding::encode_varint(len as u64, &mut out);
+        record.push(out.split().freeze());
+        record.push(entry.data.clone());
+    }
+    record.push(out.freeze());
+    Some(record)
 }
 
 /// The whole log in its shortest form: what is applied as a snapshot, and what is not yet.
 pub(crate) fn whole<S: State>(store: &Store<S>) -> Parts {
     let (index, term) = store.applied();
-    let rest = step(Some(&store.hard), store.after(index));
+    let rest = step(Some(&store.hard), store.after(index)).map(Bytes::from);
     if index == 0 {
         return Parts(Box::new(rest.into_iter()));
     }
@@ -116,7 +145,7 @@ impl<S: State> Loading<S> {
             STEP => {
                 let step = WireStep::decode(bytes).map_err(damaged)?;
                 for wire in step.entries {
-                    let entry = wire.take().ok_or("has an entry of a type that this program does not know")?;
+                    let entry = wire.take(true).ok_or("has an entry of a type that this program does not know")?;
                     self.store.append_checked(entry)?;
                 }
                 self.store.hard = step.hard.map_or(std::mem::take(&mut self.store.hard), WireHardState::take);
@@ -132,5 +161,35 @@ impl<S: State> Loading<S> {
         let conf = wire.conf.and_then(|c| c.take()).ok_or("is a snapshot without a group")?;
         self.store.install(state, conf, wire.index, wire.term);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_step_are_the_bytes_of_its_message() {
+        let entry = |index, len: usize| pb::Entry {
+            entry_type: if index == 2 { pb::EntryType::EntryConfChangeV2 } else { pb::EntryType::EntryNormal },
+            term: 3,
+            index,
+            data: Bytes::from(vec![index as u8; len]),
+            ..pb::Entry::default()
+        };
+        let hard = pb::HardState { term: 300, vote: 2, commit: 1 << 40, ..pb::HardState::default() };
+        let sizes = [0, 1, SHARED_BYTES_MIN - 1, SHARED_BYTES_MIN, 20_000, 3 << 20];
+        for first in 0..sizes.len() {
+            let entries: Vec<_> = (1..).zip(&sizes[first..]).map(|(index, len)| entry(index, *len)).collect();
+            for hard in [None, Some(&hard)] {
+                let wire = WireStep {
+                    hard: hard.map(WireHardState::from),
+                    entries: entries.iter().map(WireEntry::from).collect(),
+                };
+                let pieces = step(hard, &entries).unwrap();
+                assert!(pieces.pieces().iter().any(|piece| piece.as_ptr() == entries.last().unwrap().data.as_ptr()));
+                assert_eq!(Bytes::from(pieces), record(STEP, &wire));
+            }
+        }
     }
 }

@@ -197,7 +197,7 @@ impl Bench {
                 match output {
                     Output::Send { to, frame } => self.frames.push_back((id, to.0, frame)),
                     Output::Append { records, ticket, .. } => {
-                        disk.extend(records);
+                        disk.extend(records.into_iter().map(Bytes::from));
                         member.persisted(ticket, now, &mut out);
                     }
                     Output::Save { parts, ticket } => {

@@ -131,18 +131,22 @@ struct WireConfStep {
 
 impl From<&pb::Entry> for WireEntry {
     fn from(entry: &pb::Entry) -> Self {
-        Self { entry_type: entry.entry_type as u32, term: entry.term, index: entry.index, data: entry.data.clone() }
+        Self { data: entry.data.clone(), ..Self::without_data(entry) }
     }
 }
 
 impl WireEntry {
+    pub fn without_data(entry: &pb::Entry) -> Self {
+        Self { entry_type: entry.entry_type as u32, term: entry.term, index: entry.index, data: Bytes::new() }
+    }
+
     /// None for a type of entry we never write. (The old form of membership changes is one.)
-    pub fn take(self) -> Option<pb::Entry> {
+    /// `own`: in memory of its own.
+    pub fn take(self, own: bool) -> Option<pb::Entry> {
         let entry_type = [pb::EntryType::EntryNormal, pb::EntryType::EntryConfChangeV2]
             .into_iter()
             .find(|known| *known as u32 == self.entry_type)?;
-        // A copy, as the entry stays for long, and a slice would hold the whole buffer that it came in.
-        let data = Bytes::copy_from_slice(&self.data);
+        let data = if own { Bytes::copy_from_slice(&self.data) } else { self.data };
         Some(pb::Entry { entry_type, term: self.term, index: self.index, data, ..pb::Entry::default() })
     }
 }
@@ -312,6 +316,7 @@ pub fn group_of(head: &[u8]) -> Option<GroupId> {
 /// From whom, to whom, and what, if its parts fit together. What raft would take as a broken invariant, and stop the
 /// process over, must not get past here.
 pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
+    let len = head.len();
     let wire = WireMessage::decode(head).ok()?;
     let ends = (NodeId(wire.from), NodeId(wire.to));
     let said = match wire.msg_type {
@@ -326,7 +331,7 @@ pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
         }),
         _ => {
             let (number, last, sum) = (wire.part, wire.last, wire.sum);
-            let message = message(wire)?;
+            let message = message(wire, len)?;
             match message.get_msg_type() {
                 pb::MessageType::MsgSnapshot => Said::Part { offer: message, number, last, sum },
                 _ => Said::Raft(message),
@@ -336,12 +341,15 @@ pub(crate) fn decode(head: Bytes) -> Option<(NodeId, NodeId, Said)> {
     Some((ends.0, ends.1, said))
 }
 
-fn message(wire: WireMessage) -> Option<pb::Message> {
+/// `len`: of the buffer that it came in.
+fn message(wire: WireMessage, len: usize) -> Option<pb::Message> {
     let msg_type = TYPES.into_iter().find(|known| *known as u32 == wire.msg_type)?;
     let in_row = (1..).zip(&wire.entries).all(|(n, entry)| wire.index.checked_add(n) == Some(entry.index));
     if !in_row || wire.term == 0 || (msg_type == pb::MessageType::MsgSnapshot) != wire.snapshot.is_some() {
         return None;
     }
+    // Entries stay for long, and what is a slice of the buffer holds all of it: it may, if it is little else.
+    let own = wire.entries.iter().map(|entry| entry.data.len()).sum::<usize>() < len / 2;
     let mut message = pb::Message {
         msg_type,
         to: wire.to,
@@ -349,7 +357,7 @@ fn message(wire: WireMessage) -> Option<pb::Message> {
         term: wire.term,
         log_term: wire.log_term,
         index: wire.index,
-        entries: wire.entries.into_iter().map(WireEntry::take).collect::<Option<Vec<_>>>()?.into(),
+        entries: wire.entries.into_iter().map(|entry| entry.take(own)).collect::<Option<Vec<_>>>()?.into(),
         commit: wire.commit,
         reject: wire.reject,
         reject_hint: wire.reject_hint,

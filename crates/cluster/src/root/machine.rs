@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{
-    Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Parts, Priority, Refused, Rng, Span, Ticket, Time, Unknown, kind,
+    Boot, Frame, GroupId, NodeId, Note, Now, Outcome, Parts, Priority, Record, Refused, Rng, Span, Ticket, Time,
+    Unknown, kind,
 };
 use bytes::Bytes;
 
@@ -79,7 +80,7 @@ pub enum Output {
     },
     /// Append to the root group's log and force it to disk.
     Append {
-        records: Vec<Bytes>,
+        records: Vec<Record>,
         ticket: Ticket,
     },
     /// Replace the root group's whole log, atomically.

@@ -9,6 +9,10 @@ use crate::tls::temp_dir;
 
 const GROUPS: [GroupId; 3] = [GroupId::ROOT, GroupId(0x1_0000_0001), GroupId(7)];
 
+fn written(texts: &[&str]) -> Vec<Record> {
+    records(texts).into_iter().map(Record::from).collect()
+}
+
 fn records(texts: &[&str]) -> Vec<Bytes> {
     texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect()
 }
@@ -18,16 +22,16 @@ fn write(dir: &Path) {
     let Opened { disk, mut safe, .. } = Disk::open(dir).unwrap();
     let [a, b, gone] = GROUPS;
     let mut wait = |wanted| while safe.blocking_recv().unwrap() != wanted {};
-    disk.append(a, records(&["replaced", ""]), Ticket(1), true);
-    disk.append(gone, records(&["forgotten"]), Ticket(2), true);
+    disk.append(a, written(&["replaced", ""]), Ticket(1), true);
+    disk.append(gone, written(&["forgotten"]), Ticket(2), true);
     wait(Safe::Appended(gone, Ticket(2)));
     disk.save(a, Parts::of(records(&["snapshot", "of two parts"])), Ticket(3));
     wait(Safe::Saved(a, Ticket(3)));
-    disk.append(b, records(&["forced", "together"]), Ticket(4), true);
+    disk.append(b, written(&["forced", "together"]), Ticket(4), true);
     wait(Safe::Appended(b, Ticket(4)));
-    disk.append(a, records(&["loose"]), Ticket(5), false);
+    disk.append(a, written(&["loose"]), Ticket(5), false);
     wait(Safe::Appended(a, Ticket(5)));
-    disk.append(b, records(&["behind what is loose"]), Ticket(6), true);
+    disk.append(b, written(&["behind what is loose"]), Ticket(6), true);
     wait(Safe::Appended(b, Ticket(6)));
     disk.forget(gone);
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use base::limits::UNFORCED_MAX;
-use base::{GroupId, Parts};
+use base::{GroupId, Parts, Record};
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,7 +19,7 @@ use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
 use super::{Job, Kept, Room, Safe, give_up, spare};
 use crate::Error;
-use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES};
+use crate::limits::{BATCH_BYTES_MAX, SEAL_AFTER, SEGMENT_BYTES};
 
 pub struct Log {
     dir: PathBuf,
@@ -33,6 +33,8 @@ pub struct Log {
     forced: u64,
     /// Since when something is written and not forced.
     unforced: Option<Instant>,
+    /// Nothing says yet that the last batch was forced.
+    unsealed: bool,
     /// Oldest first; the last is being written.
     segments: VecDeque<Segment>,
     /// Records of a group before this number are not needed.
@@ -188,6 +190,7 @@ impl Reading<'_> {
             next,
             forced: next,
             unforced: None,
+            unsealed: false,
             segments: self.segments,
             floors: self.floors,
             asked_spare: false,
@@ -250,10 +253,7 @@ impl Log {
                     let dir = self.dir.display().to_string();
                     room.wait(&dir, || self.append(&batch, force)).unwrap_or_else(|e| self.fail(&e));
                     waiting.fetch_sub(bytes, Ordering::Relaxed);
-                    // Before it is promised; if more waits, that will stand behind it.
-                    if held.is_none() && self.unforced.is_none() {
-                        self.seal();
-                    }
+                    self.unsealed = self.unforced.is_none();
                     // The machine may be gone; what was written stays.
                     safe.into_iter().for_each(|safe| _ = done.send(safe));
                     if self.at > SEGMENT_BYTES / 4 && !self.asked_spare {
@@ -280,21 +280,30 @@ impl Log {
                 Job::Recovered => super::boot::remember(&self.dir),
             }
         }
-        self.force_now();
+        if self.unforced.is_some() || self.unsealed {
+            self.force_now();
+            self.seal();
+        }
     }
 
-    /// The next job. Meanwhile what is written is forced when it is time, also if there is always a next job.
+    /// The next job. Meanwhile what is written is forced when it is time, also if there is always a next job, and sealed when nothing
+    /// comes that would stand behind it.
     fn wait(&mut self, queue: &Receiver<Job>, unforced_ms_max: &AtomicU64) -> Option<Job> {
         loop {
-            let Some(since) = self.unforced else { return queue.recv().ok() };
-            let left = Duration::from_micros(UNFORCED_MAX.as_micros()).checked_sub(since.elapsed());
+            let left = match self.unforced {
+                Some(since) => Duration::from_micros(UNFORCED_MAX.as_micros()).checked_sub(since.elapsed()),
+                None if self.unsealed => Some(SEAL_AFTER),
+                None => return queue.recv().ok(),
+            };
             match left.map_or(Err(RecvTimeoutError::Timeout), |left| queue.recv_timeout(left)) {
                 Ok(job) => return Some(job),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.force_now();
-                    let took = since.elapsed().as_millis() as u64;
-                    unforced_ms_max.fetch_max(took, Ordering::Relaxed);
+                    if let Some(since) = self.unforced {
+                        self.force_now();
+                        let took = since.elapsed().as_millis() as u64;
+                        unforced_ms_max.fetch_max(took, Ordering::Relaxed);
+                    }
                     self.seal();
                 }
             }
@@ -312,7 +321,7 @@ impl Log {
     }
 
     /// Writes a batch. If it fails, nothing has been appended, and it may be tried again.
-    fn append(&mut self, records: &[(GroupId, Bytes)], force: bool) -> io::Result<()> {
+    fn append(&mut self, records: &[(GroupId, Record)], force: bool) -> io::Result<()> {
         if records.is_empty() {
             return if force { self.sync().map(|()| self.is_forced()) } else { Ok(()) };
         }
@@ -370,6 +379,7 @@ impl Log {
 
     /// Says behind the last batch that it was forced. Without force: the next force takes it along.
     fn seal(&mut self) {
+        self.unsealed = false;
         self.buffer.clear();
         segment::seal(self.salt, self.next, &mut self.buffer);
         // Nothing rests on it; a disk that cannot write tells so at the next batch.

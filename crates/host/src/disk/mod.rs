@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use base::{GroupId, Parts, Ticket};
+use base::{GroupId, Parts, Record, Ticket};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -65,7 +65,7 @@ pub enum Safe {
 enum Job {
     Append {
         group: GroupId,
-        records: Vec<Bytes>,
+        records: Vec<Record>,
         ticket: Ticket,
         force: bool,
     },
@@ -128,7 +128,7 @@ impl Disk {
 
     /// Appends; `Appended` comes back when the records are on disk, or without `force` when they are written, which
     /// outlives this process, but not the machine's power.
-    pub fn append(&self, group: GroupId, records: Vec<Bytes>, ticket: Ticket, force: bool) {
+    pub fn append(&self, group: GroupId, records: Vec<Record>, ticket: Ticket, force: bool) {
         self.push(Job::Append { group, records, ticket, force });
     }
 

@@ -8,12 +8,12 @@
 //! ```
 //! A batch says that what stands before it was forced, or, under the loose mark, up to where. So a bad batch that no later
 //! one says to be forced is what a crash cut short, and nobody was told it was on the disk; else it is damage. For the last
-//! batch an empty one says that: the seal, written without force when nothing more waits, over which the next batch is
+//! batch an empty one says that: the seal, written without force when nothing more comes, over which the next batch is
 //! written. The salt is drawn when a segment is begun: what an older use of the file left behind is not valid, nor is what
 //! a client may have put into a value.
 
-use base::GroupId;
 use base::checksum::Checksum;
+use base::{GroupId, Record};
 use bytes::{Buf, BufMut, Bytes};
 
 pub const MAGIC: &[u8; 8] = b"COPSEG1\n";
@@ -57,7 +57,7 @@ impl Head {
 }
 
 /// Appends a batch to `out`. `forced`: all records before this number are forced.
-pub fn batch(salt: u64, first: u64, forced: u64, records: &[(GroupId, Bytes)], out: &mut Vec<u8>) {
+pub fn batch(salt: u64, first: u64, forced: u64, records: &[(GroupId, Record)], out: &mut Vec<u8>) {
     assert!(forced <= first, "record {forced} cannot be forced before it is written");
     let at = out.len();
     out.extend([0; BATCH_HEAD]);
@@ -68,7 +68,7 @@ pub fn batch(salt: u64, first: u64, forced: u64, records: &[(GroupId, Bytes)], o
     for (group, record) in records {
         out.put_u64(group.0);
         out.put_u32(u32::try_from(record.len()).expect("a record is far below 4 GiB"));
-        out.extend_from_slice(record);
+        record.pieces().iter().for_each(|piece| out.extend_from_slice(piece));
     }
     let len = u32::try_from(out.len() - at - 12).expect("a batch is far below 4 GiB");
     let batch = &mut out[at..];

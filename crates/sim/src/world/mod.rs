@@ -416,6 +416,7 @@ impl<F: Factory> World<F> {
             Effect::Send { to, frame } => self.send(node, to, frame),
             Effect::Answer { id, answer } => self.happened.push_back(Happened::Answered { node, id, answer }),
             Effect::Append { group, records, ticket, force } => {
+                let records = records.into_iter().map(Bytes::from).collect();
                 self.write(node, Write::Append(group, records, ticket, force))
             }
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),

@@ -90,7 +90,7 @@ impl Toy {
             Order::Send(to, n) => out.push(Effect::Send { to, frame: frame(n) }),
             Order::Append(n) => {
                 self.tickets += 1;
-                let records = vec![Bytes::copy_from_slice(&[n])];
+                let records = vec![Bytes::copy_from_slice(&[n]).into()];
                 out.push(Effect::Append { group: GroupId::ROOT, records, ticket: Ticket(self.tickets), force: true });
             }
             Order::Spawn(proc) => {

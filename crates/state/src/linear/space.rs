@@ -196,8 +196,9 @@ impl Space {
 
     /// Stores a value with its end (0: none); gives its version.
     pub fn set(&mut self, key: &Bytes, value: Value, end: u64) -> u64 {
+        let what = What::put(&value);
         self.store(key, value, end);
-        self.note_put(key);
+        self.note(key, what);
         self.revision
     }
 
@@ -367,7 +368,9 @@ impl Space {
             *client = Client { boot: command.id.boot, ..Client::default() };
         }
         client.floor = client.floor.max(command.floor);
-        client.answers = client.answers.split_off(&client.floor);
+        while client.answers.first_key_value().is_some_and(|(seq, _)| *seq < client.floor) {
+            client.answers.pop_first();
+        }
         client.answers.insert(command.id.seq, ran.clone());
         while client.answers.len() > ANSWERS_KEPT_MAX {
             let (oldest, _) = client.answers.pop_first().expect("it is longer than its limit");

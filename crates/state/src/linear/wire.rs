@@ -123,8 +123,9 @@ struct WireCondition {
 struct WireStep {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
-    #[prost(string, tag = "2")]
-    function: String,
+    /// A name, as text.
+    #[prost(bytes = "bytes", tag = "2")]
+    function: Bytes,
     #[prost(bytes = "bytes", repeated, tag = "3")]
     args: Vec<Bytes>,
 }
@@ -306,7 +307,10 @@ impl WireCommand {
 
     fn of_steps(conditions: &[Condition], steps: &[Step]) -> Self {
         let condition = |c: &Condition| WireCondition { key: c.key.clone(), version: c.version };
-        let step = |s: &Step| WireStep { key: s.key.clone(), function: s.function.to_owned(), args: s.args.clone() };
+        let step = |s: &Step| {
+            let function = Bytes::from_static(s.function.as_bytes());
+            WireStep { key: s.key.clone(), function, args: s.args.clone() }
+        };
         let (conditions, steps) = (conditions.iter().map(condition).collect(), steps.iter().map(step).collect());
         Self { conditions, steps, ..Self::default() }
     }
@@ -332,7 +336,7 @@ impl WireCommand {
     fn take(self) -> Option<Command> {
         let step = |s: WireStep| Step {
             key: own(s.key),
-            function: functions::find(&s.function).map_or("", |function| function.name),
+            function: std::str::from_utf8(&s.function).ok().and_then(functions::find).map_or("", |f| f.name),
             args: s.args.into_iter().map(own).collect(),
         };
         let once = match &self.once[..] {
@@ -355,9 +359,14 @@ pub fn encode_steps(conditions: &[Condition], steps: &[Step]) -> Vec<u8> {
     WireCommand::of_steps(conditions, steps).encode_to_vec()
 }
 
-/// A copy: what is kept would else hold the whole buffer that it came in.
+/// A copy: what is kept would else hold the whole buffer that it came in. Of words that say how, most are these.
 fn own(bytes: Bytes) -> Bytes {
-    Bytes::copy_from_slice(&bytes)
+    match &bytes[..] {
+        b"" => Bytes::new(),
+        b"always" => Bytes::from_static(b"always"),
+        b"none" => Bytes::from_static(b"none"),
+        _ => Bytes::copy_from_slice(&bytes),
+    }
 }
 
 pub fn encode_batch(batch: &Batch) -> Vec<u8> {

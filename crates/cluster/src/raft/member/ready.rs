@@ -1,7 +1,6 @@
 //! What raft has ready goes to the disk, to other members and to the state; what waits for the disk goes on when it is there.
 
-use base::{Ticket, Time};
-use bytes::Bytes;
+use base::{Record, Ticket, Time};
 use raft::eraftpb as pb;
 
 use super::{Happened, Member};
@@ -156,7 +155,7 @@ impl<S: State> Member<S> {
             || entries.iter().any(|entry| entry.get_entry_type() != pb::EntryType::EntryNormal)
     }
 
-    fn append(&mut self, record: Bytes, force: bool, out: &mut Vec<Output>) -> Ticket {
+    fn append(&mut self, record: Record, force: bool, out: &mut Vec<Output>) -> Ticket {
         self.records_on_disk += 1;
         self.bytes_on_disk += record.len();
         let ticket = self.next_ticket();

@@ -316,7 +316,9 @@ impl Net {
         for output in out {
             match output {
                 Output::Send { to, frame } => self.send(id, to.0, frame),
-                Output::Append { records, ticket } => self.force(id, false, records, ticket),
+                Output::Append { records, ticket } => {
+                    self.force(id, false, records.into_iter().map(Bytes::from).collect(), ticket)
+                }
                 Output::Save { parts, ticket } => self.force(id, true, parts.0.collect(), ticket),
                 Output::Changed => self.watch(id),
                 Output::Leads { .. } => (),

@@ -71,7 +71,7 @@ pub const ALL: &[Function] = &[
     ),
     write("get-expire", "none|MS", |space, key, args| {
         let old = text_of(space, key)?.cloned();
-        let end = end_of(space, one(args)?, 0)?;
+        let end = end_of(space, one(args)?, || 0)?;
         space.set_end(key, end);
         Ok(old.map_or(Reply::Nil, Reply::Bytes))
     }),
@@ -124,23 +124,23 @@ fn left(space: &Space, entry: &Entry) -> i64 {
 }
 
 /// When something ends that ends `none` or in so many milliseconds, or where it ends now (`keep`).
-fn end_of(space: &Space, arg: &[u8], now: u64) -> std::result::Result<u64, Wrong> {
+fn end_of(space: &Space, arg: &[u8], now: impl FnOnce() -> u64) -> std::result::Result<u64, Wrong> {
     match arg {
         b"none" => Ok(0),
-        b"keep" => Ok(now),
+        b"keep" => Ok(now()),
         ms => Ok(space.clock().saturating_add(unsigned(ms)?.max(1))),
     }
 }
 
 fn is_met(space: &Space, key: &[u8], when: &[u8]) -> std::result::Result<bool, Wrong> {
-    let entry = space.get(key);
+    let entry = || space.get(key);
     match when {
         b"always" => Ok(true),
-        b"absent" => Ok(entry.is_none()),
-        b"present" => Ok(entry.is_some()),
+        b"absent" => Ok(entry().is_none()),
+        b"present" => Ok(entry().is_some()),
         _ => {
             let version = when.strip_prefix(b"version:").ok_or(Wrong::Arguments)?;
-            Ok(unsigned(version)? == entry.map_or(0, |entry| entry.version))
+            Ok(unsigned(version)? == entry().map_or(0, |entry| entry.version))
         }
     }
 }
@@ -152,8 +152,7 @@ fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
         [value, when, end, old] if &old[..] == b"old" => (value, when, end, true),
         _ => return Err(Wrong::Arguments),
     };
-    let now = space.get(key).map_or(0, |entry| entry.end);
-    let end = end_of(space, end, now)?;
+    let end = end_of(space, end, || space.get(key).map_or(0, |entry| entry.end))?;
     let old = if wants_old { text_of(space, key)?.cloned() } else { None };
     let stored = is_met(space, key, when)?;
     let version = if stored {
@@ -166,7 +165,7 @@ fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
 
 fn expire(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
     let (end, when) = two(args)?;
-    let end = end_of(space, end, 0)?;
+    let end = end_of(space, end, || 0)?;
     let Some(entry) = space.get(key) else { return Ok(Reply::Int(0)) };
     // As Redis: no end is later than any.
     let (old, new) = ([entry.end, u64::MAX][usize::from(entry.end == 0)], [end, u64::MAX][usize::from(end == 0)]);

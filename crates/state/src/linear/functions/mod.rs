@@ -1,7 +1,8 @@
 //! The functions that can be applied to a key, by name: one list. They run at every replica, so the same must come of them
 //! everywhere: they see the space and their arguments, nothing else. Numbers in arguments are decimal text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
 use std::sync::LazyLock;
 
@@ -174,9 +175,29 @@ pub static ALL: &[&[Function]] = &[
 
 /// The function of this name.
 pub fn find(name: &str) -> Option<&'static Function> {
-    static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Function>> =
+    // Looked for several times for each command, so by a hash of few steps; names are ours, nobody else chooses them.
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Function, BuildHasherDefault<Fnv>>> =
         LazyLock::new(|| ALL.iter().flat_map(|some| some.iter()).map(|f| (f.name, f)).collect());
     BY_NAME.get(name).copied()
+}
+
+/// FNV-1a, for the short names of functions.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// The highest level that any of these steps needs; none if one is unknown to this program.

@@ -65,7 +65,7 @@ impl Lone {
         for output in out {
             match output {
                 Output::Raft { group, output: raft::Output::Append { records, ticket, .. } } => {
-                    self.disk.extend(records);
+                    self.disk.extend(records.into_iter().map(Bytes::from));
                     match &mut self.stalled {
                         Some(stalled) => stalled.push(ticket),
                         None => self.handle(Input::Appended { group, ticket }),
