@@ -11,6 +11,8 @@ use super::value::Entry;
 
 /// Entries of a leaf. A change under a snapshot copies one leaf; fewer would make more of them to copy with each snapshot.
 const LEAF_MAX: usize = 64;
+/// Of one that is filled in order: there is room for what is put between them later.
+const LEAF_FILLED: usize = LEAF_MAX * 3 / 4;
 
 pub type Leaf = Vec<(Bytes, Entry)>;
 
@@ -56,6 +58,23 @@ impl Map {
         None
     }
 
+    /// Inserts; quickly, if the key is above all that are there, as when entries come in order.
+    pub fn append(&mut self, key: Bytes, entry: Entry) {
+        let Some(mut last) = self.leaves.last_entry() else { return drop(self.insert(key, entry)) };
+        let leaf = last.get_mut();
+        if leaf.last().is_none_or(|(below, _)| *below >= key) {
+            return drop(self.insert(key, entry));
+        }
+        self.len += 1;
+        if leaf.len() < LEAF_FILLED {
+            return Arc::make_mut(leaf).push((key, entry));
+        }
+        let mut leaf = Leaf::with_capacity(LEAF_FILLED);
+        let first = key.clone();
+        leaf.push((key, entry));
+        self.leaves.insert(first, Arc::new(leaf));
+    }
+
     pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let (first, leaf) = self.leaves.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         let at = leaf.binary_search_by(|(k, _)| k[..].cmp(key)).ok()?;
@@ -74,15 +93,15 @@ impl Map {
 
     /// Takes entries out, those whose keys `goes` wants, into a map of their own.
     pub fn part(&mut self, goes: impl Fn(&[u8]) -> bool) -> Self {
-        let (mut stay, mut gone) = (Filling::default(), Filling::default());
+        let (mut stay, mut gone) = (Self::default(), Self::default());
         for (_, leaf) in std::mem::take(&mut self.leaves) {
             for (key, entry) in Arc::unwrap_or_clone(leaf) {
                 let to = if goes(&key) { &mut gone } else { &mut stay };
-                to.push(key, entry);
+                to.append(key, entry);
             }
         }
-        *self = stay.done();
-        gone.done()
+        *self = stay;
+        gone
     }
 
     /// Entries in order, from the first key that is not below `from`.
@@ -127,35 +146,6 @@ impl Map {
     }
 }
 
-/// A map made of entries that come in order.
-#[derive(Default)]
-struct Filling {
-    map: Map,
-    leaf: Leaf,
-}
-
-impl Filling {
-    fn push(&mut self, key: Bytes, entry: Entry) {
-        self.leaf.push((key, entry));
-        // Room for what is put between them later.
-        if self.leaf.len() >= LEAF_MAX * 3 / 4 {
-            self.close();
-        }
-    }
-
-    fn close(&mut self) {
-        let Some((first, _)) = self.leaf.first() else { return };
-        let first = if self.map.leaves.is_empty() { Bytes::new() } else { first.clone() };
-        self.map.len += self.leaf.len();
-        self.map.leaves.insert(first, Arc::new(std::mem::take(&mut self.leaf)));
-    }
-
-    fn done(mut self) -> Map {
-        self.close();
-        self.map
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::value::Value;
@@ -164,6 +154,20 @@ mod tests {
 
     fn entry(n: u64) -> Entry {
         Entry { value: Value::Text(Bytes::new()), version: n, end: 0, size: 0 }
+    }
+
+    #[test]
+    fn what_comes_in_order_is_appended_and_what_does_not_is_there_too() {
+        let (mut map, mut twin) = (Map::default(), BTreeMap::new());
+        // In order, with two that are not.
+        let keys = (0..1_000).map(|n| format!("{n:04}")).chain(["0100".into(), "00505".into(), "1000".into()]);
+        for (n, key) in keys.enumerate() {
+            map.append(Bytes::from(key.clone()), entry(n as u64));
+            twin.insert(Bytes::from(key), entry(n as u64));
+        }
+        assert_eq!(map.len(), twin.len());
+        assert!(map.from(b"").map(|(key, entry)| (key, entry)).eq(&twin));
+        assert!(map.leaves.len() <= 1_001 / LEAF_FILLED + 2, "{} leaves", map.leaves.len());
     }
 
     /// The dumb twin is a `BTreeMap`.

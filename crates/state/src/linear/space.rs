@@ -428,13 +428,13 @@ impl Space {
         self.onces.close_range(from, upto);
     }
 
-    /// Puts an entry of a snapshot back.
+    /// Puts an entry of a snapshot back. They come in order.
     pub(super) fn restore(&mut self, key: Bytes, entry: Entry) {
         self.bytes += entry_bytes(&key, &entry);
         if entry.end != 0 {
             self.ends.insert((entry.end, key.clone()));
         }
-        self.map.insert(key, entry);
+        self.map.append(key, entry);
     }
 }
 
