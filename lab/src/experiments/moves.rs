@@ -21,8 +21,11 @@ const SHARDS: usize = 2;
 const WRITERS: usize = 16;
 /// Of each writer. 250 writes a second together: far below what the cluster can, so that none waits for the one before it.
 const EVERY: Duration = Duration::from_millis(64);
-/// Clients that write as fast as it goes, keys of their own.
-const FILLERS: usize = 32;
+/// Clients that write as fast as it goes, keys of their own: first so few that processors are left, so that what writers notice is the
+/// work on logs and snapshots; then more than there is room for.
+const FILLERS: [usize; 2] = [2, 32];
+/// Keys of all of them together: 128 MiB, so that snapshots are large.
+const FILLED_KEYS: u64 = 131_072;
 
 /// Times of writes that were answered: when they were due, and how long that took, milliseconds.
 #[derive(Default)]
@@ -47,15 +50,17 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     std::thread::sleep(length);
     phase("nothing else", begun);
 
-    let (before, begun) = (snapshots(&cluster)?, Instant::now());
-    let filled = fill(&target, length * 4)?;
-    phase("others write as fast as it goes", begun);
-    let made = snapshots(&cluster)?.difference(&before).count();
-    report.notes.push(format!(
-        "others wrote {filled} values of 1 KiB, {:.0}/s; the nodes made snapshots meanwhile: {made} new ones were there at the end",
-        filled as f64 / begun.elapsed().as_secs_f64()
-    ));
-    std::thread::sleep(Duration::from_secs(2));
+    for clients in FILLERS {
+        let (before, begun) = (snapshots(&cluster)?, Instant::now());
+        let filled = fill(&target, clients, length * 4)?;
+        phase(&format!("{clients} clients write as fast as it goes"), begun);
+        let made = snapshots(&cluster)?.difference(&before).count();
+        report.notes.push(format!(
+            "{clients} clients wrote {filled} values of 1 KiB, {:.0}/s; the nodes made snapshots meanwhile: {made} new ones were there at the end",
+            filled as f64 / begun.elapsed().as_secs_f64()
+        ));
+        std::thread::sleep(Duration::from_secs(2));
+    }
 
     for name in ["n5", "n4"] {
         let begun = Instant::now();
@@ -133,7 +138,8 @@ async fn write(side: &Side, index: usize, seen: &Seen) {
 }
 
 /// How many values were written.
-fn fill(target: &Target, length: Duration) -> Result<u64, String> {
+fn fill(target: &Target, clients: usize, length: Duration) -> Result<u64, String> {
+    let keys = FILLED_KEYS / clients as u64;
     let fill = |index: usize| {
         let side = Side::Coppice(target.clone());
         move || -> Result<u64, String> {
@@ -143,14 +149,14 @@ fn fill(target: &Target, length: Duration) -> Result<u64, String> {
                 let (value, end, mut done) = ([b'f'; VALUE_BYTES], Instant::now() + length, 0u64);
                 let mut conn = side.open(index).await?;
                 while Instant::now() < end {
-                    conn.put(&format!("filled:{index}:{}", done % 4096), &value).await?;
+                    conn.put(&format!("filled:{index}:{}", done % keys), &value).await?;
                     done += 1;
                 }
                 Ok(done)
             })
         }
     };
-    let all: Vec<_> = (0..FILLERS).map(|index| std::thread::spawn(fill(index))).collect();
+    let all: Vec<_> = (0..clients).map(|index| std::thread::spawn(fill(index))).collect();
     all.into_iter().try_fold(0, |sum, one| Ok(sum + one.join().map_err(|_| "a writer panicked".to_owned())??))
 }
 
