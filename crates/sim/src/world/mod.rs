@@ -9,6 +9,7 @@ mod clock;
 mod disk;
 mod net;
 mod queue;
+mod saved;
 mod trace;
 
 #[cfg(test)]
@@ -418,7 +419,7 @@ impl<F: Factory> World<F> {
             Effect::Append { group, records, ticket, force } => {
                 self.write(node, Write::Append(group, records, ticket, force))
             }
-            Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
+            Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts, ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
             Effect::Recovered => self.places[node].rebooted = false,
             Effect::Outdated { why } => {
