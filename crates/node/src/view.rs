@@ -32,7 +32,7 @@ pub struct View {
     /// Set when this node's doors are to close, and how it ends then.
     pub closing: Option<crate::Leaving>,
     /// Newest last, at most 200.
-    pub events: Vec<EventView>,
+    pub events: Vec<Arc<EventView>>,
     /// Figures of this node's parts, by name (`session.writes`, ...), counted since it started.
     pub figures: BTreeMap<String, u64>,
     #[serde(skip)]
