@@ -90,7 +90,9 @@ impl Scene {
     fn must_be_done<T>(&self, flight: &Flight, outcome: &Outcome<T>, asked: impl Fn() -> String) -> Result<(), Broken> {
         // Before all nodes have shown that they agree on it.
         let is_too_new = matches!(&flight.what, Asked::Linear(asked) if asked.act.is_newer()) && !self.all_agree();
-        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || is_too_new {
+        let may_be_lost = matches!(&flight.what, Asked::Modes(act) if self.modes.may_be_lost(act));
+        let excused = is_too_new || may_be_lost;
+        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || excused {
             return Ok(());
         }
         let why = text(outcome, |_| String::new());
@@ -208,20 +210,20 @@ impl Scene {
         match flight.what {
             Asked::Session(_) => {
                 let pause = self.load.pause(flight.client as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             Asked::Linear(_) => {
                 let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             Asked::Modes(_) => {
                 let pause = self.modes_load.pause((flight.client - MODES) as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
             Asked::Apply(_) | Asked::Switch | Asked::Leave => {
-                let pause = self.load.operator_pause();
+                let pause = self.load.operator_pause().times(self.round.operator);
                 self.world.alarm(pause, OPERATOR);
             }
         }
