@@ -1,6 +1,6 @@
 //! What became of each operation: what promises say of it, its line in the history, and when its client goes on.
 
-use base::{Outcome, Time, Unknown};
+use base::{Outcome, Span, Time, Unknown};
 use node::Answer;
 use state::linear::{self, Ran};
 use state::session::Reply;
@@ -14,6 +14,9 @@ use crate::promises::session::{Ended, Found};
 use crate::promises::{Broken, declared};
 
 const SERVED: &str = "any one node may be killed: no operation through a live node fails";
+
+/// What came of a write is known for so long at least, by its id: 5 minutes by the group's clock, which may jump by minutes.
+const ID_KNOWN: Span = Span::secs(60);
 
 impl Scene {
     /// The node that was asked died first.
@@ -91,7 +94,10 @@ impl Scene {
         // Before all nodes have shown that they agree on it.
         let is_too_new = matches!(&flight.what, Asked::Linear(asked) if asked.act.is_newer()) && !self.all_agree();
         let may_be_lost = matches!(&flight.what, Asked::Modes(act) if self.modes.may_be_lost(act));
-        let excused = is_too_new || may_be_lost;
+        // Nothing of an old id is done any more, and nobody knows whether it was.
+        let is_old = matches!(&flight.what, Asked::Linear(asked) if asked.tries > 1 && flight.start.since(asked.begun) > ID_KNOWN)
+            && matches!(outcome, Outcome::Unknown(_));
+        let excused = is_too_new || may_be_lost || is_old;
         if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || excused {
             return Ok(());
         }
