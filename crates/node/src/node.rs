@@ -416,7 +416,7 @@ impl Node {
         }
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
         let (disk, report) = (self.trouble.clone(), std::mem::take(&mut self.report));
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, disk, ..report };
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges: Arc::new(gauges), disk, ..report };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
     }

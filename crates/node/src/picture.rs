@@ -1,5 +1,6 @@
 //! Builds the [`View`]: what this node knows of the cluster, put together for front doors, people and scripts.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
 
 use crate::View;
+use crate::declared::kind;
 use crate::facts::{self, NodeReport};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
@@ -30,9 +32,11 @@ impl Node {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
         // Who entered anew is shown once, as who it is now.
-        let is_former = |seen: &crate::node::Seen| self.former(seen.card.id).is_some();
-        let former: Vec<NodeId> = self.seen.values().filter(|seen| is_former(seen)).map(|seen| seen.card.id).collect();
-        self.seen.retain(|id, _| !former.contains(id));
+        if self.root.declared().of_kind(kind::FORMER).next().is_some() {
+            let ids = self.seen.keys().copied();
+            let former: Vec<NodeId> = ids.filter(|id| self.former(*id).is_some()).collect();
+            self.seen.retain(|id, _| !former.contains(id));
+        }
         self.show_shards(now);
         // Clones of live nodes only: what a dead one said last is no longer so.
         let running: Vec<(&Card, &CloneStatus)> =
@@ -71,14 +75,9 @@ impl Node {
         view
     }
 
-    fn figures(&self) -> BTreeMap<String, u64> {
-        let mut figures: BTreeMap<String, u64> = self
-            .session
-            .figures()
-            .into_iter()
-            .chain(self.linear.figures())
-            .map(|(name, n)| (name.to_owned(), n))
-            .collect();
+    fn figures(&self) -> BTreeMap<Cow<'static, str>, u64> {
+        let parts = self.session.figures().into_iter().chain(self.linear.figures());
+        let mut figures: BTreeMap<_, _> = parts.map(|(name, n)| (Cow::Borrowed(name), n)).collect();
         let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
         let is_settled = map.is_some() && self.session.filled() >= self.session.map_seen();
@@ -120,7 +119,7 @@ impl Node {
                     cpu_millis: report.cpu_millis,
                     resident_bytes: report.resident_bytes,
                     since_ms: seen.since_ms,
-                    gauges: report.gauges.clone(),
+                    gauges: Arc::clone(&report.gauges),
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
                         entries: report.brick.entries,
