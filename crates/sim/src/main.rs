@@ -44,6 +44,8 @@ struct Args {
     loud: bool,
 }
 
+/// What counts of operations end with that were compared with what had to be seen.
+const JUDGED: &str = " judged";
 /// Some values of class `linear` have an end that must not come within a run.
 const MINUTES_MAX: u64 = LONG.as_millis() / 60_000 - 5;
 
@@ -85,13 +87,16 @@ fn main() -> ExitCode {
         print(&report, speed);
         total.add(&report);
         if report.broken.is_some() {
+            if n > 0 {
+                total.print(n + 1, true);
+            }
             let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
             println!("again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}");
             return ExitCode::FAILURE;
         }
     }
     if args.seeds > 1 {
-        total.print(args.seeds);
+        total.print(args.seeds, false);
     }
     ExitCode::SUCCESS
 }
@@ -130,8 +135,14 @@ impl Total {
         }
     }
 
-    fn print(&self, seeds: u64) {
-        println!("{seeds} seeds, {:.1} simulated minutes, no promise broken", self.ran.as_secs_f64() / 60.0);
+    fn print(&self, seeds: u64, broken: bool) {
+        let (hours, ended) =
+            (self.ran.as_secs_f64() / 3600.0, if broken { "a promise broken" } else { "no promise broken" });
+        let sum = |counts: &BTreeMap<String, u64>, of: &str| {
+            counts.iter().filter(|(name, _)| name.ends_with(of)).map(|(_, count)| count).sum::<u64>()
+        };
+        let (faults, judged) = (sum(&self.faults, ""), sum(&self.ops, JUDGED));
+        println!("{seeds} seeds, {hours:.2} simulated hours, {faults} faults, {judged} operations judged, {ended}");
         println!("  faults: {}", counts(&self.faults));
         println!("  ops: {}", counts(&self.ops));
     }
