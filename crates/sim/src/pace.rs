@@ -7,10 +7,10 @@ use base::{Rng, Span};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Pace {
-    /// Some hundred operations a second, faults every 0.3 to 8 s for up to 40 s, calms of 22 to 30 s.
+    /// Some hundred operations a second, faults every 0.3 to 8 s for up to 40 s each, calms of 22 to 30 s.
     #[default]
     Busy,
-    /// Some operations a minute, faults every 3 s to 8 min for up to 13 min, calms of 30 s to 45 min.
+    /// From ten operations a second to a few a minute, faults every 3 s to 8 min for up to 13 min each, calms of 1 to 45 min.
     Calm,
 }
 
