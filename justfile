@@ -30,6 +30,10 @@ up *args:
 sim seeds="100" minutes="10":
     cargo run --release --locked -p sim -- --seeds {{seeds}} --minutes {{minutes}}
 
+# the same with few operations and faults, for long: each seed 100 simulated minutes in 4 to 10 s
+sim-calm seeds="100":
+    cargo run --profile search --locked -p sim -- --seeds {{seeds}} --pace calm
+
 # the figures of docs/performance.md, one experiment after the other
 lab name:
     cargo run --release --locked -p lab -- run {{name}}

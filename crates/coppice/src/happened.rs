@@ -2,6 +2,7 @@
 //! here they become one, in order of time.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -62,9 +63,9 @@ async fn gather(api: &Api) -> Result<Vec<EventView>, String> {
     let first = view(api.clone()).await?;
     let others = first.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != first.me);
     let others = join_all(others.map(|n| view(Api { addr: n.api, token: None }))).await;
-    let mut all = first.events;
     // One that does not answer now has told others what matters.
-    all.extend(others.into_iter().flatten().flat_map(|view| view.events));
+    let views = std::iter::once(first).chain(others.into_iter().flatten());
+    let mut all: Vec<EventView> = views.flat_map(|view| view.events).map(Arc::unwrap_or_clone).collect();
     all.sort_by(|a, b| (a.at_ms, &a.who, &a.kind).cmp(&(b.at_ms, &b.who, &b.kind)));
     Ok(all)
 }

@@ -1,6 +1,7 @@
 //! What nodes tell each other by beacon, under which keys.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::GroupId;
 use bytes::Bytes;
@@ -43,7 +44,7 @@ pub struct NodeReport {
     pub load: u16,
     pub cpu_millis: u32,
     pub resident_bytes: u64,
-    pub gauges: BTreeMap<String, u64>,
+    pub gauges: Arc<BTreeMap<String, u64>>,
     pub brick: BrickLoad,
     /// What its stub thinks of the bricks that it asks.
     pub opinion: state::session::Opinion,

@@ -15,7 +15,6 @@ use state::linear::{self, Placed, place};
 use state::namespace::NamespaceSpec;
 use state::session::limits::{BRICKS_ASKED, MEMBERS_MIN};
 
-use crate::declared::{self, kind};
 use crate::facts::{self, BrickReport};
 use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
@@ -267,9 +266,8 @@ impl Node {
             card.id != who && !leaves && self.report_of(card.id).disk.is_none()
         };
         let usable = self.live_cards().filter(is_usable).count();
-        let specs = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
         let lacks = |placed: &Placed| {
-            let wanted = specs.get(&placed.namespace).and_then(NamespaceSpec::groups);
+            let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::groups);
             wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
         };
         let its = |placed: &&Placed| placed.members.contains(&who);

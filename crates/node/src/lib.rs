@@ -7,7 +7,7 @@
 //! ```
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
-//! - `facts.rs` is what nodes tell each other by beacon; `picture.rs` builds the [`View`] that front doors read.
+//! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
 //! - `level.rs`: what all nodes understand alike.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
@@ -26,6 +26,7 @@ mod lives;
 pub mod node;
 mod pace;
 mod picture;
+mod told;
 pub mod view;
 mod wires;
 

@@ -12,6 +12,7 @@ use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use flow::stage::Shown;
 use state::linear::{self, HotKey, Linear, Placed};
+use state::namespace::NamespaceSpec;
 use state::session::{self, Session};
 
 use crate::asks::Pending;
@@ -20,6 +21,7 @@ use crate::leave::{Departure, Wish};
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
+use crate::told::Told;
 use crate::view::{EventView, HotKeyView, NodeState, ShardView};
 use crate::{Answer, Ask, View};
 
@@ -52,6 +54,7 @@ pub struct Node {
     pub(crate) card: Card,
     pub(crate) membership: Membership,
     pub(crate) beacons: Beacons,
+    pub(crate) told: Told,
     pub(crate) root: root::Root,
     pub(crate) session: Session,
     pub(crate) linear: Linear,
@@ -86,7 +89,7 @@ pub struct Node {
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
-    pub(crate) happened: VecDeque<EventView>,
+    pub(crate) happened: VecDeque<Arc<EventView>>,
     /// What this node decided as the manager, for all to see.
     pub(crate) decisions: VecDeque<EventView>,
     /// Asks of operators that wait for the root group, by the id of their proposal.
@@ -98,8 +101,9 @@ pub struct Node {
     /// By service.
     pub(crate) service_tokens: Arc<BTreeMap<String, String>>,
     pub(crate) admin_token: Arc<str>,
-    /// The declared services, and as routes without clones. Read when the declaration changes, not with each view.
+    /// The declared services and namespaces, and services as routes without clones. Read when the declaration changes, not with each view.
     pub(crate) services: Arc<BTreeMap<String, ServiceSpec>>,
+    pub(crate) namespaces: Arc<BTreeMap<String, NamespaceSpec>>,
     pub(crate) routed: Vec<RouteService>,
     /// What an operator has taken out of use.
     pub(crate) off: Off,
@@ -153,6 +157,7 @@ impl Node {
             cluster,
             membership: Membership::new(card.clone(), seeds, rng.fork()),
             beacons: Beacons::new(me, boot, rng.fork()),
+            told: Told::default(),
             root: root::Root::new(me, boot, rng.fork()),
             session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
             linear: Linear::new(me, boot, rng.fork()).with_log(linear_log).with_level(card.level),
@@ -187,6 +192,7 @@ impl Node {
             service_tokens: Arc::default(),
             admin_token: Arc::from(""),
             services: Arc::default(),
+            namespaces: Arc::default(),
             routed: Vec::new(),
             off: Off::default(),
             stages: Arc::default(),
@@ -410,7 +416,7 @@ impl Node {
         }
         let load = u16::try_from(cpu_millis.min(1000)).expect("at most 1000");
         let (disk, report) = (self.trouble.clone(), std::mem::take(&mut self.report));
-        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges, disk, ..report };
+        self.report = NodeReport { load, cpu_millis, resident_bytes, gauges: Arc::new(gauges), disk, ..report };
         // Sent by the next wake, with everything else that is due.
         self.report_at = self.report_at.min(now.mono);
     }
@@ -473,7 +479,7 @@ impl Node {
         if self.happened.len() == EVENTS_MAX {
             self.happened.pop_front();
         }
-        self.happened.push_back(event);
+        self.happened.push_back(Arc::new(event));
         self.stale = true;
     }
 
@@ -492,7 +498,7 @@ impl Node {
     /// Decisions of another node's manager; some of them are known.
     pub(crate) fn heard_decisions(&mut self, told: Vec<EventView>) {
         for event in told.into_iter().take(DECISIONS_TOLD_MAX) {
-            if !self.happened.contains(&event) {
+            if !self.happened.iter().any(|known| **known == event) {
                 self.keep_event(event);
             }
         }

@@ -1,5 +1,6 @@
 //! Builds the [`View`]: what this node knows of the cluster, put together for front doors, people and scripts.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
 
 use crate::View;
-use crate::declared::{self, kind};
-use crate::facts;
+use crate::declared::kind;
+use crate::facts::{self, NodeReport};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
@@ -31,28 +32,24 @@ impl Node {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
         // Who entered anew is shown once, as who it is now.
-        let is_former = |seen: &crate::node::Seen| self.former(seen.card.id).is_some();
-        let former: Vec<NodeId> = self.seen.values().filter(|seen| is_former(seen)).map(|seen| seen.card.id).collect();
-        self.seen.retain(|id, _| !former.contains(id));
-        let services = Arc::clone(&self.services);
-        // Clones of live nodes only: what a dead one said last is no longer so.
-        let running: Vec<(Card, CloneStatus)> = self
-            .live_cards()
-            .flat_map(|card| {
-                self.clones_of(card.id).into_iter().flat_map(|says| says.clones).map(|c| (card.clone(), c))
-            })
-            .collect();
-        let namespaces = declared::all::<NamespaceSpec>(self.root.declared(), kind::NAMESPACE);
-        let routed = self.routed.iter().map(|service| self.route(service, &running)).collect();
-        self.routes = Arc::new(self.routes.next(routed));
+        if self.root.declared().of_kind(kind::FORMER).next().is_some() {
+            let ids = self.seen.keys().copied();
+            let former: Vec<NodeId> = ids.filter(|id| self.former(*id).is_some()).collect();
+            self.seen.retain(|id, _| !former.contains(id));
+        }
         self.show_shards(now);
-        View {
+        // Clones of live nodes only: what a dead one said last is no longer so.
+        let running: Vec<(&Card, &CloneStatus)> =
+            self.live_cards().flat_map(|card| self.clones_of(card.id).iter().map(move |c| (card, c))).collect();
+        let routed = self.routed.iter().map(|service| self.route(service, &running)).collect();
+        let routes = Arc::new(self.routes.next(routed));
+        let view = View {
             cluster: self.cluster.clone(),
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: services.iter().map(|(name, spec)| self.service_view(name, spec, &running)).collect(),
-            namespaces: namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
+            services: self.services.iter().map(|(name, spec)| self.service_view(name, spec, &running)).collect(),
+            namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
                 voters: self.root.voters().into_iter().map(|id| self.name_of(id)).collect(),
@@ -66,24 +63,21 @@ impl Node {
             closing: self.departure.as_ref().filter(|departure| departure.ready).map(|departure| departure.how),
             events: self.happened.iter().cloned().collect(),
             figures: self.figures(),
-            routes: Arc::clone(&self.routes),
+            routes: Arc::clone(&routes),
             tokens: Arc::clone(&self.tokens),
             service_tokens: Arc::clone(&self.service_tokens),
             linear: Arc::clone(&self.linear_names),
             functions: Arc::clone(&self.functions_of),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
-        }
+        };
+        self.routes = routes;
+        view
     }
 
-    fn figures(&self) -> BTreeMap<String, u64> {
-        let mut figures: BTreeMap<String, u64> = self
-            .session
-            .figures()
-            .into_iter()
-            .chain(self.linear.figures())
-            .map(|(name, n)| (name.to_owned(), n))
-            .collect();
+    fn figures(&self) -> BTreeMap<Cow<'static, str>, u64> {
+        let parts = self.session.figures().into_iter().chain(self.linear.figures());
+        let mut figures: BTreeMap<_, _> = parts.map(|(name, n)| (Cow::Borrowed(name), n)).collect();
         let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
         let is_settled = map.is_some() && self.session.filled() >= self.session.map_seen();
@@ -101,12 +95,12 @@ impl Node {
     }
 
     fn nodes(&self) -> Vec<NodeView> {
+        let nothing = NodeReport::default();
         let mut nodes: Vec<NodeView> = self
             .seen
             .values()
             .map(|seen| {
-                let report =
-                    if seen.state == NodeState::Dead { Default::default() } else { self.report_of(seen.card.id) };
+                let report = if seen.state == NodeState::Dead { &nothing } else { self.report_of(seen.card.id) };
                 let drained = self.off.node(&seen.card.name);
                 let Card { id, boot, name, peer, http, resp, api, pid, version, level } = seen.card.clone();
                 NodeView {
@@ -125,7 +119,7 @@ impl Node {
                     cpu_millis: report.cpu_millis,
                     resident_bytes: report.resident_bytes,
                     since_ms: seen.since_ms,
-                    gauges: report.gauges,
+                    gauges: Arc::clone(&report.gauges),
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
                         entries: report.brick.entries,
@@ -133,7 +127,7 @@ impl Node {
                         bytes_max: report.brick.bytes_max,
                         operations: report.brick.operations,
                     },
-                    disk: report.disk,
+                    disk: report.disk.clone(),
                     slow_force_ms: self.slow_force(id).map(|took| took.as_millis()),
                     overflow: report.overflow,
                     drained,
@@ -208,10 +202,10 @@ impl Node {
         let bricks = self.session.map().map_or(1, |map| map.members.len());
         let mut hot: Vec<HotKeyView> = Vec::new();
         // Several nodes may read one key: their members answer reads that may be stale.
-        for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.remove(name)).flatten() {
+        for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.get(name)).flatten() {
             match hot.iter_mut().find(|have| have.key == told.key) {
                 Some(have) => (have.rate, have.waiters) = (have.rate + told.rate, have.waiters + told.waiters),
-                None => hot.push(told),
+                None => hot.push(told.clone()),
             }
         }
         hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
@@ -238,7 +232,7 @@ impl Node {
     }
 
     /// A declared service with the clones that serve it now.
-    fn route(&self, service: &RouteService, running: &[(Card, CloneStatus)]) -> RouteService {
+    fn route(&self, service: &RouteService, running: &[(&Card, &CloneStatus)]) -> RouteService {
         let is_its = |c: &CloneStatus| c.id.service == service.name && c.state == CloneState::Serving;
         let serving = || running.iter().filter(|(_, c)| is_its(c));
         let sick_too = are_routed(serving().filter(|(_, c)| c.sick).count(), serving().count());
@@ -261,7 +255,7 @@ impl Node {
         if size.is_fixed() { size.min } else { size.clamp(assigned()) }
     }
 
-    fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(Card, CloneStatus)]) -> ServiceView {
+    fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
         let off = &self.off;
 
         let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {

@@ -2,6 +2,7 @@
 //! from soft state, so it may be a moment old; it is replaced whole. `coppice status --json` prints these fields:
 //! their names and meaning are held fast by a test, new ones may be added.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,9 +33,9 @@ pub struct View {
     /// Set when this node's doors are to close, and how it ends then.
     pub closing: Option<crate::Leaving>,
     /// Newest last, at most 200.
-    pub events: Vec<EventView>,
+    pub events: Vec<Arc<EventView>>,
     /// Figures of this node's parts, by name (`session.writes`, ...), counted since it started.
-    pub figures: BTreeMap<String, u64>,
+    pub figures: BTreeMap<Cow<'static, str>, u64>,
     #[serde(skip)]
     pub routes: Arc<Routes>,
     /// Namespace to its token, for the front doors alone: never shown.
@@ -91,7 +92,7 @@ pub struct NodeView {
     pub since_ms: u64,
     /// Figures of its front doors over the last second: `http.requests`, `http.errors`, `http.p50_us`, `http.p99_us`,
     /// `resp.commands`, `resp.p99_us`, `resp.connections`, ...
-    pub gauges: BTreeMap<String, u64>,
+    pub gauges: Arc<BTreeMap<String, u64>>,
     #[serde(default)]
     pub brick: BrickView,
     /// What is wrong with its disk: until that is over it takes no part in any group.

@@ -9,8 +9,8 @@ use clones::deploy::Deployed;
 use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
 use clones::members::{self, Member, Said, Scene};
 use clones::{
-    Assignments, CloneState, Demand, Doors, NodeClones, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick, group,
-    manager,
+    Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick,
+    group, manager,
 };
 use cluster::{Card, beacon, membership, raft, root};
 use state::linear::{self, place};
@@ -108,6 +108,12 @@ impl Node {
     pub(crate) fn beacons_in(&mut self, now: Now, input: beacon::Input, out: &mut Out) {
         let mut wants = Vec::new();
         self.beacons.handle(now, input, &mut wants);
+        // All of it first: what follows from one thing looks at the others.
+        for want in &wants {
+            if let beacon::Output::Changed { origin, key } = want {
+                self.told.changed(&self.beacons, *origin, key);
+            }
+        }
         for want in wants {
             match want {
                 beacon::Output::Send { to, head } => self.send(to, Frame::new(kind::BEACON, head), out),
@@ -148,9 +154,10 @@ impl Node {
                 }
             }
             facts::REPORT if origin != self.me() => {
-                let report = self.report_of(origin);
-                self.lives.told_anew(origin, report.brick.anew);
-                self.session_in(now, session::Input::Opinion { from: origin, opinion: report.opinion }, out);
+                let NodeReport { brick, opinion, .. } = self.told.report(origin);
+                self.lives.told_anew(origin, brick.anew);
+                let opinion = opinion.clone();
+                self.session_in(now, session::Input::Opinion { from: origin, opinion }, out);
             }
             _ => (),
         }
@@ -199,7 +206,8 @@ impl Node {
             return;
         }
         let secrets = declared::secrets(self.root.declared());
-        let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
+        self.namespaces = Arc::new(declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE));
+        let specs = Arc::clone(&self.namespaces);
         let own = self.card.resp;
         let url = |(name, s): (&String, &declared::NamespaceSecret)| {
             (name.clone(), format!("redis://{name}:{}@{own}", s.token))
@@ -224,10 +232,10 @@ impl Node {
         let groups = self.placed.values().map(|placed| (placed.id, placed.clone())).collect();
         let version = self.root.declared().version;
         self.linear_in(now, linear::Input::Placed { version, level, groups }, out);
-        let sessions = specs.into_iter().filter(|(_, spec)| spec.class == Class::Session);
+        let sessions = specs.iter().filter(|(_, spec)| spec.class == Class::Session);
         let namespaces = sessions.filter_map(|(name, spec)| {
-            let secret = secrets.get(&name)?;
-            Some((name, (secret.id, spec, secret.cookie.clone())))
+            let secret = secrets.get(name)?;
+            Some((name.clone(), (secret.id, spec.clone(), secret.cookie.clone())))
         });
         let namespaces = namespaces.collect();
         self.session_in(now, session::Input::Namespaces(namespaces), out);
@@ -341,7 +349,7 @@ impl Node {
             return;
         }
         (self.groups_seen, self.groups_at) = (version, now.mono + GROUPS_EVERY);
-        let specs = declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE);
+        let specs = Arc::clone(&self.namespaces);
         let placed = Arc::clone(&self.placed);
         self.keep_troubled(now);
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
@@ -350,7 +358,7 @@ impl Node {
             wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.groups()?))).collect(),
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
-            large: live.iter().flat_map(|id| self.report_of(*id).large).collect(),
+            large: live.iter().flat_map(|id| self.report_of(*id).large.iter().copied()).collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
             given_up: self.parting.leaving.iter().filter(|(_, force)| **force).map(|(id, _)| *id).collect(),
             settled: false,
@@ -478,7 +486,7 @@ impl Node {
     fn members_changed(&mut self, now: Now, out: &mut Out) {
         let mut members: BTreeMap<String, Vec<Member>> = self.services.keys().map(|s| (s.clone(), vec![])).collect();
         for card in self.live_cards() {
-            for clone in self.clones_of(card.id).into_iter().flat_map(|says| says.clones).filter(|c| c.life > 0) {
+            for clone in self.clones_of(card.id).iter().filter(|c| c.life > 0) {
                 if let Some(of) = members.get_mut(&clone.id.service) {
                     let life = life_name(&card.name, card.boot, clone.life);
                     // One that hangs leads nobody, and nobody waits for it.
@@ -520,8 +528,8 @@ impl Node {
         let others = self.live_cards().filter(|card| card.id != self.me()).map(|card| format!("http://{}", card.api));
         let others = others.collect();
         self.group_in(now, group::Input::Apis(others), out);
-        let others = self.live_cards().filter(|card| card.id != self.me()).filter_map(|card| self.clones_of(card.id));
-        let sick = others.flat_map(|says| says.clones).filter_map(|clone| Sick::of(&clone)).collect();
+        let others = self.live_cards().filter(|card| card.id != self.me());
+        let sick = others.flat_map(|card| self.clones_of(card.id)).filter_map(Sick::of).collect();
         self.group_in(now, group::Input::Sick(sick), out);
         if !self.root.is_leader() {
             return;
@@ -565,13 +573,13 @@ impl Node {
     }
 
     fn load_of(&self, card: &Card) -> NodeLoad {
-        let says = self.clones_of(card.id);
+        let says = self.told.clones(card.id);
         // Nobody starts a clone where it will have to end.
         let drains = self.leaving(card.id).is_some() || self.off.node(&card.name);
         let report = self.report_of(card.id);
         let busy = report.busy();
         let room = if report.room == 0 { u32::MAX } else { report.room };
-        let load = NodeLoad::new(card.id, card.name.clone(), report.load, says.as_ref());
+        let load = NodeLoad::new(card.id, card.name.clone(), report.load, says);
         // One that has not said what it is comes last: it may be for overflow.
         let known = card.id == self.me() || self.beacons.get(card.id, facts::REPORT).is_some();
         NodeLoad { drains, reported: load.reported && known, overflow: report.overflow || !known, room, busy, ..load }
@@ -582,15 +590,13 @@ impl Node {
         self.membership.live()
     }
 
-    pub(crate) fn clones_of(&self, id: NodeId) -> Option<NodeClones> {
-        NodeClones::decode(self.beacons.get(id, facts::CLONES)?)
+    /// What runs on a node, as it says.
+    pub(crate) fn clones_of(&self, id: NodeId) -> &[CloneStatus] {
+        self.told.clones(id).map_or(&[], |says| &says.clones)
     }
 
-    pub(crate) fn report_of(&self, id: NodeId) -> NodeReport {
-        if id == self.me() {
-            return self.report.clone();
-        }
-        self.beacons.get(id, facts::REPORT).and_then(|bytes| facts::decode(bytes)).unwrap_or_default()
+    pub(crate) fn report_of(&self, id: NodeId) -> &NodeReport {
+        if id == self.me() { &self.report } else { self.told.report(id) }
     }
 
     pub(crate) fn report_brick(&mut self, now: Now, out: &mut Out) {

@@ -123,6 +123,8 @@ pub struct Faults {
     rng: Rng,
     allowed: Vec<Kind>,
     gap: Span,
+    /// Each fault lasts so many times longer than it does in a busy world.
+    lasts: u64,
     /// Nodes that may be down at once by kills (not by `KillAll`).
     down_max: usize,
     /// Kills alone, one at a time, and only when all is well again: then no operation may fail.
@@ -144,6 +146,7 @@ impl Faults {
         let mut faults = Self {
             allowed: Vec::new(),
             gap: Span::ZERO,
+            lasts: 1,
             down_max: 1,
             gentle: false,
             active: false,
@@ -177,6 +180,11 @@ impl Faults {
         }
         self.down_max = if self.gentle || forgetful || rng.chance(0.8) { 1 } else { 1 + rng.below(3) as usize };
         (self.emptied, self.forgets) = (false, false);
+    }
+
+    /// Faults strike further apart, and last longer, until others are drawn.
+    pub fn slow_down(&mut self, gap: u64, lasts: u64) {
+        (self.gap, self.lasts) = (self.gap.times(gap), lasts);
     }
 
     pub fn allowed(&self) -> &[Kind] {
@@ -244,6 +252,8 @@ impl Faults {
     }
 
     fn later<F: Factory>(&mut self, world: &mut World<F>, after: Span, end: End) {
+        // Short stops are short ones.
+        let after = if matches!(end, End::Stutter { .. }) { after } else { after.times(self.lasts) };
         self.tokens += 1;
         let token = ALARM_BIT | self.tokens;
         self.ends.insert(token, end);

@@ -10,6 +10,7 @@ pub mod history;
 pub mod linear_load;
 pub mod load;
 pub mod modes_load;
+pub mod pace;
 pub mod promises;
 pub mod scene;
 pub mod shipped;

@@ -1,5 +1,5 @@
-//! `cargo run --release -p sim -- --seed N --minutes M [--nodes K] [--seeds COUNT] [--history FILE]`: runs the shipped
-//! node in the fake world and says what came of it. Without a seed it picks fresh ones and prints them. A broken
+//! `cargo run --release -p sim -- --seed N --minutes M [--nodes K] [--pace calm] [--seeds COUNT] [--history FILE]`: runs the
+//! shipped node in the fake world and says what came of it. Without a seed it picks fresh ones and prints them. A broken
 //! promise prints its seed, which gives the same run again, and ends with status 1.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ use std::time::Instant;
 use base::{Rng, Span};
 use clap::Parser;
 use sim::history::History;
+use sim::linear_load::LONG;
+use sim::pace::Pace;
 use sim::scene::{self, Plan, Report};
 
 #[global_allocator]
@@ -22,9 +24,12 @@ struct Args {
     /// The seed of the (first) run; fresh ones otherwise.
     #[arg(long)]
     seed: Option<u64>,
-    /// Virtual minutes per seed.
-    #[arg(long, default_value_t = 10)]
-    minutes: u64,
+    /// Virtual minutes per seed, at most 115; 10 at the busy pace and 100 at the calm one, unless it is said.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// How much happens in how much time.
+    #[arg(long, value_enum, default_value_t = Pace::Busy)]
+    pace: Pace,
     /// Nodes; otherwise drawn from the seed: mostly 3, sometimes 1 to 9.
     #[arg(long)]
     nodes: Option<usize>,
@@ -39,10 +44,16 @@ struct Args {
     loud: bool,
 }
 
+/// What counts of operations end with that were compared with what had to be seen.
+const JUDGED: &str = " judged";
+/// Some values of class `linear` have an end that must not come within a run.
+const MINUTES_MAX: u64 = LONG.as_millis() / 60_000 - 5;
+
 fn main() -> ExitCode {
     let args = Args::parse();
-    if args.minutes == 0 || args.seeds == 0 || args.nodes.is_some_and(|n| !(1..=50).contains(&n)) {
-        eprintln!("minutes and seeds begin with 1, nodes are 1 to 50");
+    let minutes = args.minutes.unwrap_or(if args.pace == Pace::Busy { 10 } else { 100 });
+    if !(1..=MINUTES_MAX).contains(&minutes) || args.seeds == 0 || args.nodes.is_some_and(|n| !(1..=50).contains(&n)) {
+        eprintln!("minutes are 1 to {MINUTES_MAX}, seeds begin with 1, nodes are 1 to 50");
         return ExitCode::FAILURE;
     }
     let mut total = Total::default();
@@ -70,18 +81,22 @@ fn main() -> ExitCode {
         print!("seed {seed} nodes {nodes}: ");
         let _ = std::io::stdout().flush();
         let began = Instant::now();
-        let length = Span::secs(60 * args.minutes);
-        let report = scene::run(Plan { seed, length, nodes, bug: None, history, loud: args.loud });
+        let length = Span::secs(60 * minutes);
+        let report = scene::run(Plan { seed, length, nodes, pace: args.pace, bug: None, history, loud: args.loud });
         let speed = report.ran.as_secs_f64() / began.elapsed().as_secs_f64();
         print(&report, speed);
         total.add(&report);
         if report.broken.is_some() {
-            println!("again: cargo run --release -p sim -- --seed {seed} --minutes {} --nodes {nodes}", args.minutes);
+            if n > 0 {
+                total.print(n + 1, true);
+            }
+            let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
+            println!("again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}");
             return ExitCode::FAILURE;
         }
     }
     if args.seeds > 1 {
-        total.print(args.seeds);
+        total.print(args.seeds, false);
     }
     ExitCode::SUCCESS
 }
@@ -120,8 +135,14 @@ impl Total {
         }
     }
 
-    fn print(&self, seeds: u64) {
-        println!("{seeds} seeds, {:.1} simulated minutes, no promise broken", self.ran.as_secs_f64() / 60.0);
+    fn print(&self, seeds: u64, broken: bool) {
+        let (hours, ended) =
+            (self.ran.as_secs_f64() / 3600.0, if broken { "a promise broken" } else { "no promise broken" });
+        let sum = |counts: &BTreeMap<String, u64>, of: &str| {
+            counts.iter().filter(|(name, _)| name.ends_with(of)).map(|(_, count)| count).sum::<u64>()
+        };
+        let (faults, judged) = (sum(&self.faults, ""), sum(&self.ops, JUDGED));
+        println!("{seeds} seeds, {hours:.2} simulated hours, {faults} faults, {judged} operations judged, {ended}");
         println!("  faults: {}", counts(&self.faults));
         println!("  ops: {}", counts(&self.ops));
     }

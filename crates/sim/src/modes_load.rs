@@ -139,8 +139,10 @@ impl ModesLoad {
             (Kind::Cookies { cookie, .. }, Act::Put { .. }, Outcome::Done(Reply::Stored { cookie: new, .. })) => {
                 cookie.clone_from(new);
             }
-            // Its bricks are gone: a new session.
-            (Kind::Cookies { writes, .. }, Act::Get { .. }, Outcome::Done(Reply::Lost)) => *writes = SESSION_WRITES,
+            // Its bricks are gone, or its time is over: a new session.
+            (Kind::Cookies { writes, .. }, _, Outcome::Done(Reply::Lost | Reply::BadCookie(_))) => {
+                *writes = SESSION_WRITES
+            }
             (Kind::Fields { read, .. }, Act::Read { document }, Outcome::Done(Reply::Value { value, .. })) => {
                 *read = Some((document.clone(), value.clone()));
             }

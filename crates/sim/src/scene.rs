@@ -17,6 +17,7 @@ use crate::history::History;
 use crate::linear_load::{self, LinearLoad};
 use crate::load::{self, Drawn, Load};
 use crate::modes_load::{self, ModesLoad};
+use crate::pace::{self, Pace, Round};
 use crate::promises::answers::Answers;
 use crate::promises::clones::Clones;
 use crate::promises::declared::Declared;
@@ -62,6 +63,8 @@ const LINEAR: u64 = 1 << 32;
 /// Clients with cookies and with documents count from here.
 const MODES: u64 = 1 << 33;
 const TICK: u64 = 1 << 60;
+/// Tells the generator of rounds from that of all else.
+const ROUNDS: u64 = 0x726f_756e_6473;
 const PHASE: u64 = 2 << 60;
 const OPERATOR: u64 = 3 << 60;
 /// Nodes that have to enter anew ask from here on.
@@ -80,6 +83,7 @@ pub struct Plan {
     /// Virtual time.
     pub length: Span,
     pub nodes: usize,
+    pub pace: Pace,
     pub bug: Option<Bug>,
     pub history: History,
     /// Print faults as they strike.
@@ -201,6 +205,10 @@ pub struct Scene {
     seen: Vec<Seen>,
     phase: Phase,
     phase_since: Time,
+    pace: Pace,
+    /// Draws rounds of that pace.
+    rounds: Rng,
+    round: Round,
     quiet_since: Time,
     /// When a machine last came back as a new node.
     emptied: BTreeMap<usize, Time>,
@@ -279,6 +287,9 @@ impl Scene {
             flights: BTreeMap::new(),
             phase: Phase::Calm,
             phase_since: Time::ZERO,
+            pace: plan.pace,
+            round: pace::BUSY,
+            rounds: Rng::new(plan.seed ^ ROUNDS),
             quiet_since: Time::ZERO,
             emptied: BTreeMap::new(),
             power_lost: None,
@@ -399,7 +410,11 @@ impl Scene {
             Phase::Calm => (Phase::Faults, Span::millis(self.rng.between(15_000, 60_000))),
             Phase::Faults => (Phase::Calm, Span::millis(self.rng.between(22_000, 30_000))),
         };
-        self.world.alarm(length, PHASE);
+        self.round = match phase {
+            Phase::Faults => self.pace.faults(length, &mut self.rounds),
+            Phase::Calm => self.pace.calm(length, &mut self.rounds),
+        };
+        self.world.alarm(self.round.length, PHASE);
         (self.phase, self.phase_since) = (phase, self.world.now());
         self.clones.excuse();
         match phase {
@@ -415,6 +430,7 @@ impl Scene {
             }
             Phase::Faults => {
                 self.faults.draw();
+                self.faults.slow_down(self.round.gap, self.round.lasts);
                 let text = format!("faults: {:?}, gentle: {}", self.faults.allowed(), self.faults.is_gentle());
                 self.world.trace.remark(self.world.now(), text);
                 self.faults.begin(&mut self.world);
@@ -448,6 +464,15 @@ impl Scene {
         self.answers.asked(id, other, now, APPLY_BUDGET, self.world.is_hung(other));
         let flight = Flight { client: 0, node: other, start: now, must: false, what: Asked::Anew(node) };
         self.flights.insert(id, flight);
+    }
+
+    /// What a client's pause is in this round.
+    fn pause(&self, busy: Span) -> Span {
+        let pause = busy.times(self.round.think);
+        let Some(left) = self.round.lull else { return pause };
+        let until = self.phase_since + Span(self.round.length.0.saturating_sub(left.0));
+        // Then they come back one after the other.
+        pause.max(until.since(self.world.now()) + busy)
     }
 
     fn calm_for(&self) -> Option<Span> {

@@ -3,6 +3,7 @@
 
 use base::Span;
 use sim::history::History;
+use sim::pace::Pace;
 use sim::scene::{self, Plan, Report};
 use sim::shipped::Bug;
 
@@ -11,7 +12,7 @@ const SEEDS: std::ops::Range<u64> = 1..5;
 
 fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
-    scene::run(Plan { seed, length, nodes, bug, history: History::default(), loud: false })
+    scene::run(Plan { seed, length, nodes, pace: Pace::Busy, bug, history: History::default(), loud: false })
 }
 
 /// Runs seeds until the bug shows, and says which promise it broke.

@@ -65,7 +65,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     }
     for (name, value) in &view.figures {
         let name_now = format!("coppice_{}", plain(name));
-        if PRESENT.contains(&name.as_str()) {
+        if PRESENT.contains(&&**name) {
             out.single(&name_now, "gauge", "Of this node's parts, at this moment.", *value);
         } else {
             out.single(&format!("{name_now}_total"), "counter", "Of this node's parts, since it started.", *value);

@@ -4,15 +4,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Outcome, Time};
-use state::session::Reply;
+use base::{Outcome, Span, Time};
+use state::session::{CookieError, Reply};
 
 use super::Broken;
-use crate::load;
+use crate::load::{self, LEASE_DEFAULT};
 use crate::modes_load::{self, Act, WriteId};
 
 const COOKIE: &str = "the last acknowledged write is readable by its cookie while fewer than 2 of its bricks failed";
 const FIELDS: &str = "an acknowledged field stays, whatever others write into the same document";
+
+/// Leases end by clocks that differ by some hundred parts per million, and at a brick's reading of them.
+const LEASE_CERTAIN: Span = Span(LEASE_DEFAULT.0 - LEASE_DEFAULT.0 / 500);
+
+/// Cookies say when they end by the wall clock of who made them: it jumps by a minute, perhaps several times in a row.
+const CLOCKS_WRONG: Span = Span::secs(300);
+
+/// Whether the lease of what was last written then may be over by now.
+fn may_have_ended(last: Time, now: Time) -> bool {
+    last + LEASE_CERTAIN <= now
+}
 
 #[derive(Default)]
 pub struct Modes {
@@ -21,7 +32,7 @@ pub struct Modes {
     /// Failures that may lose a write.
     losing: usize,
     sessions: BTreeMap<String, Session>,
-    documents: BTreeMap<String, BTreeMap<String, Field>>,
+    documents: BTreeMap<String, Document>,
     pub judged: u64,
 }
 
@@ -33,6 +44,15 @@ struct Session {
     acked: BTreeSet<WriteId>,
     /// The last acknowledged, and when it began.
     last: Option<(WriteId, Time)>,
+}
+
+#[derive(Default)]
+struct Document {
+    fields: BTreeMap<String, Field>,
+    /// When the last acknowledged write began.
+    last: Option<Time>,
+    /// Its lease may have ended since: what was written before is not promised any more.
+    ended: Time,
 }
 
 #[derive(Default)]
@@ -59,12 +79,19 @@ impl Modes {
         failed.len() >= self.losing
     }
 
+    /// So many bricks failed since the last write by this cookie that nobody may know what comes of it.
+    pub fn may_be_lost(&self, act: &Act) -> bool {
+        let (Act::Get { session, .. } | Act::Put { session, .. }) = act else { return false };
+        let last = self.sessions.get(session).and_then(|session| session.last);
+        last.is_some_and(|(_, start)| self.excuses(start))
+    }
+
     pub fn begin(&mut self, act: &Act) {
         match act {
             Act::Put { session, id, .. } => self.sessions.entry(session.clone()).or_default().begun.push(*id),
             Act::Set { document, field, id, .. } => {
-                let fields = self.documents.entry(document.clone()).or_default();
-                fields.entry(field.clone()).or_default().begun.insert(*id);
+                let document = self.documents.entry(document.clone()).or_default();
+                document.fields.entry(field.clone()).or_default().begun.insert(*id);
             }
             Act::Get { .. } | Act::Found { .. } | Act::Read { .. } => (),
         }
@@ -84,10 +111,14 @@ impl Modes {
             Act::Get { session, .. } => self.get(session, now, outcome),
             Act::Found { .. } => Ok(()),
             Act::Set { document, field, id, .. } => {
-                let fields = self.documents.get_mut(document).expect("what ends began");
-                let field = fields.get_mut(field).expect("what ends began");
+                let document = self.documents.get_mut(document).expect("what ends began");
+                let field = document.fields.get_mut(field).expect("what ends began");
                 match outcome {
-                    Outcome::Done(Reply::Stored { .. }) => field.acked.push((now, *id, start)),
+                    Outcome::Done(Reply::Stored { .. }) => {
+                        field.acked.push((now, *id, start));
+                        document.ends(now);
+                        document.last = document.last.max(Some(start));
+                    }
                     Outcome::Done(_) | Outcome::Refused(_) => drop(field.refused.insert(*id)),
                     Outcome::Unknown(_) => (),
                 }
@@ -103,6 +134,9 @@ impl Modes {
             Outcome::Done(Reply::Stored { .. }) => {
                 session.acked.insert(id);
                 session.last = Some((id, start));
+            }
+            Outcome::Done(Reply::BadCookie(CookieError::Expired)) if session.may_have_ended(at) => {
+                session.refused.insert(id);
             }
             Outcome::Done(other) => {
                 let what = format!("{name}: a put with the client's own cookie gave {other:?}");
@@ -133,6 +167,9 @@ impl Modes {
                 Ok(())
             }
             Reply::Lost | Reply::Absent if self.excuses(start) => Ok(()),
+            Reply::Lost | Reply::Absent | Reply::BadCookie(CookieError::Expired) if session.may_have_ended(at) => {
+                Ok(())
+            }
             other => broken(format!("a read gave {other:?}, {last} of {start:?} was acknowledged")),
         }
     }
@@ -147,7 +184,9 @@ impl Modes {
     ) -> Result<(), Broken> {
         let broken = |what: String| Err(Broken { promise: FIELDS, at, what: format!("{name}: {what}") });
         let Outcome::Done(reply) = outcome else { return Ok(()) };
-        let Some(fields) = self.documents.get(name) else { return Ok(()) };
+        let Some(document) = self.documents.get_mut(name) else { return Ok(()) };
+        document.ends(at);
+        let void_before = void_before.max(document.ended);
         let shown: BTreeMap<String, WriteId> = match reply {
             Reply::Value { value, .. } => match modes_load::fields(value) {
                 Some(fields) => fields.into_iter().collect(),
@@ -157,7 +196,7 @@ impl Modes {
             other => return broken(format!("a read gave {other:?}")),
         };
         self.judged += 1;
-        for (name, field) in fields {
+        for (name, field) in &document.fields {
             let shown = shown.get(name).copied().unwrap_or(0);
             if shown != 0 && (!field.begun.contains(&shown) || field.refused.contains(&shown)) {
                 return broken(format!("a read shows write {shown} of {name}, which did not happen"));
@@ -173,6 +212,20 @@ impl Modes {
             }
         }
         Ok(())
+    }
+}
+
+impl Session {
+    fn may_have_ended(&self, now: Time) -> bool {
+        self.last.is_some_and(|(_, start)| may_have_ended(start, now + CLOCKS_WRONG))
+    }
+}
+
+impl Document {
+    fn ends(&mut self, now: Time) {
+        if self.last.is_some_and(|last| may_have_ended(last, now)) {
+            self.ended = now;
+        }
     }
 }
 
@@ -211,8 +264,12 @@ mod tests {
         modes.failed(0, Time(15));
         modes.failed(1, Time(30));
         assert!(!read(&mut modes, Outcome::Done(Reply::Lost)), "one failed since the last write");
+        assert!(!modes.may_be_lost(&get));
         modes.failed(2, Time(40));
+        assert!(modes.may_be_lost(&get));
         assert!(read(&mut modes, Outcome::Done(Reply::Lost)));
+        let late = Time(LEASE_DEFAULT.0 + 20);
+        assert!(modes.end(&get, late, late, &Outcome::Done(Reply::Lost), Time::ZERO).is_ok(), "its lease has ended");
     }
 
     #[test]
@@ -233,5 +290,8 @@ mod tests {
         assert!(read(32, "{\"f0\":1,\"f1\":2}", 0), "the third was under way");
         assert!(!read(50, "{\"f0\":3,\"f1\":9}", 0), "nobody wrote that");
         assert!(read(50, "{\"f0\":3}", 25), "two bricks failed after it");
+        let ends = LEASE_DEFAULT.0 + 40;
+        assert!(!read(ends - LEASE_DEFAULT.0 / 100, "{\"f0\":3}", 0), "it is there until its lease ends");
+        assert!(read(ends, "{\"f0\":3}", 0), "its lease may have ended");
     }
 }

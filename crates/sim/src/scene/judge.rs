@@ -1,6 +1,6 @@
 //! What became of each operation: what promises say of it, its line in the history, and when its client goes on.
 
-use base::{Outcome, Time, Unknown};
+use base::{Outcome, Span, Time, Unknown};
 use node::Answer;
 use state::linear::{self, Ran};
 use state::session::Reply;
@@ -14,6 +14,9 @@ use crate::promises::session::{Ended, Found};
 use crate::promises::{Broken, declared};
 
 const SERVED: &str = "any one node may be killed: no operation through a live node fails";
+
+/// What came of a write is known for so long at least, by its id: 5 minutes by the group's clock, which may jump by minutes.
+const ID_KNOWN: Span = Span::secs(60);
 
 impl Scene {
     /// The node that was asked died first.
@@ -90,7 +93,12 @@ impl Scene {
     fn must_be_done<T>(&self, flight: &Flight, outcome: &Outcome<T>, asked: impl Fn() -> String) -> Result<(), Broken> {
         // Before all nodes have shown that they agree on it.
         let is_too_new = matches!(&flight.what, Asked::Linear(asked) if asked.act.is_newer()) && !self.all_agree();
-        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || is_too_new {
+        let may_be_lost = matches!(&flight.what, Asked::Modes(act) if self.modes.may_be_lost(act));
+        // Nothing of an old id is done any more, and nobody knows whether it was.
+        let is_old = matches!(&flight.what, Asked::Linear(asked) if asked.tries > 1 && flight.start.since(asked.begun) > ID_KNOWN)
+            && matches!(outcome, Outcome::Unknown(_));
+        let excused = is_too_new || may_be_lost || is_old;
+        if !flight.must || !self.must_serve() || matches!(outcome, Outcome::Done(_)) || excused {
             return Ok(());
         }
         let why = text(outcome, |_| String::new());
@@ -208,20 +216,20 @@ impl Scene {
         match flight.what {
             Asked::Session(_) => {
                 let pause = self.load.pause(flight.client as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             Asked::Linear(_) => {
                 let pause = self.linear_load.pause((flight.client - LINEAR) as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             Asked::Modes(_) => {
                 let pause = self.modes_load.pause((flight.client - MODES) as usize);
-                self.world.alarm(pause, flight.client);
+                self.world.alarm(self.pause(pause), flight.client);
             }
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
             Asked::Apply(_) | Asked::Switch | Asked::Leave => {
-                let pause = self.load.operator_pause();
+                let pause = self.load.operator_pause().times(self.round.operator);
                 self.world.alarm(pause, OPERATOR);
             }
         }

@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::limits::UNFORCED_MAX;
-use base::{GroupId, Rng, Span, Ticket, Time};
+use base::{GroupId, Parts, Rng, Span, Ticket, Time};
 use bytes::Bytes;
+
+use super::saved::Saved;
 
 /// A write into the kernel's memory, microseconds.
 const WRITE_MICROS: (u64, u64) = (5, 200);
@@ -23,7 +25,7 @@ pub struct Disk {
     /// When such were written, and the number behind them.
     unforced: VecDeque<(Time, u64)>,
     /// The records of each group's snapshot, and the number of the first record behind it.
-    snapshots: BTreeMap<GroupId, (u64, Vec<Bytes>)>,
+    snapshots: BTreeMap<GroupId, (u64, Saved)>,
     /// Number of the next record.
     next: u64,
     appends: VecDeque<Append>,
@@ -45,7 +47,7 @@ pub struct Disk {
 #[derive(Clone)]
 pub struct Image {
     log: Vec<(u64, GroupId, Bytes)>,
-    snapshots: BTreeMap<GroupId, (u64, Vec<Bytes>)>,
+    snapshots: BTreeMap<GroupId, (u64, Saved)>,
     next: u64,
 }
 
@@ -60,13 +62,13 @@ struct Save {
     ticket: Option<Ticket>,
     group: GroupId,
     upto: u64,
-    records: Vec<Bytes>,
+    records: Saved,
 }
 
 pub enum Write {
     /// With or without force.
     Append(GroupId, Vec<Bytes>, Ticket, bool),
-    Save(GroupId, Vec<Bytes>, Ticket),
+    Save(GroupId, Parts, Ticket),
     Forget(GroupId),
 }
 
@@ -94,8 +96,8 @@ impl Disk {
                 self.appends.push_back(Append { ticket, group, records, force });
                 return if self.forcing == 0 { self.force(at, rng) } else { None };
             }
-            Write::Save(group, records, ticket) => (group, records, Some(ticket)),
-            Write::Forget(group) => (group, Vec::new(), None),
+            Write::Save(group, parts, ticket) => (group, Saved::new(parts), Some(ticket)),
+            Write::Forget(group) => (group, Saved::none(), None),
         };
         self.writes += 1;
         self.saves.insert(self.writes, Save { ticket, group, upto: self.next, records });
@@ -207,7 +209,7 @@ impl Disk {
     /// What each group has here.
     pub fn kept(&self) -> BTreeMap<GroupId, Vec<Bytes>> {
         let mut kept: BTreeMap<GroupId, Vec<Bytes>> =
-            self.snapshots.iter().map(|(group, (_, records))| (*group, records.clone())).collect();
+            self.snapshots.iter().map(|(group, (_, records))| (*group, records.records())).collect();
         for (number, group, record) in &self.log {
             if self.snapshots.get(group).is_none_or(|(upto, _)| number >= upto) {
                 kept.entry(*group).or_default().push(record.clone());
@@ -323,7 +325,7 @@ mod tests {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let mut disk = with(&[&[1]], &mut rng);
-            disk.submit(Time(2), Write::Save(GROUP, records(&[9]), Ticket(2)), &mut rng);
+            disk.submit(Time(2), Write::Save(GROUP, Parts::of(records(&[9])), Ticket(2)), &mut rng);
             disk.submit(Time(3), Write::Append(GROUP, records(&[2]), Ticket(3), true), &mut rng);
             disk.complete(Time(4), Done::Append, &mut rng);
             disk.crash(Time(5), &mut rng);

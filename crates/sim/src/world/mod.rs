@@ -9,6 +9,7 @@ mod clock;
 mod disk;
 mod net;
 mod queue;
+mod saved;
 mod trace;
 
 #[cfg(test)]
@@ -419,7 +420,7 @@ impl<F: Factory> World<F> {
                 let records = records.into_iter().map(Bytes::from).collect();
                 self.write(node, Write::Append(group, records, ticket, force))
             }
-            Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts.0.collect(), ticket)),
+            Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts, ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
             Effect::Recovered => self.places[node].rebooted = false,
             Effect::Outdated { why } => {

@@ -98,7 +98,8 @@ fn coppice(call: &Call<'_>, view: &node::View, text: &mut String) -> std::fmt::R
         view.cluster,
         view.nodes.len()
     )?;
-    for (name, value) in view.figures.range(format!("{class}.")..=format!("{class}.~")) {
+    let of_class = |name: &str| name.strip_prefix(class).is_some_and(|rest| rest.starts_with('.'));
+    for (name, value) in view.figures.iter().filter(|(name, _)| of_class(name)) {
         write!(text, "{}:{value}\r\n", name.replace('.', "_"))?;
     }
     Ok(())
