@@ -143,6 +143,8 @@ pub struct Session {
     /// When this life began; none before the first input.
     born: Option<Time>,
     map: Option<BrickMap>,
+    /// Since when.
+    map_since: Time,
     namespaces: FixedMap<Box<str>, Namespace>,
     peers: BTreeMap<NodeId, Peer>,
     brick: Brick,
@@ -227,6 +229,7 @@ impl Session {
             last: Time::ZERO,
             born: None,
             map: None,
+            map_since: Time::ZERO,
             namespaces: FixedMap::default(),
             peers: BTreeMap::new(),
             brick: Brick::new(),
@@ -351,6 +354,7 @@ impl Session {
         if self.map.as_ref().is_some_and(|have| have.epoch >= map.epoch) {
             return;
         }
+        self.map_since = call.now;
         let before = self.map.replace(map);
         self.count_members(call);
         self.fill_map(call, before);

@@ -296,7 +296,7 @@ impl Session {
         } else {
             return self.send(call, number, op, at, wire::read(&op.key.clone(), want), Bytes::new());
         }
-        if !self.epoch_serves(op.epoch, false) {
+        if !self.epoch_serves(call.now, op.epoch, false) {
             op.legs[at].state = LegState::TimedOut;
             return;
         }
@@ -313,7 +313,7 @@ impl Session {
             let (what, body) = wire::write(&op.key, write);
             return self.send(call, number, op, at, what, body);
         }
-        if !self.epoch_serves(op.epoch, true) {
+        if !self.epoch_serves(call.now, op.epoch, true) {
             op.legs[at].state = LegState::TimedOut;
             return;
         }

@@ -1,11 +1,11 @@
 //! The brick's side of frames: who asks with too old a map is told, what lay too long in queues is dropped unexecuted
 //! (SSM 3.4), everything else is answered at once.
 
-use base::{Frame, NodeId, Priority, Span};
+use base::{Frame, NodeId, Priority, Span, Time};
 use bytes::Bytes;
 
 use super::brick::Line;
-use super::limits::PAGE_ENTRIES;
+use super::limits::{BUDGET_MAX, PAGE_ENTRIES};
 use super::map::place;
 use super::ops::FILL_BIT;
 use super::wire::{self, BehindMessage, Head, ListMessage, UndoneMessage, What};
@@ -63,7 +63,7 @@ impl Session {
         let writes = matches!(what, What::Write(_));
         let serves = match &what {
             What::List(list) if list.fill => self.map_seen() == head.epoch,
-            _ => self.epoch_serves(head.epoch, writes),
+            _ => self.epoch_serves(call.now, head.epoch, writes),
         };
         if !serves {
             let map = self.map.as_ref().map(super::BrickMap::encode).unwrap_or_default();
@@ -136,7 +136,10 @@ impl Session {
 
     /// May a request under this epoch's map count? Two steps behind is never right; writes not even one step, once
     /// another brick is being filled for the present map.
-    pub(super) fn epoch_serves(&self, epoch: u64, writes: bool) -> bool {
-        epoch == 0 || (epoch + 1 >= self.map_seen() && (!writes || epoch >= self.fill.write_floor))
+    pub(super) fn epoch_serves(&self, now: Time, epoch: u64, writes: bool) -> bool {
+        // Whoever is still there when no operation can be under way any more has not heard of the map: what bricks that have left
+        // it hold may be older than what the others have forgotten.
+        let is_behind = epoch < self.map_seen() && now.since(self.map_since) > BUDGET_MAX;
+        epoch == 0 || (!is_behind && epoch + 1 >= self.map_seen() && (!writes || epoch >= self.fill.write_floor))
     }
 }
