@@ -5,7 +5,7 @@
 mod world;
 
 use base::{NodeId, Outcome, Span};
-use state::session::{Action, Lease, Op, Reply, When};
+use state::session::{Action, BrickMap, Input, Lease, Op, Reply, When};
 use world::{Clients, Host, Net, World, calm, kills, one_sleeps_one_restarts, op, put, put_action, put_when, rough};
 
 fn check(verdict: &world::Verdict, what: &str) {
@@ -250,6 +250,38 @@ fn nothing_is_lost_while_the_cluster_grows_from_one_to_five_and_shrinks() {
         check(&verdict, &format!("seed {seed}"));
         assert_eq!((verdict.refused, verdict.unknown), (0, 0), "seed {seed}: {verdict:?}");
     }
+}
+
+/// One that is about to leave hears of the transition and not of the map after it, as its disk is full, say. Removals are forgotten
+/// some time after all bricks have them, and it is none any more: what it still holds must not come back.
+#[test]
+fn who_stays_a_step_behind_the_map_reads_no_value_that_was_removed_meanwhile() {
+    let mut world = World::settled(11, 5);
+    world.leads = false;
+    let keys: Vec<String> = (0..40).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        world.put(1, key, "v");
+    }
+    let seen = (1..=5).map(|node| (NodeId(node), world.session(node).map_seen())).collect();
+    let leaves = world.map.clone().unwrap().without(NodeId(5), &world.live(), &seen).unwrap();
+    (1..=5).for_each(|node| world.input(NodeId(node), Input::Map(leaves.clone())));
+    let end = world.now + Span::secs(20);
+    while (1..=4).any(|node| world.session(node).filled() < leaves.epoch) {
+        assert!(world.now < end, "it is not filled");
+        world.run(Span::millis(100));
+    }
+    let left = BrickMap { epoch: leaves.epoch + 1, old: None, ..leaves.clone() };
+    (1..=4).for_each(|node| world.input(NodeId(node), Input::Map(left.clone())));
+    world.run(Span::secs(1));
+    assert_eq!(world.session(5).map_seen(), leaves.epoch);
+    for key in &keys {
+        assert!(matches!(world.done(1, op(key, Action::Remove)), Reply::Removed(true)), "{key}");
+    }
+    world.run(Span::secs(60));
+    for key in &keys {
+        assert_eq!(world.value(5, key), None, "{key}");
+    }
+    assert_eq!(world.session(5).map_seen(), left.epoch, "who asks under an old map is told the new one");
 }
 
 #[test]
