@@ -109,6 +109,11 @@ fn main() {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
+            let known: &[&str] = if name == "linear" { &experiments::linear::PARTS } else { &[] };
+            if let Some(part) = parts.iter().find(|part| !known.contains(&part.as_str())) {
+                eprintln!("lab: {name} has no part {part:?}; it has {known:?}");
+                std::process::exit(2);
+            }
             match run(&Plan { seconds, rounds: rounds.max(1), connections, parts, upgrades, out }) {
                 Ok(report) => report.print(json),
                 Err(error) => {

@@ -19,6 +19,9 @@ const KEYS: usize = 1_000_000;
 const SHARDS: usize = 100;
 const WRITERS: usize = 16;
 
+/// In this order.
+pub const PARTS: [&str; 6] = ["three", "one", "leader", "hot", "start", "idle"];
+
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut report = Report::new("linear");
     report.notes.push(

@@ -6,7 +6,7 @@ mod edge;
 mod figure4;
 mod figures5to7;
 mod kills;
-mod linear;
+pub mod linear;
 mod memory;
 mod moves;
 mod nats;
