@@ -405,3 +405,25 @@ pub fn holds(bytes: Bytes) -> bool {
     }
     message.is_some() || decode_conf_change(bytes).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_are_most_of_a_message_stay_in_its_memory_and_little_ones_do_not_hold_it() {
+        for (context, shares) in [(0, true), (50_000, false)] {
+            let entry = pb::Entry { term: 2, index: 8, data: vec![7; 20_000].into(), ..pb::Entry::default() };
+            let context = Bytes::from(vec![0; context]);
+            let message = pb::Message { term: 2, index: 7, entries: vec![entry].into(), context, ..append() };
+            let bytes = encode(GroupId(1), NodeId(1), NodeId(2), &Said::Raft(message));
+            let Some((.., Said::Raft(message))) = decode(bytes.clone()) else { panic!("it was just encoded") };
+            assert_eq!(message.entries[0].data, vec![7; 20_000]);
+            assert_eq!(bytes.as_ptr_range().contains(&message.entries[0].data.as_ptr()), shares);
+        }
+    }
+
+    fn append() -> pb::Message {
+        pb::Message { msg_type: pb::MessageType::MsgAppend, from: 1, to: 2, ..pb::Message::default() }
+    }
+}
