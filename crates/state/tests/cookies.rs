@@ -309,6 +309,32 @@ fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
     assert_eq!(value(&mut world, asks, &cookie), "v");
 }
 
+/// Its two bricks live, and all others see them.
+#[test]
+fn bricks_that_only_one_node_cannot_reach_are_not_gone_whatever_that_node_thinks() {
+    let mut world = World::settled(29, 6);
+    [5, 6].into_iter().for_each(|node| world.kill(NodeId(node)));
+    world.run(Span::secs(2));
+    let (cookie, named) = loop {
+        let cookie = put(&mut world, 1, "v", None);
+        let named = bricks(&cookie);
+        if !named.contains(&NodeId(4)) {
+            break (cookie, named);
+        }
+    };
+    [5, 6].into_iter().for_each(|node| world.start(NodeId(node)));
+    world.settle();
+    let (third, two) = named.split_last().unwrap();
+    world.kill(*third);
+    two.iter().for_each(|node| world.part(NodeId(4), *node));
+    world.run(Span::secs(200));
+    let Outcome::Refused(refused) = world.call(4, get(&cookie)) else { panic!("most bricks see where it is") };
+    assert!(refused.why.contains("no brick of the cookie that is live"), "{refused:?}");
+    world.heal();
+    world.run(Span::secs(2));
+    assert_eq!(value(&mut world, 4, &cookie), "v");
+}
+
 /// It may all be there on the other side.
 #[test]
 fn who_is_cut_off_from_most_bricks_does_not_call_a_value_lost() {

@@ -166,11 +166,14 @@ impl Session {
                 return self.give_up(call, op, super::write::OVERLOADED);
             }
             // Who has not been seen for a while may only be cut off; and who was dead, as far as is known here, when the cookie
-            // was made has lived since.
+            // was made has lived since. Of who is in a map that can do without it the root group says so, which sees more
+            // than this node: two links that are cut are not two dead bricks (seed 781220269024).
             let cookie_age = Span::millis(call.wall_ms.saturating_sub(cookie.version.ms));
+            let map = self.map.as_ref();
             let away = |leg: &Leg| {
                 let since = self.peers.get(&leg.node).map(|peer| call.now.since(peer.since));
                 since.is_none_or(|dead_for| dead_for.min(cookie_age) < DEAD_LEAVES_AFTER)
+                    || map.is_some_and(|map| map.can_drop() && map.members.contains(&leg.node))
             };
             let is_dead = |leg: &Leg| leg.state == LegState::Dead;
             // Who is cut off from most cannot tell what is dead from what is on the other side.

@@ -68,9 +68,14 @@ impl BrickMap {
         let known = live
             .iter()
             .all(|node| !self.members.contains(node) || seen.get(node).is_some_and(|&epoch| epoch >= self.epoch));
-        let may = known && self.old.is_none() && self.members.contains(&gone) && self.members.len() > MEMBERS_MIN;
+        let may = known && self.old.is_none() && self.members.contains(&gone) && self.can_drop();
         let members = self.members.iter().copied().filter(|node| *node != gone).collect();
         may.then(|| Self { epoch: self.epoch + 1, members, old: Some(self.members.clone()) })
+    }
+
+    /// Whether a member that is gone leaves it, once the transition is over if there is one.
+    pub fn can_drop(&self) -> bool {
+        self.members.len() > MEMBERS_MIN
     }
 
     pub fn is_brick(&self, node: NodeId) -> bool {

@@ -426,9 +426,17 @@ impl World {
         }
     }
 
+    /// There are others, and none of them sees it.
+    fn is_alone(&self, node: NodeId) -> bool {
+        let mut others = self.live().into_iter().filter(|other| *other != node).peekable();
+        others.peek().is_some() && others.all(|other| self.cut.contains(&(other, node)))
+    }
+
     fn lead(&mut self) {
-        let live = self.live();
         let now = self.now;
+        let (alone, live): (Vec<_>, Vec<_>) = self.live().into_iter().partition(|node| self.is_alone(*node));
+        alone.iter().for_each(|node| _ = self.dead_since.entry(*node).or_insert(now));
+        live.iter().for_each(|node| _ = self.dead_since.remove(node));
         let dead_for = self.dead_since.iter().map(|(node, at)| (*node, now.since(*at))).collect();
         let told = |of: fn(&Session) -> u64| {
             let hosts = self.nodes.iter();
