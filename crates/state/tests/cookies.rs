@@ -282,7 +282,7 @@ fn a_value_whose_bricks_do_not_answer_in_time_is_not_called_lost() {
 
 /// Those of its bricks that can be asked have restarted, and one is only out of reach, for them as well.
 #[test]
-fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
+fn a_brick_that_is_out_of_reach_is_not_called_dead_while_it_may_have_the_value() {
     let mut world = World::settled(27, 4);
     let (asks, holds) = (3, NodeId(2));
     let (cookie, bricks) = loop {
@@ -302,11 +302,26 @@ fn a_brick_that_is_out_of_reach_is_not_called_dead_before_a_minute() {
     world.run(Span::secs(2));
     let get = || by_cookie(Action::Get, Some(&cookie));
     assert!(matches!(world.call(asks, get()), Outcome::Refused(_)));
-    world.run(Span::secs(60));
-    assert_eq!(world.done(asks, get()), Reply::Lost, "it has an end");
+    world.run(Span::secs(500));
+    assert!(matches!(world.call(asks, get()), Outcome::Refused(_)));
     world.heal();
     world.run(Span::secs(2));
     assert_eq!(value(&mut world, asks, &cookie), "v");
+}
+
+#[test]
+fn what_only_a_brick_had_that_stays_away_is_lost_in_the_end() {
+    let mut world = World::settled(30, 5);
+    [3, 4, 5].into_iter().for_each(|node| world.kill(NodeId(node)));
+    world.run(Span::secs(2));
+    let cookie = put(&mut world, 1, "v", None);
+    [3, 4, 5].into_iter().for_each(|node| world.start(NodeId(node)));
+    world.settle();
+    [1, 2].into_iter().for_each(|node| world.kill(NodeId(node)));
+    world.run(Span::secs(590));
+    assert!(matches!(world.call(3, get(&cookie)), Outcome::Refused(_)), "they may only be cut off");
+    world.run(Span::secs(60));
+    assert_eq!(world.done(3, get(&cookie)), Reply::Lost);
 }
 
 /// Its two bricks live, and all others see them.

@@ -8,7 +8,7 @@ use base::{NodeId, Note, Priority, Refused, Rng, Span, Time};
 
 use super::brick::{Found, Standing, Want, Write};
 use super::cookie::{Cookie, CookieError, Unopened};
-use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY, DEAD_LEAVES_AFTER, RETRY_AFTER};
+use super::limits::{BRICKS_ACKED, BRICKS_ASKED, BRICKS_READ, COOKIES_NOTED_EVERY, DEAD_HAS_NOTHING, RETRY_AFTER};
 use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
@@ -165,15 +165,15 @@ impl Session {
             if op.legs.iter().any(|leg| matches!(leg.state, LegState::NoRoom | LegState::TimedOut)) {
                 return self.give_up(call, op, super::write::OVERLOADED);
             }
-            // Who has not been seen for a while may only be cut off; and who was dead, as far as is known here, when the cookie
-            // was made has lived since. Of who is in a map that can do without it the root group says so, which sees more
-            // than this node: two links that are cut are not two dead bricks (seed 781220269024).
+            // Who has not been seen for a while may only be cut off, and then has what it had for as long as bricks keep it; and
+            // who was dead, as far as is known here, when the cookie was made has lived since (seed 781220269024). In a map that
+            // can do without it the root group says who is gone, which sees more than this node.
             let cookie_age = Span::millis(call.wall_ms.saturating_sub(cookie.version.ms));
-            let map = self.map.as_ref();
+            let map = self.map.as_ref().filter(|map| map.can_drop());
             let away = |leg: &Leg| {
                 let since = self.peers.get(&leg.node).map(|peer| call.now.since(peer.since));
-                since.is_none_or(|dead_for| dead_for.min(cookie_age) < DEAD_LEAVES_AFTER)
-                    || map.is_some_and(|map| map.can_drop() && map.members.contains(&leg.node))
+                since.is_none_or(|dead_for| dead_for.min(cookie_age) < DEAD_HAS_NOTHING)
+                    || map.is_some_and(|map| map.members.contains(&leg.node))
             };
             let is_dead = |leg: &Leg| leg.state == LegState::Dead;
             // Who is cut off from most cannot tell what is dead from what is on the other side.

@@ -31,6 +31,9 @@ pub const MINORITY_SERVES: Span = Span::secs(30);
 const _: () = assert!(MINORITY_SERVES.0 < DEAD_LEAVES_AFTER.0, "who is dropped must have stopped before");
 /// A brick cut off for so long forgets all and is filled anew: the others' tombstones may be gone by then.
 pub const CUT_OFF_FORGETS: Span = Span::secs(600);
+/// Who has been out of reach for so long has nothing any more: it is dead, or was cut off and has forgotten all; and a little, as
+/// two nodes lose sight of each other within some seconds.
+pub const DEAD_HAS_NOTHING: Span = Span(CUT_OFF_FORGETS.0 + Span::secs(20).0);
 /// A removal is remembered at least so long, so that a brick which missed it cannot bring the value back.
 pub const TOMBSTONE_KEPT: Span = Span::secs(1800);
 const _: () = assert!(CUT_OFF_FORGETS.0 < TOMBSTONE_KEPT.0, "who comes back must find the tombstones");
