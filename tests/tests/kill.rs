@@ -2,9 +2,12 @@
 //! are known, and that load alone makes none.
 #![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::BTreeSet;
+use std::io;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use e2e::http::Shopper;
+use e2e::http::{Reply, Shopper};
 use e2e::load::{Does, Load};
 use e2e::procs::{Busy, Proc, Signal};
 use e2e::wait::watch;
@@ -134,6 +137,46 @@ fn a_hung_node_is_known_in_under_three_seconds_and_live_again_by_itself_when_it_
     load.go_on(40);
     load.end().only_unrepeatable(4, "n2 hung and went on");
     me.check(up.at(2).http).unwrap();
+}
+
+/// Its kernel acknowledges all that comes, and its program, which runs on, has the requests.
+#[test]
+fn requests_that_wait_at_a_node_that_hangs_are_answered_by_others_as_soon_as_that_is_known() {
+    let _turn = e2e::turn();
+    let up = Up::bare(3);
+    let program = e2e::program::service_program("slow.py");
+    let declaration = format!(
+        "[service.slow]\nrun = [\"python3\", {program:?}]\nclones = 2\nhealth = \"/health\"\nenv = {{ TAKES_MS = \"700\" }}\n\
+         http = {{ host = \"*\", path = \"/\" }}\n"
+    );
+    up.apply("slow.toml", &declaration).good();
+    // What can wait at a clone of the same node mostly does.
+    up.coppice(&["node", "drain", "n1"]).good();
+    wait_for("one clone is on each other node", BACK_WITHIN, || {
+        let view = up.status(1)?;
+        let clones = view["services"][0]["clones"].as_array().ok_or("there is no service")?;
+        let on = |node: &str| clones.iter().filter(|c| c["node"] == node && c["state"] == "serving").count();
+        if on("n2") == 1 && on("n3") == 1 { Ok(()) } else { Err(format!("{clones:?}")) }
+    });
+    let at = up.at(1).http;
+    let ask_many = || -> Vec<_> { (0..9).map(|_| std::thread::spawn(move || e2e::http::get(at, "/"))).collect() };
+    let whose = |asked: Vec<JoinHandle<io::Result<Reply>>>| -> Result<BTreeSet<String>, String> {
+        let reply = |asked: JoinHandle<io::Result<Reply>>| asked.join().unwrap().map_err(|error| error.to_string());
+        asked.into_iter().map(|asked| reply(asked).map(|reply| format!("{} {}", reply.status, reply.text()))).collect()
+    };
+    let clones = whose(ask_many()).unwrap();
+    assert!(clones.len() == 2 && clones.iter().all(|clone| clone.starts_with("200")), "to both: {clones:?}");
+    let (hung, begun) = (Proc::of(up.node_pid(3)).unwrap(), Instant::now());
+    let asked = ask_many();
+    std::thread::sleep(Duration::from_millis(300));
+    hung.signal(Signal::STOP);
+    let clones = whose(asked);
+    let took = begun.elapsed();
+    hung.signal(Signal::CONT);
+    let clones = clones.unwrap();
+    e2e::say(&format!("with a node that hangs, answers by {clones:?} took {} ms", took.as_millis()));
+    assert!(clones.iter().all(|clone| clone.starts_with("200")), "{clones:?}");
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod spread;
 mod table;
 pub mod tcp;
 pub mod tls;
+mod tunnels;
 pub mod turnstile;
 
 pub use functions::Functions;

@@ -26,6 +26,7 @@ use crate::http::line::Idle;
 use crate::outlier::Outlier;
 use crate::pace::{Stay, Stays};
 use crate::table::{Table, Target};
+use crate::tunnels::{TunnelStream, Tunnels};
 use crate::turnstile::{Name, Turnstiles};
 
 /// A stream in both directions: a tunnel, in tests a socket.
@@ -85,6 +86,7 @@ pub struct Pool {
     /// Milliseconds since it began until which some clone is left alone. Mostly none is, and nobody looks at each.
     outlier_until_ms: AtomicU64,
     dial: Arc<dyn Dial>,
+    tunnels: Tunnels,
     turnstiles: Arc<Turnstiles>,
     demands: Arc<Demands>,
 }
@@ -92,7 +94,7 @@ pub struct Pool {
 /// A stream to a clone.
 pub enum Stream {
     Local(TcpStream),
-    Tunnel(Box<dyn Duplex>),
+    Tunnel(TunnelStream),
 }
 
 impl Drop for InFlight {
@@ -150,7 +152,8 @@ impl Pool {
     ) -> Arc<Self> {
         let (table, changed) = (ArcSwap::default(), Notify::new());
         let (began, outlier_until_ms) = (Instant::now(), AtomicU64::new(0));
-        let pool = Arc::new(Self { table, changed, began, outlier_until_ms, dial, turnstiles, demands });
+        let tunnels = Tunnels::default();
+        let pool = Arc::new(Self { table, changed, began, outlier_until_ms, dial, tunnels, turnstiles, demands });
         pool.take(&view.borrow());
         tokio::spawn(follow(Arc::downgrade(&pool), view));
         pool
@@ -233,7 +236,8 @@ impl Pool {
                 stream.set_nodelay(true)?;
                 return Ok(Stream::Local(stream));
             }
-            Ok(Stream::Tunnel(self.dial.dial(upstream.node, upstream.peer, &upstream.target).await?))
+            let stream = self.dial.dial(upstream.node, upstream.peer, &upstream.target).await?;
+            Ok(Stream::Tunnel(self.tunnels.hold(upstream.node, stream)))
         };
         tokio::time::timeout(CONNECT_TIME, connecting)
             .await
@@ -251,6 +255,8 @@ async fn follow(pool: std::sync::Weak<Pool>, mut view: watch::Receiver<Arc<View>
         }
         let now = Arc::clone(&view.borrow_and_update());
         pool.take(&now);
+        // Also what was opened while its node died.
+        pool.tunnels.end(&now);
         for group in &pool.table().groups {
             group.given_away.turn(pool.now_ms(), &group.all);
             group.all.iter().for_each(|upstream| upstream.idle.sweep());
@@ -301,7 +307,8 @@ mod tests {
         let (table, turnstiles, demands) = (ArcSwap::default(), Arc::default(), Arc::default());
         let (changed, dial) = (Notify::new(), Arc::new(Nobody));
         let outlier_until_ms = AtomicU64::new(0);
-        let pool = Pool { table, changed, began, outlier_until_ms, dial, turnstiles, demands };
+        let tunnels = Tunnels::default();
+        let pool = Pool { table, changed, began, outlier_until_ms, dial, tunnels, turnstiles, demands };
         pool.take(&view(partitions, clones));
         pool
     }

@@ -7,8 +7,9 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clones::Routes;
-use common::{Door, Toy, clone, field, ok, routes, soon, view};
+use base::NodeId;
+use clones::{RouteClone, Routes};
+use common::{Door, Toy, clone, dead, field, ok, routes, soon, view};
 use edge::http::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -165,6 +166,31 @@ async fn what_may_be_repeated_is_sent_again_with_its_body() {
         let (answer, seen) = sent_to_deadly(&request).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, "hi"), "{request}");
         assert!(seen.len() == 1 && seen[0].ends_with("hello"), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_at_a_node_that_hangs_ends_when_that_is_known() {
+    for (request, status) in [(POST.to_owned(), 502), (POST.replace("POST", "PUT"), 200)] {
+        let hung = Toy::start(|toy, mut stream, _| async move {
+            toy.read_request(&mut stream).await?;
+            std::future::pending().await
+        })
+        .await;
+        let steady = Toy::steady("hi").await;
+        let far = RouteClone { node: NodeId(2), ..clone(1, hung.addr, false) };
+        let door = Door::with(vec![far], Config::default()).await;
+        let mut client = door.client().await;
+        client.send(&request).await;
+        soon(async {
+            while !hung.seen().iter().any(|seen| seen.ends_with("hello")) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        door.view.send_replace(dead(NodeId(2), routes(vec![clone(2, steady.addr, true)], None)));
+        let answer = client.answer().await;
+        assert_eq!(answer.status, status, "{answer:?}");
     }
 }
 

@@ -7,9 +7,10 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use base::NodeId;
 use clones::spec::{ProxyVersion, ServiceSpec, TcpRoute};
-use clones::{RouteService, Routes};
-use common::{Plain, Toy, clone, connect, routes, soon, tcp_door, view};
+use clones::{RouteClone, RouteService, Routes};
+use common::{Plain, Toy, clone, connect, dead, routes, soon, tcp_door, view};
 use edge::{Meter, tcp};
 use node::View;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -55,6 +56,26 @@ async fn a_clone_that_is_not_there_is_passed_over_and_one_far_away_is_reached() 
         assert_eq!(talk(connect(addr).await, b"hello").await, b"hello");
     }
     assert_eq!(meter.totals()["tcp.errors_total"], 0);
+}
+
+#[tokio::test]
+async fn a_connection_to_a_node_that_hangs_ends_when_that_is_known() {
+    let toy = Toy::start(|_, stream, _| async move {
+        let _open = stream;
+        std::future::pending().await
+    })
+    .await;
+    let (addr, sender, _) = tcp_door(vec![RouteClone { node: NodeId(2), ..clone(1, toy.addr, false) }]).await;
+    let mut client = connect(addr).await;
+    client.write_all(b"hello").await.unwrap();
+    soon(async {
+        while toy.connections() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    sender.send_replace(dead(NodeId(2), routes(Vec::new(), Some(addr.port()))));
+    assert_eq!(soon(client.read(&mut [0])).await.unwrap_or(0), 0);
 }
 
 #[tokio::test]

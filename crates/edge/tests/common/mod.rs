@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{NodeId, Span};
+use base::{Boot, NodeId, Span};
 use clones::Partition;
 use clones::route::{RouteClone, RouteService, Routes};
 use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
@@ -20,6 +20,7 @@ use edge::http::{Config, serve_with};
 use edge::pool::{Dial, Duplex};
 use edge::{Meter, tcp};
 use futures_util::future::BoxFuture;
+use node::view::{NodeState, NodeView};
 use node::{Ask, View};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -177,6 +178,37 @@ pub fn parted(clones: Vec<RouteClone>, tcp: Option<u16>, partitions: Vec<Partiti
 
 pub fn view(routes: Arc<Routes>) -> Arc<View> {
     Arc::new(View { routes, admin_token: "secret".into(), ..View::default() })
+}
+
+/// The same, and this node is dead.
+pub fn dead(id: NodeId, routes: Arc<Routes>) -> Arc<View> {
+    let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+    let node = NodeView {
+        id,
+        name: "n2".into(),
+        state: NodeState::Dead,
+        boot: Boot(1),
+        pid: 1,
+        version: "0.1.0".into(),
+        level: base::LEVEL,
+        http: addr,
+        resp: addr,
+        api: addr,
+        peer: addr,
+        load: 0,
+        cpu_millis: 0,
+        resident_bytes: 0,
+        since_ms: 0,
+        gauges: Arc::default(),
+        brick: Default::default(),
+        disk: None,
+        slow_force_ms: None,
+        overflow: false,
+        drained: false,
+        leaving: None,
+        waits: None,
+    };
+    Arc::new(View { nodes: vec![node], ..View::clone(&view(routes)) })
 }
 
 /// A running HTTP door.

@@ -232,7 +232,10 @@ mod tests {
         let mut delay = Delay::default();
         assert_eq!(delay.waited_ms(ms(1_000_000), 5), 0);
         let all = [0, 1, 2, 3, 4, 5].map(|s| delay.waited_ms(ms(1_060_000 + s * 1000 + 7 * (s % 2)), 5 + s * 1000));
-        assert!(all[..3].iter().all(|waited| *waited > 50_000) && all[3..].iter().all(|waited| *waited < 10), "{all:?}");
+        assert!(
+            all[..3].iter().all(|waited| *waited > 50_000) && all[3..].iter().all(|waited| *waited < 10),
+            "{all:?}"
+        );
         // A clock that runs slow by 24 ms a minute, or fast, is no queue. (Seed 403421581117: clocks that drift by 400 ppm looked like one.)
         for a_minute in [59_976, 60_024] {
             let mut delay = Delay::default();

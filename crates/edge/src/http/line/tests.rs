@@ -5,15 +5,18 @@ use http_body_util::BodyExt as _;
 use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
+use base::NodeId;
+
 use super::*;
 use crate::http::limits::ANSWER_TIME;
+use crate::tunnels::Tunnels;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A line, and its clone's side, which takes `room` bytes that nobody reads.
 fn line(room: usize) -> (Line, DuplexStream) {
     let (ours, clones) = tokio::io::duplex(room);
-    (Line::new(Stream::Tunnel(Box::new(ours))), clones)
+    (Line::new(Stream::Tunnel(Tunnels::default().hold(NodeId(2), Box::new(ours)))), clones)
 }
 
 fn post(body: UpBody, framing: Framing) -> Request {
