@@ -38,6 +38,8 @@ pub enum Kind {
     EmptyDisk,
     /// SIGSTOP for a while.
     Hang,
+    /// The machine is suspended: as a hang, but its monotonic clock stands still. One in three hangs is such.
+    Suspend,
     /// Many short stops, as on a machine with both cores saturated.
     Stutter,
     Loss,
@@ -262,6 +264,7 @@ impl Faults {
 
     /// One fault, now. What cannot strike as things are is left out and not counted.
     pub fn strike<F: Factory>(&mut self, world: &mut World<F>, kind: Kind, may: May) {
+        let kind = if kind == Kind::Hang && self.tokens % 3 == 0 { Kind::Suspend } else { kind };
         if self.act(world, kind, may) {
             *self.counts.entry(kind).or_default() += 1;
         }
@@ -347,12 +350,16 @@ impl Faults {
                 let after = if self.rng.chance(0.5) { self.millis(50, 2_000) } else { self.millis(2_000, 20_000) };
                 self.later(world, after, End::Room(node));
             }
-            Kind::Hang => {
+            Kind::Hang | Kind::Suspend => {
                 if !runs || world.is_hung(node) {
                     return false;
                 }
-                world.hang(node);
                 let after = if self.rng.chance(0.5) { self.millis(20, 500) } else { self.millis(500, 8_000) };
+                if kind == Kind::Suspend {
+                    world.suspend(node);
+                } else {
+                    world.hang(node);
+                }
                 self.later(world, after, End::Resume(node));
             }
             Kind::Stutter => {

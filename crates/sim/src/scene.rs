@@ -10,6 +10,7 @@ use node::view::NodeState;
 use node::{Ask, View};
 use state::linear::{self, Ran};
 use state::session::Op;
+use state::session::limits::{DEAD_LEAVES_AFTER, MEMBERS_MIN};
 use uuid::Uuid;
 
 use crate::faults::{self, Faults, May};
@@ -46,6 +47,8 @@ const REPLACED_AFTER: Span = Span::secs(90);
 const GIVEN_UP_AFTER: Span = Span::secs(120);
 /// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
 const CUT_OFF_COUNTS: Span = Span::secs(8);
+/// A little before bricks that are dead for so long leave the map.
+const DROPPED_AFTER: Span = Span(DEAD_LEAVES_AFTER.0 - Span::secs(5).0);
 /// What a brick notes that forgets all it has, while its node lives.
 const STARTS_ANEW: &str = "this brick starts anew";
 /// Between two tries to enter anew.
@@ -212,6 +215,8 @@ pub struct Scene {
     quiet_since: Time,
     /// When a machine last came back as a new node.
     emptied: BTreeMap<usize, Time>,
+    /// Cut off for so long that the others may do without them.
+    dropped: BTreeSet<usize>,
     /// When a machine last came back from a loss of power.
     power_lost: Option<Time>,
     answers: Answers,
@@ -292,6 +297,7 @@ impl Scene {
             rounds: Rng::new(plan.seed ^ ROUNDS),
             quiet_since: Time::ZERO,
             emptied: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             power_lost: None,
             answers: Answers::default(),
             sessions: Sessions::of(plan.nodes),
@@ -362,7 +368,7 @@ impl Scene {
                     self.power_lost = Some(now);
                 }
             }
-            Happened::Resumed { node } => self.answers.resumed(node, now),
+            Happened::Resumed { node, stood } => self.answers.resumed(node, now, stood),
             Happened::Died { node } => {
                 self.sessions.died(node, now);
                 self.modes.failed(node, now);
@@ -557,6 +563,7 @@ impl Scene {
             seen.met.extend(seen.live.iter().flatten().map(|node| (*node, now)));
         }
         self.count_cut_off();
+        self.count_dropped();
         self.judge_splits()?;
         self.answers.check(now, |node| self.world.is_hung(node))?;
         let Some(calm) = self.calm_for() else { return Ok(()) };
@@ -609,6 +616,20 @@ impl Scene {
                 if waited && node != empty && is_cut {
                     self.sessions.died(node, now);
                 }
+            }
+        }
+    }
+
+    /// What is cut off from most for a minute leaves the brick map where that can shrink, and what it has was lost to the others.
+    fn count_dropped(&mut self) {
+        let (now, all) = (self.world.now(), self.world.machines());
+        for node in (0..all).filter(|_| all > MEMBERS_MIN) {
+            let is_cut = |other: &usize| self.world.cut_for(node, *other) > DROPPED_AFTER;
+            if 2 * (0..all).filter(is_cut).count() < all - 1 {
+                self.dropped.remove(&node);
+            } else if self.dropped.insert(node) {
+                self.sessions.died(node, now);
+                self.modes.failed(node, now);
             }
         }
     }

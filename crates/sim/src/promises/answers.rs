@@ -57,9 +57,12 @@ impl Answers {
         Ok(())
     }
 
-    /// A stopped node goes on at this moment.
-    pub fn resumed(&mut self, node: usize, at: Time) {
+    /// A stopped node goes on at this moment; its clock stood still for so long.
+    pub fn resumed(&mut self, node: usize, at: Time, stood: Span) {
         self.resumed.insert(node, at);
+        for open in self.open.values_mut().filter(|open| open.node == node) {
+            open.deadline = open.deadline + stood;
+        }
         for open in self.open.values_mut().filter(|open| open.node == node && open.unheard) {
             (open.deadline, open.unheard) = (at + open.budget, false);
         }
@@ -90,7 +93,7 @@ mod tests {
         answers.asked(AskId(3), 0, Time::ZERO, SECOND, true);
         assert_eq!(answers.died(1), [AskId(2)]);
         assert_eq!(answers.check(Time(5_000_000), |node| node == 0), Ok(()));
-        answers.resumed(0, Time(5_000_000));
+        answers.resumed(0, Time(5_000_000), Span::ZERO);
         assert_eq!(answers.check(Time(5_300_000), |_| false), Ok(()), "it has just gone on");
         assert!(answers.check(Time(5_600_000), |_| false).is_err());
         assert_eq!(answers.answered(AskId(1), Time(5_600_000)), Ok(()));

@@ -55,6 +55,11 @@ impl Clock {
         at
     }
 
+    /// The monotonic one stood still for so long, up to now; the wall clock was set right at once.
+    pub fn stood(&mut self, span: Span) {
+        self.started = self.started + span;
+    }
+
     /// The wall clock is set forward or back.
     pub fn jump(&mut self, by_ms: i64) {
         self.wall_off_ms += by_ms;
@@ -81,6 +86,16 @@ mod tests {
             assert!(clock.mono(at) >= mono);
             assert!(clock.mono(at).since(mono) <= Span(20), "{:?} for {mono:?}", clock.mono(at));
         }
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_goes_on_where_it_was() {
+        let mut clock = Clock::new(&mut Rng::new(1));
+        clock.boot(Time(1_000_000), &mut Rng::new(2));
+        let before = clock.now(Time(5_000_000));
+        clock.stood(Span::secs(7));
+        let after = clock.now(Time(12_000_000));
+        assert_eq!((after.mono, after.wall_ms), (before.mono, before.wall_ms + 7_000));
     }
 
     #[test]

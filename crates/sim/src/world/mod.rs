@@ -88,9 +88,10 @@ pub enum Happened<M: Machine> {
     Died {
         node: usize,
     },
-    /// A stopped process goes on.
+    /// A stopped process goes on; for so long its machine's monotonic clock stood still.
     Resumed {
         node: usize,
+        stood: Span,
     },
     /// A moment asked for by [`World::alarm`].
     Alarm(u64),
@@ -143,6 +144,8 @@ struct Place<M: Machine> {
     distrusted: bool,
     /// It has been without power, and its node has not made up for what that may have cost.
     rebooted: bool,
+    /// It stands still since then, with its monotonic clock.
+    stands: Option<Time>,
     running: Option<Running<M>>,
 }
 
@@ -249,6 +252,7 @@ impl<F: Factory> World<F> {
                 powered: true,
                 distrusted: false,
                 rebooted: true,
+                stands: None,
                 running: None,
             });
         }
@@ -567,6 +571,7 @@ impl<F: Factory> World<F> {
         if self.places[node].running.take().is_none() {
             return;
         }
+        self.places[node].stands = None;
         let lost = self.places[node].disk.crash(self.now, &mut self.rng);
         self.trace.remark(self.now, format!("node {node} is killed, {lost} unsynced records lost"));
         self.happened.push_back(Happened::Died { node });
@@ -596,15 +601,26 @@ impl<F: Factory> World<F> {
         }
     }
 
+    /// As a hang, and its monotonic clock stands still, as that of a virtual machine does which is paused.
+    pub fn suspend(&mut self, node: usize) {
+        if self.is_running(node) && !self.is_hung(node) {
+            self.places[node].stands = Some(self.now);
+            self.hang(node);
+        }
+    }
+
     /// SIGCONT: all that came due meanwhile is handled now, late and in order.
     pub fn resume(&mut self, node: usize) {
-        let Some(running) = &mut self.places[node].running else { return };
+        let place = &mut self.places[node];
+        let Some(running) = &mut place.running else { return };
         let Some(stopped) = running.stopped.take() else { return };
+        let stood = place.stands.take().map_or(Span::ZERO, |since| self.now.since(since));
+        place.clock.stood(stood);
         self.trace.remark(self.now, format!("node {node} goes on, {} events late", stopped.len()));
         for due in stopped {
             self.queue.push(self.now, due);
         }
-        self.happened.push_back(Happened::Resumed { node });
+        self.happened.push_back(Happened::Resumed { node, stood });
     }
 
     /// Swaps the disk of a machine that does not run for an empty one. It is a new node from now on (state.md, rule 8).

@@ -269,7 +269,7 @@ impl Session {
 
     fn take_over(&mut self, call: &mut Call, from: NodeId, key: &Key, found: Found) {
         let Some(write) = found.copy() else { return };
-        if let Wrote::Stored { .. } = self.brick_write(call, from, key, write) {
+        if let Wrote::Stored { .. } = self.brick_write(call, from, self.map_seen(), key, write) {
             self.figures.filled_values += 1;
         }
     }

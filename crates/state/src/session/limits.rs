@@ -34,6 +34,11 @@ pub const CUT_OFF_FORGETS: Span = Span::secs(600);
 /// Who has been out of reach for so long has nothing any more: it is dead, or was cut off and has forgotten all; and a little, as
 /// two nodes lose sight of each other within some seconds.
 pub const DEAD_HAS_NOTHING: Span = Span(CUT_OFF_FORGETS.0 + Span::secs(20).0);
+/// Who sends requests that seem late is told so this often: that its clock stood still it needs to hear but once, and where
+/// queues are long answers make them longer.
+pub const LATE_TOLD_EVERY: Span = Span::millis(20);
+/// Two stamps, and what a request waited, are rounded to the millisecond.
+pub const STAMP_COARSE_MS: u64 = 3;
 /// A removal is remembered at least so long, so that a brick which missed it cannot bring the value back.
 pub const TOMBSTONE_KEPT: Span = Span::secs(1800);
 const _: () = assert!(CUT_OFF_FORGETS.0 < TOMBSTONE_KEPT.0, "who comes back must find the tombstones");

@@ -158,6 +158,8 @@ pub struct Session {
     ops: Ops,
     /// Since when this node sees less than a majority of the map's members.
     minority_since: Option<Time>,
+    /// For so long this node's clock stood still, as bricks that it asked have told.
+    stood_ms: u64,
     /// When a writer whose clock is ahead was last reported.
     ahead_noted: Option<Time>,
     /// When it was last noted that a value could not be merged.
@@ -241,6 +243,7 @@ impl Session {
             ops,
             rng,
             minority_since: None,
+            stood_ms: 0,
             ahead_noted: None,
             plain_noted: None,
             writers: Writers::default(),

@@ -22,6 +22,8 @@ pub(super) struct Peer {
     /// Epoch for which its brick said it is filled; 0 in each new life.
     pub filled: u64,
     doubted_at: Option<Time>,
+    /// When it was last told that a request of it seems late.
+    pub late_told: Option<Time>,
     /// Its hybrid clock as last heard, and when.
     clock: Option<(Time, u64)>,
     pub delay: Delay,
@@ -87,6 +89,7 @@ impl Peer {
             takes: Span::ZERO,
             filled: 0,
             doubted_at: None,
+            late_told: None,
             clock: None,
             delay: Delay::default(),
             counts: Counts::default(),
@@ -157,8 +160,6 @@ impl Peer {
 pub(super) struct Delay {
     /// Smallest difference of clocks, microseconds, and when it was seen.
     least: Option<(Time, i64)>,
-    /// Since when all came later than any queue explains, and the smallest difference since then.
-    shifted: Option<(Time, i64)>,
 }
 
 impl Delay {
@@ -170,32 +171,16 @@ impl Delay {
         let least = self.least.map_or(offset, drifted);
         let waited_ms = (offset.saturating_sub(least).max(0) as u64).saturating_add(500) / 1000;
         if offset <= least {
-            *self = Self { least: Some((now, offset)), shifted: None };
+            self.least = Some((now, offset));
             return 0;
         }
-        if waited_ms <= WAITED_MS_MAX {
-            self.shifted = None;
-            return waited_ms;
-        }
-        // Either it lay in something that was stuck, and the next one is quick; or the peer's clock stood still, as that of a
-        // machine does which is suspended, and then all that comes from now on seems as late.
-        let (since, least) = self.shifted.map_or((now, offset), |(since, least)| (since, least.min(offset)));
-        if now.since(since) < SHIFT_STANDS {
-            self.shifted = Some((since, least));
-            return waited_ms;
-        }
-        *self = Self { least: Some((now, least)), shifted: None };
-        (offset.saturating_sub(least) as u64) / 1000
+        waited_ms
     }
 }
 
 /// Two clocks drift apart by this part of time at most: 500 ppm, which no machine's clock reaches. A queue that stands for minutes
 /// is forgotten as slowly.
 const DRIFT_PART: u64 = 2_000;
-/// A link that is stuck for so long is ended by its host: hardly anything older comes out of it.
-const WAITED_MS_MAX: u64 = 10_000;
-/// What lay somewhere comes all at once. When everything seems late for longer than this, it is the clock.
-const SHIFT_STANDS: Span = Span::secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -228,14 +213,6 @@ mod tests {
         assert_eq!([10, 20].map(|stamp| delay.waited_ms(ms(1_060_000), stamp)), [59_965, 59_955]);
         assert_eq!(delay.waited_ms(ms(1_060_001), 60_006), 0);
         assert_eq!(delay.waited_ms(ms(1_064_000), 30), 63_973, "and whatever else was held there");
-        // A clock that stood still for a minute makes all later ones late for a moment, and not for ever.
-        let mut delay = Delay::default();
-        assert_eq!(delay.waited_ms(ms(1_000_000), 5), 0);
-        let all = [0, 1, 2, 3, 4, 5].map(|s| delay.waited_ms(ms(1_060_000 + s * 1000 + 7 * (s % 2)), 5 + s * 1000));
-        assert!(
-            all[..3].iter().all(|waited| *waited > 50_000) && all[3..].iter().all(|waited| *waited < 10),
-            "{all:?}"
-        );
         // A clock that runs slow by 24 ms a minute, or fast, is no queue. (Seed 403421581117: clocks that drift by 400 ppm looked like one.)
         for a_minute in [59_976, 60_024] {
             let mut delay = Delay::default();

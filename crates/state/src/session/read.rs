@@ -420,7 +420,7 @@ impl Session {
         for leg in op.legs.iter().filter(|leg| leg.state == LegState::Answered && needs(leg)) {
             self.figures.repairs += 1;
             if leg.node == self.me {
-                self.brick_write(call, self.me, &op.key, write.clone());
+                self.brick_write(call, self.me, op.epoch, &op.key, write.clone());
             } else {
                 let (what, body) = wire::write(&op.key, &write);
                 self.tell(call, leg.node, op.epoch, what, body);

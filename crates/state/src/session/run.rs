@@ -6,12 +6,12 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
 use super::table::{Key, Value};
-use super::wire::{self, Head, What};
+use super::wire::{self, Head, LateMessage, What};
 use super::{Call, CookieError, Output, Session};
 use crate::namespace::LEASE_MS_MAX;
 
@@ -317,15 +317,32 @@ impl Session {
             op.legs[at].state = LegState::TimedOut;
             return;
         }
-        let wrote = self.brick_write(call, self.me, &op.key, write.clone());
+        let wrote = self.brick_write(call, self.me, op.epoch, &op.key, write.clone());
         let leg = &mut op.legs[at];
         (leg.state, leg.filled) = (LegState::Wrote(wrote), self.fill.filled);
     }
 
     pub(super) fn head(&self, id: u64, epoch: u64, now: Time, what: What) -> Head {
-        let (clock_ms, stamp_ms) = (self.clock.ms(), now.0 / 1000);
+        let (clock_ms, stamp_ms) = (self.clock.ms(), self.stamp_ms(now));
         let floor = self.intake.floor(now).into();
         Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, boot: self.boot.0, floor, what: Some(what) }
+    }
+
+    fn stamp_ms(&self, now: Time) -> u64 {
+        (now.0 / 1000).saturating_add(self.stood_ms)
+    }
+
+    /// Whether a request seemed late for no other reason than that this node's clock stood still, as that of a machine does
+    /// which is suspended: it seemed to have lain for longer than it took until this answer. Stamps make up for it from now on.
+    pub(super) fn has_stood(&mut self, call: &mut Call, late: &LateMessage) -> bool {
+        let took_ms = self.stamp_ms(call.now).saturating_sub(late.stamp_ms) + STAMP_COARSE_MS;
+        let stood_ms = late.waited_ms.saturating_sub(took_ms);
+        if stood_ms > 0 {
+            self.stood_ms = self.stood_ms.saturating_add(stood_ms);
+            let text = format!("this machine's clock stood still for {stood_ms} ms, as on one that was suspended");
+            call.note(Note::warn(text));
+        }
+        stood_ms > 0
     }
 
     /// An answer to one of this node's operations.
@@ -390,6 +407,8 @@ impl Session {
                     walk.take(from, page);
                 }
             }
+            // By the clock of before. It is sent again at once.
+            Some(What::Late(_)) => leg.state = LegState::TimedOut,
             Some(What::Behind(behind)) => {
                 leg.state = LegState::TimedOut;
                 if let Some(map) = super::BrickMap::decode(&behind.map) {
@@ -512,8 +531,11 @@ impl Session {
         }
     }
 
-    /// Writes at the own brick, and reports a writer whose clock is ahead.
-    pub(super) fn brick_write(&mut self, call: &mut Call, from: NodeId, key: &Key, write: Write) -> Wrote {
+    /// Writes at the own brick, for whose map is of this epoch, and reports a writer whose clock is ahead.
+    pub(super) fn brick_write(&mut self, call: &mut Call, from: NodeId, epoch: u64, key: &Key, write: Write) -> Wrote {
+        if self.has_handed_on(epoch, key) {
+            return Wrote::Stored { had: false };
+        }
         if write.repair {
             self.wall_max = self.wall_max.max(write.version.ms);
         }

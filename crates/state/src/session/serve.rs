@@ -5,10 +5,11 @@ use base::{Frame, NodeId, Priority, Span, Time};
 use bytes::Bytes;
 
 use super::brick::Line;
-use super::limits::{BUDGET_MAX, PAGE_ENTRIES};
+use super::limits::{BUDGET_MAX, LATE_TOLD_EVERY, PAGE_ENTRIES};
 use super::map::place;
 use super::ops::FILL_BIT;
-use super::wire::{self, BehindMessage, Head, ListMessage, UndoneMessage, What};
+use super::table::Key;
+use super::wire::{self, BehindMessage, Head, LateMessage, ListMessage, UndoneMessage, What};
 use super::{Call, Output, Session};
 
 impl Session {
@@ -33,7 +34,14 @@ impl Session {
             What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) => true,
             What::Resolve(_) | What::List(_) => true,
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
+            What::Late(_) => false,
         };
+        if let What::Late(late) = &what
+            && (!self.has_stood(call, late) || head.id & FILL_BIT != 0)
+        {
+            // It lay in queues, and there it would lie again: its time passes. Or it is asked for again in a moment.
+            return;
+        }
         if !asks {
             head.what = Some(what);
             return if head.id & FILL_BIT != 0 {
@@ -52,6 +60,11 @@ impl Session {
             }
             if self.protects && frame.budget_ms > 0 && waited > u64::from(frame.budget_ms) {
                 self.figures.late += 1;
+                if head.id != 0 && peer.late_told.is_none_or(|at| call.now.since(at) >= LATE_TOLD_EVERY) {
+                    peer.late_told = Some(call.now);
+                    let late = LateMessage { waited_ms: waited, stamp_ms: head.stamp_ms };
+                    self.reply(call, from, &head, What::Late(late), Bytes::new());
+                }
                 return;
             }
         }
@@ -82,7 +95,7 @@ impl Session {
                     self.figures.damaged_frames += 1;
                     return;
                 }
-                let wrote = self.brick_write(call, from, &key, write);
+                let wrote = self.brick_write(call, from, head.epoch, &key, write);
                 if head.id != 0 {
                     self.reply(call, from, head, wire::wrote(wrote), Bytes::new());
                 }
@@ -107,7 +120,8 @@ impl Session {
                 let (lines, next) = self.list_for(call, from, list);
                 self.reply(call, from, head, wire::page(lines, next), Bytes::new());
             }
-            What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => (),
+            What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) => (),
+            What::Behind(_) | What::Late(_) => (),
         }
     }
 
@@ -132,6 +146,15 @@ impl Session {
         let head = self.head(asked.id, self.map_seen(), call.now, what);
         let frame = wire::frame(&head, body, Span::ZERO, Priority::HIGHEST);
         call.out.push(Output::Send { to, frame });
+    }
+
+    /// Whether a write by the map before counts without this brick, which gave up the key: those of the present map get it, too.
+    /// It would stay here for good, as what is not this brick's was dropped when the transition ended, and the next transition
+    /// would bring it back when it is outdated (seed 1049616386687).
+    pub(super) fn has_handed_on(&self, epoch: u64, key: &Key) -> bool {
+        let is_before = epoch != 0 && epoch < self.map_seen() && !super::cookie_ops::is_cookie_key(key);
+        let map = self.map.as_ref().filter(|map| is_before && map.old.is_none());
+        map.is_some_and(|map| !place(&map.members, key.hash).contains(self.me))
     }
 
     /// May a request under this epoch's map count? Two steps behind is never right; writes not even one step, once

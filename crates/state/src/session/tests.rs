@@ -342,6 +342,64 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
     assert_eq!(world.figure(1, "session.late_dropped"), 0);
 }
 
+/// The key's bricks by the present map get it as well, and the one that gave the key up would keep it for good.
+#[test]
+fn what_is_written_by_the_map_before_does_not_stay_at_a_brick_that_gave_the_key_up() {
+    let mut world = World::settled(7, 4);
+    world.add();
+    world.settle();
+    let key = Key::new(1, Bytes::from_static(b"k"));
+    let (epoch, members) = world.map.as_ref().map(|map| (map.epoch, map.members.clone())).unwrap();
+    let placed = super::map::place(&members, key.hash);
+    let (holder, other) = (placed.nodes()[0], *members.iter().find(|node| !placed.contains(**node)).unwrap());
+    let now = world.now;
+    for (node, is_kept) in [(holder, true), (other, false)] {
+        let write = super::brick::Write {
+            version: super::Version { ms: world.wall_ms(), counter: 0, node: NodeId(9) },
+            value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+            lease: Span::secs(60),
+            keep: Span::secs(60),
+            guard: None,
+            repair: false,
+            extend: false,
+            standing: super::brick::Standing::Plain,
+            bricks: super::map::Placement::default(),
+        };
+        let head = super::wire::Head {
+            id: 0,
+            epoch: epoch - 1,
+            clock_ms: 1,
+            stamp_ms: now.0 / 1000,
+            filled: 0,
+            boot: 1,
+            floor: 0,
+            what: Some(super::wire::write(&key, &write).0),
+        };
+        let from = *members.iter().find(|from| **from != node).unwrap();
+        let frame = super::wire::frame(&head, Bytes::from_static(b"v"), Span::ZERO, base::frame::Priority::NORMAL);
+        world.input(node, super::Input::Frame { from, frame });
+        assert_eq!(world.session(node.0).brick.version(&key).is_some(), is_kept, "{node}");
+    }
+}
+
+/// Their clocks differ by as much as before it, from the first answer on.
+#[test]
+fn a_node_whose_clock_stood_still_is_told_so_and_no_operation_of_it_fails() {
+    let mut world = World::new(31, 3);
+    world.session(2).stood_ms = 5_000;
+    world.settle();
+    world.put(2, "k", "v");
+    world.session(2).stood_ms = 0;
+    for n in 0..20 {
+        assert!(matches!(world.put(2, "k", &n.to_string()), Reply::Stored { .. }));
+        assert_eq!(world.value(2, "k"), Some(n.to_string()));
+    }
+    let made_up_for = world.session(2).stood_ms;
+    assert!((4_980..=5_000).contains(&made_up_for), "{made_up_for}");
+    let late: u64 = (1..=3).map(|node| world.figure(node, "session.late_dropped")).sum();
+    assert!(late <= 4, "{late}");
+}
+
 /// Whoever reads after a split would have to wait until it is sure that nobody takes it back.
 #[test]
 fn what_a_split_left_at_one_brick_is_decided_as_soon_as_the_other_is_back() {

@@ -35,7 +35,7 @@ pub(super) struct Head {
     /// This node's brick has too much to do for what matters less than this: it is better not asked for now.
     #[prost(uint32, tag = "7")]
     pub floor: u32,
-    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20")]
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21")]
     pub what: Option<What>,
 }
 
@@ -70,6 +70,9 @@ pub(super) enum What {
     /// The request's map is too old (or, for a fill, not the brick's): here is the brick's.
     #[prost(message, tag = "20")]
     Behind(BehindMessage),
+    /// The request was not carried out, as it lay for too long: so it seems by its stamp.
+    #[prost(message, tag = "21")]
+    Late(LateMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -238,6 +241,15 @@ pub(super) struct PageMessage {
 pub(super) struct BehindMessage {
     #[prost(bytes = "bytes", tag = "1")]
     pub map: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct LateMessage {
+    #[prost(uint64, tag = "1")]
+    pub waited_ms: u64,
+    /// Of the request.
+    #[prost(uint64, tag = "2")]
+    pub stamp_ms: u64,
 }
 
 pub(super) fn read(key: &Key, want: Want) -> What {
@@ -502,7 +514,7 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             assert_eq!(super::BrickMap::decode(&map.encode()), Some(map));
             true
         }),
-        Some(What::List(_) | What::Undone(_)) => true,
+        Some(What::List(_) | What::Undone(_) | What::Late(_)) => true,
     }
 }
 
@@ -561,6 +573,7 @@ mod tests {
             ("conflict", wrote(Wrote::Conflict(version))),
             ("undone", What::Undone(UndoneMessage {})),
             ("behind", What::Behind(BehindMessage { map: Bytes::from_static(b"m") })),
+            ("late", What::Late(LateMessage { waited_ms: 5, stamp_ms: 6 })),
         ];
         let samples = samples.map(|(name, what)| (name, head(what.clone()).encode_to_vec(), head(what)));
         crate::kept::frames("session", &samples, open);
@@ -584,6 +597,7 @@ mod tests {
             (wrote(Wrote::Conflict(version)), format!("8a011508011a11{v}")),
             (What::Undone(UndoneMessage {}), "920100".into()),
             (What::Behind(BehindMessage { map: Bytes::from_static(b"m") }), "a201030a016d".into()),
+            (What::Late(LateMessage { waited_ms: 5, stamp_ms: 6 }), "aa010408051006".into()),
         ] {
             let bytes = head(what.clone()).encode_to_vec();
             assert_eq!(hex(&bytes), format!("{start}{tail}"), "{what:?}");
@@ -605,7 +619,7 @@ mod tests {
                     What::Found(m) => drop(m.take(body)),
                     What::Wrote(m) => drop(m.take()),
                     What::Page(m) => drop(m.take()),
-                    What::List(_) | What::Undone(_) | What::Behind(_) => (),
+                    What::List(_) | What::Undone(_) | What::Behind(_) | What::Late(_) => (),
                 }
             }
         }
