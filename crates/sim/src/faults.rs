@@ -264,7 +264,7 @@ impl Faults {
 
     /// One fault, now. What cannot strike as things are is left out and not counted.
     pub fn strike<F: Factory>(&mut self, world: &mut World<F>, kind: Kind, may: May) {
-        let kind = if kind == Kind::Hang && self.tokens % 3 == 0 { Kind::Suspend } else { kind };
+        let kind = if kind == Kind::Hang && self.tokens.is_multiple_of(3) { Kind::Suspend } else { kind };
         if self.act(world, kind, may) {
             *self.counts.entry(kind).or_default() += 1;
         }
