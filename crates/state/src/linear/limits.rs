@@ -125,3 +125,5 @@ pub const HEAT_SPAN: Span = Span::secs(2);
 pub const HOT_MIN: u64 = 100;
 /// Hot keys that are shown of a member of a group.
 pub const HOT_SHOWN: usize = 8;
+/// From one event to the next two clocks part by no more than this, by rounding, unless one was set or stood still.
+pub const CLOCKS_PART_MS: u64 = 2;

@@ -110,6 +110,8 @@ pub struct Linear {
     nodes: Nodes,
     /// The disk is full: this node's members take no part, its front doors go on with the others.
     mute: bool,
+    /// By so much the wall clock is ahead of the monotonic one.
+    wall_ahead_ms: u64,
     placed: BTreeMap<GroupId, Placed>,
     /// The version of the declaration that this is of.
     version: u64,
@@ -194,6 +196,7 @@ impl Linear {
             log: LOG,
             nodes: Nodes { live: BTreeSet::from([me]), ..Nodes::default() },
             mute: false,
+            wall_ahead_ms: 0,
             placed: BTreeMap::new(),
             version: 0,
             level: LEVEL,
@@ -231,6 +234,11 @@ impl Linear {
     }
 
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let wall_ahead_ms = now.wall_ms.saturating_sub(now.mono.since(Time::ZERO).as_millis());
+        if wall_ahead_ms > std::mem::replace(&mut self.wall_ahead_ms, wall_ahead_ms) + CLOCKS_PART_MS {
+            // It was set forward; or the other one stood still.
+            self.groups.values_mut().for_each(|group| group.stood(now.mono));
+        }
         match input {
             Input::Birth { peer } => {
                 self.nodes.live.insert(peer);

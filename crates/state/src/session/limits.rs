@@ -37,6 +37,8 @@ pub const DEAD_HAS_NOTHING: Span = Span(CUT_OFF_FORGETS.0 + Span::secs(20).0);
 /// Who sends requests that seem late is told so this often: that its clock stood still it needs to hear but once, and where
 /// queues are long answers make them longer.
 pub const LATE_TOLD_EVERY: Span = Span::millis(20);
+/// What waits for longer than this is told so with its answer.
+pub const WAIT_TOLD_MS: u64 = 4;
 /// Two stamps, and what a request waited, are rounded to the millisecond.
 pub const STAMP_COARSE_MS: u64 = 3;
 /// A removal is remembered at least so long, so that a brick which missed it cannot bring the value back.

@@ -11,7 +11,7 @@ use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
 use super::table::{Key, Value};
-use super::wire::{self, Head, LateMessage, What};
+use super::wire::{self, Head, What};
 use super::{Call, CookieError, Output, Session};
 use crate::namespace::LEASE_MS_MAX;
 
@@ -325,18 +325,19 @@ impl Session {
     pub(super) fn head(&self, id: u64, epoch: u64, now: Time, what: What) -> Head {
         let (clock_ms, stamp_ms) = (self.clock.ms(), self.stamp_ms(now));
         let floor = self.intake.floor(now).into();
-        Head { id, epoch, clock_ms, stamp_ms, filled: self.fill.filled, boot: self.boot.0, floor, what: Some(what) }
+        let (filled, boot, what) = (self.fill.filled, self.boot.0, Some(what));
+        Head { id, epoch, clock_ms, stamp_ms, filled, boot, floor, what, ..Head::default() }
     }
 
     fn stamp_ms(&self, now: Time) -> u64 {
         (now.0 / 1000).saturating_add(self.stood_ms)
     }
 
-    /// Whether a request seemed late for no other reason than that this node's clock stood still, as that of a machine does
+    /// Whether a request seemed to have lain for no other reason than that this node's clock stood still, as that of a machine does
     /// which is suspended: it seemed to have lain for longer than it took until this answer. Stamps make up for it from now on.
-    pub(super) fn has_stood(&mut self, call: &mut Call, late: &LateMessage) -> bool {
-        let took_ms = self.stamp_ms(call.now).saturating_sub(late.stamp_ms) + STAMP_COARSE_MS;
-        let stood_ms = late.waited_ms.saturating_sub(took_ms);
+    pub(super) fn has_stood(&mut self, call: &mut Call, waited_ms: u64, asked_ms: u64) -> bool {
+        let took_ms = self.stamp_ms(call.now).saturating_sub(asked_ms) + STAMP_COARSE_MS;
+        let stood_ms = waited_ms.saturating_sub(took_ms);
         if stood_ms > 0 {
             self.stood_ms = self.stood_ms.saturating_add(stood_ms);
             let text = format!("this machine's clock stood still for {stood_ms} ms, as on one that was suspended");

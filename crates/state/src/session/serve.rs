@@ -5,7 +5,7 @@ use base::{Frame, NodeId, Priority, Span, Time};
 use bytes::Bytes;
 
 use super::brick::Line;
-use super::limits::{BUDGET_MAX, LATE_TOLD_EVERY, PAGE_ENTRIES};
+use super::limits::{BUDGET_MAX, LATE_TOLD_EVERY, PAGE_ENTRIES, WAIT_TOLD_MS};
 use super::map::place;
 use super::ops::FILL_BIT;
 use super::table::Key;
@@ -36,9 +36,8 @@ impl Session {
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
             What::Late(_) => false,
         };
-        if let What::Late(late) = &what
-            && (!self.has_stood(call, late) || head.id & FILL_BIT != 0)
-        {
+        let has_stood = head.waited_ms > 0 && self.has_stood(call, head.waited_ms, head.asked_ms);
+        if matches!(what, What::Late(_)) && (!has_stood || head.id & FILL_BIT != 0) {
             // It lay in queues, and there it would lie again: its time passes. Or it is asked for again in a moment.
             return;
         }
@@ -53,6 +52,7 @@ impl Session {
         // Each life has a clock of its own. (Seed 331127767058: by that of the life before all that came seemed late.)
         if let Some(peer) = self.peers.get_mut(&from).filter(|_| head.boot == 0 || head.boot == known) {
             let waited = peer.delay.waited_ms(call.now, head.stamp_ms);
+            head.waited_ms = waited;
             // What nodes do by themselves, to end or repair something, is never turned away: it does not count.
             let is_asked = matches!(what, What::Read(_) | What::Write(_)) && frame.priority < Priority::HIGHEST;
             if self.protects && is_asked && head.id & FILL_BIT == 0 {
@@ -62,8 +62,7 @@ impl Session {
                 self.figures.late += 1;
                 if head.id != 0 && peer.late_told.is_none_or(|at| call.now.since(at) >= LATE_TOLD_EVERY) {
                     peer.late_told = Some(call.now);
-                    let late = LateMessage { waited_ms: waited, stamp_ms: head.stamp_ms };
-                    self.reply(call, from, &head, What::Late(late), Bytes::new());
+                    self.reply(call, from, &head, What::Late(LateMessage {}), Bytes::new());
                 }
                 return;
             }
@@ -143,7 +142,10 @@ impl Session {
     }
 
     fn reply(&mut self, call: &mut Call, to: NodeId, asked: &Head, what: What, body: Bytes) {
-        let head = self.head(asked.id, self.map_seen(), call.now, what);
+        let mut head = self.head(asked.id, self.map_seen(), call.now, what);
+        if asked.waited_ms > WAIT_TOLD_MS {
+            (head.waited_ms, head.asked_ms) = (asked.waited_ms, asked.stamp_ms);
+        }
         let frame = wire::frame(&head, body, Span::ZERO, Priority::HIGHEST);
         call.out.push(Output::Send { to, frame });
     }

@@ -35,6 +35,12 @@ pub(super) struct Head {
     /// This node's brick has too much to do for what matters less than this: it is better not asked for now.
     #[prost(uint32, tag = "7")]
     pub floor: u32,
+    /// In answers: for so long the request seemed to have lain, if that is worth a word,
+    #[prost(uint64, tag = "22")]
+    pub waited_ms: u64,
+    /// ... by this stamp of it.
+    #[prost(uint64, tag = "23")]
+    pub asked_ms: u64,
     #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21")]
     pub what: Option<What>,
 }
@@ -70,7 +76,7 @@ pub(super) enum What {
     /// The request's map is too old (or, for a fill, not the brick's): here is the brick's.
     #[prost(message, tag = "20")]
     Behind(BehindMessage),
-    /// The request was not carried out, as it lay for too long: so it seems by its stamp.
+    /// The request was not carried out, as it lay for too long, as far as its stamp tells.
     #[prost(message, tag = "21")]
     Late(LateMessage),
 }
@@ -244,13 +250,7 @@ pub(super) struct BehindMessage {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct LateMessage {
-    #[prost(uint64, tag = "1")]
-    pub waited_ms: u64,
-    /// Of the request.
-    #[prost(uint64, tag = "2")]
-    pub stamp_ms: u64,
-}
+pub(super) struct LateMessage {}
 
 pub(super) fn read(key: &Key, want: Want) -> What {
     let (value, known) = match want {
@@ -533,7 +533,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(what: What) -> Head {
-        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, boot: 4, floor: 0, what: Some(what) }
+        let what = Some(what);
+        Head { id: 0x0102, epoch: 3, clock_ms: 1000, stamp_ms: 5, filled: 3, boot: 4, what, ..Head::default() }
     }
 
     fn hex(bytes: &[u8]) -> String {
@@ -573,7 +574,7 @@ mod tests {
             ("conflict", wrote(Wrote::Conflict(version))),
             ("undone", What::Undone(UndoneMessage {})),
             ("behind", What::Behind(BehindMessage { map: Bytes::from_static(b"m") })),
-            ("late", What::Late(LateMessage { waited_ms: 5, stamp_ms: 6 })),
+            ("late", What::Late(LateMessage {})),
         ];
         let samples = samples.map(|(name, what)| (name, head(what.clone()).encode_to_vec(), head(what)));
         crate::kept::frames("session", &samples, open);
@@ -597,7 +598,7 @@ mod tests {
             (wrote(Wrote::Conflict(version)), format!("8a011508011a11{v}")),
             (What::Undone(UndoneMessage {}), "920100".into()),
             (What::Behind(BehindMessage { map: Bytes::from_static(b"m") }), "a201030a016d".into()),
-            (What::Late(LateMessage { waited_ms: 5, stamp_ms: 6 }), "aa010408051006".into()),
+            (What::Late(LateMessage {}), "aa0100".into()),
         ] {
             let bytes = head(what.clone()).encode_to_vec();
             assert_eq!(hex(&bytes), format!("{start}{tail}"), "{what:?}");
@@ -605,6 +606,10 @@ mod tests {
         }
         let turns_away = Head { floor: 4, ..head(What::Undone(UndoneMessage {})) };
         assert_eq!(hex(&turns_away.encode_to_vec()), format!("{start}3804920100"));
+        let waited = Head { waited_ms: 5, asked_ms: 6, ..head(What::Undone(UndoneMessage {})) };
+        let bytes = waited.encode_to_vec();
+        assert_eq!(hex(&bytes), format!("{start}920100b00105b80106"));
+        assert_eq!(open(bytes.into()), Some(waited));
     }
 
     proptest! {

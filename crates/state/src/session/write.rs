@@ -187,7 +187,8 @@ impl Session {
         };
         // What the bricks hold already may be overtaken, even if it came from a clock that was ahead.
         let held = op.cookie.as_ref().map(|cookie| cookie.version).max(op.met);
-        let known = held.max(op.base.as_ref().and_then(|base| base.version)).map_or(0, |version| version.ms + 1);
+        let held = held.max(op.base.as_ref().and_then(|base| base.version));
+        let known = held.map_or(0, |version| version.ms + 1);
         let bound = CLOCK_AHEAD_MS_MAX;
         let Some(write) = op.write.as_mut().filter(|w| !w.extend && w.version.ms > (middle + bound).max(known)) else {
             return Ok(());
@@ -206,6 +207,10 @@ impl Session {
             return Err(ms);
         }
         self.clock.step_back(call.wall_ms.max(middle));
+        // Not behind what it is to replace (seed 768071062449).
+        if let Some(held) = held {
+            self.clock.pass(held);
+        }
         if write.is_conditional() {
             self.clock.pass(write.guard.expect("it has a condition"));
         } else {

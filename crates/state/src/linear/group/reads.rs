@@ -43,6 +43,11 @@ impl Group {
         self.freshness.learn(begun, index, self.member.applied());
     }
 
+    /// The clock may have stood still up to now.
+    pub fn stood(&mut self, now: Time) {
+        self.freshness.stood(now);
+    }
+
     /// How old at most this member's state is: everything that was acknowledged before is in it.
     pub(super) fn age(&mut self, now: Time) -> Option<Span> {
         self.freshness.of(self.member.applied()).map(|since| now.since(since))
