@@ -41,6 +41,8 @@ pub const LATE_TOLD_EVERY: Span = Span::millis(20);
 pub const WAIT_TOLD_MS: u64 = 4;
 /// Two stamps, and what a request waited, are rounded to the millisecond.
 pub const STAMP_COARSE_MS: u64 = 3;
+/// People are told of a clock that stood still for so long: shorter stops are made up for without a word.
+pub const STOOD_NOTED_MS: u64 = 100;
 /// A removal is remembered at least so long, so that a brick which missed it cannot bring the value back.
 pub const TOMBSTONE_KEPT: Span = Span::secs(1800);
 const _: () = assert!(CUT_OFF_FORGETS.0 < TOMBSTONE_KEPT.0, "who comes back must find the tombstones");

@@ -6,7 +6,7 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, YOUNG, YOUNG_RESTS};
+use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG, YOUNG_RESTS};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -340,6 +340,8 @@ impl Session {
         let stood_ms = waited_ms.saturating_sub(took_ms);
         if stood_ms > 0 {
             self.stood_ms = self.stood_ms.saturating_add(stood_ms);
+        }
+        if stood_ms >= STOOD_NOTED_MS {
             let text = format!("this machine's clock stood still for {stood_ms} ms, as on one that was suspended");
             call.note(Note::warn(text));
         }

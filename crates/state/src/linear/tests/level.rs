@@ -90,7 +90,7 @@ impl Lone {
     }
 
     /// At this node's door.
-    fn ask(&mut self, function: &'static str, args: &[&str]) -> Outcome<Ran> {
+    pub fn ask(&mut self, function: &'static str, args: &[&str]) -> Outcome<Ran> {
         self.asks += 1;
         let op = Op::of("bank".into(), vec![step("k", function, args)]);
         self.handle(Input::Ask { id: AskId(self.asks), budget: Span::secs(1), op });

@@ -20,6 +20,7 @@ mod level;
 mod once;
 mod priority;
 mod split;
+mod stale;
 mod together;
 
 fn id(seq: u64) -> CommandId {
