@@ -584,27 +584,28 @@ impl Linear {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
     }
 
+    /// Figures for metrics, in order of their names.
     pub fn figures(&self) -> [(&'static str, u64); 16] {
         let led = || self.groups.values().filter(|group| group.leads());
         let keys = led().map(|group| group.member.state().len() as u64).sum();
         let bytes = led().map(|group| raft::State::bytes(group.member.state()) as u64).sum();
         [
+            ("linear.bytes", bytes),
             ("linear.groups", self.groups.len() as u64),
+            ("linear.groups_asleep", self.groups.values().filter(|group| group.is_asleep()).count() as u64),
             ("linear.groups_led", led().count() as u64),
             ("linear.groups_whole", self.whole().1),
-            ("linear.groups_asleep", self.groups.values().filter(|group| group.is_asleep()).count() as u64),
+            ("linear.joined", self.counts.joined),
             ("linear.keys", keys),
-            ("linear.bytes", bytes),
             ("linear.reads", self.counts.reads),
             ("linear.reads_stale", self.counts.stale),
-            ("linear.writes", self.counts.writes),
             ("linear.refused", self.counts.refused),
-            ("linear.unknown", self.counts.unknown),
-            ("linear.joined", self.counts.joined),
             ("linear.sent_again", self.counts.again),
             ("linear.turned_away", self.counts.turned_away),
+            ("linear.unknown", self.counts.unknown),
             ("linear.waiting", self.calls.len() as u64),
             ("linear.watchers", led().map(|group| group.watchers() as u64).sum()),
+            ("linear.writes", self.counts.writes),
         ]
     }
 }
