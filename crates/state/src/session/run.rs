@@ -282,7 +282,7 @@ impl Session {
         peer.counts.sent += 1;
         (leg.state, leg.sent) = (LegState::Waiting, call.now);
         leg.tries = leg.tries.saturating_add(1);
-        let head = self.head((number & NUMBER_MASK) << 8 | u64::from(round), epoch, call.now, what);
+        let head = self.head(request_id(number, round), epoch, call.now, what);
         // Whoever asked may not wait as long as a brick is given. What is answered already goes on.
         let budget = if op.ask.is_some() { op.timeout.min(op.deadline.since(call.now)) } else { op.timeout };
         let frame = wire::frame(&head, body, budget.max(Span::millis(1)), op.priority);
@@ -557,6 +557,11 @@ impl Session {
     pub(super) fn sealed(value: &Bytes) -> Value {
         super::brick::seal(value.clone())
     }
+}
+
+/// Tells an answer's operation and its round.
+pub(super) fn request_id(number: u64, round: u8) -> u64 {
+    (number & NUMBER_MASK) << 8 | u64::from(round)
 }
 
 /// What can be said without looking at any brick.

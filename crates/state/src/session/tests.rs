@@ -219,6 +219,20 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
     }
 }
 
+/// Node 1's machine was suspended for 1.5 s since it heard of the others' clocks, and a put asks them nothing before it is sent
+/// (seed 600565204040). One whose own clock is ahead is refused.
+#[test]
+fn a_put_is_not_refused_for_clocks_that_were_heard_before_a_suspension() {
+    for (ahead_ms, is_stored) in [(0, true), (1_500, false)] {
+        let mut world = World::settled(7, 3);
+        let (now, heard) = (world.now, world.wall_ms() - 1_500);
+        world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = ahead_ms;
+        world.session(1).peers.values_mut().for_each(|peer| peer.heard_clock(now, heard));
+        let answer = world.call(1, world::put("k", "v"));
+        assert_eq!(matches!(answer, Outcome::Done(Reply::Stored { .. })), is_stored, "{answer:?}");
+    }
+}
+
 /// Its first version met a newer one elsewhere and stayed where it had arrived; the second was taken back, and then it looks anew.
 #[test]
 fn a_removal_that_finds_what_its_own_earlier_try_removed_has_removed_it() {

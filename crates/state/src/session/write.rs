@@ -2,10 +2,10 @@
 //! Before anybody is told, versions are made and values sealed; afterwards the third brick is seen to, and what lost is
 //! taken back.
 
-use base::{Span, Time};
+use base::{Priority, Span, Time};
 use bytes::Bytes;
 
-use super::brick::{Standing, Write, Wrote};
+use super::brick::{Standing, Want, Write, Wrote};
 use super::limits::{
     CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, OPEN_MAX, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES,
 };
@@ -13,10 +13,10 @@ use super::map::Placement;
 use super::op::{Action, Reply};
 use super::ops::{Leg, LegState, Phase, Running};
 use super::read::FETCH_TRIES;
-use super::run::Next;
+use super::run::{Next, request_id};
 use super::table::Value;
 use super::wire;
-use super::{Call, Session, Version};
+use super::{Call, Output, Session, Version};
 
 /// Why a write cannot be begun.
 enum Cannot {
@@ -112,6 +112,9 @@ impl Session {
                 }
                 let before = op.write.as_ref().expect("it is writing").version;
                 if let Err(ms) = self.set_clock_right(call, op) {
+                    if !op.has_asked_clocks && !op.legs.iter().any(Leg::may_have_stored) {
+                        return self.ask_clocks(call, number, op);
+                    }
                     return self.give_up(call, op, &format!("this node's clock is {ms} ms ahead of the bricks'"));
                 }
                 let is_another = op.write.as_ref().is_some_and(|write| write.version != before);
@@ -218,6 +221,20 @@ impl Session {
         }
         write.version = self.clock.tick();
         Ok(())
+    }
+
+    /// The bricks show their clocks, once, before a write is refused for this node's: what it knows of them it may have heard
+    /// before its machine was suspended, and no refused write would ever hear more (seed 600565204040).
+    fn ask_clocks(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
+        op.has_asked_clocks = true;
+        // By the round that ends here: the answer counts for no leg, but wakes the operation.
+        let id = request_id(number, op.round);
+        for leg in op.legs.iter().filter(|leg| self.peers.get(&leg.node).is_some_and(|peer| peer.live)) {
+            let head = self.head(id, op.epoch, call.now, wire::read(&op.key, Want::Version));
+            let frame = wire::frame(&head, Bytes::new(), op.timeout, Priority::HIGHEST);
+            call.out.push(Output::Send { to: leg.node, frame });
+        }
+        self.rest(call, number, op, op.timeout)
     }
 
     /// Enough of each placement have it, and none of those that would know says there is something newer.
