@@ -162,6 +162,7 @@ struct Seen {
     /// What the cluster has agreed on.
     level: u32,
     mark: Option<u64>,
+    /// Voters of the root group that it takes for live: one whose disk is lost stays a voter until it is replaced.
     voters: usize,
     /// Requests that it did not send for their priority.
     turned_away: u64,
@@ -756,7 +757,9 @@ impl Seen {
         self.live = Some(live.collect());
         self.version = view.root.version;
         self.level = view.root.level;
-        self.voters = view.root.voters.len();
+        let is_live =
+            |name: &&String| view.nodes.iter().any(|node| node.state == NodeState::Live && node.name == **name);
+        self.voters = view.root.voters.iter().filter(is_live).count();
         self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
         let figures = ["session.turned_away", "linear.turned_away"].map(|name| view.figures.get(name).copied());
         self.turned_away = figures.into_iter().flatten().sum();
