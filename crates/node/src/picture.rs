@@ -77,6 +77,10 @@ impl Node {
 
     fn figures(&self) -> BTreeMap<Cow<'static, str>, u64> {
         let parts = self.linear.figures().into_iter().chain(self.session.figures());
+        debug_assert!(
+            parts.clone().is_sorted_by_key(|(name, _)| name),
+            "a map of what is in order is made without sorting"
+        );
         let mut figures: BTreeMap<_, _> = parts.map(|(name, n)| (Cow::Borrowed(name), n)).collect();
         let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());

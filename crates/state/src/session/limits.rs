@@ -56,6 +56,8 @@ pub const SETTLED_BELOW: Span = Span::secs(300);
 pub const SETTLE_GRACE: Span = Span::secs(10);
 /// A version this far ahead of the brick's clock is refused and its writer reported.
 pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
+/// Between two such reports.
+pub const AHEAD_NOTED_EVERY: Span = Span::secs(10);
 /// What a conditional write replaced is kept so long, should it have to be undone: longer than its writer sees to it.
 pub const UNDO_KEPT: Span = Span::secs(12);
 /// A conditional write whose asker has given up is seen to so long, until it is confirmed or taken back: beyond the time in
@@ -156,6 +158,9 @@ pub const PLAIN_NOTED_EVERY: Span = Span::secs(60);
 /// A conditional write rests at most so long while it is open which of two others was the faster: a taking back needs a
 /// round trip, and [`BRICK_TIMEOUT`] where its frame was lost.
 pub const DOUBT_RESTS: Span = Span::millis(10);
+/// A write that is to be refused for this node's clock first waits so long for what the bricks say of theirs, and they are asked
+/// no more often.
+pub const CLOCKS_RESTS: Span = Span(BRICK_TIMEOUT.0 / 2);
 /// Between two doubts about one peer.
 pub const DOUBT_EVERY: Span = Span::millis(200);
 /// Requests that have lain in queues for longer than this on their way to a brick are too many for it: a third of the time that

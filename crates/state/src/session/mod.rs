@@ -160,6 +160,8 @@ pub struct Session {
     minority_since: Option<Time>,
     /// For so long this node's clock stood still, as bricks that it asked have told.
     stood_ms: u64,
+    /// When bricks were last asked for their clocks.
+    clocks_asked: Option<Time>,
     /// When a writer whose clock is ahead was last reported.
     ahead_noted: Option<Time>,
     /// When it was last noted that a value could not be merged.
@@ -244,6 +246,7 @@ impl Session {
             rng,
             minority_since: None,
             stood_ms: 0,
+            clocks_asked: None,
             ahead_noted: None,
             plain_noted: None,
             writers: Writers::default(),

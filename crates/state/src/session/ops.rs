@@ -93,8 +93,8 @@ pub(super) struct Running {
     pub may_have_happened: bool,
     /// The same, of its writes but the present one.
     pub earlier_may_have: bool,
-    /// The bricks were asked for their clocks before it is refused for this node's.
-    pub has_asked_clocks: bool,
+    /// It waited for the bricks' clocks, and is refused for this node's if that is still ahead.
+    pub knows_clocks: bool,
     pub had: bool,
     pub by_cookie: bool,
     pub cookie: Option<super::cookie::Cookie>,
@@ -130,7 +130,7 @@ impl Running {
             met: None,
             may_have_happened: false,
             earlier_may_have: false,
-            has_asked_clocks: false,
+            knows_clocks: false,
             had: false,
             by_cookie: false,
             cookie: None,

@@ -6,7 +6,9 @@ use base::{AskId, NodeId, Note, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
-use super::limits::{BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG, YOUNG_RESTS};
+use super::limits::{
+    AHEAD_NOTED_EVERY, BUDGET_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG, YOUNG_RESTS,
+};
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
@@ -543,15 +545,20 @@ impl Session {
             self.wall_max = self.wall_max.max(write.version.ms);
         }
         let wrote = self.brick.write(call.now, self.wall_max, key, write);
-        if let Wrote::Ahead(ms) = wrote
-            && self.ahead_noted.is_none_or(|at| call.now.since(at) >= Span::secs(10))
-        {
-            self.ahead_noted = Some(call.now);
-            call.note(Note::warn(format!(
-                "the clock of {from} is {ms} ms ahead of this node's; its writes are refused"
-            )));
+        if let Wrote::Ahead(ms) = wrote {
+            self.note_ahead(call, || {
+                format!("the clock of {from} is {ms} ms ahead of this node's; its writes are refused")
+            });
         }
         wrote
+    }
+
+    /// Not for each write of somebody whose clock is wrong.
+    pub(super) fn note_ahead(&mut self, call: &mut Call, text: impl FnOnce() -> String) {
+        if self.ahead_noted.is_none_or(|at| call.now.since(at) >= AHEAD_NOTED_EVERY) {
+            self.ahead_noted = Some(call.now);
+            call.note(Note::warn(text()));
+        }
     }
 
     pub(super) fn sealed(value: &Bytes) -> Value {

@@ -30,7 +30,7 @@ use base::{AskId, NodeId, Outcome, Span, Time};
 use bytes::Bytes;
 
 use super::brick::Want;
-use super::limits::OPEN_MAX;
+use super::limits::{BRICK_TIMEOUT, OPEN_MAX};
 use super::map::place;
 use super::ops::{Leg, Running};
 use super::table::Key;
@@ -223,14 +223,33 @@ fn clocks_that_are_too_far_ahead_do_not_keep_each_other_there() {
 /// (seed 600565204040). One whose own clock is ahead is refused.
 #[test]
 fn a_put_is_not_refused_for_clocks_that_were_heard_before_a_suspension() {
-    for (ahead_ms, is_stored) in [(0, true), (1_500, false)] {
+    let by_key = || world::put("k", "v");
+    let by_cookie = || world::by_cookie("k", world::put_action("v"), None);
+    for (ahead_ms, put, is_stored) in
+        [(0, by_key(), true), (0, by_cookie(), true), (1_500, by_key(), false), (1_500, by_cookie(), false)]
+    {
         let mut world = World::settled(7, 3);
         let (now, heard) = (world.now, world.wall_ms() - 1_500);
         world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = ahead_ms;
         world.session(1).peers.values_mut().for_each(|peer| peer.heard_clock(now, heard));
-        let answer = world.call(1, world::put("k", "v"));
+        let answer = world.call(1, put);
         assert_eq!(matches!(answer, Outcome::Done(Reply::Stored { .. })), is_stored, "{answer:?}");
+        assert!(world.now.since(now) < BRICK_TIMEOUT, "{:?}", world.now.since(now));
     }
+}
+
+/// However many writes are refused at a time.
+#[test]
+fn a_node_whose_clock_is_ahead_asks_the_bricks_for_theirs_once() {
+    let mut world = World::settled(7, 3);
+    world.nodes.get_mut(&NodeId(1)).unwrap().skew_ms = 1_500;
+    let before = world.session(2).figures.served;
+    let puts: Vec<_> = (0..50).map(|nth| world.ask(1, world::put(&format!("k{nth}"), "v"))).collect();
+    world.run(Span::millis(200));
+    for put in puts {
+        assert!(matches!(world.answers[&put].1, Outcome::Refused(_)), "{:?}", world.answers[&put]);
+    }
+    assert_eq!(world.session(2).figures.served - before, 1);
 }
 
 /// Its first version met a newer one elsewhere and stayed where it had arrived; the second was taken back, and then it looks anew.

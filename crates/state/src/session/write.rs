@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::brick::{Standing, Want, Write, Wrote};
 use super::limits::{
-    CLOCK_AHEAD_MS_MAX, DOUBT_RESTS, FINISH_TRIES, OPEN_MAX, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES,
+    CLOCK_AHEAD_MS_MAX, CLOCKS_RESTS, DOUBT_RESTS, FINISH_TRIES, OPEN_MAX, SETTLED_BELOW, TOMBSTONE_KEPT, UNDO_TRIES,
 };
 use super::map::Placement;
 use super::op::{Action, Reply};
@@ -112,9 +112,12 @@ impl Session {
                 }
                 let before = op.write.as_ref().expect("it is writing").version;
                 if let Err(ms) = self.set_clock_right(call, op) {
-                    if !op.has_asked_clocks && !op.legs.iter().any(Leg::may_have_stored) {
+                    if !op.knows_clocks && !op.legs.iter().any(Leg::may_have_stored) {
                         return self.ask_clocks(call, number, op);
                     }
+                    self.note_ahead(call, || {
+                        format!("this node's clock is {ms} ms ahead of the others'; its writes are refused")
+                    });
                     return self.give_up(call, op, &format!("this node's clock is {ms} ms ahead of the bricks'"));
                 }
                 let is_another = op.write.as_ref().is_some_and(|write| write.version != before);
@@ -201,13 +204,7 @@ impl Session {
             if call.wall_ms <= most + bound {
                 return Ok(());
             }
-            let ms = call.wall_ms - most;
-            if self.ahead_noted.is_none_or(|at| call.now.since(at) >= Span::secs(10)) {
-                self.ahead_noted = Some(call.now);
-                let text = format!("this node's clock is {ms} ms ahead of the others'; its writes are refused");
-                call.note(base::Note::warn(text));
-            }
-            return Err(ms);
+            return Err(call.wall_ms - most);
         }
         self.clock.step_back(call.wall_ms.max(middle));
         // Not behind what it is to replace (seed 768071062449).
@@ -223,18 +220,21 @@ impl Session {
         Ok(())
     }
 
-    /// The bricks show their clocks, once, before a write is refused for this node's: what it knows of them it may have heard
-    /// before its machine was suspended, and no refused write would ever hear more (seed 600565204040).
+    /// The bricks show their clocks before a write is refused for this node's: what it knows of them it may have heard before
+    /// its machine was suspended, and no refused write would ever hear more (seed 600565204040).
     fn ask_clocks(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Next {
-        op.has_asked_clocks = true;
-        // By the round that ends here: the answer counts for no leg, but wakes the operation.
-        let id = request_id(number, op.round);
-        for leg in op.legs.iter().filter(|leg| self.peers.get(&leg.node).is_some_and(|peer| peer.live)) {
-            let head = self.head(id, op.epoch, call.now, wire::read(&op.key, Want::Version));
-            let frame = wire::frame(&head, Bytes::new(), op.timeout, Priority::HIGHEST);
-            call.out.push(Output::Send { to: leg.node, frame });
+        op.knows_clocks = true;
+        let next = self.rest(call, number, op, CLOCKS_RESTS);
+        if self.clocks_asked.is_none_or(|at| call.now.since(at) >= CLOCKS_RESTS) {
+            self.clocks_asked = Some(call.now);
+            for leg in op.legs.iter().filter(|leg| self.peers.get(&leg.node).is_some_and(|peer| peer.live)) {
+                let what = wire::read(&op.key, Want::Version);
+                let head = self.head(request_id(number, op.round), op.epoch, call.now, what);
+                let frame = wire::frame(&head, Bytes::new(), CLOCKS_RESTS, Priority::HIGHEST);
+                call.out.push(Output::Send { to: leg.node, frame });
+            }
         }
-        self.rest(call, number, op, op.timeout)
+        next
     }
 
     /// Enough of each placement have it, and none of those that would know says there is something newer.
