@@ -339,6 +339,10 @@ impl Group {
             Some(verdict) => done.push(Answered { id, answer: answer(verdict, 0) }),
             None if self.known.contains(&id) => (),
             None if !here => done.push(Answered { id, answer: Answer::Moved }),
+            // It would not fit into a frame to the other members, and nothing behind it would go.
+            None if command.bytes() > COMMAND_BYTES_MAX => {
+                done.push(Answered { id, answer: Answer::Refused(Wrong::TooLarge) });
+            }
             None if needs.is_none() => done.push(Answered { id, answer: Answer::Refused(Wrong::Unknown) }),
             // Its node knows that all have this level, we are about to hear it. Not refused: a leader before us may have taken it.
             None if needs > Some(level) => done.push(Answered { id, answer: Answer::Busy }),

@@ -13,8 +13,8 @@ pub const STEPS_MAX: usize = 1_024;
 pub const SCAN_KEYS_MAX: u64 = 1_000;
 /// Items of one answer that are drawn each anew: there may be more of them than there are items.
 pub const DRAWN_AGAIN_MAX: usize = 16_384;
-/// Bytes of values in one answer.
-pub const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Bytes of replies in one answer: the largest value, and what is told beside it.
+pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 
 /// Commands of one node that wait for answers. More are refused: no client needs more.
 pub const CALLS_MAX: usize = 16_384;
@@ -115,6 +115,8 @@ pub const PART_BYTES: usize = 256 << 10;
 
 const _: () =
     assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");
+const _: () =
+    assert!(ANSWER_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "an answer must fit into a frame");
 const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
 const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
 const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");

@@ -165,9 +165,10 @@ impl Onces {
         self.touched.remove(&(table.touched, second));
         table.touched = table.touched.max(clock);
         self.touched.insert((table.touched, second));
-        if table.kept.insert(id, kept).is_none() {
-            self.len += 1;
-            self.bytes += bytes;
+        self.bytes += bytes;
+        match table.kept.insert(id, kept) {
+            None => self.len += 1,
+            Some(old) => self.bytes -= old.bytes(),
         }
     }
 
@@ -247,6 +248,14 @@ mod tests {
         }
         assert_eq!(onces.known(&at(1_000_000, 0)), Some(Known::Forgotten));
         assert_eq!(onces.known(&at(90_000_000, 0)), Some(Known::Forgotten));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_another_is_counted_for_it() {
+        let (mut onces, long) = (Onces::default(), Ran::Done(vec![Reply::Bytes(vec![0; 500].into())]));
+        onces.keep(&at(1, 1), &long, 0);
+        onces.keep(&at(1, 1), &done(1), 0);
+        assert_eq!((onces.len, onces.bytes), (1, KEPT_BYTES + done(1).bytes()));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub struct Op {
     /// What the caller calls a write, so that it happens once however often it is asked (`once.rs`). It must be about keys of
     /// one shard.
     pub once: Option<Uuid>,
+    /// A hash of what the caller said, if the steps are not the same each time that it is said (a number that is drawn, a time of
+    /// the clock, versions that were seen). By it an id is known to be for the same thing; without it by the steps.
+    pub said: Option<u64>,
     /// In overload leaders turn away what matters less.
     pub priority: Priority,
 }
@@ -168,6 +171,7 @@ impl Op {
             over: Over::One,
             weak: false,
             once: None,
+            said: None,
             priority: Priority::NORMAL,
         }
     }

@@ -28,12 +28,17 @@ pub struct Command {
 impl Command {
     /// About how many bytes it has on its way.
     pub fn bytes(&self) -> usize {
-        let step = |step: &Step| {
-            step.key.len() + step.function.len() + 24 + step.args.iter().map(|arg| arg.len() + 6).sum::<usize>()
-        };
-        let conditions: usize = self.conditions.iter().map(|c| c.key.len() + 16).sum();
-        conditions + self.steps.iter().map(step).sum::<usize>() + 64
+        command_bytes(&self.conditions, &self.steps)
     }
+}
+
+/// About how many bytes a command of these has on its way, rather more than less.
+pub fn command_bytes(conditions: &[Condition], steps: &[Step]) -> usize {
+    let step = |step: &Step| {
+        step.key.len() + step.function.len() + 24 + step.args.iter().map(|arg| arg.len() + 6).sum::<usize>()
+    };
+    let conditions: usize = conditions.iter().map(|c| c.key.len() + 20).sum();
+    conditions + steps.iter().map(step).sum::<usize>() + 96
 }
 
 /// One entry of a group's log.
@@ -382,6 +387,11 @@ pub fn decode_batch(data: Bytes) -> Option<Batch> {
     let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
     let commands = wire.commands.into_iter().map(WireCommand::take).collect::<Option<_>>()?;
     Some(Batch { clock: wire.clock, commands, split, level: wire.level })
+}
+
+/// How many bytes a reply has in an answer.
+pub fn reply_bytes(reply: &Reply) -> usize {
+    WireReply::new(reply).encoded_len()
 }
 
 pub fn encode_call(call: &Call) -> Bytes {

@@ -56,26 +56,30 @@ pub const ALL: &[Function] = &[
             // Into the key; shorter texts are as if zeros followed.
             ..write("text.bit-op", "key... and|or|xor|not", |space, key, args| {
                 let [from @ .., op] = args else { return Err(Wrong::Arguments) };
-                let texts = from.iter().map(|key| Ok(text_of(space, key)?.cloned().unwrap_or_default()));
-                let texts = texts.collect::<std::result::Result<Vec<Bytes>, Wrong>>()?;
-                let Some((first, others)) = texts.split_first() else { return Err(Wrong::Arguments) };
-                let act: fn(u8, u8) -> u8 = match &op[..] {
-                    b"and" => |a, b| a & b,
-                    b"or" => |a, b| a | b,
-                    b"xor" => |a, b| a ^ b,
-                    b"not" if others.is_empty() => |a, _| a,
-                    _ => return Err(Wrong::Arguments),
-                };
-                let len = texts.iter().map(Bytes::len).max().unwrap_or(0);
-                let mut result = first.to_vec();
-                result.resize(len, 0);
-                for other in others {
-                    for (at, byte) in result.iter_mut().enumerate() {
-                        *byte = act(*byte, other.get(at).copied().unwrap_or(0));
-                    }
+                // How often each is there: many of the same must not take longer than one.
+                let mut times = BTreeMap::new();
+                for key in from {
+                    *times.entry(key).or_insert(0_usize) += 1;
                 }
-                if &op[..] == b"not" {
-                    result.iter_mut().for_each(|byte| *byte = !*byte);
+                let text =
+                    |(key, times): (&Bytes, usize)| Ok((text_of(space, key)?.cloned().unwrap_or_default(), times));
+                let texts = times.into_iter().map(text).collect::<std::result::Result<Vec<(Bytes, usize)>, Wrong>>()?;
+                let len = texts.iter().map(|(text, _)| text.len()).max().ok_or(Wrong::Arguments)?;
+                let mut result = vec![if &op[..] == b"and" { u8::MAX } else { 0 }; len];
+                for (text, times) in &texts {
+                    let (there, behind) = result.split_at_mut(text.len());
+                    let pairs = there.iter_mut().zip(text);
+                    match &op[..] {
+                        b"and" => {
+                            pairs.for_each(|(to, byte)| *to &= byte);
+                            behind.fill(0);
+                        }
+                        b"or" => pairs.for_each(|(to, byte)| *to |= byte),
+                        b"xor" if times.is_multiple_of(2) => (),
+                        b"xor" => pairs.for_each(|(to, byte)| *to ^= byte),
+                        b"not" if from.len() == 1 => pairs.for_each(|(to, byte)| *to = !byte),
+                        _ => return Err(Wrong::Arguments),
+                    }
                 }
                 if result.is_empty() {
                     space.remove(key);

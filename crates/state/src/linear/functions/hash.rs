@@ -1,5 +1,6 @@
 //! Hashes: fields and their values.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::number::{float, sum};
@@ -48,11 +49,13 @@ pub const ALL: &[Function] = &[
         2,
         write("hash.take", "field...", |space, key, args| {
             some(args)?;
-            let values = |map: Option<&Fields>| -> Vec<Reply> {
-                let value = |field| map.and_then(|map| map.get(field)).map_or(Reply::Nil, |v| Reply::Bytes(v.clone()));
-                args.iter().map(value).collect()
-            };
-            let taken = values(of(space, key)?);
+            let map = of(space, key)?;
+            let (mut seen, mut taken) = (HashSet::new(), Vec::with_capacity(args.len()));
+            for field in args {
+                // One that stands twice is gone the second time.
+                let value = map.and_then(|map| map.get(field)).filter(|_| seen.insert(field));
+                taken.push(value.map_or(Reply::Nil, |value| Reply::Bytes(value.clone())));
+            }
             if taken.iter().any(|value| *value != Reply::Nil) {
                 remove(space, key, args)?;
             }

@@ -205,6 +205,11 @@ pub fn level(steps: &[Step]) -> Option<u32> {
     steps.iter().try_fold(1, |most, step| Some(find(step.function)?.level_of(&step.args).max(most)))
 }
 
+/// Is something among these steps that was done already, or perhaps was?
+pub fn once_done(space: &Space, steps: &[Step]) -> bool {
+    steps.iter().any(|step| step.function == once::KEEP && once::is_known(space, &step.args))
+}
+
 /// Why these steps have to wait, if they need a level that the cluster has not agreed on.
 pub fn too_new(steps: &[Step], agreed: u32) -> Option<String> {
     let level = |step: &&Step| find(step.function).map_or(1, |function| function.level_of(&step.args));

@@ -19,12 +19,21 @@ pub const ALL: &[Function] = &[
             Some(Known::Ran(_)) => Err(Wrong::NotKept),
         }
     })),
-    inner(write("once.keep", "id hash answer", |space, _, args| {
+    // A condition, too: of an id that is known by then nothing is done. Its key need not have changed for that: it may be absent
+    // again.
+    inner(write(KEEP, "id hash answer", |space, _, args| {
         let [id, of, answer] = args else { return Err(Wrong::Arguments) };
         space.keep_once(&once(id, of)?, &Ran::Done(vec![Reply::Bytes(answer.clone())]));
         Ok(Reply::Nil)
     })),
 ];
+
+pub const KEEP: &str = "once.keep";
+
+pub fn is_known(space: &Space, args: &[Bytes]) -> bool {
+    let [id, of, _] = args else { return false };
+    once(id, of).is_ok_and(|once| space.onces().known(&once).is_some())
+}
 
 fn once(id: &Bytes, of: &Bytes) -> std::result::Result<Once, Wrong> {
     let id = Uuid::from_slice(id).map_err(|_| Wrong::Arguments)?;

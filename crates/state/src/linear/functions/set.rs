@@ -1,6 +1,6 @@
 //! Sets. Members come in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::*;
@@ -148,24 +148,28 @@ fn inter(sets: &[Option<&Members>]) -> Members {
     common(sets).cloned().collect()
 }
 
-/// Members of all, in order.
+/// Members of all, in order. It goes through the smallest, so it takes no more steps than all sets have members.
 fn common<'a>(sets: &'a [Option<&Members>]) -> impl Iterator<Item = &'a Bytes> {
-    let first = sets.first().copied().flatten();
+    let smallest = sets.iter().min_by_key(|set| set.map_or(0, Members::len)).copied().flatten();
     let in_all = |member: &&Bytes| sets.iter().all(|set| set.is_some_and(|set| set.contains(*member)));
-    first.into_iter().flatten().filter(in_all)
+    smallest.into_iter().flatten().filter(in_all)
 }
 
+/// Likewise, no more steps than members.
 fn diff(sets: &[Option<&Members>]) -> Members {
-    let Some(Some(first)) = sets.first() else { return Members::new() };
-    let in_others = |member: &&Bytes| sets[1..].iter().flatten().any(|set| set.contains(*member));
-    first.iter().filter(|member| !in_others(member)).cloned().collect()
+    let Some((Some(first), others)) = sets.split_first() else { return Members::new() };
+    let others: HashSet<&Bytes> = others.iter().copied().flatten().flatten().collect();
+    first.iter().filter(|member| !others.contains(member)).cloned().collect()
 }
 
+/// The sets of these keys; of those behind the first each once, as more would only be more work.
 fn several<'a>(
     space: &'a Space,
-    keys: impl Iterator<Item = &'a Bytes>,
+    mut keys: impl Iterator<Item = &'a Bytes>,
 ) -> std::result::Result<Vec<Option<&'a Members>>, Wrong> {
-    keys.map(|key| of(space, key)).collect()
+    let mut seen = HashSet::new();
+    let first = keys.next().map(|key| of(space, key));
+    first.into_iter().chain(keys.filter(|key| seen.insert(*key)).map(|key| of(space, key))).collect()
 }
 
 /// What comes of some sets becomes the set of a key, whatever was there; how many members.

@@ -95,6 +95,8 @@ impl Linear {
             Parts::One(judged, op) => self.begin_call(now, ask, budget, judged, op),
             Parts::Each(op, parts, each) => {
                 let apart = self.next_seq;
+                // Its parts may all join others, and take no number.
+                self.next_seq += 1;
                 self.apart.insert(apart, Apart::new(ask, op.steps, parts));
                 for (nth, (judged, op)) in each.into_iter().enumerate() {
                     self.begin_call(now, Asker::Part(apart, nth), budget, judged, op);
@@ -146,7 +148,10 @@ impl Linear {
             self.writes.insert(seq);
         }
         let id = CommandId { node: self.me, boot: self.boot, seq };
-        let once = op.once.filter(|_| !reads).map(|id| Once::new(id, &op.conditions, &op.steps));
+        let once = op.once.filter(|_| !reads).map(|id| match op.said {
+            Some(of) => Once { id, of },
+            None => Once::new(id, &op.conditions, &op.steps),
+        });
         let command = Command { id, floor: 0, conditions: op.conditions, steps: op.steps, splits, once };
         let (deadline, again) = (now.mono + budget, now.mono);
         let begun = now.mono;
@@ -243,7 +248,7 @@ impl Linear {
         if waits && self.waiting >= WAITS_MAX {
             return Err(Refused::busy(format!("{WAITS_MAX} operations of this node wait already"), Span::secs(1)));
         }
-        let bytes: usize = op.steps.iter().flat_map(|step| &step.args).map(Bytes::len).sum();
+        let bytes = wire::command_bytes(&op.conditions, &op.steps);
         if bytes > COMMAND_BYTES_MAX {
             return Err(Refused::wrong(format!(
                 "{bytes} bytes are over the limit of {COMMAND_BYTES_MAX} for an operation"
@@ -423,6 +428,8 @@ impl Linear {
                 let at = if known.is_some() && call.tries < 4 { now.mono } else { now.mono + CALL_SOON };
                 self.look_at(id.seq, at);
             }
+            // Who may wait anyway does not press a leader that lets enough wait.
+            Answer::Busy if call.waits => self.look_at(id.seq, now.mono + CALL_AGAIN),
             Answer::Busy => self.look_at(id.seq, now.mono + CALL_SOON),
             Answer::TurnedAway { floor } => {
                 let is_sure = call.reads || call.sent == Sent::One(from);
@@ -452,8 +459,8 @@ impl Linear {
         let Some(call) = self.take(seq) else { return };
         let Pending { ask, namespace, over, stale, command, deadline, priority, .. } = call;
         let Command { conditions, steps, once, .. } = command;
-        let once = once.map(|once| once.id);
-        let op = Op { namespace, conditions, steps, stale, over, weak: false, once, priority };
+        let (once, said) = (once.map(|once| once.id), once.map(|once| once.of));
+        let op = Op { namespace, conditions, steps, stale, over, weak: false, once, said, priority };
         self.ask(now, ask, deadline.since(now.mono), op, out);
     }
 

@@ -15,6 +15,7 @@ use base::GroupId;
 
 const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
+mod bounds;
 mod fixtures;
 mod level;
 mod once;
@@ -98,6 +99,20 @@ fn a_key_ends_by_the_clock_of_entries_and_the_clock_never_goes_back() {
     run(&mut space, 1_050, 6, step("b", "put", &["2", "always", "keep"]));
     run(&mut space, 1_050, 7, step("b", "expire", &["none", "any"]));
     assert_eq!(run(&mut space, 9_999, 8, step("b", "get", &[])), Reply::Bytes("2".into()), "its end was taken away");
+}
+
+#[test]
+fn a_write_sees_the_clock_of_its_entry_whatever_readers_were_told() {
+    let mut space = Space::default();
+    run(&mut space, 1_000, 1, step("a", "put", &["1", "always", "60000"]));
+    let look =
+        |seq| command(seq, vec![step("a", "ttl", &[]), step("age", "age", &[]), step("b", "number.add", &["1"])]);
+    let mut copy = Space::from_parts(space.parts().0.collect()).unwrap();
+    let first = apply(&mut copy, 2_000, vec![look(2)]);
+    space.show(9_000, 77);
+    assert_eq!(apply(&mut space, 2_000, vec![look(2)]), first, "a replica where somebody has read");
+    let Verdict::Ran(Ran::Done(replies)) = &first[0] else { panic!("{first:?}") };
+    assert_eq!(replies[0], Reply::Int(59_000));
 }
 
 #[test]

@@ -131,3 +131,40 @@ fn what_was_forgotten_stays_so_after_a_snapshot() {
     let copy = Space::from_parts(space.parts().0.collect()).unwrap();
     assert_eq!(copy.verdict(&push(2, made(NOW, 1))), Some(Verdict::Forgotten));
 }
+
+#[test]
+fn what_was_computed_for_an_id_is_not_written_twice_though_its_key_is_as_it_was() {
+    let mut space = Space::default();
+    let once = Once { id: made(NOW, 1), of: 7 };
+    let keep = || Step::new("k".into(), "once.keep", [&once.args()[..], &["{}".into()]].concat());
+    let write = |seq| Command {
+        conditions: vec![Condition { key: "k".into(), version: 0 }],
+        ..command(seq, vec![step("k", "put", &["v", "always", "none"]), keep()])
+    };
+    assert!(matches!(apply(&mut space, NOW, vec![write(1)])[..], [Verdict::Ran(Ran::Done(_))]));
+    run(&mut space, NOW, 2, step("k", "remove", &[]));
+    // Another door read that the key is absent and the id unknown before the first wrote.
+    assert_eq!(apply(&mut space, NOW, vec![write(3)]), [Verdict::Ran(Ran::Unmet)]);
+    assert_eq!(run(&mut space, NOW, 4, step("k", "exists", &[])), Reply::Int(0));
+}
+
+#[test]
+fn what_else_its_caller_said_does_not_make_it_another_one() {
+    let mut door = super::together::Door::new();
+    let id = made(NOW, 1);
+    let pop = |number: &str| crate::linear::Op {
+        once: Some(id),
+        said: Some(77),
+        ..crate::linear::Op::of("bank".into(), vec![step("s", "set.pop", &[number, "1"])])
+    };
+    door.ask_op(1_000, pop("123"));
+    door.ask_op(1_000, pop("456"));
+    let [first, again] = &door.sent[..] else { panic!("both go") };
+    assert_eq!((first.once, again.once), (Some(Once { id, of: 77 }), Some(Once { id, of: 77 })));
+    let mut space = Space::default();
+    run(&mut space, NOW, 1, step("s", "set.add", &["a", "b", "c", "d", "e", "f"]));
+    let got = apply(&mut space, NOW, vec![first.clone()]);
+    assert_eq!(apply(&mut space, NOW, vec![again.clone()]), got);
+    let length = space.read(&[], &[step("s", "set.length", &[])]);
+    assert_eq!(length, Ran::Done(vec![Reply::Int(5)]));
+}

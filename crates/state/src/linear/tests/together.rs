@@ -125,6 +125,33 @@ fn weak_operations_that_wait_for_the_same_go_as_one_command() {
 }
 
 #[test]
+fn operations_in_parts_are_told_apart_also_if_all_their_parts_join_others() {
+    let mut door = Door::new();
+    let (id, half) = (GroupId(7 << 16), 1 << 63);
+    let other = GroupId(8 << 16);
+    // Where the key is, the leader of these tests answers.
+    let (low, high) = if crate::linear::split::hash_of(b"k") < half { (id, other) } else { (other, id) };
+    let groups =
+        [(low, 0, half - 1), (high, half, u64::MAX)].map(|(id, from, to)| (id, Placed { id, from, to, ..placed() }));
+    door.handle(Input::Placed { version: 8, level: base::LEVEL, groups: groups.into() });
+    let wide = |weak| Op {
+        weak,
+        over: crate::linear::op::Over::Each,
+        ..Op::of("bank".into(), vec![step("k", "number.add", &["1"])])
+    };
+    let first = ["1", "1"].map(|delta| door.weak("number.add", delta));
+    let gathers = door.weak("number.add", "1");
+    let joins = door.ask_op(1_000, wide(true));
+    let other = door.ask_op(1_000, wide(false));
+    while !door.sent.is_empty() {
+        door.replies(Reply::Int(1));
+    }
+    let mut ended = door.ended();
+    ended.sort_unstable();
+    assert_eq!(ended, [first[0], first[1], gathers, joins, other], "each hears of its end");
+}
+
+#[test]
 fn items_go_together_and_what_cannot_be_added_goes_alone() {
     let mut door = Door::new();
     for function in ["list.push-left", "list.push-right", "set.add", "set.remove"] {
