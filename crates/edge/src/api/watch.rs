@@ -200,11 +200,18 @@ impl What {
 
     /// What comes after a version, however long that takes; or the last word.
     async fn wait(&self, api: &Api, shard: Shard, after: u64) -> Result<Page, Event> {
+        let mut how = "wait";
         loop {
-            match self.ask(api, shard, Some(after), "wait").await {
+            match self.ask(api, shard, Some(after), how).await {
+                // It is there to be told of: it waits again, if it may.
+                Ok(Page::Changes { changes, .. }) if how == "now" && changes.is_empty() => how = "wait",
                 Ok(page) => return Ok(page),
-                // Nothing is lost meanwhile: the place is kept here.
-                Err(Problem { retry_after: Some(_), .. }) => sleep(WATCH_AGAIN.into()).await,
+                // Nothing is lost meanwhile: the place is kept here. Where so many wait that no more may, what there is is seen by
+                // looking.
+                Err(Problem { retry_after: Some(_), .. }) => {
+                    sleep(WATCH_AGAIN.into()).await;
+                    how = "now";
+                }
                 Err(problem) => return Err(last_word("ended", &problem.error, None)),
             }
             if !api.view().linear.contains_key(&*self.ns) {

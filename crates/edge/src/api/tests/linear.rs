@@ -103,3 +103,30 @@ fn what_is_done_for_a_request_matters_as_much_as_it() {
         }
     }
 }
+
+#[test]
+fn who_may_not_wait_sees_changes_nevertheless() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let done = |parts| Answer::Linear(Outcome::Done(Ran::Done(vec![Reply::List(parts)])));
+        let put =
+            vec![Reply::Int(6), Reply::Bytes("a".into()), Reply::Bytes("string".into()), Reply::Bytes("v".into())];
+        let busy = || Answer::Linear(Outcome::Refused(base::Refused::busy("so many wait", base::Span::secs(1))));
+        let nothing = || done(vec![Reply::Int(5), Reply::List(vec![])]);
+        // The first is answered last.
+        let answers =
+            vec![done(vec![Reply::Int(6), Reply::List(vec![Reply::List(put)])]), busy(), nothing(), busy(), nothing()];
+        let (toy, router) = toy(answers);
+        toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+        let mut body = call(&router, request("GET /v1/ns/carts/watch?key=a", &[CARTS], "")).await.into_body();
+        let mut seen = String::new();
+        while !seen.contains("event: put") {
+            let frame = tokio::time::timeout(std::time::Duration::from_secs(10), body.frame()).await;
+            let frame = frame.unwrap_or_else(|_| panic!("no change is told: {seen}")).expect("it goes on").unwrap();
+            seen += &String::from_utf8_lossy(frame.data_ref().expect("no trailers"));
+        }
+        let how = |ask: &Ask| if let Ask::Linear(op) = ask { op.steps[0].args[1].clone() } else { panic!("{ask:?}") };
+        let how: Vec<_> = toy.asked.lock().unwrap().iter().map(how).collect();
+        assert_eq!(how[..5], ["now", "wait", "now", "wait", "now"]);
+    });
+}
