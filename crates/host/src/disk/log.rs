@@ -137,7 +137,7 @@ impl Reading<'_> {
         };
         let head = match Head::decode(&bytes) {
             Some(head) if head.first == first => head,
-            // It had its name before its first bytes: what it was before, or nothing, stands there yet.
+            // Earlier versions gave it its name before its first bytes: what it was before, or nothing, stands there yet.
             _ if is_last && !segment::looks_written(&bytes, first) => {
                 tracing::warn!(file = %path.display(), "a crash cut the making of this segment short; it is removed");
                 return fs::remove_file(path).map_err(Error::io(path.display().to_string()));
@@ -388,16 +388,12 @@ impl Log {
 
     /// The last segment was forced with its last batch.
     fn begin_segment(&mut self) -> io::Result<()> {
-        let path = self.dir.join(format!("{:016x}.seg", self.next));
-        spare::take(&self.dir, &path);
-        self.asked_spare = false;
         let mut salt = [0; 8];
         SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-        self.salt = u64::from_be_bytes(salt);
-        self.file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
-        self.file.write_all_at(&Head { first: self.next, salt: self.salt }.encode(), 0)?;
-        self.file.sync_all()?;
-        File::open(&self.dir)?.sync_all()?;
+        let head = Head { first: self.next, salt: u64::from_be_bytes(salt) };
+        let (file, path) = make_segment(&self.dir, head, File::sync_all)?;
+        (self.file, self.salt) = (file, head.salt);
+        self.asked_spare = false;
         self.at = segment::HEAD;
         self.segments.push_back(Segment { path, last: BTreeMap::new() });
         Ok(())
@@ -423,6 +419,27 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// Makes the file of the next segment, in steps that leave a log that can be read wherever the power fails.
+pub fn make_segment(
+    dir: &Path,
+    head: Head,
+    mut sync: impl FnMut(&File) -> io::Result<()>,
+) -> io::Result<(File, PathBuf)> {
+    let path = dir.join(format!("{:016x}.seg", head.first));
+    let temp = path.with_extension("tmp");
+    spare::take(dir, &temp);
+    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&temp)?;
+    let names = File::open(dir)?;
+    // Until then a spare may have the name on the disk that it had as a segment, and would be one with a wrong head.
+    sync(&names)?;
+    file.write_all_at(&head.encode(), 0)?;
+    // Only with its head does it get its name: what an older use left, a client's bytes too, is not asked what it is.
+    sync(&file)?;
+    fs::rename(&temp, &path)?;
+    sync(&names)?;
+    Ok((file, path))
 }
 
 fn is_append(job: &mut Job) -> bool {

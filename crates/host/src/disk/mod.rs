@@ -38,6 +38,7 @@ mod log;
 mod segment;
 mod snapshot;
 mod spare;
+mod sums;
 #[cfg(test)]
 mod tests;
 

@@ -12,9 +12,13 @@
 //! written. The salt is drawn when a segment is begun: what an older use of the file left behind is not valid, nor is what
 //! a client may have put into a value.
 
+use std::ops::Range;
+
 use base::checksum::Checksum;
 use base::{GroupId, Record};
 use bytes::{Buf, BufMut, Bytes};
+
+use super::sums::Sums;
 
 pub const MAGIC: &[u8; 8] = b"COPSEG1\n";
 pub const HEAD: usize = 28;
@@ -107,9 +111,9 @@ pub struct End {
 pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)) -> Result<End, Unreadable> {
     let (mut at, mut next, mut orphans) = (HEAD, head.first, false);
     while at < bytes.len() {
-        let Some(found) = valid(&bytes[at..], head.salt, |first| first == next) else {
-            for at_later in at + 1..bytes.len() {
-                let Some(later) = valid(&bytes[at_later..], head.salt, |first| first >= next) else { continue };
+        let Some(found) = claimed(bytes, at).filter(|found| found.first == next && found.is_valid(bytes, head.salt))
+        else {
+            for later in valid_from(bytes, at + 1, head.salt, |first| first >= next) {
                 if !later.is_loose || later.forced > next {
                     return Err(Unreadable::Damaged { at });
                 }
@@ -117,7 +121,7 @@ pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)
             }
             break;
         };
-        let mut batch = bytes.slice(at + found.records..at + found.end);
+        let mut batch = bytes.slice(found.records..found.body.end);
         while batch.has_remaining() {
             let whole = batch.len() >= RECORD_HEAD && batch.len() - RECORD_HEAD >= u32_at(&batch, 8) as usize;
             if !whole {
@@ -128,14 +132,14 @@ pub fn read(bytes: &Bytes, head: Head, mut each: impl FnMut(u64, GroupId, Bytes)
             each(next, group, batch.split_to(len));
             next += 1;
         }
-        at += found.end;
+        at = found.body.end;
     }
     Ok(End { at, next, orphans })
 }
 
 /// Whatever the head says: is there a batch that this version wrote under this salt?
 pub fn has_batch(bytes: &[u8], salt: u64) -> bool {
-    (HEAD..bytes.len()).any(|at| valid(&bytes[at..], salt, |_| true).is_some())
+    valid_from(bytes, HEAD, salt, |_| true).next().is_some()
 }
 
 /// Without knowing the salt: is there a batch of this number or a later one?
@@ -158,31 +162,53 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
     bytes[..8].try_into().expect("eight bytes")
 }
 
-/// A valid batch, by where its parts are from its begin.
+/// A batch, by where its parts are in its segment.
 struct Found {
+    /// What it has the checksum of, beside the salt.
+    body: Range<usize>,
     records: usize,
-    end: usize,
+    first: u64,
     forced: u64,
     is_loose: bool,
+    sum: Checksum,
+}
+
+impl Found {
+    fn is_valid(&self, bytes: &[u8], salt: u64) -> bool {
+        Checksum::of_parts(&[&salt.to_be_bytes(), &bytes[self.body.clone()]]) == self.sum
+    }
 }
 
 fn has_mark(bytes: &[u8]) -> bool {
     [MARK, LOOSE].contains(&u32_at(bytes, 0))
 }
 
-/// The batch that begins here, if it is one whose first record has a number that is right.
-fn valid(bytes: &[u8], salt: u64, right: impl Fn(u64) -> bool) -> Option<Found> {
+/// What stands here as a batch would, whether it is one or not.
+fn claimed(bytes: &[u8], at: usize) -> Option<Found> {
+    let bytes = &bytes[at..];
     if bytes.len() < BATCH_HEAD || !has_mark(bytes) {
         return None;
     }
     let is_loose = u32_at(bytes, 0) == LOOSE;
     let head = if is_loose { BATCH_HEAD + 8 } else { BATCH_HEAD };
-    let (len, sum) = (u32_at(bytes, 4) as usize, u32_at(bytes, 8));
+    let (len, sum) = (u32_at(bytes, 4) as usize, Checksum(u32_at(bytes, 8)));
     let body = bytes[12..].get(..len).filter(|body| body.len() >= head - 12)?;
     let first = u64::from_be_bytes(eight(body));
-    let is_right = right(first) && Checksum::of_parts(&[&salt.to_be_bytes(), body]) == Checksum(sum);
     let forced = if is_loose { u64::from_be_bytes(eight(&body[8..])) } else { first };
-    is_right.then_some(Found { records: head, end: 12 + len, forced, is_loose })
+    Some(Found { body: at + 12..at + 12 + len, records: at + head, first, forced, is_loose, sum })
+}
+
+/// The batches that begin here or later and whose first records have numbers that are right. What is searched may be bytes of
+/// clients, in which anything may claim to be a batch.
+fn valid_from(bytes: &[u8], from: usize, salt: u64, right: impl Fn(u64) -> bool) -> impl Iterator<Item = Found> {
+    let salt = Checksum::of(&salt.to_be_bytes());
+    let mut sums = None;
+    (from..bytes.len()).filter_map(move |at| {
+        let found = claimed(bytes, at).filter(|found| right(found.first))?;
+        // Most ends have nothing behind them that needs these.
+        let sums = sums.get_or_insert_with(|| Sums::of(bytes));
+        (sums.behind(salt, found.body.clone()) == found.sum).then_some(found)
+    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -13,7 +13,7 @@ use crate::limits::{FORCED_BYTES, SEGMENT_BYTES};
 const NAMES: [&str; 3] = ["spare", "spare-1", "spare-2"];
 const TEMP: &str = "spare.tmp";
 
-/// Keeps an old segment, or removes it if there are enough.
+/// Keeps an old segment, or removes it if there are enough. On the disk it has its old name until somebody forces the folder.
 pub fn keep(dir: &Path, old: &Path) -> io::Result<()> {
     match NAMES.iter().map(|name| dir.join(name)).find(|spare| !spare.exists()) {
         Some(spare) => fs::rename(old, spare),

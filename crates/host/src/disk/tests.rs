@@ -1,6 +1,7 @@
 //! The log and its snapshots on a real file system: what is kept, what a crash may cut, what damage is never taken for.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use proptest::prelude::*;
@@ -160,6 +161,98 @@ fn segments_that_nobody_needs_are_used_again() {
     assert_eq!((kept.len(), &kept[0]), (4, &Bytes::from_static(b"all")));
 }
 
+/// What a disk is sure to have of a folder: the names that it had when it was last forced, and of each file, by its inode,
+/// the bytes that it had then.
+struct Forced {
+    dir: PathBuf,
+    names: BTreeMap<String, fs::File>,
+    bytes: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Forced {
+    fn all_of(dir: PathBuf) -> Forced {
+        let names = files(&dir);
+        let bytes = names.values().map(|file| (inode(file), whole(file))).collect();
+        Forced { dir, names, bytes }
+    }
+
+    fn force(&mut self, file: &fs::File) {
+        if file.metadata().unwrap().is_dir() {
+            self.names = files(&self.dir);
+        } else {
+            self.bytes.insert(inode(file), whole(file));
+        }
+    }
+
+    /// The logs that a cut of the power may leave: what was not forced is there or is not, names and bytes each for themselves.
+    /// The first has only what was forced.
+    fn cuts(&self) -> Vec<TempDir> {
+        let now = files(&self.dir);
+        let cut = |names: &BTreeMap<String, fs::File>, only_forced| {
+            let dir = temp_dir("cut");
+            fs::create_dir(dir.0.join("log")).unwrap();
+            for (name, file) in names {
+                let forced = || self.bytes.get(&inode(file)).cloned().unwrap_or_default();
+                let bytes = if only_forced { forced() } else { whole(file) };
+                fs::write(dir.0.join("log").join(name), bytes).unwrap();
+            }
+            dir
+        };
+        vec![cut(&self.names, true), cut(&self.names, false), cut(&now, true), cut(&now, false)]
+    }
+}
+
+fn files(dir: &Path) -> BTreeMap<String, fs::File> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries.map(|e| (e.file_name().into_string().unwrap(), fs::File::open(e.path()).unwrap())).collect()
+}
+
+fn inode(file: &fs::File) -> u64 {
+    file.metadata().unwrap().ino()
+}
+
+fn whole(file: &fs::File) -> Vec<u8> {
+    let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// The segment that was given back still has its name on the disk, and a client's bytes in it look like a batch to come.
+#[test]
+fn a_segment_is_made_of_an_old_one_with_nothing_damaged_or_lost_wherever_the_power_fails() {
+    let dir = temp_dir("disk");
+    let log = dir.0.join("log");
+    fs::create_dir(&log).unwrap();
+    let segment = |first: u64, group, record: Bytes| {
+        let mut bytes = Head { first, salt: first + 7 }.encode();
+        segment::batch(first + 7, first, first, &[(group, record.into())], &mut bytes);
+        fs::write(log.join(format!("{first:016x}.seg")), bytes).unwrap();
+    };
+    segment(0, A, Bytes::from_static(b"COPB\0\0\0\x08sum.\0\0\0\0\0\0\0\x02"));
+    segment(1, B, Bytes::from_static(b"kept"));
+    let mut forced = Forced::all_of(log.clone());
+    spare::keep(&log, &first_segment(&dir)).unwrap();
+    let check = |forced: &Forced| {
+        for cut in forced.cuts() {
+            let names: Vec<_> = files(&cut.0.join("log")).into_keys().collect();
+            let kept = read(&cut).unwrap_or_else(|error| panic!("{names:?}: {error}"));
+            assert_eq!(kept[&B], records(&["kept"]), "{names:?}");
+        }
+    };
+    let head = Head { first: 2, salt: 9 };
+    let sync = |file: &fs::File| {
+        check(&forced);
+        forced.force(file);
+        Ok(())
+    };
+    let (_, path) = log::make_segment(&log, head, sync).unwrap();
+    check(&forced);
+    // Whatever is forced in it from now on is there after a cut.
+    let cut = &forced.cuts()[0];
+    let bytes = fs::read(cut.0.join("log").join(path.file_name().unwrap())).unwrap();
+    assert_eq!(Head::decode(&bytes), Some(head));
+}
+
 #[test]
 fn a_full_disk_gets_back_what_was_kept_in_reserve_one_by_one() {
     let dir = temp_dir("spare");
@@ -225,7 +318,6 @@ fn one_wrong_bit_anywhere_is_damage_or_harmless_and_never_a_shorter_log() {
 
 #[test]
 fn the_end_of_a_log_whose_disk_failed_is_written_anew_and_that_is_said() {
-    use std::os::unix::fs::MetadataExt;
     let (dir, _) = log_of(&["one", "two"]);
     fs::write(dir.0.join("log/failed"), "input/output error").unwrap();
     let inode = || fs::metadata(first_segment(&dir)).unwrap().ino();
@@ -403,6 +495,42 @@ fn a_power_cut_takes_unforced_batches_in_any_order_and_what_stands_behind_a_lost
         bytes[starts[0] - 1] ^= 1;
     });
     assert!(read(&dir).unwrap_err().is_damage());
+}
+
+/// What stands behind the end in a segment that was used before is what clients wrote: here each eight bytes look like a
+/// batch of half of it all. To read each of these would be to read two terabytes.
+#[test]
+fn bytes_of_clients_that_look_like_large_batches_do_not_hold_up_a_start_nor_hide_what_was_written() {
+    let head = Head { first: 0, salt: 7 };
+    let batch = |first, forced, out: &mut Vec<u8>| {
+        segment::batch(head.salt, first, forced, &[(A, Bytes::from_static(b"x").into())], out);
+    };
+    let look_alikes = |len: u32| [&b"COPB"[..], &(len / 2).to_be_bytes()].concat().repeat(len as usize / 8);
+    let mut written = head.encode();
+    batch(0, 0, &mut written);
+    let at = written.len();
+    let read = |bytes| segment::read(&Bytes::from(bytes), head, |_, _, _| ());
+    let begun = std::time::Instant::now();
+    let end = segment::End { at, next: 1, orphans: false };
+    assert_eq!(read([written.clone(), look_alikes(8 << 20)].concat()), Ok(end));
+    let took = begun.elapsed();
+    assert!(took < std::time::Duration::from_secs(20), "it took {took:?}");
+
+    written.extend(look_alikes(64 << 10));
+    let with = |first, forced| {
+        let mut bytes = written.clone();
+        batch(first, forced, &mut bytes);
+        [bytes, look_alikes(64 << 10)].concat()
+    };
+    assert_eq!(read(with(3, 1)), Ok(segment::End { orphans: true, ..end }), "what stood before it was not forced");
+    assert_eq!(read(with(3, 3)), Err(segment::Unreadable::Damaged { at }));
+    // A head that is another version's, or that has a wrong byte?
+    let other = |mut bytes: Vec<u8>| {
+        bytes[6] = b'2';
+        bytes[at - 1] ^= 1;
+        Head::is_of_another_version(&bytes)
+    };
+    assert!(other(written.clone()) && !other(with(3, 3)));
 }
 
 #[test]
