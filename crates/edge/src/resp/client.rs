@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Priority, Span};
+use bytes::Bytes;
 use node::View;
+use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
 
 use super::commands::linear::Then;
-use super::encode::Protocol;
+use super::encode::{Protocol, Reply};
+use super::limits::MULTI_BYTES_MAX;
 use super::parse::Bounds;
 
 #[derive(Debug)]
@@ -41,9 +44,12 @@ pub struct Client {
 /// A transaction that is being put together.
 #[derive(Debug, Default)]
 pub struct Multi {
-    pub queued: Vec<Queued>,
+    queued: Vec<Queued>,
+    /// Of all that is queued.
+    steps: usize,
+    bytes: usize,
     /// A command was refused: EXEC will be.
-    pub is_bad: bool,
+    is_bad: bool,
 }
 
 /// A command between MULTI and EXEC.
@@ -52,7 +58,51 @@ pub enum Queued {
     /// Its steps, and what makes its reply of theirs.
     Steps(Vec<Step>, Then),
     /// It has nothing to do with keys, and this is its reply.
-    Said(super::encode::Reply),
+    Said(Reply),
+}
+
+impl Multi {
+    /// Keeps a command for EXEC, or says why there is no room for it.
+    pub fn keep(&mut self, queued: Queued) -> Result<(), Reply> {
+        if self.is_bad {
+            return Ok(());
+        }
+        self.steps += queued.steps();
+        self.bytes += queued.bytes();
+        if self.steps > STEPS_MAX {
+            return Err(Reply::Error(format!("ERR a transaction has at most {STEPS_MAX} steps")));
+        }
+        if self.bytes > MULTI_BYTES_MAX {
+            return Err(Reply::Error(format!("ERR a transaction has at most {MULTI_BYTES_MAX} bytes")));
+        }
+        self.queued.push(queued);
+        Ok(())
+    }
+
+    /// A command was refused: EXEC will be, so nothing is kept for it.
+    pub fn spoil(&mut self) {
+        *self = Self { is_bad: true, ..Self::default() };
+    }
+
+    /// All that was kept, if none was refused.
+    pub fn queued(self) -> Option<Vec<Queued>> {
+        (!self.is_bad).then_some(self.queued)
+    }
+}
+
+impl Queued {
+    fn steps(&self) -> usize {
+        if let Self::Steps(steps, _) = self { steps.len() } else { 1 }
+    }
+
+    /// About how many bytes of memory it holds.
+    fn bytes(&self) -> usize {
+        let held = |bytes: &Bytes| bytes.len() + size_of::<Bytes>();
+        match self {
+            Self::Steps(steps, _) => steps.iter().flat_map(|step| step.args.iter().chain([&step.key])).map(held).sum(),
+            Self::Said(reply) => reply.bytes(),
+        }
+    }
 }
 
 /// As at the edge.
@@ -185,6 +235,28 @@ mod tests {
         check(&tokens, None, "bbbb", None);
         check(&tokens, Some("twin"), "bbbb", Some("twin"));
         check(&tokens, Some("open"), "", None);
+    }
+
+    #[test]
+    fn a_transaction_keeps_only_so_much_and_nothing_once_it_is_bad() {
+        let value = Bytes::from(vec![0; MULTI_BYTES_MAX / 4]);
+        let one = || Step::new("k".into(), "text.set", vec![value.clone()]);
+        let steps = |steps| Queued::Steps(steps, |_| Reply::Nil);
+        for (queued, fit, why) in [
+            (&(|| steps(vec![one()])) as &dyn Fn() -> Queued, 3, "bytes"),
+            (&|| steps(vec![Step::new(value.clone(), "text.get", vec![])]), 3, "bytes"),
+            (&|| Queued::Said(Reply::List(vec![Reply::Bulk(value.clone())])), 3, "bytes"),
+            (&|| steps(vec![Step::new("k".into(), "text.get", vec![]); STEPS_MAX]), 1, "steps"),
+            (&|| Queued::Said(Reply::OK), STEPS_MAX, "steps"),
+        ] {
+            let mut multi = Multi::default();
+            (0..fit).for_each(|_| multi.keep(queued()).unwrap());
+            assert!(matches!(multi.keep(queued()), Err(Reply::Error(text)) if text.ends_with(why)), "{why}");
+            assert_eq!(multi.queued.len(), fit);
+            multi.spoil();
+            multi.keep(queued()).unwrap();
+            assert!(multi.queued.is_empty() && multi.queued().is_none());
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! take what was answered, start what has come, write, read.
 //!
 //! All commands that have come are started at once and answered in order. Only commands that touch the same key (one of
-//! them writing it) wait for each other. What a client may have under way, unread or half sent is bounded; past the
+//! them writing it) wait for each other, and all wait behind one that waits for an item. What a client may have under way, unread or half sent is bounded; past the
 //! bounds nothing more is read from it.
 
 use std::collections::VecDeque;
@@ -10,23 +10,23 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use base::Outcome;
-use bytes::BytesMut;
 use futures_util::future::LocalBoxFuture;
 use state::session::Reply as Found;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use super::client::Client;
 use super::commands::linear::Then;
-use super::commands::{self, Act, Call, Does, Keys, Spec};
+use super::commands::{self, Act, Call, Does, Given, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
 use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
+use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::{Node, ops};
@@ -37,19 +37,14 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opene
     let mut conn = Conn {
         stream,
         client,
-        input: Input {
-            node: Rc::clone(&node),
-            buffer: BytesMut::new(),
-            allocated: 0,
-            charged: 0,
-            hint: READ_BYTES_MIN,
-        },
+        input: Input::new(Rc::clone(&node)),
         parser: Parser::default(),
         missing: 1,
         parked: None,
         slots: VecDeque::new(),
         busy: Busy::new(&node.gate),
         keys: VecDeque::new(),
+        held_bytes: 0,
         out: Out::default(),
         state: State::Open,
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
@@ -111,13 +106,15 @@ struct Conn {
     /// At least so many bytes are missing in the buffer's last command.
     missing: usize,
     /// The next command, which waits for earlier ones on its keys.
-    parked: Option<(Command, &'static Spec)>,
+    parked: Option<Command>,
     /// Commands under way, in order.
     slots: VecDeque<Slot>,
     /// Told of whether there are any.
     busy: Busy,
     /// Keys of all slots, in order: hash, and whether it is written.
     keys: VecDeque<(u64, bool)>,
+    /// Bytes of the commands of all slots.
+    held_bytes: usize,
     out: Out,
     state: State,
     /// Runs while the client has not said who it is.
@@ -145,6 +142,8 @@ struct Slot {
     began: Instant,
     /// How many of [`Conn::keys`] are its.
     keys: usize,
+    /// In so many bytes it came.
+    bytes: usize,
     /// Nothing may run beside it.
     alone: bool,
 }
@@ -155,22 +154,22 @@ enum Work {
     Linear(Waiting, Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long, in a task of its own.
-    Blocked(oneshot::Receiver<Reply>),
+    Blocked(oneshot::Receiver<Given>),
 }
 
 impl Conn {
     /// Ready when the connection is over: true if the client has been told all there was to say.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.node.closing.get() {
-            self.slots.iter_mut().for_each(|slot| slot.work.unblock());
-            if self.is_new {
-                self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
-            }
+        if self.node.closing.get() && self.is_new {
+            self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
         }
         if self.is_out_of_patience(cx) {
             return Poll::Ready(false);
         }
         loop {
+            if self.waits_long() && self.has_left() {
+                return Poll::Ready(false);
+            }
             while self.collect(cx) | self.start(cx) {}
             let was_full = self.out.len() >= OUT_BYTES_MAX;
             if self.write(cx).is_err() {
@@ -208,18 +207,34 @@ impl Conn {
         !self.is_new && self.slots.is_empty() && self.out.is_empty() && self.input.buffer.is_empty()
     }
 
+    fn may_start(&self) -> bool {
+        self.has_room() && !self.waits_long()
+    }
+
     fn has_room(&self) -> bool {
-        self.slots.len() < IN_FLIGHT_MAX && self.out.len() < OUT_BYTES_MAX
+        self.slots.len() < IN_FLIGHT_MAX && self.held_bytes < IN_FLIGHT_BYTES_MAX && self.out.len() < OUT_BYTES_MAX
     }
 
     fn wants_more(&self) -> bool {
-        // While it waits for long its end must be noticed, whatever stands behind.
-        let listens = self.parked.is_none() || self.waits_long() && self.input.buffer.len() < READ_BYTES_MAX;
+        let listens = if self.waits_long() {
+            // Its end must be noticed, whatever stands behind.
+            self.input.buffer.len() < READ_BYTES_MAX
+        } else {
+            self.parked.is_none()
+        };
         self.state == State::Open && listens && self.has_room()
     }
 
+    /// Nothing begins behind a command that waits for something, as in Redis: so it is the last.
     fn waits_long(&self) -> bool {
-        self.slots.iter().any(|slot| slot.work.is_blocked())
+        self.slots.back().is_some_and(|slot| slot.work.is_blocked())
+    }
+
+    /// The client has ended its side, though what it sent before may not have been read yet.
+    fn has_left(&self) -> bool {
+        let mut now = std::pin::pin!(self.stream.ready(Interest::READABLE));
+        let seen = now.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        matches!(seen, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
@@ -235,6 +250,11 @@ impl Conn {
     /// Moves answers, in order, to the output. True if there were any.
     fn collect(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        if self.node.closing.get()
+            && let Some(last) = self.slots.back_mut()
+        {
+            last.work.unblock();
+        }
         while let Some(slot) = self.slots.front_mut()
             && self.out.len() < OUT_BYTES_MAX
             && let Poll::Ready(reply) = slot.work.poll(cx)
@@ -243,6 +263,7 @@ impl Conn {
             let waited = slot.work.is_blocked();
             let slot = self.slots.pop_front().expect("its front was just looked at");
             self.keys.drain(..slot.keys);
+            self.held_bytes -= slot.bytes;
             // The time that a client chose to wait is not ours.
             self.tell(reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
@@ -264,15 +285,15 @@ impl Conn {
 
     /// Starts commands that have come. True if any was.
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.state == State::Closing && self.parked.is_none() || !self.has_room() {
+        if self.state == State::Closing && self.parked.is_none() || !self.may_start() {
             return false;
         }
         let mut any = false;
         if self.parked.is_some() || !self.input.buffer.is_empty() {
             self.client.still_known(&self.node.gate.view());
         }
-        while self.has_room() {
-            let (command, spec) = match self.parked.take() {
+        while self.may_start() {
+            let command = match self.parked.take() {
                 Some(parked) => parked,
                 None if self.state == State::Closing => break,
                 None => match self.parser.next(&mut self.input.buffer, self.input.allocated, self.client.bounds()) {
@@ -280,40 +301,48 @@ impl Conn {
                         self.missing = missing;
                         break;
                     }
-                    Ok(Parsed::Command(command)) => match self.admit(&command) {
-                        Ok(spec) => (command, spec),
-                        Err(error) => {
-                            any = true;
-                            if let Some(multi) = &mut self.client.multi {
-                                multi.is_bad = true;
-                            }
-                            self.put(Work::Ready(error), Touches::None);
-                            continue;
-                        }
-                    },
+                    Ok(Parsed::Command(command)) => {
+                        self.missing = 1;
+                        command
+                    }
                     Err(broken) => {
                         any = true;
-                        self.put(Work::Ready(Reply::Error(format!("ERR {broken}"))), Touches::None);
+                        self.say(Reply::Error(format!("ERR {broken}")));
                         self.state = State::Closing;
                         break;
                     }
                 },
             };
+            // Also one that was parked: its client may have become a stranger meanwhile.
+            let spec = match self.admit(&command) {
+                Ok(spec) => spec,
+                Err(error) => {
+                    any = true;
+                    if let Some(multi) = &mut self.client.multi {
+                        multi.spoil();
+                    }
+                    self.say(error);
+                    continue;
+                }
+            };
             self.is_new &= spec.does == Does::Connect;
             let touches = Touches::of(&command, spec);
-            // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it.
-            let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll) && self.client.multi.is_none();
+            // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it, and
+            // refusing MULTI would leave all of them to be executed one by one.
+            let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll)
+                && self.client.multi.is_none()
+                && !commands::linear::FRAMES_MULTI.contains(&spec.name);
             let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
             let priority = self.client.priority();
             let entry = if starts { self.node.gate.entry(class, priority, self.slots.len()) } else { Entry::Free };
             if self.must_wait(&touches) || entry == Entry::Waits {
-                self.parked = Some((command, spec));
+                self.parked = Some(command);
                 break;
             }
             if entry == Entry::Refused {
                 any = true;
                 self.node.gate.refused(class, priority);
-                self.put(Work::Ready(Reply::error(OVERLOADED)), Touches::None);
+                self.say(Reply::error(OVERLOADED));
                 continue;
             }
             any = true;
@@ -339,7 +368,7 @@ impl Conn {
                     (Work::Blocked(waiting), false)
                 }
             };
-            self.put(work, touches);
+            self.put(work, touches, command.bytes());
             if let Some(last) = self.slots.back_mut() {
                 last.work.go_on(cx);
             }
@@ -350,7 +379,12 @@ impl Conn {
         any
     }
 
-    fn put(&mut self, work: Work, touches: Touches) {
+    /// The answer to what is not run.
+    fn say(&mut self, reply: Reply) {
+        self.put(Work::Ready(reply), Touches::None, 0);
+    }
+
+    fn put(&mut self, work: Work, touches: Touches, bytes: usize) {
         let (protocol, began) = (self.client.protocol, Instant::now());
         match work {
             // Nothing is before it: no need to queue.
@@ -358,7 +392,8 @@ impl Conn {
             work => {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
-                self.slots.push_back(Slot { work, protocol, began, keys, alone });
+                self.held_bytes += bytes;
+                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone });
                 self.busy.set(true);
             }
         }
@@ -381,9 +416,10 @@ impl Conn {
 
     /// Must a command wait for one under way?
     fn must_wait(&self, touches: &Touches) -> bool {
-        let Some(last) = self.slots.back() else { return false };
+        // What runs alone began when nothing was before it; behind it there may be errors.
+        let Some(first) = self.slots.front() else { return false };
         let meets = |key: &(u64, bool)| self.keys.iter().any(|other| other.0 == key.0 && (other.1 || key.1));
-        last.alone || matches!(touches, Touches::All) || touches.keys().iter().any(meets)
+        first.alone || matches!(touches, Touches::All) || touches.keys().iter().any(meets)
     }
 
     /// Writes what the socket takes.
@@ -417,8 +453,11 @@ impl Conn {
         // Asked first, so that a connection without news needs no buffer.
         ready!(self.stream.poll_read_ready(cx))?;
         if !self.input.make_room(self.missing) {
-            let full = Reply::error("BUSY too many large commands at once, retry in 100 ms");
-            self.put(Work::Ready(full), Touches::None);
+            if self.waits_long() {
+                // It could wait for ever, and then nobody would notice its end.
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            self.say(Reply::error("BUSY too many large commands at once, retry in 100 ms"));
             self.state = State::Closing;
             // Something to say is progress, as bytes would be.
             return Poll::Ready(Ok(1));
@@ -446,8 +485,8 @@ impl Work {
             }
             Work::Later(future) => future.as_mut().poll(cx),
             Work::Blocked(waiting) => {
-                let reply = ready!(Pin::new(waiting).poll(cx));
-                Poll::Ready(reply.unwrap_or_else(|_| Reply::error(UNBLOCKED)))
+                let given = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(given.map_or_else(|_| Reply::error(UNBLOCKED), Given::take))
             }
         }
     }
@@ -461,7 +500,6 @@ impl Work {
         if let Work::Blocked(waiting) = self {
             // What comes from now on is not ours any more; what has come is.
             waiting.close();
-            *self = Work::Ready(waiting.try_recv().unwrap_or_else(|_| Reply::error(UNBLOCKED)));
         }
     }
 
@@ -518,81 +556,3 @@ impl Touches {
         }
     }
 }
-
-/// The read buffer. It is as large as what came lately, so that one read takes all that is there and a kept value
-/// holds on to little more than itself; and it is gone while nothing comes.
-struct Input {
-    node: Rc<Node>,
-    buffer: BytesMut,
-    /// Size of the memory that `buffer` is a part of.
-    allocated: usize,
-    /// What of it counts in [`Node::read_bytes`].
-    charged: usize,
-    /// What a read is expected to bring, bytes.
-    hint: usize,
-}
-
-impl Input {
-    /// Makes room for what is missing at least. False if all connections together hold too much.
-    fn make_room(&mut self, missing: usize) -> bool {
-        // An unfinished command may be moved to a new buffer rather than be read in small pieces at the end of its own.
-        let wanted = if self.buffer.is_empty() { self.hint } else { missing.clamp(self.hint / 2, READ_STEP_BYTES_MAX) };
-        let spare = self.buffer.capacity() - self.buffer.len();
-        if spare >= wanted {
-            return true;
-        }
-        if self.buffer.is_empty() && self.buffer.try_reclaim(wanted) {
-            return true;
-        }
-        // Never less than doubled, so that a large command is moved a few times only.
-        let size = (self.buffer.len() + wanted + READ_SLACK_BYTES).max(self.hint).max(self.doubled());
-        let charge = if size > READ_BYTES_MAX { size } else { 0 };
-        let all = self.node.read_bytes.get() - self.charged + charge;
-        if charge > 0 && all > READ_BYTES_ALL_MAX {
-            return false;
-        }
-        self.node.read_bytes.set(all);
-        self.charged = charge;
-        let mut buffer = BytesMut::with_capacity(size);
-        buffer.extend_from_slice(&self.buffer);
-        self.allocated = buffer.capacity();
-        self.buffer = buffer;
-        true
-    }
-
-    /// Twice what an unfinished large command has so far.
-    fn doubled(&self) -> usize {
-        if self.buffer.len() >= READ_STEP_BYTES_MAX { self.buffer.len() * 2 } else { 0 }
-    }
-
-    /// A read brought `n` bytes: the next is expected to be like it, or like a larger one a while ago.
-    fn came(&mut self, n: usize) {
-        let full = self.buffer.len() == self.buffer.capacity();
-        let like = if full { n * 2 } else { n + n / 16 };
-        let like = (like + READ_SLACK_BYTES).next_multiple_of(512).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
-        self.hint = if like > self.hint { like } else { self.hint - (self.hint - like) / 16 };
-    }
-
-    /// Nothing comes: gives back memory that holds nothing.
-    fn rest(&mut self) {
-        if self.buffer.is_empty() && self.allocated > 0 {
-            self.buffer = BytesMut::new();
-            self.allocated = 0;
-            self.uncharge();
-        }
-    }
-
-    fn uncharge(&mut self) {
-        self.node.read_bytes.set(self.node.read_bytes.get() - self.charged);
-        self.charged = 0;
-    }
-}
-
-impl Drop for Input {
-    fn drop(&mut self) {
-        self.uncharge();
-    }
-}
-
-/// Room past what is expected, so that a read is not full by chance: a full one has to be repeated.
-const READ_SLACK_BYTES: usize = 64;

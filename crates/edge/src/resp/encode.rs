@@ -57,6 +57,18 @@ impl Reply {
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
+
+    /// About how many bytes of memory it holds.
+    pub fn bytes(&self) -> usize {
+        let inside = match self {
+            Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList => 0,
+            Self::Error(text) | Self::Text(text) => text.len(),
+            Self::Bulk(value) => value.len(),
+            Self::List(items) | Self::Set(items) => items.iter().map(Self::bytes).sum(),
+            Self::Map(pairs) | Self::Pairs(pairs) => pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum(),
+        };
+        size_of::<Self>() + inside
+    }
 }
 
 /// What a connection has still to write.
@@ -185,6 +197,12 @@ impl Out {
             n -= value.len();
             self.values.pop_front();
         }
+        if self.text_done >= OUT_DONE_BYTES_MAX && self.text_done * 2 >= self.text.len() {
+            // Of a client that never quite takes all.
+            self.text.drain(..self.text_done);
+            self.values.iter_mut().for_each(|(at, _)| *at -= self.text_done);
+            self.text_done = 0;
+        }
         if self.bytes == 0 {
             self.text_done = 0;
             self.text.clear();
@@ -288,6 +306,32 @@ mod tests {
         let mut slices = [IoSlice::new(&[]); OUT_SEGMENTS_MAX];
         assert_eq!(out.segments(&mut slices), 3);
         assert_eq!(slices[1].as_ptr(), value.as_ptr());
+    }
+
+    #[test]
+    fn who_never_takes_quite_all_has_little_kept() {
+        let mut out = Out::default();
+        let value = Bytes::from(vec![7u8; OUT_SHARED_BYTES_MIN]);
+        let (mut sent, mut came) = (vec![], vec![]);
+        for n in 0..200 {
+            let small = Bytes::from(vec![n; OUT_SHARED_BYTES_MIN - 1]);
+            for value in [small, value.clone()] {
+                sent.extend_from_slice(format!("${}\r\n", value.len()).as_bytes());
+                sent.extend_from_slice(&value);
+                sent.extend_from_slice(b"\r\n");
+                out.push(Reply::Bulk(value), Protocol::Resp2);
+            }
+            while out.len() > 1 {
+                let mut slices = [IoSlice::new(&[]); OUT_SEGMENTS_MAX];
+                let count = out.segments(&mut slices);
+                let bytes: Vec<u8> = slices[..count].iter().flat_map(|s| s.to_vec()).take(out.len() - 1).collect();
+                came.extend_from_slice(&bytes);
+                out.advance(bytes.len());
+            }
+        }
+        assert!(out.text.capacity() <= 4 * OUT_DONE_BYTES_MAX, "{}", out.text.capacity());
+        came.extend(drain(&mut out, usize::MAX));
+        assert!(came == sent);
     }
 
     proptest! {

@@ -38,6 +38,9 @@ pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
 /// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
 /// may hold. Clients that pipeline more just wait.
 pub const IN_FLIGHT_MAX: usize = 256;
+/// ... and bytes of them, with which one more may still begin: of many small ones nobody notices, and a few of the largest
+/// keep a connection as busy as many do.
+pub const IN_FLIGHT_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 /// Operations of class `session`. 128 started in a turn take two milliseconds: no connection, link or timer waits longer
 /// for its turn. With 32, fifty busy connections waited for each other: a fifth less throughput, and twice the p99.
 /// Waiting for 10 ms is overload: a brick then has its 60 ms, and both together are over before a person notices. Answers
@@ -77,6 +80,8 @@ pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 pub const OUT_BYTES_MAX: usize = 1 << 20;
 /// Values from this size on are written from where they lie; smaller ones are copied, which costs less than a segment.
 pub const OUT_SHARED_BYTES_MIN: usize = 2 << 10;
+/// Written text is given back from so much on, once it is half of all: moving the rest costs no more than writing it did.
+pub const OUT_DONE_BYTES_MAX: usize = 64 << 10;
 /// Segments of one `writev`.
 pub const OUT_SEGMENTS_MAX: usize = 64;
 
@@ -120,6 +125,8 @@ pub const BLOCKED_MAX: usize = 1024;
 pub const PUT_BACK_TRIES_MAX: usize = 25;
 /// Keys in one answer to KEYS, which is made whole in memory.
 pub const KEYS_LISTED_MAX: usize = 65_536;
+/// Commands between MULTI and EXEC hold so many bytes at most: as many as one command. What the class takes is less.
+pub const MULTI_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 /// Keys that one client watches.
 pub const WATCHED_MAX: usize = 1024;
 /// Cursors of SCAN in class `linear` that a node remembers: each is a key. The oldest is forgotten first.

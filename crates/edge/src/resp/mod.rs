@@ -6,7 +6,8 @@
 //!    └── writev ◄── encode ◄── replies in order ◄───────────────────┘
 //! ```
 //! - `parse.rs`, `encode.rs`: bytes to commands, replies to bytes. Values are not copied either way.
-//! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when.
+//! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when. `input.rs`: its
+//!   read buffer.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
@@ -34,6 +35,7 @@ mod conn;
 pub mod encode;
 mod gate;
 mod glob;
+mod input;
 pub mod limits;
 mod ops;
 pub mod parse;

@@ -127,6 +127,11 @@ impl Command {
         self.args.len == 0
     }
 
+    /// In so many bytes it came.
+    pub fn bytes(&self) -> usize {
+        self.whole.len()
+    }
+
     /// Argument `i` (0 is the name); empty if there is none.
     pub fn arg(&self, i: usize) -> &[u8] {
         self.args.get(i).map_or(&[], |(start, end)| &self.whole[start..end])

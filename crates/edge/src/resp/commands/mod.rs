@@ -146,9 +146,30 @@ pub enum Act {
     Linear(state::linear::Op, linear::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long; it is told when its client goes, and ends by itself.
-    Block(Box<dyn FnOnce(oneshot::Sender<Reply>) -> LocalBoxFuture<'static, ()>>),
+    Block(Box<dyn FnOnce(oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()>>),
     /// Say this, then close the connection.
     Close(Reply),
+}
+
+/// What came of a command that waited. If its client goes before it was taken it is dropped, and who gave it learns that.
+#[derive(Debug)]
+pub struct Given {
+    reply: Reply,
+    taken: oneshot::Sender<()>,
+}
+
+impl Given {
+    /// And what tells that it was taken.
+    pub fn new(reply: Reply) -> (Self, oneshot::Receiver<()>) {
+        let (taken, is_taken) = oneshot::channel();
+        (Self { reply, taken }, is_taken)
+    }
+
+    pub fn take(self) -> Reply {
+        // Who gave it may not care.
+        let _ = self.taken.send(());
+        self.reply
+    }
 }
 
 impl Call<'_> {

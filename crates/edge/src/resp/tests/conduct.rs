@@ -118,6 +118,102 @@ fn commands_on_one_key_run_one_after_the_other() {
 }
 
 #[test]
+fn behind_a_command_that_runs_alone_errors_let_nothing_pass() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        toy.holds.set(true);
+        send(&mut stream, &["DBSIZE", "NOSUCH", "SET k v"]).await;
+        until(|| !toy.held.borrow().is_empty()).await;
+        pause().await;
+        assert_eq!(toy.seen.take(), ["COUNT "]);
+        toy.release("COUNT ");
+        until(|| toy.held.borrow().len() == 1).await;
+        toy.release("PUT k");
+        expect(&mut stream, ":0\r\n-ERR 'NOSUCH' is not", "in order").await;
+    });
+}
+
+#[test]
+fn a_command_that_waited_for_its_turn_is_not_run_for_who_is_a_stranger_by_then() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        toy.holds.set(true);
+        send(&mut stream, &["SET a 1", "SET a 2"]).await;
+        until(|| toy.held.borrow().len() == 1).await;
+        toy.set_tokens(&[("other", "secret2")]);
+        pause().await;
+        toy.release("PUT a");
+        let strange = "-NOAUTH Authentication required: AUTH <namespace> <token>\r\n";
+        expect(&mut stream, &format!("+OK\r\n{strange}"), "its token is gone").await;
+        send(&mut stream, &["GET a"]).await;
+        expect(&mut stream, strange, "and the connection is there").await;
+        assert_eq!(toy.seen.take(), ["PUT a"]);
+    });
+}
+
+#[test]
+fn a_transaction_is_not_refused_in_part() {
+    let toy = Toy::default();
+    toy.sheds.set(true);
+    with_door_of(toy, |toy, mut stream, close| async move {
+        toy.set_linear();
+        sign_in_linear(&mut stream).await;
+        toy.holds.set(true);
+        // More is held than there may be for long, by so many that nobody's pipeline is to blame.
+        let mut crowd = Vec::new();
+        let commands: Vec<String> = (0..24).map(|n| format!("INCR k{n}")).collect();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        for _ in 0..60 {
+            let mut one = another(&stream).await;
+            send(&mut one, &commands).await;
+            crowd.push(one);
+        }
+        until(|| toy.asked().len() >= limits::LINEAR_STAGE.limit.first as usize).await;
+        tokio::time::sleep(2 * std::time::Duration::from_millis(limits::LINEAR_STAGE.wait_target.as_millis())).await;
+        // One more, and it is seen how late they are.
+        send(&mut crowd[0], &["INCR more"]).await;
+        pause().await;
+        send(&mut stream, &["INCR a"]).await;
+        expect(&mut stream, "-BUSY overloaded: this node takes no more, retry in 100 ms\r\n", "alone").await;
+        send(&mut stream, &["UNWATCH", "MULTI", "INCR a", "INCR b", "DISCARD", "MULTI", "INCR a", "INCR b"]).await;
+        let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+        expect(&mut stream, &format!("+OK\r\n{queued}+OK\r\n{queued}"), "kept").await;
+        assert!(!toy.asked().contains(&"number.add a".to_owned()), "nothing goes alone");
+        send(&mut stream, &["DISCARD", "EXEC"]).await;
+        expect(&mut stream, "+OK\r\n-ERR EXEC without MULTI\r\n", "given up").await;
+        drop(close);
+    });
+}
+
+#[test]
+fn commands_under_way_have_only_so_many_bytes_together() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        toy.holds.set(true);
+        let (size, count) = (4 << 20, 20);
+        let most = limits::IN_FLIGHT_BYTES_MAX / size;
+        let value = vec![b'v'; size];
+        let (mut read, mut write) = stream.split();
+        let sending = async {
+            for n in 0..count {
+                write.write_all(&resp(&[b"SET", format!("k{n}").as_bytes(), &value])).await.unwrap();
+            }
+        };
+        let answering = async {
+            until(|| toy.held.borrow().len() >= most).await;
+            pause().await;
+            assert_eq!(toy.held.borrow().len(), most);
+            toy.holds.set(false);
+            (0..most).for_each(|n| toy.release(&format!("PUT k{n}")));
+            let mut got = vec![0; count * "+OK\r\n".len()];
+            read.read_exact(&mut got).await.unwrap();
+        };
+        tokio::join!(sending, answering);
+        assert_eq!(toy.seen.borrow().len(), count);
+    });
+}
+
+#[test]
 fn a_client_that_sends_without_end_has_only_so_much_under_way() {
     with_door(|toy, mut stream| async move {
         sign_in(&mut stream).await;

@@ -13,6 +13,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 
+mod blocked;
 mod commands;
 mod conduct;
 
@@ -22,6 +23,11 @@ struct Toy {
     /// While true, questions are kept instead of answered.
     holds: Cell<bool>,
     held: RefCell<Vec<(Op, oneshot::Sender<Answer>)>>,
+    /// The same of class `linear`.
+    held_linear: RefCell<Vec<(linear::Op, oneshot::Sender<Answer>)>>,
+    /// Does the door refuse what it cannot do in time? Mostly not: whether a busy machine is late is not what these tests
+    /// are about.
+    sheds: Cell<bool>,
     /// All operations that were ever started, as `GET a`.
     seen: RefCell<Vec<String>>,
     /// How much each of them matters.
@@ -108,6 +114,19 @@ impl Toy {
         answer.send(Answer::Session(self.run(op))).expect("the connection waits for it");
     }
 
+    /// Kept questions of class `linear`, as `list.pop-left q`.
+    fn asked(&self) -> Vec<String> {
+        self.held_linear.borrow().iter().map(|(op, _)| shown_linear(op)).collect()
+    }
+
+    /// Answers the kept question of class `linear` that looks like this.
+    fn give(&self, name: &str, reply: linear::Reply) {
+        let at = self.held_linear.borrow().iter().position(|(op, _)| shown_linear(op) == name).expect(name);
+        let (_, answer) = self.held_linear.borrow_mut().remove(at);
+        let done = Outcome::Done(linear::Ran::Done(vec![reply]));
+        answer.send(Answer::Linear(done)).expect("somebody waits for it");
+    }
+
     /// From now on the namespace merges fields.
     fn merges(&self) {
         let mut view = View::clone(&self.view.borrow());
@@ -150,6 +169,11 @@ fn shown(op: &Op) -> String {
     format!("{name} {}", String::from_utf8_lossy(&op.key))
 }
 
+fn shown_linear(op: &linear::Op) -> String {
+    let step = |step: &linear::Step| format!("{} {}", step.function, String::from_utf8_lossy(&step.key));
+    op.steps.iter().map(step).collect::<Vec<_>>().join(", ")
+}
+
 impl Backend for Toy {
     fn ask(&self, ask: Ask, budget: Span, send: oneshot::Sender<Answer>) {
         assert!(budget > Span::ZERO);
@@ -159,6 +183,9 @@ impl Backend for Toy {
             Ask::Linear(op) => {
                 assert_eq!(&*op.namespace, "bank");
                 self.priorities.borrow_mut().push(op.priority);
+                if self.holds.get() {
+                    return self.held_linear.borrow_mut().push((op, send));
+                }
                 let done = linear::Ran::Done(op.steps.iter().map(|_| linear::Reply::Int(1)).collect());
                 return drop(send.send(Answer::Linear(Outcome::Done(done))));
             }
@@ -178,17 +205,25 @@ impl Backend for Toy {
         Arc::clone(&self.view.borrow())
     }
 
-    /// Whether a busy machine is late is not what these tests are about; `gate` has its own.
     fn sheds(&self) -> bool {
-        false
+        self.sheds.get()
     }
 }
 
 /// Runs a test with a door and a client connected to it.
 fn with_door<F: Future<Output = ()>>(test: impl FnOnce(Rc<Toy>, TcpStream) -> F) {
+    with_door_of(Toy::default(), |toy, stream, close| async {
+        test(toy, stream).await;
+        drop(close);
+    });
+}
+
+/// The same, and the door closes when it is told.
+fn with_door_of<F: Future<Output = ()>>(toy: Toy, test: impl FnOnce(Rc<Toy>, TcpStream, oneshot::Sender<()>) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(LocalSet::new().run_until(async {
-        let toy = Rc::new(Toy::default());
+        let toy = Rc::new(toy);
+        let (close, closed) = oneshot::channel::<()>();
         toy.set_tokens(&[("carts", "secret"), ("other", "secret2")]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -197,11 +232,11 @@ fn with_door<F: Future<Output = ()>>(test: impl FnOnce(Rc<Toy>, TcpStream) -> F)
             toy.clone(),
             Arc::clone(&toy.meter),
             Functions::new(&toy.meter),
-            std::future::pending(),
+            async move { _ = closed.await },
         ));
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        test(toy, stream).await;
+        test(toy, stream, close).await;
         door.abort();
     }));
 }
@@ -231,7 +266,10 @@ async fn expect(stream: &mut TcpStream, reply: &str, why: &str) {
     let mut at = 0;
     // Stops at the first byte that differs, so that a wrong answer is shown instead of waited for.
     while at < got.len() && got[..at] == reply.as_bytes()[..at] {
-        at += stream.read(&mut got[at..]).await.unwrap();
+        match stream.read(&mut got[at..]).await.unwrap() {
+            0 => break,
+            n => at += n,
+        }
     }
     assert_eq!(String::from_utf8_lossy(&got[..at]), reply, "{why}");
 }
@@ -240,6 +278,19 @@ async fn expect_end(stream: &mut TcpStream) -> String {
     let mut rest = vec![];
     stream.read_to_end(&mut rest).await.unwrap();
     String::from_utf8(rest).unwrap()
+}
+
+/// Another connection to the same door, into the namespace of class `linear`.
+async fn another(stream: &TcpStream) -> TcpStream {
+    let mut other = TcpStream::connect(stream.peer_addr().unwrap()).await.unwrap();
+    other.set_nodelay(true).unwrap();
+    sign_in_linear(&mut other).await;
+    other
+}
+
+async fn sign_in_linear(stream: &mut TcpStream) {
+    send(stream, &["AUTH bank secret3"]).await;
+    expect(stream, "+OK\r\n", "AUTH").await;
 }
 
 async fn sign_in(stream: &mut TcpStream) {
@@ -254,6 +305,14 @@ async fn until(mut holds: impl FnMut() -> bool) {
         assert!(std::time::Instant::now() < deadline, "it did not come to be");
         tokio::task::yield_now().await;
     }
+}
+
+/// The door does what it can for now, and hears what its sockets have to say.
+async fn pause() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
 }
 
 /// Each command in turn gets its reply.

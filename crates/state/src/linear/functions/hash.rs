@@ -1,6 +1,5 @@
 //! Hashes: fields and their values.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::number::{float, sum};
@@ -50,7 +49,7 @@ pub const ALL: &[Function] = &[
         write("hash.take", "field...", |space, key, args| {
             some(args)?;
             let map = of(space, key)?;
-            let (mut seen, mut taken) = (HashSet::new(), Vec::with_capacity(args.len()));
+            let (mut seen, mut taken) = (BTreeSet::new(), Vec::with_capacity(args.len()));
             for field in args {
                 // One that stands twice is gone the second time.
                 let value = map.and_then(|map| map.get(field)).filter(|_| seen.insert(field));

@@ -1,6 +1,6 @@
 //! Sets. Members come in order.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
@@ -158,7 +158,7 @@ fn common<'a>(sets: &'a [Option<&Members>]) -> impl Iterator<Item = &'a Bytes> {
 /// Likewise, no more steps than members.
 fn diff(sets: &[Option<&Members>]) -> Members {
     let Some((Some(first), others)) = sets.split_first() else { return Members::new() };
-    let others: HashSet<&Bytes> = others.iter().copied().flatten().flatten().collect();
+    let others: BTreeSet<&Bytes> = others.iter().copied().flatten().flatten().collect();
     first.iter().filter(|member| !others.contains(member)).cloned().collect()
 }
 
@@ -167,7 +167,7 @@ fn several<'a>(
     space: &'a Space,
     mut keys: impl Iterator<Item = &'a Bytes>,
 ) -> std::result::Result<Vec<Option<&'a Members>>, Wrong> {
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     let first = keys.next().map(|key| of(space, key));
     first.into_iter().chain(keys.filter(|key| seen.insert(*key)).map(|key| of(space, key))).collect()
 }

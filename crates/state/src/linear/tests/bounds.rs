@@ -63,6 +63,7 @@ fn a_field_that_is_named_twice_is_taken_once() {
     assert_eq!(read(&space, step("h", "hash.length", &[])), Reply::Int(1));
 }
 
+/// Else it takes hours, or all memory.
 #[test]
 fn sources_that_are_named_again_are_no_more_work() {
     let mut space = Space::default();
@@ -70,7 +71,6 @@ fn sources_that_are_named_again_are_no_more_work() {
     let members: Vec<&str> = members.iter().map(String::as_str).collect();
     run(&mut space, 1, 1, step("s", "set.add", &members));
     run(&mut space, 1, 2, step("t", "put", &[&"x".repeat(1 << 20), "always", "none"]));
-    let begun = std::time::Instant::now();
     let mut seq = 2;
     let mut store = |function, from: &str, last: Option<&str>| {
         seq += 1;
@@ -84,9 +84,9 @@ fn sources_that_are_named_again_are_no_more_work() {
     assert_eq!(store("text.bit-op", "t", Some("or")), Reply::Int(1 << 20));
     assert_eq!(store("text.bit-op", "t", Some("xor")), Reply::Int(1 << 20));
     assert_eq!(read(&space, step("d", "text.bits", &[])), Reply::Int(0), "an even number of times");
-    assert!(begun.elapsed().as_secs() < 20, "some seconds in a debug build, hours else: {:?}", begun.elapsed());
 }
 
+/// Else it takes minutes.
 #[test]
 fn many_small_sets_beside_a_large_one_are_little_work() {
     let mut space = Space::default();
@@ -98,10 +98,8 @@ fn many_small_sets_beside_a_large_one_are_little_work() {
         run(&mut space, 1, 2 + n as u64, step(key, "set.add", &["7", key]));
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let begun = std::time::Instant::now();
     assert_eq!(read(&space, step("s", "set.inter", &keys)), Reply::List(vec![Reply::Bytes("7".into())]));
     assert!(matches!(read(&space, step("s", "set.diff", &keys)), Reply::List(left) if left.len() == 49_999));
-    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
 
 /// Steps that have few bytes of arguments, and many bytes in a frame.

@@ -251,7 +251,7 @@ fn begin(
 }
 
 impl Waiter {
-    fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Reply>) -> LocalBoxFuture<'static, ()> {
+    fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
             let mut is_first = true;
             let reply = loop {
@@ -259,10 +259,7 @@ impl Waiter {
                     return;
                 }
                 if let Some((key, reply)) = self.try_each(std::mem::take(&mut is_first)).await {
-                    if let Err(reply) = client.send(reply) {
-                        self.put_back(key, reply).await;
-                    }
-                    return;
+                    return self.give(client, key, reply).await;
                 }
                 let over = async {
                     match deadline {
@@ -277,7 +274,7 @@ impl Waiter {
                 }
             };
             // A client that has gone needs no answer.
-            let _ = client.send(reply);
+            let _ = client.send(Given::new(reply).0);
         })
     }
 
@@ -350,27 +347,100 @@ impl Waiter {
         }
     }
 
-    /// The client went while its item was on the way.
-    async fn put_back(&self, key: Bytes, reply: Reply) {
-        let (Some(function), Reply::List(mut parts)) = (self.back, reply) else { return };
-        let bytes = |reply| if let Reply::Bulk(item) = reply { Some(item) } else { None };
-        let items: Vec<Bytes> = match parts.pop() {
-            // The last that was taken goes back first.
-            Some(Reply::List(items)) => items.into_iter().rev().filter_map(bytes).collect(),
-            Some(item) => bytes(item).into_iter().collect(),
-            None => return,
-        };
-        // Its client does not ask for it any more, we do.
-        let space = Space { priority: Priority::HIGHEST, ..self.space.clone() };
-        for _ in 0..PUT_BACK_TRIES_MAX {
-            let op = Op::one(Arc::clone(&space.name), key.clone(), function, items.clone());
-            match space.ask_linear(op).await {
-                Outcome::Done(_) => return,
-                Outcome::Refused(_) => sleep(Duration::from_millis(200)).await,
-                // It may be there: twice would be worse.
-                Outcome::Unknown(_) => break,
-            }
+    /// Gives the client its item, and puts it back if the client goes before it has taken it.
+    async fn give(self, client: oneshot::Sender<Given>, key: Bytes, reply: Reply) {
+        let Waiter { space, place, back, .. } = self;
+        let (given, is_taken) = Given::new(reply.clone());
+        if client.send(given).is_ok() {
+            // Earlier commands of it may take their time: who is next does not wait for them.
+            drop(place);
         }
-        tracing::error!("resp: an item that was taken for a client that had gone may not be back in its list");
+        if is_taken.await.is_err()
+            && let (Some(function), Reply::List(parts)) = (back, reply)
+            && let Err(why) = put_back(space, function, key, parts).await
+        {
+            tracing::error!(%why, "resp: an item that was taken for a client that had gone may not be back in its list");
+        }
+    }
+}
+
+/// The client went while its item was on the way. An error: why it may not be back.
+async fn put_back(space: Space, function: &'static str, key: Bytes, mut parts: Vec<Reply>) -> Result<(), String> {
+    let bytes = |reply| if let Reply::Bulk(item) = reply { Some(item) } else { None };
+    let items: Vec<Bytes> = match parts.pop() {
+        // The last that was taken goes back first.
+        Some(Reply::List(items)) => items.into_iter().rev().filter_map(bytes).collect(),
+        Some(item) => bytes(item).into_iter().collect(),
+        None => return Ok(()),
+    };
+    // Its client does not ask for it any more, we do.
+    let space = Space { priority: Priority::HIGHEST, ..space };
+    let mut why = String::new();
+    for _ in 0..PUT_BACK_TRIES_MAX {
+        let op = Op::one(Arc::clone(&space.name), key.clone(), function, items.clone());
+        match space.ask_linear(op).await {
+            Outcome::Done(Ran::Done(got)) => match only(got) {
+                // The key has another type by now, say: asking again would not help.
+                Got::Wrong(wrong) => return Err(wrong.text().to_owned()),
+                _ => return Ok(()),
+            },
+            Outcome::Done(Ran::Unmet) => unreachable!("it was put back without a condition"),
+            Outcome::Refused(refused) => {
+                why = refused.to_string();
+                sleep(Duration::from_millis(200)).await;
+            }
+            // It may be there: twice would be worse.
+            Outcome::Unknown(unknown) => return Err(unknown.to_string()),
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use node::{Answer, Ask, View};
+
+    use super::*;
+    use crate::resp::Backend;
+    use crate::resp::gate::Gate;
+
+    /// Answers with these, one after the other.
+    struct Says(RefCell<VecDeque<Outcome<Ran>>>);
+
+    impl Backend for Says {
+        fn ask(&self, _: Ask, _: base::Span, answer: oneshot::Sender<Answer>) {
+            let next = self.0.borrow_mut().pop_front().expect("it is not asked so often");
+            answer.send(Answer::Linear(next)).expect("it is waited for");
+        }
+
+        fn view(&self) -> Arc<View> {
+            Arc::default()
+        }
+    }
+
+    fn check(says: &[Outcome<Ran>], expect: Result<(), &str>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let node = Rc::new(Says(RefCell::new(says.iter().cloned().collect())));
+        let gate = Rc::new(Gate::new(node.clone(), false));
+        let space = Space { name: "bank".into(), gate, priority: Priority::NORMAL };
+        let parts = vec![Reply::word("q"), Reply::word("item")];
+        let done = runtime.block_on(put_back(space, "list.push-left", "q".into(), parts));
+        assert_eq!(done, expect.map_err(str::to_owned), "{says:?}");
+        assert!(node.0.borrow().is_empty(), "{says:?}");
+    }
+
+    #[test]
+    fn what_is_put_back_is_only_said_to_be_there_if_it_is() {
+        let done = |got| Outcome::Done(Ran::Done(vec![got]));
+        let busy = || Outcome::Refused(base::Refused::busy("no leader", base::Span::millis(20)));
+        check(&[done(Got::Int(1))], Ok(()));
+        check(&[busy(), done(Got::Int(1))], Ok(()));
+        check(&vec![busy(); PUT_BACK_TRIES_MAX], Err("no leader"));
+        for wrong in [Wrong::Type, Wrong::TooLarge] {
+            check(&[done(Got::Wrong(wrong))], Err(wrong.text()));
+        }
+        check(&[Outcome::Unknown(base::Unknown { why: "no answer".into() })], Err("no answer (it may have happened)"));
     }
 }

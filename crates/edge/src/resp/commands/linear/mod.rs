@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use base::Outcome;
 use bytes::Bytes;
-use state::linear::limits::{DRAWN_AGAIN_MAX, STEPS_MAX};
+use state::linear::limits::DRAWN_AGAIN_MAX;
 use state::linear::{Op, Over, Ran, Reply as Got, Step, Wrong};
 
 use super::*;
@@ -101,33 +101,27 @@ pub static INSTEAD: &[(&[&str], &str)] = &[
 /// Commands that are not queued between MULTI and EXEC.
 pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO", "ONCE"];
 
+/// Commands that say where a transaction begins and ends. They ask nothing of the node by themselves, and are not refused.
+pub static FRAMES_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "UNWATCH"];
+
 /// Between MULTI and EXEC: keeps what a command would have done.
 pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
     let Some(multi) = &mut client.multi else { return act };
-    let count = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.len() } else { 1 };
-    let steps: usize = multi.queued.iter().map(count).sum();
-    match act {
-        Act::Linear(op, then) if steps + op.steps.len() <= STEPS_MAX => {
-            multi.queued.push(Queued::Steps(op.steps, then));
-            Act::Now(Reply::Simple("QUEUED"))
+    let kept = match act {
+        Act::Linear(op, then) => multi.keep(Queued::Steps(op.steps, then)),
+        Act::Now(error) if error.is_error() => Err(error),
+        Act::Now(reply) => multi.keep(Queued::Said(reply)),
+        Act::Op(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
+            Err(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
         }
-        Act::Linear(..) => {
-            multi.is_bad = true;
-            Act::Now(Reply::Error(format!("ERR a transaction has at most {STEPS_MAX} steps")))
-        }
-        Act::Now(error) if error.is_error() => {
-            multi.is_bad = true;
-            Act::Now(error)
-        }
-        Act::Now(reply) if steps < STEPS_MAX => {
-            multi.queued.push(Queued::Said(reply));
-            Act::Now(Reply::Simple("QUEUED"))
-        }
-        Act::Now(_) | Act::Op(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
-            multi.is_bad = true;
-            Act::Now(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
-        }
-    }
+    };
+    Act::Now(kept.map_or_else(
+        |error| {
+            multi.spoil();
+            error
+        },
+        |()| Reply::Simple("QUEUED"),
+    ))
 }
 
 /// What a node's answer is in this protocol.

@@ -52,7 +52,7 @@ fn once(call: &mut Call<'_>) -> Act {
 /// An error inside of MULTI spoils the transaction, as any other command's does.
 fn in_multi(call: &mut Call<'_>, act: Act) -> Act {
     if let Some(multi) = &mut call.client.multi {
-        multi.is_bad = true;
+        multi.spoil();
     }
     act
 }

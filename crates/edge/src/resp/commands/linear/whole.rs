@@ -115,10 +115,9 @@ fn watch(call: &mut Call<'_>) -> Act {
 fn exec(call: &mut Call<'_>) -> Act {
     let conditions = std::mem::take(&mut *call.client.watched.borrow_mut());
     let Some(multi) = call.client.multi.take() else { return Act::Now(Reply::error("ERR EXEC without MULTI")) };
-    if multi.is_bad {
+    let Some(queued) = multi.queued() else {
         return Act::Now(Reply::error("EXECABORT Transaction discarded because of previous errors."));
-    }
-    let Multi { queued, .. } = multi;
+    };
     let steps_of = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.clone() } else { Vec::new() };
     let mut op_steps: Vec<Step> = queued.iter().flat_map(steps_of).collect();
     if op_steps.is_empty() {

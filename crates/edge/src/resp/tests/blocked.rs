@@ -1,0 +1,136 @@
+//! Commands that wait for an item: what begins behind them, and what becomes of an item whose client has gone.
+
+use linear::Reply as Got;
+
+use super::*;
+
+const POP: &str = "list.pop-left q";
+const BACK: &str = "list.push-left q";
+const CHANGES: &str = "changes q";
+
+/// A client of class `linear`, whose questions are kept.
+async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
+    toy.set_linear();
+    toy.holds.set(true);
+    sign_in_linear(stream).await;
+    send(stream, commands).await;
+}
+
+/// Answers who asks this about the list next.
+async fn answer(toy: &Toy, question: &str, reply: Got) {
+    until(|| toy.asked().iter().any(|asked| asked == question)).await;
+    toy.give(question, reply);
+}
+
+/// From now on it waits for a list that has nothing: it looks, asks where changes begin, and looks again.
+async fn wait_in(toy: &Toy) {
+    answer(toy, POP, Got::Nil).await;
+    answer(toy, CHANGES, upto(5)).await;
+    answer(toy, POP, Got::Nil).await;
+    until(|| toy.asked() == [CHANGES]).await;
+}
+
+fn upto(version: i64) -> Got {
+    Got::List(vec![Got::Int(version)])
+}
+
+fn item() -> Got {
+    Got::Bytes("item".into())
+}
+
+#[test]
+fn nothing_begins_behind_who_waits() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["BLPOP q 0", "RPUSH other x", "NOSUCH", "QUIT"]).await;
+        wait_in(&toy).await;
+        pause().await;
+        assert_eq!(toy.asked(), [CHANGES]);
+        answer(&toy, CHANGES, upto(6)).await;
+        answer(&toy, POP, item()).await;
+        expect(&mut stream, "*2\r\n$1\r\nq\r\n$4\r\nitem\r\n", "the item").await;
+        answer(&toy, "list.push-right other", Got::Int(1)).await;
+        let rest = expect_end(&mut stream).await;
+        assert!(rest.starts_with(":1\r\n-ERR 'NOSUCH'") && rest.ends_with("\r\n+OK\r\n"), "{rest}");
+    });
+}
+
+#[test]
+fn an_item_is_put_back_whose_client_has_gone_whatever_it_had_sent_behind() {
+    let much = line("PING").repeat(limits::READ_BYTES_MAX / 4);
+    for behind in [line("QUIT"), b"*1\r\n!".to_vec(), much] {
+        with_door(|toy, mut stream| async move {
+            begin(&toy, &mut stream, &["BLPOP q 0"]).await;
+            stream.write_all(&behind).await.unwrap();
+            wait_in(&toy).await;
+            answer(&toy, CHANGES, upto(6)).await;
+            until(|| toy.asked() == [POP]).await;
+            drop(stream);
+            pause().await;
+            answer(&toy, POP, item()).await;
+            answer(&toy, BACK, Got::Int(1)).await;
+            until(|| toy.meter.resp.connections() == 0).await;
+        });
+    }
+}
+
+#[test]
+fn nobody_waits_any_more_for_a_client_that_went_meanwhile() {
+    for behind in ["PING", "QUIT"] {
+        with_door(|toy, mut stream| async move {
+            begin(&toy, &mut stream, &["BLPOP q 0", behind]).await;
+            wait_in(&toy).await;
+            drop(stream);
+            until(|| toy.meter.resp.connections() == 0).await;
+            until(|| toy.held_linear.borrow().iter().all(|(_, answer)| answer.is_closed())).await;
+        });
+    }
+}
+
+#[test]
+fn nothing_is_taken_for_a_client_that_went_before_its_turn() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["RPUSH q x", "BLPOP q 0"]).await;
+        until(|| toy.asked() == ["list.push-right q"]).await;
+        drop(stream);
+        pause().await;
+        answer(&toy, "list.push-right q", Got::Int(1)).await;
+        until(|| toy.meter.resp.connections() == 0).await;
+        pause().await;
+        assert_eq!(toy.asked(), [""; 0]);
+    });
+}
+
+#[test]
+fn an_item_that_waits_for_earlier_answers_is_put_back_too_and_holds_up_nobody() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["GET a", "BLPOP q 0"]).await;
+        until(|| toy.asked() == ["get a", POP]).await;
+        let mut other = another(&stream).await;
+        send(&mut other, &["BLPOP q 0"]).await;
+        answer(&toy, CHANGES, upto(5)).await;
+        assert_eq!(toy.asked(), ["get a", POP]);
+        answer(&toy, POP, item()).await;
+        // The next one's turn has come.
+        answer(&toy, POP, Got::Nil).await;
+        until(|| toy.asked() == ["get a", CHANGES]).await;
+        drop(stream);
+        answer(&toy, BACK, Got::Int(1)).await;
+        answer(&toy, CHANGES, upto(6)).await;
+        answer(&toy, POP, item()).await;
+        expect(&mut other, "*2\r\n$1\r\nq\r\n$4\r\nitem\r\n", "it is there for the next").await;
+    });
+}
+
+#[test]
+fn who_waits_at_a_closing_door_is_told_and_the_rest_is_answered() {
+    with_door_of(Toy::default(), |toy, mut stream, close| async move {
+        begin(&toy, &mut stream, &["GET a", "BLPOP q 0", "BLPOP q 0", "PING"]).await;
+        until(|| toy.asked() == ["get a", POP]).await;
+        answer(&toy, POP, Got::Nil).await;
+        close.send(()).unwrap();
+        pause().await;
+        answer(&toy, "get a", Got::Nil).await;
+        let unblocked = "-UNBLOCKED this node is about to end: nothing was taken, ask another one\r\n";
+        assert_eq!(expect_end(&mut stream).await, format!("$-1\r\n{unblocked}{unblocked}+PONG\r\n"));
+    });
+}
