@@ -110,6 +110,31 @@ fn redis_clients_say_once() {
         assert_eq!(resp.ask(&["ONCE", &id(), "FCALL", "number.add", "1", "m", "0"]).unwrap(), int(0));
     }
     assert_eq!(two.ask(&["LLEN", "list"]).unwrap(), int(3));
+    // What is drawn, what the clock says and what was watched is not the same the second time.
+    one.ask(&["DEL", "set", "w"]).unwrap();
+    let members: Vec<String> = (0..500).map(|n| format!("m{n}")).collect();
+    let add: Vec<&str> = ["SADD", "set"].into_iter().chain(members.iter().map(String::as_str)).collect();
+    assert_eq!(one.ask(&add).unwrap(), int(500));
+    let (pop, end, seen, drawn) = (id(), id(), id(), id());
+    let mut both = Vec::new();
+    for resp in [&mut one, &mut two] {
+        let mut got = vec![resp.ask(&["ONCE", &pop, "SPOP", "set"]).unwrap()];
+        got.push(resp.ask(&["ONCE", &end, "SET", "w", "x", "GET", "PXAT", "4000000000000"]).unwrap());
+        resp.ask(&["WATCH", "w", "set"]).unwrap();
+        resp.ask(&["MULTI"]).unwrap();
+        resp.ask(&["APPEND", "w", "y"]).unwrap();
+        got.push(resp.ask(&["ONCE", &seen, "EXEC"]).unwrap());
+        resp.ask(&["MULTI"]).unwrap();
+        resp.ask(&["SPOP", "set", "2"]).unwrap();
+        got.push(resp.ask(&["ONCE", &drawn, "EXEC"]).unwrap());
+        both.push(got);
+    }
+    assert_eq!(both[0], both[1], "the first answers");
+    assert_eq!((two.ask(&["SCARD", "set"]).unwrap(), two.ask(&["STRLEN", "w"]).unwrap()), (int(497), int(2)));
+    two.ask(&["MULTI"]).unwrap();
+    two.ask(&["SPOP", "set", "3"]).unwrap();
+    let other = two.ask(&["ONCE", &drawn, "EXEC"]).unwrap();
+    assert!(matches!(&other, Word::Error(why) if why.contains("another operation's")), "{other:?}");
     let mut says = |words: &[&str], expect: &str| {
         let Word::Error(why) = one.ask(words).unwrap() else { panic!("{words:?} was done") };
         assert!(why.contains(expect), "{words:?}: {why}");

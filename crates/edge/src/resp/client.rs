@@ -17,7 +17,7 @@ use state::linear::{Condition, Step};
 use super::commands::linear::Then;
 use super::encode::{Protocol, Reply};
 use super::limits::MULTI_BYTES_MAX;
-use super::parse::Bounds;
+use super::parse::{Bounds, Command};
 
 #[derive(Debug)]
 pub struct Client {
@@ -48,6 +48,8 @@ pub struct Multi {
     /// Of all that is queued.
     steps: usize,
     bytes: usize,
+    /// A hash of its commands as they were said.
+    said: u64,
     /// A command was refused: EXEC will be.
     is_bad: bool,
 }
@@ -62,6 +64,11 @@ pub enum Queued {
 }
 
 impl Multi {
+    /// This is said for EXEC, too.
+    pub fn hear(&mut self, command: &Command) {
+        self.said = command.said(self.said);
+    }
+
     /// Keeps a command for EXEC, or says why there is no room for it.
     pub fn keep(&mut self, queued: Queued) -> Result<(), Reply> {
         if self.is_bad {
@@ -84,9 +91,9 @@ impl Multi {
         *self = Self { is_bad: true, ..Self::default() };
     }
 
-    /// All that was kept, if none was refused.
-    pub fn queued(self) -> Option<Vec<Queued>> {
-        (!self.is_bad).then_some(self.queued)
+    /// All that was kept, if none was refused, and a hash of how it was said.
+    pub fn queued(self) -> Option<(Vec<Queued>, u64)> {
+        (!self.is_bad).then_some((self.queued, self.said))
     }
 }
 

@@ -2,8 +2,8 @@
 //! take what was answered, start what has come, write, read.
 //!
 //! All commands that have come are started at once and answered in order. Only commands that touch the same key (one of
-//! them writing it) wait for each other, and all wait behind one that waits for an item. What a client may have under way, unread or half sent is bounded; past the
-//! bounds nothing more is read from it.
+//! them writing it) wait for each other, and all wait behind one that waits for an item. What a client may have under way,
+//! unread or half sent is bounded; past the bounds nothing more is read from it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -342,6 +342,7 @@ impl Conn {
             if entry == Entry::Refused {
                 any = true;
                 self.node.gate.refused(class, priority);
+                commands::linear::refused(&mut self.client, &command, spec);
                 self.say(Reply::error(OVERLOADED));
                 continue;
             }
@@ -349,7 +350,7 @@ impl Conn {
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
-            let act = if in_multi { commands::linear::queue(&mut self.client, spec, act) } else { act };
+            let act = if in_multi { commands::linear::queue(&mut self.client, &command, spec, act) } else { act };
             let (work, closes) = match act {
                 Act::Now(reply) => (Work::Ready(reply), false),
                 Act::Close(reply) => (Work::Ready(reply), true),

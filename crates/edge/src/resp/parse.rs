@@ -2,6 +2,7 @@
 //! for a length that was only announced. Whatever is not RESP ends the connection, since where the next command
 //! begins is not known any more. Who may send what (the limits differ before AUTH) is the caller's to say.
 
+use base::checksum::place_hash_pair;
 use bytes::{Bytes, BytesMut};
 
 use super::limits::*;
@@ -125,6 +126,11 @@ impl Command {
 
     pub fn is_empty(&self) -> bool {
         self.args.len == 0
+    }
+
+    /// A hash of its words, and of what was said before them.
+    pub fn said(&self, before: u64) -> u64 {
+        self.args().fold(before, |before, arg| place_hash_pair(arg, before))
     }
 
     /// In so many bytes it came.

@@ -106,9 +106,7 @@ fn commands_on_one_key_run_one_after_the_other() {
         for step in [&["GET a", "GET a"][..], &["PUT a"], &["GET a"], &["COUNT "], &["GET b"]] {
             until(|| toy.held.borrow().len() == step.len()).await;
             // All that may run does: a pass of the door changes nothing.
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
+            pause().await;
             let held: Vec<_> = toy.held.borrow().iter().map(|(op, _)| shown(op)).collect();
             assert_eq!(held, step);
             step.iter().for_each(|name| toy.release(name));
@@ -169,7 +167,8 @@ fn a_transaction_is_not_refused_in_part() {
             crowd.push(one);
         }
         until(|| toy.asked().len() >= limits::LINEAR_STAGE.limit.first as usize).await;
-        tokio::time::sleep(2 * std::time::Duration::from_millis(limits::LINEAR_STAGE.wait_target.as_millis())).await;
+        let (all_came, target) = (std::time::Instant::now(), limits::LINEAR_STAGE.wait_target.as_millis());
+        until(|| all_came.elapsed().as_millis() > 2 * u128::from(target)).await;
         // One more, and it is seen how late they are.
         send(&mut crowd[0], &["INCR more"]).await;
         pause().await;
@@ -181,6 +180,23 @@ fn a_transaction_is_not_refused_in_part() {
         assert!(!toy.asked().contains(&"number.add a".to_owned()), "nothing goes alone");
         send(&mut stream, &["DISCARD", "EXEC"]).await;
         expect(&mut stream, "+OK\r\n-ERR EXEC without MULTI\r\n", "given up").await;
+        send(&mut stream, &["WATCH a", "MULTI", "INCR a", "EXEC"]).await;
+        expect(&mut stream, "-BUSY overloaded: this node takes no more, retry in 100 ms\r\n+OK\r\n+QUEUED\r\n", "")
+            .await;
+        // Its turn comes when others have had theirs.
+        let conditions = RefCell::new(None);
+        until(|| {
+            let (op, answer) = toy.held_linear.borrow_mut().remove(0);
+            if shown_linear(&op) == "number.add a" {
+                conditions.replace(Some(op.conditions.clone()));
+            }
+            let done = op.steps.iter().map(|_| linear::Reply::Int(1)).collect();
+            drop(answer.send(Answer::Linear(Outcome::Done(linear::Ran::Done(done)))));
+            conditions.borrow().is_some() || toy.held_linear.borrow().is_empty()
+        })
+        .await;
+        let never = linear::Condition { key: "a".into(), version: u64::MAX };
+        assert_eq!(conditions.take(), Some(vec![never]), "it does not run without what it was to watch");
         drop(close);
     });
 }
@@ -221,9 +237,7 @@ fn a_client_that_sends_without_end_has_only_so_much_under_way() {
         let commands: Vec<String> = (0..1000).map(|i| format!("GET k{i}")).collect();
         send(&mut stream, &commands.iter().map(String::as_str).collect::<Vec<_>>()).await;
         until(|| toy.held.borrow().len() == limits::IN_FLIGHT_MAX).await;
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        pause().await;
         assert_eq!(toy.held.borrow().len(), limits::IN_FLIGHT_MAX);
         toy.holds.set(false);
         for i in 0..limits::IN_FLIGHT_MAX {

@@ -307,12 +307,12 @@ async fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The door does what it can for now, and hears what its sockets have to say.
+/// The door does all that it can for now, and hears what its sockets have to say: between so many turns the runtime asks them
+/// several times.
 async fn pause() {
-    for _ in 0..100 {
+    for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
 }
 
 /// Each command in turn gets its reply.

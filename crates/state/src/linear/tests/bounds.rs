@@ -63,13 +63,18 @@ fn a_field_that_is_named_twice_is_taken_once() {
     assert_eq!(read(&space, step("h", "hash.length", &[])), Reply::Int(1));
 }
 
+/// The set `s` of 50,000 numbers.
+fn with_large_set() -> Space {
+    let mut space = Space::default();
+    let members = (0..50_000).map(|n: u32| n.to_string().into()).collect();
+    assert_eq!(run(&mut space, 1, 1, Step::new("s".into(), "set.add", members)), Reply::Int(50_000));
+    space
+}
+
 /// Else it takes hours, or all memory.
 #[test]
 fn sources_that_are_named_again_are_no_more_work() {
-    let mut space = Space::default();
-    let members: Vec<String> = (0..50_000).map(|n| n.to_string()).collect();
-    let members: Vec<&str> = members.iter().map(String::as_str).collect();
-    run(&mut space, 1, 1, step("s", "set.add", &members));
+    let mut space = with_large_set();
     run(&mut space, 1, 2, step("t", "put", &[&"x".repeat(1 << 20), "always", "none"]));
     let mut seq = 2;
     let mut store = |function, from: &str, last: Option<&str>| {
@@ -89,10 +94,7 @@ fn sources_that_are_named_again_are_no_more_work() {
 /// Else it takes minutes.
 #[test]
 fn many_small_sets_beside_a_large_one_are_little_work() {
-    let mut space = Space::default();
-    let members: Vec<String> = (0..50_000).map(|n| n.to_string()).collect();
-    let members: Vec<&str> = members.iter().map(String::as_str).collect();
-    run(&mut space, 1, 1, step("s", "set.add", &members));
+    let mut space = with_large_set();
     let keys: Vec<String> = (0..8_000).map(|n| format!("k{n}")).collect();
     for (n, key) in keys.iter().enumerate() {
         run(&mut space, 1, 2 + n as u64, step(key, "set.add", &["7", key]));

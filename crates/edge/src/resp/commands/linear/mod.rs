@@ -104,9 +104,17 @@ pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", 
 /// Commands that say where a transaction begins and ends. They ask nothing of the node by themselves, and are not refused.
 pub static FRAMES_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "UNWATCH"];
 
+/// A command was refused before it was run: a transaction behind WATCH must not run without it.
+pub fn refused(client: &mut Client, command: &Command, spec: &Spec) {
+    if spec.name == "WATCH" {
+        client.watched.borrow_mut().push(whole::unmet(command.key(1)));
+    }
+}
+
 /// Between MULTI and EXEC: keeps what a command would have done.
-pub fn queue(client: &mut Client, spec: &Spec, act: Act) -> Act {
+pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> Act {
     let Some(multi) = &mut client.multi else { return act };
+    multi.hear(command);
     let kept = match act {
         Act::Linear(op, then) => multi.keep(Queued::Steps(op.steps, then)),
         Act::Now(error) if error.is_error() => Err(error),

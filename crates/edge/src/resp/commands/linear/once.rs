@@ -39,14 +39,23 @@ fn once(call: &mut Call<'_>) -> Act {
     if !takes {
         return refused();
     }
+    let said = differs(&command).then(|| command.said(0));
     let act = (spec.run)(&mut Call { command: &command, client: call.client, node: call.node, once: Some(id) });
     match act {
-        Act::Linear(op, then) => Act::Linear(Op { once: Some(id), ..op }, then),
+        Act::Linear(op, then) => Act::Linear(Op { once: Some(id), said, ..op }, then),
         Act::Later(later) if ends_multi || spec.name == "FCALL" => Act::Later(later),
         Act::Now(reply) => Act::Now(reply),
         // Several operations: each would need an id of its own.
         Act::Later(_) | Act::Op(..) | Act::Block(_) | Act::Close(_) => refused(),
     }
+}
+
+/// Does more come into its steps than what was said: a number that is drawn, the time of day? Said again it would not be known by
+/// its steps.
+fn differs(command: &Command) -> bool {
+    let is_any = |arg: &[u8], words: &[&str]| words.iter().any(|word| is(arg, word));
+    is_any(command.arg(0), &["SPOP", "EXPIREAT", "PEXPIREAT"])
+        || command.args().any(|arg| is_any(arg, &["EXAT", "PXAT"]))
 }
 
 /// An error inside of MULTI spoils the transaction, as any other command's does.

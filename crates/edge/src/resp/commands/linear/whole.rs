@@ -107,15 +107,23 @@ fn watch(call: &mut Call<'_>) -> Act {
                 }
                 Reply::OK
             }
-            other => reply(other, plain),
+            other => {
+                watched.borrow_mut().push(unmet(keys[0].clone()));
+                reply(other, plain)
+            }
         }
     })
+}
+
+/// What keeps EXEC from running: its client may have sent it without waiting for what becomes of WATCH.
+pub fn unmet(key: Bytes) -> Condition {
+    Condition { key, version: u64::MAX }
 }
 
 fn exec(call: &mut Call<'_>) -> Act {
     let conditions = std::mem::take(&mut *call.client.watched.borrow_mut());
     let Some(multi) = call.client.multi.take() else { return Act::Now(Reply::error("ERR EXEC without MULTI")) };
-    let Some(queued) = multi.queued() else {
+    let Some((queued, said)) = multi.queued() else {
         return Act::Now(Reply::error("EXECABORT Transaction discarded because of previous errors."));
     };
     let steps_of = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.clone() } else { Vec::new() };
@@ -128,7 +136,9 @@ fn exec(call: &mut Call<'_>) -> Act {
         // Only to see whether what is watched has changed.
         op_steps.push(Step::new(watched.key.clone(), "exists", Vec::new()));
     }
-    let op = Op { conditions, once: call.once, ..Op::of(call.space().name, op_steps) };
+    // What was watched has other versions by the time that it is asked again.
+    let said = call.once.map(|_| said);
+    let op = Op { conditions, once: call.once, said, ..Op::of(call.space().name, op_steps) };
     let space = call.space();
     Call::later(async move {
         match space.ask_linear(op).await {
