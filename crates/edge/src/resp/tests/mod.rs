@@ -236,7 +236,9 @@ fn with_door_of<F: Future<Output = ()>>(toy: Toy, test: impl FnOnce(Rc<Toy>, Tcp
         ));
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        test(toy, stream, close).await;
+        // None takes a second; one that waits for what does not come has failed.
+        let test = tokio::time::timeout(std::time::Duration::from_secs(60), test(toy, stream, close));
+        test.await.expect("the door should not take so long");
         door.abort();
     }));
 }
