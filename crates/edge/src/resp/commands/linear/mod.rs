@@ -107,7 +107,7 @@ pub static FRAMES_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "UNWATCH"];
 /// A command was refused before it was run: a transaction behind WATCH must not run without it.
 pub fn refused(client: &mut Client, command: &Command, spec: &Spec) {
     if spec.name == "WATCH" {
-        client.watched.borrow_mut().push(whole::unmet(command.key(1)));
+        whole::watch_in_vain(&mut client.watched.borrow_mut(), command.arg(1));
     }
 }
 

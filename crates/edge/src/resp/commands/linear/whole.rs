@@ -108,16 +108,20 @@ fn watch(call: &mut Call<'_>) -> Act {
                 Reply::OK
             }
             other => {
-                watched.borrow_mut().push(unmet(keys[0].clone()));
+                watch_in_vain(&mut watched.borrow_mut(), &keys[0]);
                 reply(other, plain)
             }
         }
     })
 }
 
-/// What keeps EXEC from running: its client may have sent it without waiting for what becomes of WATCH.
-pub fn unmet(key: Bytes) -> Condition {
-    Condition { key, version: u64::MAX }
+/// Keeps EXEC from running: its client may have sent it without waiting for what becomes of WATCH.
+pub fn watch_in_vain(watched: &mut Vec<Condition>, key: &[u8]) {
+    const NEVER: u64 = u64::MAX;
+    // Once is enough, however often it is tried.
+    if watched.iter().all(|condition| condition.version != NEVER) {
+        watched.push(Condition { key: Bytes::copy_from_slice(key), version: NEVER });
+    }
 }
 
 fn exec(call: &mut Call<'_>) -> Act {
