@@ -121,6 +121,14 @@ const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's oper
 
 /// Clients of a node that wait for an item of a list. Each costs a question to the list's leader.
 pub const BLOCKED_MAX: usize = 1024;
+/// Keys that one of them waits for.
+pub const BLOCKED_KEYS_MAX: usize = 256;
+/// Keys that all of them wait for, or did lately, of which a leader tells when they change.
+pub const QUESTIONS_MAX: usize = 2048;
+/// Who waits for more looks at them, so often.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(300);
+/// So long a leader may have a question that nobody here waits for any more: until it is answered without a change, and a little.
+pub const QUESTION_KEPT: Duration = Duration::from_secs(12);
 /// An item that was taken for a client that had gone is tried to be put back so often, 200 ms apart.
 pub const PUT_BACK_TRIES_MAX: usize = 25;
 /// Keys in one answer to KEYS, which is made whole in memory.
@@ -135,3 +143,12 @@ pub const CURSORS_MAX: usize = 4096;
 pub const STALE_DEFAULT: Span = Span::millis(1000);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
 pub const LINEAR_BUDGET: Span = Span::secs(4);
+
+const _: () = assert!(
+    QUESTIONS_MAX + crate::api::limits::WATCHERS_MAX < state::linear::limits::WAITS_MAX,
+    "a node lets all of them wait"
+);
+const _: () = assert!(
+    QUESTION_KEPT.as_millis() as u64 > state::linear::limits::WATCH_HOLD.as_millis(),
+    "a question that is forgotten is over"
+);

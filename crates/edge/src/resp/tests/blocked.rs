@@ -7,6 +7,8 @@ use super::*;
 const POP: &str = "list.pop-left q";
 const BACK: &str = "list.push-left q";
 const CHANGES: &str = "changes q";
+const POP_R: &str = "list.pop-left r";
+const CHANGES_R: &str = "changes r";
 
 /// A client of class `linear`, whose questions are kept.
 async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
@@ -81,9 +83,49 @@ fn nobody_waits_any_more_for_a_client_that_went_meanwhile() {
             wait_in(&toy).await;
             drop(stream);
             until(|| toy.meter.resp.connections() == 0).await;
-            until(|| toy.held_linear.borrow().iter().all(|(_, answer)| answer.is_closed())).await;
+            pause().await;
+            // A question cannot be taken back.
+            answer(&toy, CHANGES, upto(6)).await;
+            pause().await;
+            assert_eq!(toy.asked(), [""; 0]);
         });
     }
+}
+
+#[test]
+fn one_question_for_each_key_however_many_wait_and_come_again() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["BLPOP r q 0"]).await;
+        for round in 0..10 {
+            let looks = async || {
+                answer(&toy, POP_R, Got::Nil).await;
+                answer(&toy, POP, Got::Nil).await;
+            };
+            looks().await;
+            if round == 0 {
+                // Later it is known from the question that is there.
+                answer(&toy, CHANGES_R, upto(5)).await;
+            }
+            answer(&toy, CHANGES, upto(5 + round)).await;
+            looks().await;
+            until(|| toy.asked() == [CHANGES_R, CHANGES]).await;
+            answer(&toy, CHANGES, upto(6 + round)).await;
+            answer(&toy, POP_R, Got::Nil).await;
+            answer(&toy, POP, item()).await;
+            expect(&mut stream, "*2\r\n$1\r\nq\r\n$4\r\nitem\r\n", "the item").await;
+            assert_eq!(toy.asked(), [CHANGES_R], "it stays for who comes next");
+            send(&mut stream, &["BLPOP r q 0"]).await;
+        }
+        // An answer that came while nobody waited is none of what comes later.
+        answer(&toy, POP_R, item()).await;
+        expect(&mut stream, "*2\r\n$1\r\nr\r\n$4\r\nitem\r\n", "of the other one").await;
+        toy.give(CHANGES_R, upto(7));
+        send(&mut stream, &["BLPOP r 0"]).await;
+        answer(&toy, POP_R, Got::Nil).await;
+        answer(&toy, CHANGES_R, upto(8)).await;
+        answer(&toy, POP_R, Got::Nil).await;
+        until(|| toy.asked() == [CHANGES_R]).await;
+    });
 }
 
 #[test]

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Priority;
-use futures_util::future::{LocalBoxFuture, select_all};
+use futures_util::StreamExt;
+use futures_util::future::{FutureExt, LocalBoxFuture, pending, select_all};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::questions::{Questions, ask};
 use super::*;
-use crate::resp::limits::{BLOCKED_MAX, PUT_BACK_TRIES_MAX};
+use crate::resp::limits::{BLOCKED_KEYS_MAX, BLOCKED_MAX, FAN_OUT_MAX, LOOK_AGAIN, PUT_BACK_TRIES_MAX};
 use crate::resp::ops::Space;
 
 pub const ALL: &[Spec] = &[
@@ -83,18 +85,21 @@ type Name = (Arc<str>, Bytes);
 /// Who waits for each key, in order, on this node.
 #[derive(Default)]
 pub struct Blocked {
-    queues: RefCell<BTreeMap<Name, VecDeque<u64>>>,
-    tickets: std::cell::Cell<u64>,
+    queues: RefCell<BTreeMap<Name, VecDeque<Rc<Turn>>>>,
     count: std::cell::Cell<usize>,
-    moved: Notify,
+    questions: Questions,
 }
+
+/// Told to who becomes the first that waits for a key.
+#[derive(Default)]
+struct Turn(Notify);
 
 /// A place in the queues of some keys, until it is dropped.
 struct Place {
     blocked: Rc<Blocked>,
     namespace: Arc<str>,
     keys: Vec<Bytes>,
-    ticket: u64,
+    turn: Rc<Turn>,
 }
 
 impl Blocked {
@@ -110,21 +115,21 @@ impl Place {
             return None;
         }
         blocked.count.set(blocked.count.get() + 1);
-        blocked.tickets.set(blocked.tickets.get() + 1);
-        let ticket = blocked.tickets.get();
+        let turn = Rc::new(Turn::default());
         for key in keys {
             let mut queues = blocked.queues.borrow_mut();
             let queue = queues.entry((Arc::clone(namespace), key.clone())).or_default();
-            if queue.back() != Some(&ticket) {
-                queue.push_back(ticket);
+            if !queue.back().is_some_and(|last| Rc::ptr_eq(last, &turn)) {
+                queue.push_back(Rc::clone(&turn));
             }
         }
-        Some(Place { blocked: Rc::clone(blocked), namespace: Arc::clone(namespace), keys: keys.to_vec(), ticket })
+        Some(Place { blocked: Rc::clone(blocked), namespace: Arc::clone(namespace), keys: keys.to_vec(), turn })
     }
 
     fn is_first(&self, key: &Bytes) -> bool {
         let queues = self.blocked.queues.borrow();
-        queues.get(&(Arc::clone(&self.namespace), key.clone())).and_then(VecDeque::front) == Some(&self.ticket)
+        let first = queues.get(&(Arc::clone(&self.namespace), key.clone())).and_then(VecDeque::front);
+        first.is_some_and(|first| Rc::ptr_eq(first, &self.turn))
     }
 }
 
@@ -134,14 +139,16 @@ impl Drop for Place {
         for key in &self.keys {
             let name = (Arc::clone(&self.namespace), key.clone());
             if let Some(queue) = queues.get_mut(&name) {
-                queue.retain(|ticket| *ticket != self.ticket);
-                if queue.is_empty() {
-                    queues.remove(&name);
+                let was_first = queue.front().is_some_and(|first| Rc::ptr_eq(first, &self.turn));
+                queue.retain(|turn| !Rc::ptr_eq(turn, &self.turn));
+                match queue.front() {
+                    Some(first) if was_first => first.0.notify_one(),
+                    Some(_) => (),
+                    None => drop(queues.remove(&name)),
                 }
             }
         }
         self.blocked.count.set(self.blocked.count.get() - 1);
-        self.blocked.moved.notify_waiters();
     }
 }
 
@@ -153,8 +160,8 @@ struct Waiter {
     take: Box<dyn Fn(&Bytes) -> Step>,
     /// The function that puts one back, if that is needed.
     back: Option<&'static str>,
-    /// For each key, all changes up to this version were seen.
-    seen: Vec<u64>,
+    /// For each key, all changes up to this version were seen. None: it has yet to ask where they are.
+    seen: Vec<Option<u64>>,
 }
 
 /// From which end so many items are taken, and how they are put back.
@@ -240,6 +247,9 @@ fn begin(
         Ok(deadline) => deadline,
         Err(error) => return Act::Now(error),
     };
+    if keys.len() > BLOCKED_KEYS_MAX {
+        return Act::Now(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
+    }
     let space = call.space();
     let Some(place) = Place::take(&call.node.blocked, &space.name, &keys) else {
         return Act::Now(Reply::Error(format!(
@@ -253,6 +263,8 @@ fn begin(
 impl Waiter {
     fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
+            // Before the first look: what changes from there on is asked for already, where others wait too.
+            self.seen = self.place.keys.iter().map(|key| self.questions().known(&self.space, key)).collect();
             let mut is_first = true;
             let reply = loop {
                 if client.is_closed() {
@@ -298,53 +310,37 @@ impl Waiter {
         None
     }
 
+    fn questions(&self) -> &Questions {
+        &self.place.blocked.questions
+    }
+
     /// Ends when there may be something to take. At first it only learns from where on it has to look.
     async fn changed(&mut self) -> Result<(), Reply> {
         let keys = &self.place.keys;
-        if self.seen.is_empty() {
-            let mut seen = Vec::new();
-            for key in keys {
-                seen.push(self.ask(key, "-".into(), "now").await?);
+        let unseen: Vec<usize> = (0..keys.len()).filter(|at| self.seen[*at].is_none()).collect();
+        if !unseen.is_empty() {
+            let asked = unseen.iter().map(|at| ask(self.space.clone(), keys[*at].clone(), None));
+            let seen: Vec<_> = futures_util::stream::iter(asked).buffered(FAN_OUT_MAX).collect().await;
+            for (at, upto) in unseen.into_iter().zip(seen) {
+                self.seen[at] = Some(upto?);
             }
-            self.seen = seen;
             return Ok(());
         }
-        // Made first: what moves from now on is noticed.
-        let moved = self.place.blocked.moved.notified();
         let first: Vec<usize> = (0..keys.len()).filter(|at| self.place.is_first(&keys[*at])).collect();
-        if first.is_empty() {
-            moved.await;
-            return Ok(());
-        }
-        let asked = first.iter().map(|at| Box::pin(self.ask(&keys[*at], self.seen[*at].to_string(), "wait")));
-        let upto = tokio::select! {
-            (upto, nth, _) = select_all(asked) => Some((first[nth], upto?)),
-            () = moved => None,
-        };
-        if let Some((at, upto)) = upto {
-            self.seen[at] = upto;
+        let asked = first.iter().filter_map(|at| {
+            let changed = self.questions().changed(&self.space, &keys[*at], self.seen[*at].unwrap_or_default())?;
+            Some(changed.map(|upto| (*at, upto)).boxed_local())
+        });
+        let asked: Vec<_> = asked.collect();
+        let all_are_asked = asked.len() == first.len();
+        let changed = async { if asked.is_empty() { pending().await } else { select_all(asked).await.0 } };
+        let look = async { if all_are_asked { pending().await } else { sleep(LOOK_AGAIN).await } };
+        tokio::select! {
+            (at, upto) = changed => self.seen[at] = Some(upto?),
+            () = look => (),
+            () = self.place.turn.0.notified() => (),
         }
         Ok(())
-    }
-
-    /// Up to which version a key's changes are known now.
-    async fn ask(&self, key: &Bytes, after: String, how: &'static str) -> Result<u64, Reply> {
-        loop {
-            let op =
-                Op::one(Arc::clone(&self.space.name), key.clone(), "changes", vec![word(after.clone()), word(how)]);
-            match self.space.ask_linear(op).await {
-                Outcome::Done(Ran::Done(got)) => match only(got) {
-                    Got::List(parts) => match parts.first() {
-                        Some(Got::Int(upto)) => return Ok(*upto as u64),
-                        other => unreachable!("changes were answered by {other:?}"),
-                    },
-                    other => return Err(plain_one(other)),
-                },
-                // No leader at the moment: nothing is lost by waiting on.
-                Outcome::Refused(refused) if refused.retry_after.is_some() => sleep(Duration::from_millis(100)).await,
-                other => return Err(reply(other, plain)),
-            }
-        }
     }
 
     /// Gives the client its item, and puts it back if the client goes before it has taken it.

@@ -21,6 +21,7 @@ mod list;
 mod once;
 mod pages;
 mod probe;
+mod questions;
 mod set;
 mod text;
 mod whole;
