@@ -45,6 +45,8 @@ const REPLACED_AFTER: Span = Span::secs(90);
 /// So long a group in memory may wait for a member whose disk went for ever while another lost its power: until the cluster
 /// gives that one up (30 s from when the root group has a leader), and 10 s more.
 const GIVEN_UP_AFTER: Span = Span::secs(120);
+/// The same when the root group may have had no leader before faults ended.
+const GIVEN_UP_IN_CALM: Span = Span::secs(50);
 /// A brick that restarted waits 10 s for the fill of one that is cut off; a moment less, as it may see it dead earlier.
 const CUT_OFF_COUNTS: Span = Span::secs(8);
 /// A little before bricks that are dead for so long leave the map.
@@ -214,6 +216,8 @@ pub struct Scene {
     rounds: Rng,
     round: Round,
     quiet_since: Time,
+    /// When all groups were last seen to have all their members.
+    whole_at: Time,
     /// When a machine last came back as a new node.
     emptied: BTreeMap<usize, Time>,
     /// Cut off for so long that the others may do without them.
@@ -297,6 +301,7 @@ impl Scene {
             round: pace::BUSY,
             rounds: Rng::new(plan.seed ^ ROUNDS),
             quiet_since: Time::ZERO,
+            whole_at: Time::ZERO,
             emptied: BTreeMap::new(),
             dropped: BTreeSet::new(),
             power_lost: None,
@@ -521,7 +526,11 @@ impl Scene {
     /// Two of a group in memory failed in a row: one's disk went for ever, and then another's power (by now, anybody's).
     fn waits_for_memory(&self) -> bool {
         let now = self.world.now();
-        let since = self.emptied.values().filter(|at| now.since(**at) <= GIVEN_UP_AFTER).min();
+        // Groups that were whole since have no member any more that is gone.
+        let not_whole_since = |at: Time| self.whole_at < at + FILLED_AFTER;
+        let calm_began = self.calm_for().is_some_and(|calm| calm <= GIVEN_UP_IN_CALM);
+        let waits = |at: Time| now.since(at) <= GIVEN_UP_AFTER || (calm_began && not_whole_since(at));
+        let since = self.emptied.values().filter(|at| waits(**at)).min();
         let lost_power = since.is_some_and(|at| self.power_lost.is_some_and(|lost| lost + FILLED_AFTER > *at));
         self.memory && lost_power && !self.groups_are_whole()
     }
@@ -549,6 +558,9 @@ impl Scene {
         let now = self.world.now();
         if !self.world.is_quiet() {
             self.quiet_since = now;
+        }
+        if self.groups_are_whole() {
+            self.whole_at = now;
         }
         for node in 0..self.seen.len() {
             let seen = &self.seen[node];
