@@ -99,7 +99,7 @@ pub struct Group {
     known: BTreeSet<CommandId>,
     /// Ids of each entry of ours that is not applied.
     flying: VecDeque<Vec<CommandId>>,
-    /// Up to this clock an entry of ours is to end keys, and is not applied.
+    /// Up to this clock an entry of ours is to move the group's, as keys end, and is not applied.
     ending: Option<u64>,
     /// The term in which we lead, if we do.
     leads: Option<u64>,
@@ -213,6 +213,12 @@ impl Group {
         self.clock.0 + now.since(self.clock.1).as_millis()
     }
 
+    /// When the leader writes its clock, if it writes nothing else: an end has come, or keys are to end and it is long ago.
+    fn clock_due(&self) -> Option<Time> {
+        let end = self.member.state().next_end().filter(|_| self.leads.is_some() && self.ending.is_none())?;
+        Some(self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)).min(CLOCK_WRITTEN))
+    }
+
     /// There is something to do: it stays awake for a while.
     pub fn rouse(&mut self, now: Time) {
         self.quiet_ticks = 0;
@@ -220,11 +226,8 @@ impl Group {
     }
 
     pub fn wake_at(&self) -> Time {
-        let ends = self.leads.and(self.member.state().next_end());
-        let over = ends.map(|end| self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)));
-        let over = over.filter(|_| self.ending.is_none());
         let campaign_at = self.campaign_at.filter(|_| !self.member.is_installing());
-        [self.next_tick, campaign_at, over, self.watchers.wake_at(), self.holds.wake_at()]
+        [self.next_tick, campaign_at, self.clock_due(), self.watchers.wake_at(), self.holds.wake_at()]
             .into_iter()
             .flatten()
             .min()
@@ -465,9 +468,9 @@ impl Group {
     fn propose(&mut self, now: Time, nodes: &Nodes, done: &mut Vec<Answered>) -> bool {
         self.end_late(now, done);
         let clock = self.clock_now(now);
-        let is_over = self.ending.is_none() && self.member.state().next_end().is_some_and(|end| end <= clock);
+        let is_due = self.clock_due().is_some_and(|at| at <= now);
         let split = self.split(&nodes.live);
-        if (self.queue.is_empty() && !is_over && split.is_none()) || !self.may_propose() {
+        if (self.queue.is_empty() && !is_due && split.is_none()) || !self.may_propose() {
             return false;
         }
         let mut bytes = 0;
@@ -482,7 +485,7 @@ impl Group {
             return false;
         }
         self.quiet_ticks = 0;
-        if is_over {
+        if is_due {
             self.ending = Some(clock);
         }
         self.splitting = split.map_or(self.splitting, |split| Some(split.after));

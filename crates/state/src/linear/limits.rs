@@ -78,6 +78,8 @@ pub const MEMBER_AWAY_MAX: Span = Span::secs(30);
 /// A node that is not wanted in a group any more keeps its copy until the group's leader says that the group is without it, and
 /// asks for that so often.
 pub const LEAVES_AGAIN: Span = Span::millis(500);
+/// While keys are to end the leader writes its clock at least so often: if all members are restarted, they last so much longer at most.
+pub const CLOCK_WRITTEN: Span = Span::secs(60);
 /// Keys whose time has come that one entry removes; the others look absent already.
 pub const EXPIRED_AT_ONCE: usize = 1_000;
 

@@ -30,7 +30,7 @@ impl Lone {
         let (ended, told, errors) = (Vec::new(), Vec::new(), Vec::new());
         let mut lone = Self { linear, now: Now::default(), disk, stalled: None, asks: 0, ended, told, errors };
         lone.agree(agreed);
-        (0..100).for_each(|_| lone.wake());
+        lone.wait(Span::secs(10));
         lone
     }
 
@@ -45,6 +45,15 @@ impl Lone {
             self.now.mono = at.max(self.now.mono);
             self.handle(Input::Wake);
         }
+    }
+
+    /// Time passes.
+    fn wait(&mut self, span: Span) {
+        let until = self.now.mono + span;
+        while self.linear.wake_at().is_some_and(|at| at <= until) {
+            self.wake();
+        }
+        self.now.mono = until;
     }
 
     /// A turn in which nothing else comes.
@@ -210,3 +219,23 @@ fn what_came_with_which_level() {
 }
 
 const OF_LEVEL_1: usize = 77;
+
+#[test]
+fn keys_that_are_to_end_know_how_long_ago_that_was_said_after_a_restart_of_all() {
+    let mut lone = Lone::start(LEVEL, LEVEL, Vec::new());
+    assert!(matches!(lone.ask("put", &["v", "always", "3600000"]), Outcome::Done(_)));
+    let idle = Span::secs(1_000);
+    let before = lone.disk.len();
+    lone.wait(idle);
+    let written = lone.disk.len() - before;
+    assert!((16..70).contains(&written), "{written} records in 1,000 s");
+    let mut lone = Lone::start(LEVEL, LEVEL, lone.disk);
+    let Outcome::Done(Ran::Done(left)) = lone.ask("ttl", &[]) else { panic!("it is there") };
+    let [Reply::Int(left)] = left[..] else { panic!("{left:?}") };
+    assert!((2_600_000 - 20_000..=2_660_000).contains(&left), "{left} ms");
+    // Without an end nothing is written.
+    assert!(matches!(lone.ask("expire", &["none", "any"]), Outcome::Done(_)));
+    let before = lone.disk.len();
+    lone.wait(idle);
+    assert_eq!(lone.disk.len(), before);
+}
