@@ -18,6 +18,8 @@ pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 
 /// Commands of one node that wait for answers. More are refused: no client needs more.
 pub const CALLS_MAX: usize = 16_384;
+/// ... and bytes of them: 16 of the largest.
+pub const CALLS_BYTES_MAX: usize = 16 * COMMAND_BYTES_MAX;
 /// Commands that a leader remembers to have turned away, of all nodes.
 pub const TURNED_MAX: usize = 4 * CALLS_MAX;
 /// Commands of weak operations on one key that one node has under way before it gathers more: as a leader's entries.
@@ -28,6 +30,8 @@ pub const TOGETHER_MAX: usize = 4_096;
 pub const TOGETHER_BYTES_MAX: usize = 256 << 10;
 /// Commands that wait at one group's leader to be put into its log.
 pub const QUEUE_MAX: usize = 16_384;
+/// ... and bytes of them, with which there is no room for one more: what a slow disk takes in a second.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// While the oldest of them has waited for longer than this, those that matter least are turned away: several fsyncs of a slow disk.
 pub const QUEUE_WAIT: Span = Span::millis(100);
 /// Retry hint of what is refused for lack of room or of a leader.

@@ -152,6 +152,8 @@ pub struct Linear {
     writes: BTreeSet<u64>,
     /// Calls that may wait at a leader.
     waiting: usize,
+    /// Of all calls.
+    calls_bytes: usize,
     log: LogBounds,
     next_seq: u64,
     /// Bytes appended to the node's log by all groups since it started.
@@ -219,6 +221,7 @@ impl Linear {
             timers: BTreeSet::new(),
             writes: BTreeSet::new(),
             waiting: 0,
+            calls_bytes: 0,
             next_seq: 1,
             logged: 0,
             counts: Counts::default(),
@@ -279,7 +282,7 @@ impl Linear {
             Input::Probe { id, group, budget } => {
                 // A read of nothing: its leader answers when a majority says that it still leads.
                 let nothing = Op { priority: Priority::HIGHEST, ..Op::of("".into(), Vec::new()) };
-                let judged = Judged { group, splits: 0, reads: true, waits: false };
+                let judged = Judged { group, splits: 0, reads: true, waits: false, bytes: 0 };
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
             Input::Aside(aside) => self.aside(now, aside, out),

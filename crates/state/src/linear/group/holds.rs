@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn mark(priority: Priority) -> Mark {
-        Mark { priority, since: NOW, until: Time::NEVER, sole: true }
+        Mark { priority, since: NOW, until: Time::NEVER, sole: true, bytes: 0 }
     }
 
     fn queued(group: &Group) -> Vec<u64> {

@@ -19,10 +19,13 @@ pub struct Mark {
     pub until: Time,
     /// No other node was asked to do it: if it is turned away here, it does not happen.
     pub sole: bool,
+    /// Of its arguments.
+    pub bytes: usize,
 }
 
 pub struct Queue<T> {
     by: [VecDeque<(Mark, T)>; PRIORITIES],
+    bytes: usize,
     floor: Floor,
 }
 
@@ -41,13 +44,18 @@ pub enum Entry<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { by: Default::default(), floor: Floor::new(QUEUE_WAIT) }
+        Self { by: Default::default(), bytes: 0, floor: Floor::new(QUEUE_WAIT) }
     }
 }
 
 impl<T> Queue<T> {
     pub fn len(&self) -> usize {
         self.by.iter().map(VecDeque::len).sum()
+    }
+
+    /// Of all that waits.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -85,12 +93,16 @@ impl<T> Queue<T> {
         }
         let lowest = lowest.filter(|lowest| *lowest < usize::from(priority.0));
         match lowest.and_then(|lowest| self.by[lowest].pop_back()) {
-            Some((mark, it)) => Entry::Instead(mark, it),
+            Some((mark, it)) => {
+                self.bytes -= mark.bytes;
+                Entry::Instead(mark, it)
+            }
             None => Entry::Full,
         }
     }
 
     pub fn push(&mut self, mark: Mark, it: T) {
+        self.bytes += mark.bytes;
         self.by[usize::from(mark.priority.0)].push_back((mark, it));
     }
 
@@ -99,6 +111,7 @@ impl<T> Queue<T> {
         let mut taken = (Vec::new(), Vec::new());
         for of in self.by.iter_mut().rev() {
             while let Some((mark, it)) = of.pop_front_if(|(_, it)| wants(it)) {
+                self.bytes -= mark.bytes;
                 taken.0.push(mark);
                 taken.1.push(it);
             }
@@ -112,6 +125,7 @@ impl<T> Queue<T> {
     /// They are not taken after all.
     pub fn give_back(&mut self, marks: Vec<Mark>, taken: Vec<T>) {
         for (mark, it) in marks.into_iter().zip(taken).rev() {
+            self.bytes += mark.bytes;
             self.by[usize::from(mark.priority.0)].push_front((mark, it));
         }
     }
@@ -121,6 +135,7 @@ impl<T> Queue<T> {
         let mut late = Vec::new();
         for of in &mut self.by {
             while let Some(one) = of.pop_front_if(|(mark, _)| mark.until < now) {
+                self.bytes -= one.0.bytes;
                 late.push(one);
             }
         }
@@ -133,12 +148,13 @@ impl<T> Queue<T> {
             let all = std::mem::take(&mut self.by[at]).into_iter();
             let (raised, stay): (VecDeque<(Mark, T)>, _) = all.partition(|(_, it)| which(it));
             self.by[at] = stay;
-            raised.into_iter().for_each(|(mark, it)| self.push(Mark { priority: to, ..mark }, it));
+            self.by[usize::from(to.0)].extend(raised.into_iter().map(|(mark, it)| (Mark { priority: to, ..mark }, it)));
         }
     }
 
     /// All, in the order in which they would have gone.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.bytes = 0;
         let by = std::mem::take(&mut self.by);
         by.into_iter().rev().flatten().map(|(_, it)| it)
     }
@@ -151,7 +167,13 @@ mod tests {
     const START: Time = Time(1_000_000);
 
     fn mark(ms: u64, priority: u8) -> Mark {
-        Mark { priority: Priority(priority), since: START + Span::millis(ms), until: Time::NEVER, sole: true }
+        Mark {
+            priority: Priority(priority),
+            since: START + Span::millis(ms),
+            until: Time::NEVER,
+            sole: true,
+            bytes: 10,
+        }
     }
 
     fn queue(of: &[(u8, u32)]) -> Queue<u32> {
@@ -165,14 +187,16 @@ mod tests {
         let mut queue = queue(&[(4, 1), (1, 2), (6, 3), (4, 4), (1, 5)]);
         let mut room = 0..3;
         let (marks, taken) = queue.take(|_| room.next().is_some());
-        assert_eq!((&taken[..], queue.len()), (&[3, 1, 4][..], 2));
+        assert_eq!((&taken[..], queue.len(), queue.bytes()), (&[3, 1, 4][..], 2, 20));
         queue.give_back(marks, taken);
+        assert_eq!(queue.bytes(), 50);
         assert_eq!(queue.iter().copied().collect::<Vec<_>>(), [3, 1, 4, 2, 5]);
         // One that is too large for now holds up those behind it: they must not have its room for ever.
         assert_eq!(queue.take(|it| *it != 1).1, [3]);
         queue.raise(Priority(4), |it| *it == 5);
+        assert_eq!(queue.bytes(), 40);
         assert_eq!(queue.drain().collect::<Vec<_>>(), [1, 4, 5, 2]);
-        assert!(queue.is_empty());
+        assert!(queue.is_empty() && queue.bytes() == 0);
     }
 
     #[test]
@@ -181,6 +205,7 @@ mod tests {
         assert!(matches!(queue.entry(START, Priority(0), true), Entry::Below(1)));
         assert!(matches!(queue.entry(START, Priority(1), true), Entry::Full), "what matters the same waits its turn");
         assert!(matches!(queue.entry(START, Priority(4), true), Entry::Instead(_, 2)));
+        assert_eq!(queue.bytes(), 20);
         assert!(matches!(queue.entry(START, Priority(0), false), Entry::Comes));
         let mut empty = Queue::<u32>::default();
         assert!(matches!(empty.entry(START, Priority(6), true), Entry::Full));
@@ -220,6 +245,6 @@ mod tests {
         [(1, 2), (1, 3)].iter().for_each(|(p, name)| queue.push(Mark { until, ..mark(0, *p) }, *name));
         assert!(queue.late(until).is_empty());
         let late: Vec<u32> = queue.late(until + Span::micros(1)).into_iter().map(|(_, it)| it).collect();
-        assert_eq!((late, queue.len()), (vec![2, 3], 1));
+        assert_eq!((late, queue.len(), queue.bytes()), (vec![2, 3], 1, 10));
     }
 }

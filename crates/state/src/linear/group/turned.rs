@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, NodeId, Time};
 
-use super::queue::{Entry, Mark};
+use super::queue::{Entry, Mark, Queue};
 use super::{Answered, Group};
-use crate::linear::limits::{CALLS_MAX, QUEUE_MAX, TURNED_MAX};
+use crate::linear::limits::{CALLS_MAX, QUEUE_BYTES_MAX, QUEUE_MAX, TURNED_MAX};
 use crate::linear::space::CommandId;
 use crate::linear::watchers::Read;
 use crate::linear::wire::{Answer, Command};
@@ -62,17 +62,24 @@ impl Turned {
     }
 }
 
+/// There is no room for one more, beside so many that wait elsewhere.
+fn is_full<T>(queue: &Queue<T>, beside: usize, mark: Mark) -> bool {
+    queue.len() + beside >= QUEUE_MAX || (!queue.is_empty() && queue.bytes() + mark.bytes > QUEUE_BYTES_MAX)
+}
+
 impl Group {
     /// A read for the next round.
     pub(super) fn admit_read(&mut self, now: Time, mark: Mark, read: Read, done: &mut Vec<Answered>) {
         let id = read.command.id;
         // Of a read nothing can have happened: nobody has to remember it.
         let away = |id, floor| Answered { id, answer: Answer::TurnedAway { floor } };
-        match self.reads.entry(now, mark.priority, self.reads.len() >= QUEUE_MAX) {
-            Entry::Comes => (),
-            Entry::Instead(mark, gone) => done.push(away(gone.command.id, mark.priority.0 + 1)),
-            Entry::Below(floor) => return done.push(away(id, floor)),
-            Entry::Full => return done.push(Answered { id, answer: Answer::Busy }),
+        loop {
+            match self.reads.entry(now, mark.priority, is_full(&self.reads, 0, mark)) {
+                Entry::Comes => break,
+                Entry::Instead(mark, gone) => done.push(away(gone.command.id, mark.priority.0 + 1)),
+                Entry::Below(floor) => return done.push(away(id, floor)),
+                Entry::Full => return done.push(Answered { id, answer: Answer::Busy }),
+            }
         }
         self.reads.push(mark, read);
     }
@@ -89,12 +96,13 @@ impl Group {
             let floor = self.queue.floor(now);
             return done.push(Answered { id, answer: Answer::TurnedAway { floor } });
         }
-        let is_full = self.queue.len() + self.holds.len() >= QUEUE_MAX;
-        match self.queue.entry(now, mark.priority, is_full) {
-            Entry::Comes => (),
-            Entry::Instead(mark, gone) => self.turn_away(mark, gone.id, mark.priority.0 + 1, done),
-            Entry::Below(floor) => return self.turn_away(mark, id, floor, done),
-            Entry::Full => return done.push(Answered { id, answer: Answer::Busy }),
+        loop {
+            match self.queue.entry(now, mark.priority, is_full(&self.queue, self.holds.len(), mark)) {
+                Entry::Comes => break,
+                Entry::Instead(mark, gone) => self.turn_away(mark, gone.id, mark.priority.0 + 1, done),
+                Entry::Below(floor) => return self.turn_away(mark, id, floor, done),
+                Entry::Full => return done.push(Answered { id, answer: Answer::Busy }),
+            }
         }
         self.known.insert(id);
         self.enqueue(now, mark, command);

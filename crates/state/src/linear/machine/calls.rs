@@ -51,6 +51,8 @@ pub(super) struct Pending {
     /// Who leads may let it wait: it is not sent again so soon.
     waits: bool,
     priority: Priority,
+    /// Of its command when it came: what joins it later is little.
+    bytes: usize,
 }
 
 /// Who may have put a command into a log.
@@ -77,12 +79,15 @@ enum Parts {
     Each(Op, Vec<apart::Part>, Vec<(Judged, Op)>),
 }
 
-/// Which group an operation is for, how often that has been split, whether it only reads, whether the leader may let it wait.
+/// What is known of an operation: the group it is for, how often that has been split, whether it only reads, whether the leader may
+/// let it wait.
 pub(super) struct Judged {
     pub(super) group: GroupId,
     pub(super) splits: u32,
     pub(super) reads: bool,
     pub(super) waits: bool,
+    /// Of its command.
+    pub(super) bytes: usize,
 }
 
 impl Linear {
@@ -138,7 +143,7 @@ impl Linear {
     }
 
     pub(super) fn call(&mut self, now: Now, ask: Asker, budget: Span, judged: Judged, op: Op) {
-        let Judged { group, splits, reads, waits } = judged;
+        let Judged { group, splits, reads, waits, bytes } = judged;
         let seq = self.next_seq;
         self.next_seq += 1;
         if reads {
@@ -172,8 +177,10 @@ impl Linear {
             stale,
             waits,
             priority: op.priority,
+            bytes,
         };
         self.waiting += usize::from(waits);
+        self.calls_bytes += bytes;
         self.calls.insert(seq, call);
         self.timers.insert((again, seq));
     }
@@ -254,6 +261,10 @@ impl Linear {
                 "{bytes} bytes are over the limit of {COMMAND_BYTES_MAX} for an operation"
             )));
         }
+        if !self.calls.is_empty() && self.calls_bytes + bytes > CALLS_BYTES_MAX {
+            let why = format!("operations of {} MiB of this node wait already", CALLS_BYTES_MAX >> 20);
+            return Err(Refused::busy(why, Span::millis(50)));
+        }
         if self.mute && self.is_alone_with(&op.namespace) {
             let why = format!("the disk of this node is full, and no other node has {}", op.namespace);
             return Err(Refused::busy(why, Span::secs(1)));
@@ -274,7 +285,7 @@ impl Linear {
         ids.extend(named.map(Some));
         match (ids.len(), ids.first()) {
             (1, Some(Some(id))) if !whole || named.is_some() => {
-                Ok(Judged { group: *id, splits: self.splits_of(*id), reads, waits })
+                Ok(Judged { group: *id, splits: self.splits_of(*id), reads, waits, bytes })
             }
             _ => Err(Refused::wrong(format!(
                 "{} has {} shards, and an operation on several keys needs them in one: give the keys the same {{tag}}, or declare a namespace with shards = 1",
@@ -338,7 +349,7 @@ impl Linear {
             if to == self.me {
                 if self.groups.contains_key(&group) && !self.mute {
                     let until = may_wait_until(now.mono, budget);
-                    let mark = mark(now.mono, budget, priority, sole);
+                    let mark = mark(now.mono, budget, priority, sole, &command);
                     let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
                     self.command(now, group, asked, out);
                 } else {
@@ -359,7 +370,7 @@ impl Linear {
                 if self.groups.contains_key(&group) && !self.mute {
                     let budget = Span::millis(frame.budget_ms.into());
                     let until = may_wait_until(now.mono, budget);
-                    let mark = mark(now.mono, budget, frame.priority, sole);
+                    let mark = mark(now.mono, budget, frame.priority, sole, &command);
                     let asked = Asked { reads, stale, until, mark, level: self.agreed, command };
                     self.command(now, group, asked, out);
                 } else {
@@ -480,6 +491,7 @@ impl Linear {
     fn take(&mut self, seq: u64) -> Option<Pending> {
         let call = self.calls.remove(&seq)?;
         self.waiting -= usize::from(call.waits);
+        self.calls_bytes -= call.bytes;
         self.timers.remove(&(call.again, seq));
         self.writes.remove(&seq);
         Some(call)
@@ -556,9 +568,9 @@ fn may_wait_until(now: Time, budget: Span) -> Time {
 }
 
 /// Of what has so much time from now on; none: as much as it takes.
-fn mark(now: Time, budget: Span, priority: Priority, sole: bool) -> Mark {
+fn mark(now: Time, budget: Span, priority: Priority, sole: bool, command: &Command) -> Mark {
     let until = if budget == Span::ZERO { Time::NEVER } else { now + Span(budget.0.saturating_sub(CALL_SOON.0)) };
-    Mark { priority, since: now, until, sole }
+    Mark { priority, since: now, until, sole, bytes: command.bytes() }
 }
 
 /// The end of a call without an answer: a write that was sent may have happened.

@@ -1,11 +1,12 @@
 //! What is too large, and what would take too long: repeated arguments, many of them, answers beyond one value.
 
-use base::{LEVEL, Outcome, kind};
+use base::{LEVEL, Outcome, Priority, kind};
 
 use super::level::Lone;
+use super::priority::stalled;
 use super::together::Door;
 use super::*;
-use crate::linear::limits::{ANSWER_BYTES_MAX, COMMAND_BYTES_MAX, STEPS_MAX};
+use crate::linear::limits::{ANSWER_BYTES_MAX, CALLS_BYTES_MAX, COMMAND_BYTES_MAX, QUEUE_BYTES_MAX, STEPS_MAX};
 use crate::linear::op::Op;
 
 fn read(space: &Space, step: Step) -> Reply {
@@ -141,4 +142,50 @@ fn a_leader_takes_no_entry_that_would_not_reach_its_members() {
     };
     assert!(matches!(ask(padded(COMMAND_BYTES_MAX - (8 << 10))), Some((_, Answer::Refused(Wrong::TooLarge)))));
     assert!(matches!(ask(vec![step("k", "put", &["v", "always", "none"])]), Some((_, Answer::Ran(..)))));
+}
+
+#[test]
+fn what_waits_for_answers_at_a_node_is_bounded_in_bytes_too() {
+    let mut door = Door::new();
+    let args = [Bytes::from(vec![b'x'; 16 << 20]), "always".into(), "none".into()];
+    let put = || Op::of("bank".into(), vec![Step::new("k".into(), "put", args.to_vec())]);
+    let mut begun = 0;
+    while door.ended.is_empty() {
+        door.ask_op(1_000, put());
+        door.sent.clear();
+        begun += 1;
+        assert!(begun * (16 << 20) <= CALLS_BYTES_MAX + (16 << 20), "there is no end");
+    }
+    assert_eq!(begun, 17);
+    assert!(matches!(&door.ended[..], [(17, Outcome::Refused(refused))] if refused.retry_after.is_some()));
+    door.ask_op(1_000, Op::of("bank".into(), vec![step("k", "number.add", &["1"])]));
+    assert_eq!(door.ended.len(), 1, "something small goes");
+    door.now.mono = door.now.mono + Span::secs(2);
+    door.handle(Input::Wake);
+    assert_eq!(door.ended.len(), 18, "all are over");
+    door.ask_op(1_000, put());
+    assert_eq!(door.ended.len(), 18, "and there is room again");
+}
+
+#[test]
+fn what_waits_at_a_leader_is_bounded_in_bytes_too() {
+    let mut lone = stalled();
+    let call = |lone: &mut Lone, seq, priority, bytes| {
+        let args = vec![vec![b'x'; bytes].into(), "always".into(), "none".into()];
+        let id = CommandId { node: NodeId(4), ..id(seq) };
+        let command = Command { id, ..command(0, vec![Step::new("k".into(), "put", args)]) };
+        let head = wire::encode_call(&Call::Do { group: Lone::ID, reads: false, stale: None, sole: true, command });
+        let frame = Frame { priority: Priority(priority), ..Frame::new(kind::LINEAR_CALL, head) };
+        lone.handle(Input::Frame { from: NodeId(4), frame });
+        std::mem::take(&mut lone.told)
+    };
+    let half = QUEUE_BYTES_MAX / 8;
+    for seq in 11..18 {
+        assert_eq!(call(&mut lone, seq, 4, half), []);
+    }
+    assert_eq!(call(&mut lone, 18, 4, half), [(18, Answer::Busy)]);
+    assert_eq!(call(&mut lone, 19, 4, 100), [], "something small goes");
+    // What matters more takes the room of as many as it needs.
+    let gone = call(&mut lone, 20, 5, 2 * half);
+    assert_eq!(gone.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [19, 17, 16], "{gone:?}");
 }

@@ -24,7 +24,7 @@ fn calls(lone: &mut Lone, seq: u64, priority: u8, budget_ms: u32, sole: bool) {
 }
 
 /// A leader whose disk has taken no entry yet, with as many under way as may be.
-fn stalled() -> Lone {
+pub(super) fn stalled() -> Lone {
     let mut lone = Lone::start(LEVEL, LEVEL, Vec::new());
     lone.stalled = Some(Vec::new());
     [1, 2].into_iter().for_each(|seq| call(&mut lone, seq, 4, 0, true));
