@@ -45,6 +45,7 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opene
         busy: Busy::new(&node.gate),
         keys: VecDeque::new(),
         held_bytes: 0,
+        answer_bytes: ANSWER_BYTES_FIRST,
         out: Out::default(),
         state: State::Open,
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
@@ -115,6 +116,8 @@ struct Conn {
     keys: VecDeque<(u64, bool)>,
     /// Bytes of the commands of all slots.
     held_bytes: usize,
+    /// Bytes that an answer may have, going by the last ones: nobody knows before it comes.
+    answer_bytes: usize,
     out: Out,
     state: State,
     /// Runs while the client has not said who it is.
@@ -212,7 +215,10 @@ impl Conn {
     }
 
     fn has_room(&self) -> bool {
-        self.slots.len() < IN_FLIGHT_MAX && self.held_bytes < IN_FLIGHT_BYTES_MAX && self.out.len() < OUT_BYTES_MAX
+        self.slots.len() < IN_FLIGHT_MAX
+            && self.held_bytes < IN_FLIGHT_BYTES_MAX
+            && self.slots.len() * self.answer_bytes < IN_FLIGHT_BYTES_MAX
+            && self.out.len() < OUT_BYTES_MAX
     }
 
     fn wants_more(&self) -> bool {
@@ -280,7 +286,9 @@ impl Conn {
 
     fn tell(&mut self, reply: Reply, protocol: Protocol, began: Instant) {
         self.node.meter.resp.done(began.elapsed(), ops::is_ours(&reply));
+        let before = self.out.len();
         self.out.push(reply, protocol);
+        self.answer_bytes = (self.out.len() - before).max(self.answer_bytes / 2);
     }
 
     /// Starts commands that have come. True if any was.

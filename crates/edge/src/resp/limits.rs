@@ -38,9 +38,12 @@ pub const READ_BYTES_ALL_MAX: usize = 256 << 20;
 /// Commands of one connection that may be under way. Keeps two cores busy from one connection, and bounds what one client
 /// may hold. Clients that pipeline more just wait.
 pub const IN_FLIGHT_MAX: usize = 256;
-/// ... and bytes of them, with which one more may still begin: of many small ones nobody notices, and a few of the largest
+/// ... and bytes of them, and of their answers, with which one more may still begin: of many small ones nobody notices, and a few of the largest
 /// keep a connection as busy as many do.
 pub const IN_FLIGHT_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+/// So large the first answers of a connection are taken to be, and each small one halves that: a client that reads large values
+/// has few under way from then on, and behind a slow one not all of 256 of them come into memory.
+pub const ANSWER_BYTES_FIRST: usize = 1 << 20;
 /// Operations of class `session`. 128 started in a turn take two milliseconds: no connection, link or timer waits longer
 /// for its turn. With 32, fifty busy connections waited for each other: a fifth less throughput, and twice the p99.
 /// Waiting for 10 ms is overload: a brick then has its 60 ms, and both together are over before a person notices. Answers

@@ -229,10 +229,39 @@ fn commands_under_way_have_only_so_many_bytes_together() {
     });
 }
 
+/// It is seen that this client has small answers.
+async fn small_answers(stream: &mut TcpStream) {
+    send(stream, &["PING"; 8]).await;
+    expect(stream, &"+PONG\r\n".repeat(8), "small answers").await;
+}
+
+#[test]
+fn large_answers_come_a_few_at_a_time() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        let value = vec![b'v'; 12 << 20];
+        stream.write_all(&resp(&[b"SET", b"large", &value])).await.unwrap();
+        expect(&mut stream, "+OK\r\n", "SET").await;
+        toy.holds.set(true);
+        send(&mut stream, &["GET large"; 200]).await;
+        // AUTH and SET had small ones.
+        let first = limits::IN_FLIGHT_BYTES_MAX / (limits::ANSWER_BYTES_FIRST / 4);
+        until(|| toy.held.borrow().len() >= first).await;
+        let mut got = vec![0; "$12582912\r\n\r\n".len() + value.len()];
+        for under_way in (3..first).rev().chain([3, 3]) {
+            toy.release("GET large");
+            stream.read_exact(&mut got).await.unwrap();
+            pause().await;
+            assert_eq!(toy.held.borrow().len(), under_way);
+        }
+    });
+}
+
 #[test]
 fn a_client_that_sends_without_end_has_only_so_much_under_way() {
     with_door(|toy, mut stream| async move {
         sign_in(&mut stream).await;
+        small_answers(&mut stream).await;
         toy.holds.set(true);
         let commands: Vec<String> = (0..1000).map(|i| format!("GET k{i}")).collect();
         send(&mut stream, &commands.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -265,7 +294,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
         }
         assert!(last < before + 400, "{last} started");
         // What was answered is not under way, though its client has not taken it: others need the room.
-        until(|| toy.meter.stages.get("resp-session").is_some_and(|s| s.started > 256 && s.under_way == 0)).await;
+        until(|| toy.meter.stages.get("resp-session").is_some_and(|s| s.started > 64 && s.under_way == 0)).await;
         let mut sink = vec![0; 1 << 20];
         let mut wanted = 500 * ("$262144\r\n\r\n".len() + value.len());
         while wanted > 0 {
