@@ -1,5 +1,5 @@
-//! What clients ask of class `linear`: writes with values of their own, conditional writes, pushes to lists, transfers
-//! between accounts, values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
+//! lists, transfers between accounts, drawings from urns, values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -23,7 +23,15 @@ const KEYS: u64 = 4;
 const WIDE_KEYS: u64 = 12;
 /// What their names begin with.
 const KEY: &str = "k";
+/// Of one whose values are large.
+const LARGE_KEY: &str = "g";
+/// One of so many operations is on it, be it a write or a read: each takes as long as some hundred others.
+const LARGE: f64 = 1.0 / 2_000.0;
+const LARGE_BYTES_MAX: u64 = 15 << 20;
 const LISTS: u64 = 2;
+const URNS: u64 = 2;
+/// Items of an urn.
+pub const DRAWN_AT_ONCE: usize = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
 const LIST_AGE: u64 = 1_000;
 pub const ACCOUNTS: u64 = 4;
@@ -76,6 +84,18 @@ pub enum Act {
     /// All accounts of a book and its journal at one moment.
     Sum {
         book: u64,
+    },
+    /// Puts an item into an urn, named three times; draws some, by a number that each asking draws anew; looks at all.
+    Fill {
+        urn: String,
+        id: WriteId,
+    },
+    Draw {
+        urn: String,
+        id: WriteId,
+    },
+    Urn {
+        urn: String,
     },
     /// A key of its own with an end.
     Brief {
@@ -187,12 +207,22 @@ impl LinearLoad {
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;
+        let urn = format!("u{age}-{}", rng.below(URNS));
+        if rng.chance(LARGE) {
+            let key = LARGE_KEY.to_owned();
+            let act = if rng.chance(0.5) { Act::Put { key, id } } else { Act::Get { key } };
+            return (act, budget);
+        }
         let act = match rng.below(100) {
             0..12 => Act::Get { key },
             12..20 => Act::Stale { key, bound: Span::millis(*rng.pick(&[20, 300, 3_000]).expect("it is not empty")) },
             20..30 if wide => Act::Scan,
             20..30 => Act::Watch { after: *watched, wait: rng.chance(0.5) },
-            30..55 => Act::Put { key, id },
+            30..47 => Act::Put { key, id },
+            47..55 if wide => Act::Put { key, id },
+            47..51 => Act::Fill { urn, id },
+            51..54 => Act::Draw { urn, id },
+            54..55 => Act::Urn { urn },
             55..65 => match read.take() {
                 Some((key, version)) => Act::Cas { key, id, version, apart: rng.chance(0.5) },
                 None => Act::Get { key },
@@ -240,6 +270,9 @@ impl Act {
             Act::Range { .. } => "linear-range",
             Act::Transfer { .. } => "linear-transfer",
             Act::Sum { .. } => "linear-sum",
+            Act::Fill { .. } => "linear-fill",
+            Act::Draw { .. } => "linear-draw",
+            Act::Urn { .. } => "linear-urn",
             Act::Brief { .. } => "linear-brief",
             Act::SeeBrief { .. } => "linear-see-brief",
             Act::EndBrief { .. } => "linear-end-brief",
@@ -256,11 +289,14 @@ impl Act {
             | Act::Cas { .. }
             | Act::Push { .. }
             | Act::Transfer { .. }
+            | Act::Fill { .. }
+            | Act::Draw { .. }
             | Act::Brief { .. }
             | Act::EndBrief { .. }
             | Act::Claim { .. }
             | Act::Release { .. } => true,
             Act::Get { .. } | Act::Stale { .. } | Act::Range { .. } | Act::Sum { .. } | Act::Scan => false,
+            Act::Urn { .. } => false,
             Act::Watch { .. } | Act::SeeBrief { .. } => false,
         }
     }
@@ -278,6 +314,7 @@ impl Act {
         match self {
             Act::Get { key } | Act::Stale { key, .. } | Act::Put { key, .. } | Act::Cas { key, .. } => key,
             Act::Push { list, .. } | Act::Range { list } => list,
+            Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn,
             Act::Claim { lease, .. } | Act::Release { lease, .. } => lease,
             Act::Scan => WIDE_KEY,
             Act::Transfer { .. } | Act::Sum { .. } | Act::Watch { .. } => "",
@@ -290,11 +327,18 @@ impl Act {
         [WIDE_KEY, WIDE_LIST].iter().any(|begin| self.key().starts_with(begin))
     }
 
-    pub fn op(&self) -> Op {
+    /// `nth`: how often it is asked.
+    pub fn op(&self, nth: u32) -> Op {
         let step = |key: &str, function, args: Vec<Bytes>| Step::new(Bytes::from(key.to_owned()), function, args);
         let word = |text: String| Bytes::from(text);
         let put = |key: &str, id: &WriteId, when: String| {
-            step(key, "put", vec![word(id.to_string()), word(when), word("none".into())])
+            let mut value = id.to_string();
+            if key == LARGE_KEY {
+                // A number may have spaces behind it.
+                let bytes = LARGE_BYTES_MAX - (id * 7_919 * 1_024) % LARGE_BYTES_MAX;
+                value.extend(std::iter::repeat_n(' ', bytes as usize));
+            }
+            step(key, "put", vec![word(value), word(when), word("none".into())])
         };
         let steps = match self {
             Act::Get { key } => vec![step(key, "look", vec![])],
@@ -318,6 +362,12 @@ impl Act {
                 }
                 steps
             }
+            Act::Fill { urn, id } => vec![step(urn, "set.add", vec![word(id.to_string()); 3])],
+            Act::Draw { urn, id } => {
+                let number = (*id << 8) + u64::from(nth);
+                vec![step(urn, "set.pop", vec![word(number.to_string()), word(DRAWN_AT_ONCE.to_string())])]
+            }
+            Act::Urn { urn } => vec![step(urn, "set.members", vec![])],
             Act::Brief { id, lives } => {
                 let args = [id.to_string(), "always".into(), lives.as_millis().to_string()];
                 vec![step(&brief(*id), "put", args.map(word).into())]
@@ -353,7 +403,8 @@ impl Act {
             }
             _ => Vec::new(),
         };
-        Op { stale: self.stale(), over, weak, conditions, ..Op::of(namespace.into(), steps) }
+        let said = if let Act::Draw { id, .. } = self { Some(*id) } else { None };
+        Op { stale: self.stale(), over, weak, conditions, said, ..Op::of(namespace.into(), steps) }
     }
 }
 

@@ -691,7 +691,7 @@ impl Scene {
             }
         };
         let priority = load::priority(self.seed, token, now);
-        let (budget, op) = (asked.budget, linear::Op { once: asked.once, priority, ..asked.act.op() });
+        let (budget, op) = (asked.budget, linear::Op { once: asked.once, priority, ..asked.act.op(asked.tries) });
         let id = self.world.ask(node, budget, Ask::Linear(op)).expect("the node was seen to run");
         self.answers.asked(id, node, now, budget, self.world.is_hung(node));
         let must = self.must_serve() && !self.waits_for_memory();

@@ -3,7 +3,8 @@
 //!
 //! For keys that are written and read, the versions that the class itself gives make the check exact and cheap: a write
 //! names its version, a read the version it saw. Real time must agree with the order of versions, a version has one value,
-//! and a value its write. Lists hold the names of the pushes that made them. Transactions are for `books`, what ends for `ends`.
+//! and a value its write. Lists hold the names of the pushes that made them. Transactions are for `books`, what ends for `ends`,
+//! what is drawn for `urns`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,6 +15,7 @@ use state::linear::{Ran, Reply};
 use super::Broken;
 use super::books::Books;
 use super::ends::Ends;
+use super::urns::Urns;
 use crate::linear_load::{Act, WriteId};
 
 pub const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
@@ -34,6 +36,7 @@ pub struct Linear {
     covered: BTreeMap<u64, u64>,
     books: Books,
     ends: Ends,
+    urns: Urns,
     /// It has several shards: versions of different keys say nothing of each other.
     wide: bool,
     /// Operations that were compared with others.
@@ -87,6 +90,9 @@ impl Linear {
         if let Act::Transfer { from, to, id, .. } = act {
             self.books.begin(*id, (*from, *to));
         }
+        if let Act::Draw { urn, id } = act {
+            self.urns.begin(urn, *id);
+        }
         self.ends.begin(act, start);
     }
 
@@ -129,6 +135,9 @@ impl Linear {
             Outcome::Done(Ran::Unmet) | Outcome::Refused(_) => {
                 if let Some(write) = named(act).and_then(|id| self.writes.get_mut(&id)) {
                     write.refused = true;
+                }
+                if let Act::Draw { urn, id } = act {
+                    self.urns.refused(urn, *id);
                 }
                 return Ok(());
             }
@@ -206,6 +215,14 @@ impl Linear {
             (Act::Sum { book }, [accounts @ .., Reply::List(journal)]) => {
                 self.books.summed(*book, accounts, journal, &self.writes, start, now)
             }
+            (Act::Fill { urn, id }, [Reply::Int(1)]) => {
+                self.urns.filled(urn, *id, now);
+                Ok(())
+            }
+            (Act::Draw { urn, id }, [Reply::List(items)]) => {
+                self.urns.drew(urn, *id, items, &self.writes, (start, now))
+            }
+            (Act::Urn { urn }, [Reply::List(items)]) => self.urns.seen(urn, items, &self.writes, (start, now)),
             (Act::Brief { .. } | Act::SeeBrief { .. } | Act::EndBrief { .. }, [reply])
             | (Act::Claim { .. } | Act::Release { .. }, [reply]) => self.ends.end(act, reply, start, now),
             (_, replies) => broken(LINEAR, format!("{act:?} gave {replies:?}")),
@@ -381,6 +398,7 @@ impl Linear {
 fn named(act: &Act) -> Option<WriteId> {
     match act {
         Act::Put { id, .. } | Act::Cas { id, .. } | Act::Push { id, .. } | Act::Transfer { id, .. } => Some(*id),
+        Act::Fill { id, .. } => Some(*id),
         _ => None,
     }
 }
@@ -398,7 +416,8 @@ fn looked(reply: &Reply) -> Option<(u64, Option<WriteId>)> {
 }
 
 pub fn number(bytes: &[u8]) -> Option<WriteId> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    // Large values are numbers with spaces behind them.
+    std::str::from_utf8(bytes.trim_ascii_end()).ok()?.parse().ok()
 }
 
 #[cfg(test)]

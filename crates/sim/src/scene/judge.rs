@@ -46,7 +46,7 @@ impl Scene {
                 self.judge_session(&flight, drawn, outcome)
             }
             (Asked::Linear(asked), Answer::Linear(outcome)) => {
-                self.ended(&flight, &text(&outcome, |ran| format!("{ran:?}")));
+                self.ended(&flight, &text(&outcome, shown_linear));
                 self.must_be_done(&flight, &outcome, || format!("{:?}", asked.act))?;
                 self.judge_linear(flight, outcome)
             }
@@ -248,6 +248,19 @@ fn text<T>(outcome: &Outcome<T>, done: impl Fn(&T) -> String) -> String {
 fn of_another_kind(at: Time, reply: &Reply) -> Broken {
     Broken { promise: "an answer is to its question", at, what: format!("{reply:?}") }
 }
+
+/// What came of it; of a large value only its begin.
+fn shown_linear(ran: &Ran) -> String {
+    let is_large = |reply: &linear::Reply| reply.bytes() > SHOWN_BYTES_MAX;
+    match ran {
+        Ran::Done(replies) if replies.iter().any(is_large) => {
+            format!("version {} of a large value", Linear::newest_in(ran))
+        }
+        ran => format!("{ran:?}"),
+    }
+}
+
+const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// A reply in a few words: values by their write.
 fn shown(reply: &Reply) -> String {
