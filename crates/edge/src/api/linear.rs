@@ -3,8 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -17,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
+use super::address::{Keyed, Path, Query};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
-use super::problem::{asked, done};
+use super::problem::done;
 use super::values::{for_request, passed_on};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
@@ -40,13 +40,13 @@ type Done = Result<Response, Problem>;
 async fn one(
     api: &Api,
     ns: &str,
-    key: &str,
+    key: Bytes,
     headers: &HeaderMap,
     function: &'static str,
     args: Vec<Bytes>,
 ) -> Result<Reply, Problem> {
     let once = once(headers)?;
-    let op = Op { once, ..Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args) };
+    let op = Op { once, ..Op::one(ns.into(), key, function, args) };
     Ok(run(api, op, headers).await?.pop().expect("one step has one reply"))
 }
 
@@ -108,9 +108,9 @@ fn tag(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header")
 }
 
-pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderMap) -> Done {
+pub async fn get(api: &Api, ns: &str, key: Bytes, query: &Look, headers: &HeaderMap) -> Done {
     let stale = stale(query.stale.as_deref())?;
-    let step = |function| Step::new(Bytes::copy_from_slice(key.as_bytes()), function, Vec::new());
+    let step = |function| Step::new(key.clone(), function, Vec::new());
     let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }, headers).await?;
     let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
     let age = stale.map(|_| age);
@@ -182,7 +182,7 @@ impl Put {
 }
 
 /// 204, or with `return=old` 200 with the value that was there, if there was one.
-pub async fn put(api: &Api, ns: &str, key: &str, query: Put, headers: &HeaderMap, body: Body) -> Done {
+pub async fn put(api: &Api, ns: &str, key: Bytes, query: Put, headers: &HeaderMap, body: Body) -> Done {
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let end = match headers.get(ENDS) {
         None => Bytes::from_static(b"none"),
@@ -209,7 +209,7 @@ pub async fn put(api: &Api, ns: &str, key: &str, query: Put, headers: &HeaderMap
     }
 }
 
-pub async fn remove(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
+pub async fn remove(api: &Api, ns: &str, key: Bytes, headers: &HeaderMap) -> Done {
     let when = when(headers)?;
     let args = match when.as_str() {
         "absent" => return Err(Problem::wrong("a removal with If-None-Match: * would change nothing")),
@@ -350,12 +350,7 @@ struct Applied {
 }
 
 /// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
-pub async fn apply(
-    State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Body,
-) -> Done {
+pub async fn apply(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
@@ -366,7 +361,7 @@ pub async fn apply(
     {
         return apply_of(&api, service, ns, key, apply, &headers).await;
     }
-    let step = step(key.into(), &apply.function, apply.args)?;
+    let step = step(key, &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
     let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
@@ -381,12 +376,12 @@ pub async fn apply(
 }
 
 /// A function that a service's clones know.
-async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Apply, headers: &HeaderMap) -> Done {
+async fn apply_of(api: &Api, service: &str, ns: String, key: Bytes, apply: Apply, headers: &HeaderMap) -> Done {
     let (class, left) = passed_on(headers)?;
     let call = Call {
         namespace: ns.into(),
         service: service.into(),
-        key: key.into(),
+        key,
         function: apply.function,
         args: apply.args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?,
         class: class.unwrap_or(Priority::default().0),
@@ -404,9 +399,9 @@ async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Appl
 #[serde(deny_unknown_fields)]
 pub struct Page {
     #[serde(default)]
-    prefix: String,
+    prefix: Bytes,
     #[serde(default)]
-    after: String,
+    after: Bytes,
     limit: Option<u64>,
     #[serde(default)]
     reverse: bool,
@@ -417,16 +412,15 @@ pub struct Page {
 pub async fn keys(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Page>, QueryRejection>,
+    query: Result<Query<Page>, Problem>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let page = asked(query)?;
+    let Query(page) = query?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
     let order = if page.reverse { "reverse" } else { "forward" };
-    let args =
-        vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
+    let args = vec![page.prefix, page.after, limit.to_string().into(), Bytes::from_static(order.as_bytes())];
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;

@@ -1,6 +1,7 @@
 //! The JSON API of a node, for people, scripts, the command line, scrapers, and programs that reach namespaces by HTTP.
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
+//! - `address.rs`: parts of a path, and what stands behind `?`.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, watch as channel};
 
 use crate::{Functions, Meter};
 
+mod address;
 mod code;
 mod declare;
 mod explain;
@@ -149,7 +151,9 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Funct
         .route("/v1/ns/{ns}/session/touch", post(values::cookie_touch))
         .merge(pages.with_state(()))
         .fallback(|| async { Problem::not_found("there is nothing here; docs/api.md lists what there is") })
-        .method_not_allowed_fallback(|| async { Problem::method("this address does not take this method") })
+        .method_not_allowed_fallback(|| async {
+            Problem::method("this address does not take this method; `Allow` says which it takes")
+        })
         .layer(axum::middleware::from_fn_with_state(api.clone(), guard::guard))
         .with_state(api)
 }

@@ -1,8 +1,6 @@
 //! What a request gets when it does not get what it wanted: a status, and JSON that says why and when to try again.
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::{Outcome, Span};
@@ -87,11 +85,6 @@ pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
         }),
         Outcome::Unknown(unknown) => Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, unknown.to_string())),
     }
-}
-
-/// What stands behind the `?` of a request, or what is wrong with it.
-pub fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(asked)| asked).map_err(|error| Problem::wrong(error.body_text()))
 }
 
 impl IntoResponse for Problem {

@@ -5,20 +5,21 @@ use std::ops::RangeInclusive;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::frame::PRIORITY_MAX;
 use base::{Priority, Span};
+use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::Serialize;
 use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
 
+use super::address::{Keyed, Path, Query};
 use super::declare::whole;
 use super::limits::*;
-use super::problem::{asked, done};
+use super::problem::done;
 use super::{Api, Problem, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
@@ -35,13 +36,14 @@ type Done = Result<Response, Problem>;
 /// 200 with the value, 304 if the client has this version, 404 if there is none, 410 if it was lost with its bricks.
 pub async fn get(
     State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    query: Result<Query<linear::Look>, QueryRejection>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<linear::Look>, Problem>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
-        return linear::get(&api, &ns, &key, &asked(query)?, &headers).await;
+        let Query(look) = query?;
+        return linear::get(&api, &ns, key, &look, &headers).await;
     }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
@@ -49,15 +51,15 @@ pub async fn get(
 /// 204 when it is stored; 412 if `If-Match` or `If-None-Match: *` does not hold.
 pub async fn put(
     State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    query: Result<Query<linear::Put>, QueryRejection>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<linear::Put>, Problem>,
     headers: HeaderMap,
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    let query = asked(query)?;
+    let Query(query) = query?;
     if api.view().linear.contains_key(&ns) {
-        return linear::put(&api, &ns, &key, query, &headers, body).await;
+        return linear::put(&api, &ns, key, query, &headers, body).await;
     }
     if query.wants_old() {
         return Err(Problem::wrong("return is for namespaces of class linear"));
@@ -73,10 +75,10 @@ pub async fn put(
 }
 
 /// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
-pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
-        return linear::remove(&api, &ns, &key, &headers).await;
+        return linear::remove(&api, &ns, key, &headers).await;
     }
     linear::without_once(&headers)?;
     let action = match when(&headers)? {
@@ -88,7 +90,7 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
 }
 
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.
-pub async fn touch(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+pub async fn touch(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
         return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
@@ -189,8 +191,8 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, head
     }
 }
 
-async fn keyed(api: &Api, ns: String, key: String, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
-    operate(api, Op::keyed(ns.into(), key.into(), action), headers).await
+async fn keyed(api: &Api, ns: String, key: Bytes, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
+    operate(api, Op::keyed(ns.into(), key, action), headers).await
 }
 
 /// With the priority and within the time that a program passes on of the request that it serves.

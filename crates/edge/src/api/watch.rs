@@ -5,8 +5,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -22,9 +21,10 @@ use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Over, Ran, Reply};
 use tokio::time::{Instant, sleep};
 
+use super::address::{Path, Query};
 use super::limits::*;
 use super::linear::{only_linear, problem, shown};
-use super::problem::{asked, done};
+use super::problem::done;
 use super::values::passed_on;
 use super::versions::Versions;
 use super::{Api, Problem, guard};
@@ -33,8 +33,8 @@ use super::{Api, Problem, guard};
 #[serde(deny_unknown_fields)]
 pub struct Watch {
     /// Of one key; else of all with a prefix.
-    key: Option<String>,
-    prefix: Option<String>,
+    key: Option<Bytes>,
+    prefix: Option<Bytes>,
     /// Of changes with higher versions; without it, of those from now on.
     after: Option<Versions>,
 }
@@ -84,12 +84,12 @@ enum Page {
 pub async fn watch(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Watch>, QueryRejection>,
+    query: Result<Query<Watch>, Problem>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let watch = asked(query)?;
+    let Query(watch) = query?;
     if watch.key.is_some() == watch.prefix.is_some() {
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }
@@ -100,7 +100,7 @@ pub async fn watch(
             None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a version")),
         },
     };
-    let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
+    let (key, prefix) = (watch.key, watch.prefix.unwrap_or_default());
     let priority = passed_on(&headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
     let what = What { ns: ns.into(), key, prefix, priority };
     let shards = what.shards(&api);

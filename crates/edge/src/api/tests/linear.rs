@@ -6,17 +6,35 @@ use super::*;
 
 /// A node that has a namespace `carts` of class `linear` and answers so.
 fn linear(replies: Vec<Reply>, line: &str, body: &str) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    linear_asked(vec![replies], request(line, &[CARTS], body))
+}
+
+/// The first of the answers comes last.
+fn linear_asked(answers: Vec<Vec<Reply>>, request: Request<Body>) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (toy, router) = toy(vec![Answer::Linear(Outcome::Done(Ran::Done(replies)))]);
+        let answers = answers.into_iter().map(|replies| Answer::Linear(Outcome::Done(Ran::Done(replies)))).collect();
+        let (toy, router) = toy(answers);
         toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
-        let response = call(&router, request(line, &[CARTS], body)).await;
+        toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts(2)]);
+        let response = call(&router, request).await;
         let headers =
             response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();
         let status = response.status().as_u16();
         let asked = toy.asked.lock().unwrap().pop();
         (status, headers, text(response).await, asked)
     })
+}
+
+/// With so many shards.
+fn carts(shards: u64) -> node::view::NamespaceView {
+    let shard =
+        |nth| serde_json::json!({"name": "", "from": format!("{nth:x}"), "to": format!("{nth:x}"), "members": []});
+    let shards: Vec<_> = (0..shards).map(shard).collect();
+    serde_json::from_value(
+        serde_json::json!({"name": "carts", "class": "linear", "lease_ms": 0, "promise": "", "shards": shards}),
+    )
+    .unwrap()
 }
 
 fn stored(is: i64, old: Reply) -> Vec<Reply> {
@@ -129,4 +147,43 @@ fn who_may_not_wait_sees_changes_nevertheless() {
         let how: Vec<_> = toy.asked.lock().unwrap().iter().map(how).collect();
         assert_eq!(how[..5], ["now", "wait", "now", "wait", "now"]);
     });
+}
+
+/// What it is asked to do.
+fn steps(asked: Option<Ask>) -> Vec<state::linear::Step> {
+    let Some(Ask::Linear(op)) = asked else { panic!("{asked:?}") };
+    op.steps
+}
+
+#[test]
+fn keys_are_the_bytes_that_were_encoded() {
+    let key = &b"a/\xff\0+ %zz"[..];
+    let quoted = "a/%ff%00+%20%zz";
+    for (line, body, replies) in [
+        ("GET /v1/ns/carts/keys/", "", vec![Reply::Nil, Reply::Int(0)]),
+        ("PUT /v1/ns/c%61rts/keys/", "x", stored(1, Reply::Nil)),
+        ("DELETE /v1/ns/carts/keys/", "", vec![Reply::Int(1)]),
+        ("POST /v1/ns/carts/apply/", r#"{"function": "number.add", "args": ["1"]}"#, vec![Reply::Int(1)]),
+    ] {
+        let (.., asked) = linear(replies, &format!("{line}{quoted}"), body);
+        assert_eq!(steps(asked)[0].key, key, "{line}");
+    }
+    let (status, _, _, asked) =
+        ask(session(state::session::Reply::Absent), request("GET /v1/ns/carts/keys/%fe/", &[CARTS], ""));
+    let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!((status, &op.key[..]), (404, &b"\xfe/"[..]), "of a session, too");
+}
+
+#[test]
+fn pages_go_on_behind_keys_that_are_no_text() {
+    let page = || vec![Reply::List(vec![Reply::Bytes(b"\xff"[..].into())]), Reply::Int(1), Reply::Int(0)];
+    let (status, _, text, asked) = linear(page(), "GET /v1/ns/carts/keys?prefix=%ff&after=%FF%00+&limit=1", "");
+    assert_eq!(steps(asked)[0].args[..2], [&b"\xff"[..], &b"\xff\0 "[..]]);
+    assert_eq!((status, &*text), (200, r#"{"after":{"base64":"/w=="},"keys":[{"base64":"/w=="}],"version":1}"#));
+    let none = || vec![Reply::List(vec![Reply::Int(7), Reply::List(vec![])])];
+    let (.., asked) =
+        linear_asked(vec![none(), none()], request("GET /v1/ns/carts/watch?prefix=%fe&after=7.7", &[CARTS], ""));
+    assert_eq!(steps(asked)[0].args[2], b"\xfe"[..]);
+    let (.., asked) = linear(none(), "GET /v1/ns/carts/watch?key=%fe", "");
+    assert_eq!(steps(asked)[0].key, b"\xfe"[..]);
 }
