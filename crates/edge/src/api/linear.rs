@@ -214,12 +214,15 @@ pub async fn remove(api: &Api, ns: &str, key: Bytes, headers: &HeaderMap) -> Don
     let args = match when.as_str() {
         "absent" => return Err(Problem::wrong("a removal with If-None-Match: * would change nothing")),
         "always" | "present" => Vec::new(),
-        _ => vec![Bytes::from(when.clone())],
+        _ => vec![Bytes::from(when)],
     };
-    let conditional = !args.is_empty();
-    match one(api, ns, key, headers, "remove", args).await? {
-        Reply::Int(1) => Ok(StatusCode::NO_CONTENT.into_response()),
-        _ if conditional => Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the value does not have this version")),
+    // At the same moment, so that it is the version that the condition met.
+    let look = (!args.is_empty()).then(|| Step::new(key.clone(), "version", Vec::new()));
+    let steps = [Step::new(key, "remove", args)].into_iter().chain(look).collect();
+    let op = Op { once: once(headers)?, ..Op::of(ns.into(), steps) };
+    match run(api, op, headers).await?[..] {
+        [Reply::Int(1), ..] => Ok(StatusCode::NO_CONTENT.into_response()),
+        [_, Reply::Int(version)] => Ok(unmet(version)),
         _ => Err(absent()),
     }
 }

@@ -12,7 +12,7 @@
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
-//! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?}`.
+//! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?, "version": N?}`.
 //!
 //! It runs on the many-threaded runtime and asks the node by message ([`Backend`], which the wiring implements).
 

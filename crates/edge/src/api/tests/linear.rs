@@ -187,3 +187,59 @@ fn pages_go_on_behind_keys_that_are_no_text() {
     let (.., asked) = linear(none(), "GET /v1/ns/carts/watch?key=%fe", "");
     assert_eq!(steps(asked)[0].key, b"\xfe"[..]);
 }
+
+#[test]
+fn a_removal_that_may_not_be_tells_which_version_there_is() {
+    let remove = |replies| {
+        linear_asked(vec![replies], request("DELETE /v1/ns/carts/keys/a", &[CARTS, ("if-match", "\"7\"")], ""))
+    };
+    let (status, headers, text, asked) = remove(vec![Reply::Int(0), Reply::Int(9)]);
+    assert_eq!((status, header(&headers, "etag")), (412, "\"9\""), "{text}");
+    assert_eq!(steps(asked).iter().map(|step| step.function).collect::<Vec<_>>(), ["remove", "version"]);
+    let (status, headers, text, _) = remove(vec![Reply::Int(0), Reply::Int(0)]);
+    assert_eq!((status, header(&headers, "etag"), text.contains("there is no value")), (412, "", true), "{text}");
+    assert_eq!(remove(vec![Reply::Int(1), Reply::Int(0)]).0, 204);
+    let (status, _, _, asked) = linear(vec![Reply::Int(0)], "DELETE /v1/ns/carts/keys/a", "");
+    assert_eq!((status, steps(asked).len()), (404, 1), "nobody wants to know");
+}
+
+#[test]
+fn a_watch_that_missed_something_says_where_it_may_go_on() {
+    let upto = |version| vec![Reply::List(vec![Reply::Int(version), Reply::List(vec![])])];
+    let gone = || vec![Reply::List(vec![Reply::Int(40), Reply::Nil, Reply::Int(30)])];
+    let watch = |answers, place: &str| {
+        let line = format!("GET /v1/ns/carts/watch?{place}");
+        let (status, _, text, _) = linear_asked(answers, request(&line, &[CARTS], ""));
+        (status, serde_json::from_str::<serde_json::Value>(&text).unwrap())
+    };
+    let (status, said) = watch(vec![gone()], "key=a&after=7");
+    assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &40.into()), "{said}");
+    // Of its two shards the second one was compacted: what the first one has is read again, too.
+    let (status, said) = watch(vec![gone(), upto(12)], "prefix=&after=11.7");
+    assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &"12.40".into()), "{said}");
+    let (status, said) = watch(vec![upto(12), gone()], "prefix=&after=7.11");
+    assert_eq!((status, &said["version"]), (410, &"40.12".into()), "{said}");
+    // These are versions of fewer shards, and of more.
+    for place in ["7", "1.2.3"] {
+        let (status, said) = watch(vec![upto(40), upto(12)], &format!("prefix=&after={place}"));
+        assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &"12.40".into()), "{said}");
+        assert!(said["retry_after_ms"].is_null(), "{said}");
+    }
+    assert_eq!(watch(vec![], "key=a&after=1.2").0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_behind_a_split_begins_when_this_node_has_heard_of_it() {
+    let none = || Answer::Linear(Outcome::Done(Ran::Done(vec![Reply::List(vec![Reply::Int(7), Reply::List(vec![])])])));
+    let (toy, router) = toy(vec![none(), none(), none()]);
+    toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+    let watch = || call(&router, request("GET /v1/ns/carts/watch?prefix=&after=7.7.7", &[CARTS], ""));
+    let unknown = watch().await;
+    assert_eq!((unknown.status().as_u16(), unknown.headers().contains_key("retry-after")), (503, true));
+    let heard = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts(3)]);
+    };
+    let (response, ()) = tokio::join!(watch(), heard);
+    assert_eq!(response.status(), 200);
+}
