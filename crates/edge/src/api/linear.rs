@@ -17,19 +17,20 @@ use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
 use super::address::{Keyed, Path, Query};
+use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::done;
-use super::values::{for_request, passed_on};
+use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
 use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
-const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+pub const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
 
 /// What the caller calls a write, so that it happens once however often, and at whatever node, it is asked.
-const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
+pub const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How old at most what was read is, milliseconds.
 const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
@@ -90,14 +91,6 @@ fn once(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
     let Some(text) = headers.get(ONCE) else { return Ok(None) };
     let text = String::from_utf8_lossy(text.as_bytes());
     state::linear::once::parse(&text).map(Some).map_err(|why| Problem::wrong(format!("{ONCE}: {why}")))
-}
-
-/// Other classes keep no answers.
-pub fn without_once(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get(ONCE) {
-        None => Ok(()),
-        Some(_) => Err(Problem::wrong(format!("{ONCE} is for namespaces of class linear"))),
-    }
 }
 
 fn absent() -> Problem {
@@ -183,6 +176,7 @@ impl Put {
 
 /// 204, or with `return=old` 200 with the value that was there, if there was one.
 pub async fn put(api: &Api, ns: &str, key: Bytes, query: Put, headers: &HeaderMap, body: Body) -> Done {
+    without(headers, &LEASE, "for namespaces of class session: in class linear Coppice-Ends-Ms says when a key ends")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let end = match headers.get(ENDS) {
         None => Bytes::from_static(b"none"),
@@ -254,7 +248,7 @@ fn unmet(version: i64) -> Response {
 
 /// Text, or other bytes as `{"base64": ...}`.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a text is wanted (numbers too: \"1\"), or {\"base64\": \"...\"} for other bytes")]
 pub enum Text {
     Plain(String),
     Coded { base64: String },
@@ -434,13 +428,6 @@ pub async fn keys(
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
     let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));
     Ok(aged(json.into_response(), stale.map(|_| *age)))
-}
-
-pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
-    if api.view().linear.contains_key(ns) {
-        return Ok(());
-    }
-    Err(Problem::wrong(format!("namespace {ns} is not of class linear, which alone offers this")))
 }
 
 /// As JSON: text as it is, other bytes as `{"base64": ...}`.

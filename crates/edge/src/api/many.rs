@@ -11,9 +11,10 @@ use state::linear::limits::STEPS_MAX;
 use state::linear::{Op, Over, Reply, Step};
 
 use super::address::{Path, Query};
+use super::class::only_linear;
 use super::declare::whole;
 use super::limits::TRANSACTION_BYTES_MAX;
-use super::linear::{Look, Text, aged, only_linear, run, shown, stale};
+use super::linear::{Look, Text, aged, run, shown, stale};
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]

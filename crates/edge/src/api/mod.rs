@@ -1,7 +1,7 @@
 //! The JSON API of a node, for people, scripts, the command line, scrapers, and programs that reach namespaces by HTTP.
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
-//! - `address.rs`: parts of a path, and what stands behind `?`.
+//! - `address.rs`: parts of a path, and what stands behind `?`. `class.rs`: what is for the other class of namespaces.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
@@ -33,6 +33,7 @@ use tokio::sync::{Semaphore, watch as channel};
 use crate::{Functions, Meter};
 
 mod address;
+mod class;
 mod code;
 mod declare;
 mod explain;

@@ -17,6 +17,7 @@ use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
 
 use super::address::{Keyed, Path, Query};
+use super::class::{only_session, without};
 use super::declare::whole;
 use super::limits::*;
 use super::problem::done;
@@ -26,7 +27,7 @@ use crate::handle::Handle;
 use crate::http::session::wall_ms;
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
-const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
+pub const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
 /// How much what is done here matters, and how long somebody waits for it, as the edge says with each request.
 const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
@@ -64,7 +65,7 @@ pub async fn put(
     if query.wants_old() {
         return Err(Problem::wrong("return is for namespaces of class linear"));
     }
-    linear::without_once(&headers)?;
+    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     match keyed(&api, ns, key, action, &headers).await? {
@@ -80,7 +81,7 @@ pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: H
     if api.view().linear.contains_key(&ns) {
         return linear::remove(&api, &ns, key, &headers).await;
     }
-    linear::without_once(&headers)?;
+    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let action = match when(&headers)? {
         When::Always | When::Present => Action::Remove,
         When::Version(version) => Action::RemoveIf { version },
@@ -92,9 +93,7 @@ pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: H
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.
 pub async fn touch(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains_key(&ns) {
-        return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
-    }
+    only_session(&api, &ns)?;
     let action = Action::Touch { lease: lease(&headers)? };
     match keyed(&api, ns, key, action, &headers).await? {
         Reply::Touched(true) => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -114,6 +113,7 @@ struct Session {
 /// Stores a session. Answer: the cookie, as JSON and in `Set-Cookie`.
 pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let held = match held(&headers, &ns) {
         Some(held) => held,
@@ -126,6 +126,7 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
 /// A new lease for the session that the cookie names. Answer: the cookie that knows of it, as for `cookie_put`.
 pub async fn cookie_touch(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     sealed(&api, &ns, held, Action::Touch { lease: lease(&headers)? }, &headers).await
 }
@@ -152,6 +153,7 @@ async fn sealed(api: &Api, ns: &str, held: Held, action: Action, headers: &Heade
 /// The session that the cookie names.
 pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     value(operate(&api, held.op(&ns, Action::Get), &headers).await?, &headers)
 }
@@ -159,6 +161,7 @@ pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers:
 /// Ends the session that the cookie names.
 pub async fn cookie_remove(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     removed(operate(&api, held.op(&ns, Action::Remove), &headers).await?)
 }
@@ -303,6 +306,7 @@ fn tag(version: Version) -> HeaderValue {
 }
 
 fn lease(headers: &HeaderMap) -> Result<Lease, Problem> {
+    without(headers, &linear::ENDS, "for namespaces of class linear: in class session Coppice-Lease-Ms gives a lease")?;
     let ms = number(headers, &LEASE, 1..=u64::MAX / 1000)?;
     Ok(ms.map_or(Lease::Default, |ms| Lease::For(Span::millis(ms))))
 }

@@ -22,8 +22,9 @@ use state::linear::{Op, Over, Ran, Reply};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::{Path, Query};
+use super::class::only_linear;
 use super::limits::*;
-use super::linear::{only_linear, problem, shown};
+use super::linear::{problem, shown};
 use super::problem::done;
 use super::values::passed_on;
 use super::versions::Versions;

@@ -243,3 +243,42 @@ async fn a_watch_from_behind_a_split_begins_when_this_node_has_heard_of_it() {
     let (response, ()) = tokio::join!(watch(), heard);
     assert_eq!(response.status(), 200);
 }
+
+#[test]
+fn what_is_for_the_other_class_says_what_to_use_instead() {
+    let (ends, lease) = (("coppice-ends-ms", "5000"), ("coppice-lease-ms", "5000"));
+    for (line, headers, instead) in [
+        ("POST /v1/ns/carts/session", &[][..], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/session", &[], "/v1/ns/carts/keys/KEY"),
+        ("DELETE /v1/ns/carts/session", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/session/touch", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/touch/a", &[], "expire"),
+        ("PUT /v1/ns/carts/keys/a", &[lease], "Coppice-Ends-Ms"),
+    ] {
+        let (status, _, text, asked) = linear_asked(vec![], request(line, &[&[CARTS], headers].concat(), "{}"));
+        assert!(status == 400 && asked.is_none(), "{line}: {status} {text}");
+        assert!(text.contains("class session") && text.contains(instead), "{line}: {text}");
+    }
+    for (line, headers, instead) in [
+        ("POST /v1/ns/carts/apply/a", &[][..], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/txn", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/mget", &[], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/keys", &[], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/watch?key=a", &[], "/v1/ns/carts/keys/KEY"),
+        ("PUT /v1/ns/carts/keys/a", &[ends], "Coppice-Lease-Ms"),
+        ("POST /v1/ns/carts/touch/a", &[ends], "Coppice-Lease-Ms"),
+        ("POST /v1/ns/carts/session", &[ends], "Coppice-Lease-Ms"),
+    ] {
+        let (status, _, text, asked) = ask(None, request(line, &[&[CARTS], headers].concat(), "{}"));
+        assert!(status == 400 && asked.is_none(), "{line}: {status} {text}");
+        assert!(text.contains("class linear") && text.contains(instead), "{line}: {text}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_text_are_told_what_is() {
+    let body = r#"{"function": "lease.claim", "args": [0, 100]}"#;
+    let (status, _, text, _) = linear(vec![], "POST /v1/ns/carts/apply/a", body);
+    assert_eq!(status, 400);
+    assert!(text.contains("numbers too"), "{text}");
+}
