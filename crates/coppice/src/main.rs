@@ -82,7 +82,7 @@ enum Command {
     /// Put back into use what `disable` took out
     #[command(after_help = "Example:\n  coppice enable shop")]
     Enable(operate::SwitchArgs),
-    /// Show namespaces, what each promises, and the odds of losing a session
+    /// Show namespaces of class session and linear: what each promises, the odds of a loss, groups and hot keys
     #[command(subcommand)]
     Ns(ns::NsCommand),
     /// Show nodes, services, clones and namespaces
@@ -166,6 +166,7 @@ mod tests {
             (&["token", "--ttl", "5"][..], "like \"30m\""),
             (&["load", "https://127.0.0.1/"], "load the plain port"),
             (&["node", "restart"], "--rolling>"),
+            (&["ns", "--help"], "of linear"),
             (&["node", "restart", "n1", "--rolling"], "cannot be used with"),
         ] {
             assert!(wrong(words).contains(told), "{}", wrong(words));

@@ -11,13 +11,15 @@ pub enum NsCommand {
     /// All namespaces, one a line
     #[command(after_help = "Examples:\n  coppice ns list\n  coppice ns list --json | jq -r '.[].name'")]
     List(ListArgs),
-    /// Class, lease, promise, and the odds of losing a session, with what this cluster has seen
-    #[command(after_help = "Examples:\n  coppice ns show carts\n  coppice ns show carts --json | jq .odds.p_loss")]
+    /// Class and promise; of session: lease, odds of a loss; of linear: durability, groups and who leads them, hot keys
+    #[command(
+        after_help = "Examples:\n  coppice ns show carts\n  coppice ns show carts --json | jq .odds.p_loss\n  coppice ns show bank --json | jq -r '.shards[].leader'"
+    )]
     Show(ShowArgs),
     /// Print the namespace's token: with its name as the user, programs reach it by it
     #[command(after_help = "Examples:\n  redis-cli --user carts --pass \"$(coppice ns token carts)\"")]
     Token(NamedArgs),
-    /// Seal the namespace's cookies with a new key; cookies of the old keys stay good
+    /// Of class session: seal cookies with a new key; cookies of the old keys stay good
     #[command(after_help = "Examples:\n  coppice ns rotate carts\n  coppice ns rotate carts --end-sessions")]
     Rotate(RotateArgs),
 }

@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -11,6 +11,7 @@ use node::Ask;
 use node::deploy::Wish;
 use serde::Deserialize;
 
+use super::address::{Path, Query};
 use super::declare::{change, entropy, whole};
 use super::limits::{CODE_BYTES_MAX, DECLARATION_BYTES_MAX, UPLOADS_MAX};
 use super::{Api, Problem, guard};

@@ -3,8 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -17,19 +16,21 @@ use serde::{Deserialize, Serialize};
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
+use super::address::{Keyed, Path, Query};
+use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
-use super::problem::{asked, done};
-use super::values::{for_request, passed_on};
+use super::problem::done;
+use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
 use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
-const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
+pub const ENDS: HeaderName = HeaderName::from_static("coppice-ends-ms");
 
 /// What the caller calls a write, so that it happens once however often, and at whatever node, it is asked.
-const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
+pub const ONCE: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How old at most what was read is, milliseconds.
 const AGE: HeaderName = HeaderName::from_static("coppice-age-ms");
@@ -40,13 +41,13 @@ type Done = Result<Response, Problem>;
 async fn one(
     api: &Api,
     ns: &str,
-    key: &str,
+    key: Bytes,
     headers: &HeaderMap,
     function: &'static str,
     args: Vec<Bytes>,
 ) -> Result<Reply, Problem> {
     let once = once(headers)?;
-    let op = Op { once, ..Op::one(ns.into(), Bytes::copy_from_slice(key.as_bytes()), function, args) };
+    let op = Op { once, ..Op::one(ns.into(), key, function, args) };
     Ok(run(api, op, headers).await?.pop().expect("one step has one reply"))
 }
 
@@ -92,14 +93,6 @@ fn once(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
     state::linear::once::parse(&text).map(Some).map_err(|why| Problem::wrong(format!("{ONCE}: {why}")))
 }
 
-/// Other classes keep no answers.
-pub fn without_once(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get(ONCE) {
-        None => Ok(()),
-        Some(_) => Err(Problem::wrong(format!("{ONCE} is for namespaces of class linear"))),
-    }
-}
-
 fn absent() -> Problem {
     Problem::not_found("there is no value here, or it has ended")
 }
@@ -108,9 +101,9 @@ fn tag(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).expect("digits are allowed in a header")
 }
 
-pub async fn get(api: &Api, ns: &str, key: &str, query: &Look, headers: &HeaderMap) -> Done {
+pub async fn get(api: &Api, ns: &str, key: Bytes, query: &Look, headers: &HeaderMap) -> Done {
     let stale = stale(query.stale.as_deref())?;
-    let step = |function| Step::new(Bytes::copy_from_slice(key.as_bytes()), function, Vec::new());
+    let step = |function| Step::new(key.clone(), function, Vec::new());
     let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }, headers).await?;
     let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
     let age = stale.map(|_| age);
@@ -182,7 +175,8 @@ impl Put {
 }
 
 /// 204, or with `return=old` 200 with the value that was there, if there was one.
-pub async fn put(api: &Api, ns: &str, key: &str, query: Put, headers: &HeaderMap, body: Body) -> Done {
+pub async fn put(api: &Api, ns: &str, key: Bytes, query: Put, headers: &HeaderMap, body: Body) -> Done {
+    without(headers, &LEASE, "for namespaces of class session: in class linear Coppice-Ends-Ms says when a key ends")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let end = match headers.get(ENDS) {
         None => Bytes::from_static(b"none"),
@@ -209,17 +203,20 @@ pub async fn put(api: &Api, ns: &str, key: &str, query: Put, headers: &HeaderMap
     }
 }
 
-pub async fn remove(api: &Api, ns: &str, key: &str, headers: &HeaderMap) -> Done {
+pub async fn remove(api: &Api, ns: &str, key: Bytes, headers: &HeaderMap) -> Done {
     let when = when(headers)?;
     let args = match when.as_str() {
         "absent" => return Err(Problem::wrong("a removal with If-None-Match: * would change nothing")),
         "always" | "present" => Vec::new(),
-        _ => vec![Bytes::from(when.clone())],
+        _ => vec![Bytes::from(when)],
     };
-    let conditional = !args.is_empty();
-    match one(api, ns, key, headers, "remove", args).await? {
-        Reply::Int(1) => Ok(StatusCode::NO_CONTENT.into_response()),
-        _ if conditional => Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the value does not have this version")),
+    // At the same moment, so that it is the version that the condition met.
+    let look = (!args.is_empty()).then(|| Step::new(key.clone(), "version", Vec::new()));
+    let steps = [Step::new(key, "remove", args)].into_iter().chain(look).collect();
+    let op = Op { once: once(headers)?, ..Op::of(ns.into(), steps) };
+    match run(api, op, headers).await?[..] {
+        [Reply::Int(1), ..] => Ok(StatusCode::NO_CONTENT.into_response()),
+        [_, Reply::Int(version)] => Ok(unmet(version)),
         _ => Err(absent()),
     }
 }
@@ -251,7 +248,7 @@ fn unmet(version: i64) -> Response {
 
 /// Text, or other bytes as `{"base64": ...}`.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a text is wanted (numbers too: \"1\"), or {\"base64\": \"...\"} for other bytes")]
 pub enum Text {
     Plain(String),
     Coded { base64: String },
@@ -350,12 +347,7 @@ struct Applied {
 }
 
 /// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
-pub async fn apply(
-    State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Body,
-) -> Done {
+pub async fn apply(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
@@ -366,7 +358,7 @@ pub async fn apply(
     {
         return apply_of(&api, service, ns, key, apply, &headers).await;
     }
-    let step = step(key.into(), &apply.function, apply.args)?;
+    let step = step(key, &apply.function, apply.args)?;
     let takes = functions::find(step.function).map_or("", |function| function.args);
     let name = step.function;
     let weak = api.view().linear.get(&ns).is_some_and(|weak| weak.iter().any(|weak| weak == name));
@@ -381,12 +373,12 @@ pub async fn apply(
 }
 
 /// A function that a service's clones know.
-async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Apply, headers: &HeaderMap) -> Done {
+async fn apply_of(api: &Api, service: &str, ns: String, key: Bytes, apply: Apply, headers: &HeaderMap) -> Done {
     let (class, left) = passed_on(headers)?;
     let call = Call {
         namespace: ns.into(),
         service: service.into(),
-        key: key.into(),
+        key,
         function: apply.function,
         args: apply.args.into_iter().map(Text::bytes).collect::<Result<_, _>>()?,
         class: class.unwrap_or(Priority::default().0),
@@ -404,9 +396,9 @@ async fn apply_of(api: &Api, service: &str, ns: String, key: String, apply: Appl
 #[serde(deny_unknown_fields)]
 pub struct Page {
     #[serde(default)]
-    prefix: String,
+    prefix: Bytes,
     #[serde(default)]
-    after: String,
+    after: Bytes,
     limit: Option<u64>,
     #[serde(default)]
     reverse: bool,
@@ -417,16 +409,15 @@ pub struct Page {
 pub async fn keys(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Page>, QueryRejection>,
+    query: Result<Query<Page>, Problem>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let page = asked(query)?;
+    let Query(page) = query?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
     let order = if page.reverse { "reverse" } else { "forward" };
-    let args =
-        vec![page.prefix.into(), page.after.into(), limit.to_string().into(), Bytes::from_static(order.as_bytes())];
+    let args = vec![page.prefix, page.after, limit.to_string().into(), Bytes::from_static(order.as_bytes())];
     let step = |function| Step::new(Bytes::new(), function, Vec::new());
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
@@ -437,13 +428,6 @@ pub async fn keys(
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
     let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));
     Ok(aged(json.into_response(), stale.map(|_| *age)))
-}
-
-pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
-    if api.view().linear.contains_key(ns) {
-        return Ok(());
-    }
-    Err(Problem::wrong(format!("namespace {ns} is not of class linear, which alone offers this")))
 }
 
 /// As JSON: text as it is, other bytes as `{"base64": ...}`.

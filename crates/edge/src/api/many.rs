@@ -2,8 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -11,10 +10,11 @@ use serde_json::json;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Op, Over, Reply, Step};
 
+use super::address::{Path, Query};
+use super::class::only_linear;
 use super::declare::whole;
 use super::limits::TRANSACTION_BYTES_MAX;
-use super::linear::{Look, Text, aged, only_linear, run, shown, stale};
-use super::problem::asked;
+use super::linear::{Look, Text, aged, run, shown, stale};
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
@@ -27,13 +27,14 @@ struct Many {
 pub async fn get(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Look>, QueryRejection>,
+    query: Result<Query<Look>, Problem>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let stale = stale(asked(query)?.stale.as_deref())?;
+    let Query(look) = query?;
+    let stale = stale(look.stale.as_deref())?;
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let Many { keys } = serde_json::from_slice(&body)
         .map_err(|e| Problem::wrong(format!("the body must be {{\"keys\": [...]}}: {e}")))?;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -26,9 +25,10 @@ use node::{Answer, Ask, View};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::address::{Path, Query};
 use super::declare::whole;
 use super::limits::*;
-use super::problem::{asked, done};
+use super::problem::done;
 use super::{Api, Problem, guard};
 
 /// Which life of a clone asks: what its environment has as `COPPICE_MEMBER`.
@@ -99,12 +99,8 @@ pub struct Look {
 }
 
 /// Who is a member and who leads; with `?watch` as a stream: `members` (all of it), then `birth`, `state`, `death`, `leader`.
-pub async fn members(
-    State(api): State<Api>,
-    Path(service): Path<String>,
-    look: Result<Query<Look>, QueryRejection>,
-) -> Done {
-    let look = asked(look)?;
+pub async fn members(State(api): State<Api>, Path(service): Path<String>, look: Result<Query<Look>, Problem>) -> Done {
+    let Query(look) = look?;
     let now = group(&api.view(), &service)?;
     if look.watch.is_none() {
         return Ok(Json(now).into_response());
@@ -173,10 +169,10 @@ fn a_while() -> u64 {
 pub async fn barrier(
     State(api): State<Api>,
     Path((service, barrier)): Path<(String, String)>,
-    meet: Result<Query<Meet>, QueryRejection>,
+    meet: Result<Query<Meet>, Problem>,
     headers: HeaderMap,
 ) -> Done {
-    let Meet { phase, at_least, wait_ms } = asked(meet)?;
+    let Query(Meet { phase, at_least, wait_ms }) = meet?;
     guard::member(&headers, &api.view(), &service)?;
     let life = life(&headers)?.ok_or_else(|| Problem::wrong("Coppice-Member must say which life of a clone asks"))?;
     if wait_ms > BARRIER_WAIT_MAX.as_millis() {

@@ -1,6 +1,7 @@
 //! The JSON API of a node, for people, scripts, the command line, scrapers, and programs that reach namespaces by HTTP.
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
+//! - `address.rs`: parts of a path, and what stands behind `?`. `class.rs`: what is for the other class of namespaces.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
@@ -11,7 +12,7 @@
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
 //!   program got with its request.
-//! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?}`.
+//! - `problem.rs`: every error is `{"error": "...", "type": "..."?, "retry_after_ms": n?, "version": N?}`.
 //!
 //! It runs on the many-threaded runtime and asks the node by message ([`Backend`], which the wiring implements).
 
@@ -31,6 +32,8 @@ use tokio::sync::{Semaphore, watch as channel};
 
 use crate::{Functions, Meter};
 
+mod address;
+mod class;
 mod code;
 mod declare;
 mod explain;
@@ -149,7 +152,9 @@ pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Funct
         .route("/v1/ns/{ns}/session/touch", post(values::cookie_touch))
         .merge(pages.with_state(()))
         .fallback(|| async { Problem::not_found("there is nothing here; docs/api.md lists what there is") })
-        .method_not_allowed_fallback(|| async { Problem::method("this address does not take this method") })
+        .method_not_allowed_fallback(|| async {
+            Problem::method("this address does not take this method; `Allow` says which it takes")
+        })
         .layer(axum::middleware::from_fn_with_state(api.clone(), guard::guard))
         .with_state(api)
 }

@@ -2,13 +2,14 @@
 //! needed), and what anybody may see of namespaces.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use clones::off::Target;
 use node::{Answer, Ask, Leaving};
 use serde::Deserialize;
 
+use super::address::{Path, Query};
 use super::declare::change;
 use super::limits::CHANGE_BUDGET;
 use super::problem::done;

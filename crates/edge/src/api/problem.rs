@@ -1,8 +1,6 @@
 //! What a request gets when it does not get what it wanted: a status, and JSON that says why and when to try again.
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::{Outcome, Span};
@@ -10,6 +8,7 @@ use serde::Serialize;
 use state::session::CookieError;
 
 use super::Gone;
+use super::versions::Versions;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
@@ -18,6 +17,8 @@ pub struct Problem {
     /// For scripts that must tell problems of one status apart: `cookie-forged`.
     pub kind: Option<&'static str>,
     pub retry_after: Option<Span>,
+    /// Of a watch that missed changes: where it may go on.
+    pub version: Option<Versions>,
 }
 
 #[derive(Serialize)]
@@ -27,11 +28,13 @@ struct Body<'a> {
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a Versions>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), kind: None, retry_after: None }
+        Self { status, error: error.into(), kind: None, retry_after: None, version: None }
     }
 
     pub fn wrong(error: impl Into<String>) -> Self {
@@ -89,16 +92,12 @@ pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
     }
 }
 
-/// What stands behind the `?` of a request, or what is wrong with it.
-pub fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(asked)| asked).map_err(|error| Problem::wrong(error.body_text()))
-}
-
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let retry_after_ms = self.retry_after.map(|span| span.as_millis().max(1));
-        let mut response =
-            (self.status, Json(Body { error: &self.error, kind: self.kind, retry_after_ms })).into_response();
+        let Self { error, kind, version, .. } = &self;
+        let body = Body { error, kind: *kind, retry_after_ms, version: version.as_ref() };
+        let mut response = (self.status, Json(body)).into_response();
         if let Some(ms) = retry_after_ms {
             response.headers_mut().insert(header::RETRY_AFTER, ms.div_ceil(1000).into());
         }

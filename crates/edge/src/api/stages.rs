@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use node::View;
 
+use super::address::Path;
 use super::declare::whole;
 use super::limits::STAGES_BYTES_MAX;
 use super::{Api, Problem, guard, members};

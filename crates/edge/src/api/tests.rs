@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use axum::body::Body;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response};
 use base::{Boot, NodeId, Outcome, Priority, Refused, Span, Unknown};
 use bytes::Bytes;
 use flow::Histogram;
@@ -532,7 +532,56 @@ fn figures_are_there_for_prometheus() {
 fn what_is_not_there_is_said_in_json() {
     let (status, _, text, _) = ask(None, request("GET /nosuch", &[], ""));
     assert_eq!((status, text.starts_with("{\"error\":")), (404, true));
-    assert_eq!(ask(None, request("DELETE /v1/status", &[], "")).0, StatusCode::METHOD_NOT_ALLOWED.as_u16());
+    for (line, methods) in [
+        ("DELETE /v1/status", "GET,HEAD"),
+        ("POST /v1/ns/carts/keys/a", "GET,HEAD,PUT,DELETE"),
+        ("GET /v1/ns/carts/txn", "POST"),
+        ("PUT /", "GET,HEAD"),
+    ] {
+        let (status, headers, text, _) = ask(None, request(line, &[CARTS], ""));
+        assert_eq!((status, header(&headers, "allow")), (405, methods), "{line}");
+        assert!(text.starts_with("{\"error\":"), "{line}: {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_json() {
+    let large = " ".repeat(limits::TRANSACTION_BYTES_MAX + 1);
+    let linear = |view: &mut Arc<View>| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), vec![])].into());
+    for (line, token, body, expect) in [
+        ("GET /v1/ns/%ff", CARTS, "", 400),
+        ("GET /v1/ns/%ff/keys/a", CARTS, "", 400),
+        ("POST /v1/ns/%ff/txn", CARTS, "{}", 400),
+        ("GET /v1/services/%ff/members", ROOT, "", 400),
+        ("POST /v1/nodes/n%ff/restart", ROOT, "", 400),
+        ("POST /v1/disable/%ff", ROOT, "", 400),
+        ("GET /v1/session/%ff", ROOT, "", 400),
+        ("POST /v1/apply?dry_run=maybe", ROOT, "", 400),
+        ("POST /v1/nodes/n1/restart?force=1", ROOT, "", 400),
+        ("POST /v1/services/shop/rollback?to=x", ROOT, "", 400),
+        ("PUT /v1/code/aa?copy=1", ROOT, "", 400),
+        ("POST /v1/ns/carts/rotate?end_sessions=1", ROOT, "", 400),
+        ("GET /v1/ns/carts/keys?limit=x", CARTS, "", 400),
+        ("GET /v1/ns/carts/keys?stale=%ff", CARTS, "", 400),
+        ("GET /v1/ns/carts/keys?nosuch=1", CARTS, "", 400),
+        ("PUT /v1/ns/carts/keys/a?return=new", CARTS, "", 400),
+        ("POST /v1/ns/carts/txn", CARTS, "{", 400),
+        ("POST /v1/ns/carts/txn", CARTS, &large, 413),
+        ("POST /v1/ns/carts/apply/a", CARTS, "[]", 400),
+        ("GET /v1/ns/carts/keys/", CARTS, "", 404),
+    ] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (status, kind, text) = runtime.block_on(async {
+            let (toy, router) = toy(vec![]);
+            toy.view.send_modify(linear);
+            let response = call(&router, request(line, &[token], body)).await;
+            let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+            (response.status().as_u16(), kind, text(response).await)
+        });
+        assert_eq!((status, &*kind), (expect, "application/json"), "{line}: {text}");
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(json["error"].as_str().is_some_and(|why| !why.is_empty()), "{line}: {text}");
+    }
 }
 
 #[test]

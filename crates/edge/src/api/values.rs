@@ -5,27 +5,29 @@ use std::ops::RangeInclusive;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::frame::PRIORITY_MAX;
 use base::{Priority, Span};
+use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::Serialize;
 use state::session::doc::HASH_MAGIC;
 use state::session::{Action, Lease, Op, Reply, Version, When};
 
+use super::address::{Keyed, Path, Query};
+use super::class::{only_session, without};
 use super::declare::whole;
 use super::limits::*;
-use super::problem::{asked, done};
+use super::problem::done;
 use super::{Api, Problem, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
 
 /// What is left of a value's lease in an answer; the lease to give in a request.
-const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
+pub const LEASE: HeaderName = HeaderName::from_static("coppice-lease-ms");
 /// How much what is done here matters, and how long somebody waits for it, as the edge says with each request.
 const PRIORITY: HeaderName = HeaderName::from_static("coppice-priority");
 const DEADLINE: HeaderName = HeaderName::from_static("coppice-deadline-ms");
@@ -35,13 +37,14 @@ type Done = Result<Response, Problem>;
 /// 200 with the value, 304 if the client has this version, 404 if there is none, 410 if it was lost with its bricks.
 pub async fn get(
     State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    query: Result<Query<linear::Look>, QueryRejection>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<linear::Look>, Problem>,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
-        return linear::get(&api, &ns, &key, &asked(query)?, &headers).await;
+        let Query(look) = query?;
+        return linear::get(&api, &ns, key, &look, &headers).await;
     }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
@@ -49,20 +52,20 @@ pub async fn get(
 /// 204 when it is stored; 412 if `If-Match` or `If-None-Match: *` does not hold.
 pub async fn put(
     State(api): State<Api>,
-    Path((ns, key)): Path<(String, String)>,
-    query: Result<Query<linear::Put>, QueryRejection>,
+    Keyed { ns, key }: Keyed,
+    query: Result<Query<linear::Put>, Problem>,
     headers: HeaderMap,
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    let query = asked(query)?;
+    let Query(query) = query?;
     if api.view().linear.contains_key(&ns) {
-        return linear::put(&api, &ns, &key, query, &headers, body).await;
+        return linear::put(&api, &ns, key, query, &headers, body).await;
     }
     if query.wants_old() {
         return Err(Problem::wrong("return is for namespaces of class linear"));
     }
-    linear::without_once(&headers)?;
+    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     match keyed(&api, ns, key, action, &headers).await? {
@@ -73,12 +76,12 @@ pub async fn put(
 }
 
 /// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
-pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
-        return linear::remove(&api, &ns, &key, &headers).await;
+        return linear::remove(&api, &ns, key, &headers).await;
     }
-    linear::without_once(&headers)?;
+    without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let action = match when(&headers)? {
         When::Always | When::Present => Action::Remove,
         When::Version(version) => Action::RemoveIf { version },
@@ -88,11 +91,9 @@ pub async fn remove(State(api): State<Api>, Path((ns, key)): Path<(String, Strin
 }
 
 /// A new lease for a value that stays as it is: 204, or 404 if there is none.
-pub async fn touch(State(api): State<Api>, Path((ns, key)): Path<(String, String)>, headers: HeaderMap) -> Done {
+pub async fn touch(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    if api.view().linear.contains_key(&ns) {
-        return Err(Problem::wrong(format!("namespace {ns} is of class linear, whose keys have no lease")));
-    }
+    only_session(&api, &ns)?;
     let action = Action::Touch { lease: lease(&headers)? };
     match keyed(&api, ns, key, action, &headers).await? {
         Reply::Touched(true) => Ok(StatusCode::NO_CONTENT.into_response()),
@@ -112,6 +113,7 @@ struct Session {
 /// Stores a session. Answer: the cookie, as JSON and in `Set-Cookie`.
 pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let held = match held(&headers, &ns) {
         Some(held) => held,
@@ -124,6 +126,7 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
 /// A new lease for the session that the cookie names. Answer: the cookie that knows of it, as for `cookie_put`.
 pub async fn cookie_touch(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     sealed(&api, &ns, held, Action::Touch { lease: lease(&headers)? }, &headers).await
 }
@@ -150,6 +153,7 @@ async fn sealed(api: &Api, ns: &str, held: Held, action: Action, headers: &Heade
 /// The session that the cookie names.
 pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     value(operate(&api, held.op(&ns, Action::Get), &headers).await?, &headers)
 }
@@ -157,6 +161,7 @@ pub async fn cookie_get(State(api): State<Api>, Path(ns): Path<String>, headers:
 /// Ends the session that the cookie names.
 pub async fn cookie_remove(State(api): State<Api>, Path(ns): Path<String>, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    only_session(&api, &ns)?;
     let held = held(&headers, &ns).ok_or_else(|| no_cookie(&ns))?;
     removed(operate(&api, held.op(&ns, Action::Remove), &headers).await?)
 }
@@ -189,8 +194,8 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, head
     }
 }
 
-async fn keyed(api: &Api, ns: String, key: String, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
-    operate(api, Op::keyed(ns.into(), key.into(), action), headers).await
+async fn keyed(api: &Api, ns: String, key: Bytes, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {
+    operate(api, Op::keyed(ns.into(), key, action), headers).await
 }
 
 /// With the priority and within the time that a program passes on of the request that it serves.
@@ -301,6 +306,7 @@ fn tag(version: Version) -> HeaderValue {
 }
 
 fn lease(headers: &HeaderMap) -> Result<Lease, Problem> {
+    without(headers, &linear::ENDS, "for namespaces of class linear: in class session Coppice-Lease-Ms gives a lease")?;
     let ms = number(headers, &LEASE, 1..=u64::MAX / 1000)?;
     Ok(ms.map_or(Lease::Default, |ms| Lease::For(Span::millis(ms))))
 }

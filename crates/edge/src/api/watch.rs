@@ -5,8 +5,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -15,16 +14,18 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
-use node::{Answer, Ask};
+use node::{Answer, Ask, View};
 use serde::Deserialize;
 use serde_json::json;
 use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Over, Ran, Reply};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::address::{Path, Query};
+use super::class::only_linear;
 use super::limits::*;
-use super::linear::{only_linear, problem, shown};
-use super::problem::{asked, done};
+use super::linear::{problem, shown};
+use super::problem::done;
 use super::values::passed_on;
 use super::versions::Versions;
 use super::{Api, Problem, guard};
@@ -33,8 +34,8 @@ use super::{Api, Problem, guard};
 #[serde(deny_unknown_fields)]
 pub struct Watch {
     /// Of one key; else of all with a prefix.
-    key: Option<String>,
-    prefix: Option<String>,
+    key: Option<Bytes>,
+    prefix: Option<Bytes>,
     /// Of changes with higher versions; without it, of those from now on.
     after: Option<Versions>,
 }
@@ -79,17 +80,28 @@ enum Page {
     Split,
 }
 
+impl Page {
+    /// How far the shard is, as far as it was read.
+    fn upto(&self) -> u64 {
+        match self {
+            Page::Changes { upto, .. } => *upto,
+            Page::Missed { now, .. } => *now,
+            Page::Split => unreachable!("only who waits hears of it"),
+        }
+    }
+}
+
 /// `event: version` says how far one is, at first and when nothing happens; `put`, `remove`, `clear` are changes. `error` is
 /// the last one.
 pub async fn watch(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Watch>, QueryRejection>,
+    query: Result<Query<Watch>, Problem>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
-    let watch = asked(query)?;
+    let Query(watch) = query?;
     if watch.key.is_some() == watch.prefix.is_some() {
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }
@@ -100,16 +112,16 @@ pub async fn watch(
             None => return Err(Problem::wrong("Last-Event-ID must be the id of an event of this stream, a version")),
         },
     };
-    let (key, prefix) = (watch.key.map(Bytes::from), watch.prefix.unwrap_or_default().into());
+    if let Some(after) = after.as_ref().filter(|after| watch.key.is_some() && after.0.len() > 1) {
+        return Err(Problem::wrong(format!("{after} is {} versions, and a key has one", after.0.len())));
+    }
+    let (key, prefix) = (watch.key, watch.prefix.unwrap_or_default());
     let priority = passed_on(&headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
     let what = What { ns: ns.into(), key, prefix, priority };
-    let shards = what.shards(&api);
-    if let Some(after) = after.as_ref().filter(|after| after.0.len() != shards.len()) {
-        return Err(other_shards(&what, after, shards.len()));
-    }
     let held = Arc::clone(&api.watchers)
         .try_acquire_owned()
         .map_err(|_| Problem::busy(format!("{WATCHERS_MAX} clients of this node watch already"), Span::secs(5)))?;
+    let shards = what.shards_of(&api, after.as_ref()).await?;
     let (place, first) = Place::begin(&api, what, after, shards).await?;
     let later = stream::unfold((api, place, Instant::now()), |(api, place, told)| async move {
         let mut place = place?;
@@ -134,31 +146,43 @@ fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -
     response
 }
 
-fn other_shards(what: &What, after: &Versions, shards: usize) -> Problem {
-    let has = after.0.len();
-    if what.key.is_some() {
-        return Problem::wrong(format!("{after} is {has} versions, and a key has one"));
-    }
-    let why = format!("{after} is {has} versions, and this namespace has {shards}, one for each shard");
-    if has > shards {
-        // Perhaps this node has not heard of a split yet.
-        return Problem::busy(why, WATCH_AGAIN);
-    }
-    let why = format!("compacted: {why}: shards were split since: read again, and watch without a version");
-    Problem { kind: Some(COMPACTED), ..Problem::new(StatusCode::GONE, why) }
-}
-
 impl What {
     /// The shards that are to be asked. A key is asked for wherever it is.
-    fn shards(&self, api: &Api) -> Vec<Shard> {
+    fn shards(&self, view: &View) -> Vec<Shard> {
         if self.key.is_some() {
             return vec![(0, u64::MAX)];
         }
-        let view = api.view();
         let of = view.namespaces.iter().find(|namespace| namespace.name == *self.ns);
         let mut shards: Vec<Shard> = of.into_iter().flat_map(|of| of.shards.iter()).map(|s| (s.from, s.to)).collect();
         shards.sort_unstable();
         shards
+    }
+
+    /// The shards, if these versions are theirs.
+    async fn shards_of(&self, api: &Api, after: Option<&Versions>) -> Result<Vec<Shard>, Problem> {
+        let versions = after.map_or(1, |after| after.0.len());
+        // Another node may have heard of a split, and told of it, before this one.
+        let mut views = api.backend.watch();
+        let heard = views.wait_for(|view| self.shards(view).len() >= versions);
+        let _ = timeout(SHOWN_TIME_MAX, heard).await;
+        let shards = self.shards(&api.view());
+        match after {
+            _ if shards.is_empty() => {
+                Err(Problem::busy(format!("this node does not know the shards of {} yet", self.ns), WATCH_AGAIN))
+            }
+            Some(after) if versions != shards.len() => {
+                // Shards are never joined.
+                let was = if versions < shards.len() { "shards were split since" } else { "it has never had more" };
+                let count = shards.len();
+                let why = format!(
+                    "{after} is {versions} versions, and this namespace has {count}, one for each shard: {was}"
+                );
+                let asks = shards.iter().map(|shard| self.ask(api, *shard, None, "now"));
+                let pages = join_all(asks).await.into_iter().collect::<Result<Vec<_>, Problem>>()?;
+                Err(compacted(&why, Versions(pages.iter().map(Page::upto).collect())))
+            }
+            _ => Ok(shards),
+        }
     }
 
     /// What a shard has after a version (none: nothing, but how far it is).
@@ -217,7 +241,7 @@ impl What {
             if !api.view().linear.contains_key(&*self.ns) {
                 return Err(last_word("ended", "the namespace was removed", None));
             }
-            if !self.shards(api).contains(&shard) {
+            if !self.shards(&api.view()).contains(&shard) {
                 return Ok(Page::Split);
             }
         }
@@ -235,12 +259,8 @@ impl Place {
         let begins = |shard: usize| after.as_ref().map(|after| after.0[shard]);
         let asks = shards.iter().enumerate().map(|(nth, shard)| what.ask(api, *shard, begins(nth), "now"));
         let pages = join_all(asks).await.into_iter().collect::<Result<Vec<_>, Problem>>()?;
-        let told = pages.iter().enumerate().map(|(shard, page)| match page {
-            Page::Changes { upto, .. } => begins(shard).unwrap_or(*upto),
-            Page::Missed { now, .. } => *now,
-            Page::Split => unreachable!("only who waits hears of it"),
-        });
-        let told = Versions(told.collect());
+        let upto = Versions(pages.iter().map(Page::upto).collect());
+        let told = after.clone().unwrap_or_else(|| upto.clone());
         let idle = (0..shards.len()).collect();
         let mut place = Self { what, shards, told, asks: FuturesUnordered::new(), idle };
         let mut events = Vec::new();
@@ -255,8 +275,8 @@ impl Place {
                 },
                 Page::Missed { now, oldest } => {
                     let after = begins(shard).unwrap_or_default();
-                    let problem = Problem::new(StatusCode::GONE, missed(after, now, oldest, &place.told));
-                    return Err(Problem { kind: Some(COMPACTED), ..problem });
+                    // All is read again, of the other shards, too.
+                    return Err(compacted(&missed(after, now, oldest), upto));
                 }
                 Page::Split => unreachable!("only who waits hears of it"),
             }
@@ -286,11 +306,11 @@ impl Place {
             },
             Ok(Page::Missed { now, oldest }) => {
                 let after = std::mem::replace(&mut self.told.0[shard], now);
-                let why = missed(after, now, oldest, &self.told);
+                let why = read_again(&missed(after, now, oldest), &self.told);
                 (vec![last_word(COMPACTED, &why, Some(&self.told))], false)
             }
             Ok(Page::Split) => {
-                self.follow(self.what.shards(api));
+                self.follow(self.what.shards(&api.view()));
                 (vec![how_far(&self.told)], true)
             }
             Err(event) => (vec![event], false),
@@ -327,13 +347,20 @@ impl Place {
 
 const COMPACTED: &str = "compacted";
 
-fn missed(after: u64, now: u64, oldest: u64, told: &Versions) -> String {
+fn missed(after: u64, now: u64, oldest: u64) -> String {
     if after > now {
-        return format!("compacted: version {after} has never been: read again, and watch after version {told}");
+        return format!("version {after} has never been");
     }
-    format!(
-        "compacted: changes after version {after} are not kept any more, the oldest are after {oldest}: read again, and watch after version {told}"
-    )
+    format!("changes after version {after} are not kept any more, the oldest are after {oldest}")
+}
+
+fn read_again(why: &str, version: &Versions) -> String {
+    format!("compacted: {why}: read again, and watch after version {version}")
+}
+
+fn compacted(why: &str, version: Versions) -> Problem {
+    let problem = Problem::new(StatusCode::GONE, read_again(why, &version));
+    Problem { kind: Some(COMPACTED), version: Some(version), ..problem }
 }
 
 fn last_word(kind: &str, error: &str, version: Option<&Versions>) -> Event {

@@ -6,17 +6,35 @@ use super::*;
 
 /// A node that has a namespace `carts` of class `linear` and answers so.
 fn linear(replies: Vec<Reply>, line: &str, body: &str) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    linear_asked(vec![replies], request(line, &[CARTS], body))
+}
+
+/// The first of the answers comes last.
+fn linear_asked(answers: Vec<Vec<Reply>>, request: Request<Body>) -> (u16, Vec<(String, String)>, String, Option<Ask>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (toy, router) = toy(vec![Answer::Linear(Outcome::Done(Ran::Done(replies)))]);
+        let answers = answers.into_iter().map(|replies| Answer::Linear(Outcome::Done(Ran::Done(replies)))).collect();
+        let (toy, router) = toy(answers);
         toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
-        let response = call(&router, request(line, &[CARTS], body)).await;
+        toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts(2)]);
+        let response = call(&router, request).await;
         let headers =
             response.headers().iter().map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_string())).collect();
         let status = response.status().as_u16();
         let asked = toy.asked.lock().unwrap().pop();
         (status, headers, text(response).await, asked)
     })
+}
+
+/// With so many shards.
+fn carts(shards: u64) -> node::view::NamespaceView {
+    let shard =
+        |nth| serde_json::json!({"name": "", "from": format!("{nth:x}"), "to": format!("{nth:x}"), "members": []});
+    let shards: Vec<_> = (0..shards).map(shard).collect();
+    serde_json::from_value(
+        serde_json::json!({"name": "carts", "class": "linear", "lease_ms": 0, "promise": "", "shards": shards}),
+    )
+    .unwrap()
 }
 
 fn stored(is: i64, old: Reply) -> Vec<Reply> {
@@ -129,4 +147,138 @@ fn who_may_not_wait_sees_changes_nevertheless() {
         let how: Vec<_> = toy.asked.lock().unwrap().iter().map(how).collect();
         assert_eq!(how[..5], ["now", "wait", "now", "wait", "now"]);
     });
+}
+
+/// What it is asked to do.
+fn steps(asked: Option<Ask>) -> Vec<state::linear::Step> {
+    let Some(Ask::Linear(op)) = asked else { panic!("{asked:?}") };
+    op.steps
+}
+
+#[test]
+fn keys_are_the_bytes_that_were_encoded() {
+    let key = &b"a/\xff\0+ %zz"[..];
+    let quoted = "a/%ff%00+%20%zz";
+    for (line, body, replies) in [
+        ("GET /v1/ns/carts/keys/", "", vec![Reply::Nil, Reply::Int(0)]),
+        ("PUT /v1/ns/c%61rts/keys/", "x", stored(1, Reply::Nil)),
+        ("DELETE /v1/ns/carts/keys/", "", vec![Reply::Int(1)]),
+        ("POST /v1/ns/carts/apply/", r#"{"function": "number.add", "args": ["1"]}"#, vec![Reply::Int(1)]),
+    ] {
+        let (.., asked) = linear(replies, &format!("{line}{quoted}"), body);
+        assert_eq!(steps(asked)[0].key, key, "{line}");
+    }
+    let (status, _, _, asked) =
+        ask(session(state::session::Reply::Absent), request("GET /v1/ns/carts/keys/%fe/", &[CARTS], ""));
+    let Some(Ask::Session(op)) = asked else { panic!("{asked:?}") };
+    assert_eq!((status, &op.key[..]), (404, &b"\xfe/"[..]), "of a session, too");
+}
+
+#[test]
+fn pages_go_on_behind_keys_that_are_no_text() {
+    let page = || vec![Reply::List(vec![Reply::Bytes(b"\xff"[..].into())]), Reply::Int(1), Reply::Int(0)];
+    let (status, _, text, asked) = linear(page(), "GET /v1/ns/carts/keys?prefix=%ff&after=%FF%00+&limit=1", "");
+    assert_eq!(steps(asked)[0].args[..2], [&b"\xff"[..], &b"\xff\0 "[..]]);
+    assert_eq!((status, &*text), (200, r#"{"after":{"base64":"/w=="},"keys":[{"base64":"/w=="}],"version":1}"#));
+    let none = || vec![Reply::List(vec![Reply::Int(7), Reply::List(vec![])])];
+    let (.., asked) =
+        linear_asked(vec![none(), none()], request("GET /v1/ns/carts/watch?prefix=%fe&after=7.7", &[CARTS], ""));
+    assert_eq!(steps(asked)[0].args[2], b"\xfe"[..]);
+    let (.., asked) = linear(none(), "GET /v1/ns/carts/watch?key=%fe", "");
+    assert_eq!(steps(asked)[0].key, b"\xfe"[..]);
+}
+
+#[test]
+fn a_removal_that_may_not_be_tells_which_version_there_is() {
+    let remove = |replies| {
+        linear_asked(vec![replies], request("DELETE /v1/ns/carts/keys/a", &[CARTS, ("if-match", "\"7\"")], ""))
+    };
+    let (status, headers, text, asked) = remove(vec![Reply::Int(0), Reply::Int(9)]);
+    assert_eq!((status, header(&headers, "etag")), (412, "\"9\""), "{text}");
+    assert_eq!(steps(asked).iter().map(|step| step.function).collect::<Vec<_>>(), ["remove", "version"]);
+    let (status, headers, text, _) = remove(vec![Reply::Int(0), Reply::Int(0)]);
+    assert_eq!((status, header(&headers, "etag"), text.contains("there is no value")), (412, "", true), "{text}");
+    assert_eq!(remove(vec![Reply::Int(1), Reply::Int(0)]).0, 204);
+    let (status, _, _, asked) = linear(vec![Reply::Int(0)], "DELETE /v1/ns/carts/keys/a", "");
+    assert_eq!((status, steps(asked).len()), (404, 1), "nobody wants to know");
+}
+
+#[test]
+fn a_watch_that_missed_something_says_where_it_may_go_on() {
+    let upto = |version| vec![Reply::List(vec![Reply::Int(version), Reply::List(vec![])])];
+    let gone = || vec![Reply::List(vec![Reply::Int(40), Reply::Nil, Reply::Int(30)])];
+    let watch = |answers, place: &str| {
+        let line = format!("GET /v1/ns/carts/watch?{place}");
+        let (status, _, text, _) = linear_asked(answers, request(&line, &[CARTS], ""));
+        (status, serde_json::from_str::<serde_json::Value>(&text).unwrap())
+    };
+    let (status, said) = watch(vec![gone()], "key=a&after=7");
+    assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &40.into()), "{said}");
+    // Of its two shards the second one was compacted: what the first one has is read again, too.
+    let (status, said) = watch(vec![gone(), upto(12)], "prefix=&after=11.7");
+    assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &"12.40".into()), "{said}");
+    let (status, said) = watch(vec![upto(12), gone()], "prefix=&after=7.11");
+    assert_eq!((status, &said["version"]), (410, &"40.12".into()), "{said}");
+    // These are versions of fewer shards, and of more.
+    for place in ["7", "1.2.3"] {
+        let (status, said) = watch(vec![upto(40), upto(12)], &format!("prefix=&after={place}"));
+        assert_eq!((status, &said["type"], &said["version"]), (410, &"compacted".into(), &"12.40".into()), "{said}");
+        assert!(said["retry_after_ms"].is_null(), "{said}");
+    }
+    assert_eq!(watch(vec![], "key=a&after=1.2").0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_behind_a_split_begins_when_this_node_has_heard_of_it() {
+    let none = || Answer::Linear(Outcome::Done(Ran::Done(vec![Reply::List(vec![Reply::Int(7), Reply::List(vec![])])])));
+    let (toy, router) = toy(vec![none(), none(), none()]);
+    toy.view.send_modify(|view| Arc::make_mut(view).linear = Arc::new([("carts".to_owned(), Vec::new())].into()));
+    let watch = || call(&router, request("GET /v1/ns/carts/watch?prefix=&after=7.7.7", &[CARTS], ""));
+    let unknown = watch().await;
+    assert_eq!((unknown.status().as_u16(), unknown.headers().contains_key("retry-after")), (503, true));
+    let heard = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        toy.view.send_modify(|view| Arc::make_mut(view).namespaces = vec![carts(3)]);
+    };
+    let (response, ()) = tokio::join!(watch(), heard);
+    assert_eq!(response.status(), 200);
+}
+
+#[test]
+fn what_is_for_the_other_class_says_what_to_use_instead() {
+    let (ends, lease) = (("coppice-ends-ms", "5000"), ("coppice-lease-ms", "5000"));
+    for (line, headers, instead) in [
+        ("POST /v1/ns/carts/session", &[][..], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/session", &[], "/v1/ns/carts/keys/KEY"),
+        ("DELETE /v1/ns/carts/session", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/session/touch", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/touch/a", &[], "expire"),
+        ("PUT /v1/ns/carts/keys/a", &[lease], "Coppice-Ends-Ms"),
+    ] {
+        let (status, _, text, asked) = linear_asked(vec![], request(line, &[&[CARTS], headers].concat(), "{}"));
+        assert!(status == 400 && asked.is_none(), "{line}: {status} {text}");
+        assert!(text.contains("class session") && text.contains(instead), "{line}: {text}");
+    }
+    for (line, headers, instead) in [
+        ("POST /v1/ns/carts/apply/a", &[][..], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/txn", &[], "/v1/ns/carts/keys/KEY"),
+        ("POST /v1/ns/carts/mget", &[], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/keys", &[], "/v1/ns/carts/keys/KEY"),
+        ("GET /v1/ns/carts/watch?key=a", &[], "/v1/ns/carts/keys/KEY"),
+        ("PUT /v1/ns/carts/keys/a", &[ends], "Coppice-Lease-Ms"),
+        ("POST /v1/ns/carts/touch/a", &[ends], "Coppice-Lease-Ms"),
+        ("POST /v1/ns/carts/session", &[ends], "Coppice-Lease-Ms"),
+    ] {
+        let (status, _, text, asked) = ask(None, request(line, &[&[CARTS], headers].concat(), "{}"));
+        assert!(status == 400 && asked.is_none(), "{line}: {status} {text}");
+        assert!(text.contains("class linear") && text.contains(instead), "{line}: {text}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_text_are_told_what_is() {
+    let body = r#"{"function": "lease.claim", "args": [0, 100]}"#;
+    let (status, _, text, _) = linear(vec![], "POST /v1/ns/carts/apply/a", body);
+    assert_eq!(status, 400);
+    assert!(text.contains("numbers too"), "{text}");
 }
