@@ -408,6 +408,11 @@ impl Act {
     }
 }
 
+/// Do watchers hear of it?
+pub fn is_watched(key: &str) -> bool {
+    key.starts_with(KEY)
+}
+
 fn account(book: u64, n: u64) -> String {
     format!("a{book}-{n}")
 }

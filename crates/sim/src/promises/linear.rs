@@ -16,7 +16,7 @@ use super::Broken;
 use super::books::Books;
 use super::ends::Ends;
 use super::urns::Urns;
-use crate::linear_load::{Act, WriteId};
+use crate::linear_load::{Act, WriteId, is_watched};
 
 pub const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
 pub const ONCE: &str = "an acknowledged write of class linear stays, and no write happens twice";
@@ -293,7 +293,8 @@ impl Linear {
         let told = changes.len();
         let span = (Bound::Excluded(after), Bound::Included(upto.max(after)));
         let known = self.told.range(span).count();
-        let made = self.keys.values().map(|key| key.made.range(span).count()).sum::<usize>();
+        let watched = self.keys.iter().filter(|(key, _)| is_watched(key));
+        let made = watched.map(|(_, key)| key.made.range(span).count()).sum::<usize>();
         if upto < after || told < known || told < made {
             return broken(format!(
                 "from {after} to {upto}: {told} changes told, {made} acknowledged or read, {known} told before"
@@ -327,7 +328,7 @@ impl Linear {
         if version <= least {
             return broken(format!("write {id} of {key} made version {version}, {least} was there before it began"));
         }
-        let untold = self.untold(version);
+        let untold = is_watched(key) && self.untold(version);
         let kept = self.keys.entry(key.to_owned()).or_default();
         if untold {
             let what = format!("write {id} of {key} made version {version}, who watched was not told");
