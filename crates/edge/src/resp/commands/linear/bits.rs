@@ -49,8 +49,8 @@ pub const ALL: &[Spec] = &[
         spec(
             "BITOP",
             -4,
-            Keys::None,
-            Does::ReadAll,
+            Keys::AllButFirst,
+            Does::Write,
             "AND | OR | XOR | NOT to key [key ...]",
             "combines texts bit by bit into another key; its length",
             |call| {

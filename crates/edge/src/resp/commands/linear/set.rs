@@ -115,8 +115,8 @@ pub const ALL: &[Spec] =
             spec(
                 "SINTERCARD",
                 -3,
-                Keys::None,
-                Does::ReadAll,
+                Keys::Counted(1),
+                Does::Read,
                 "numkeys key [key ...] [LIMIT limit]",
                 "how many members of all there are",
                 count_common,
