@@ -2,6 +2,8 @@
 
 use super::*;
 
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+
 #[test]
 fn clients_are_told_which_arguments_are_keys() {
     let a_b = "*2\r\n$1\r\na\r\n$1\r\nb\r\n";
@@ -32,6 +34,63 @@ fn clients_are_told_which_arguments_are_keys() {
             "*2\r\n*10\r\n$5\r\nlmpop\r\n:-4\r\n*3\r\n+write\r\n+denyoom\r\n+movablekeys\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n*0\r\n\
              *10\r\n$5\r\nbitop\r\n:-4\r\n*2\r\n+write\r\n+denyoom\r\n:2\r\n:-1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
         ),
+    ]);
+}
+
+#[test]
+fn a_member_moves_where_there_is_one() {
+    check_linear(&[
+        ("SET text 1", "+OK\r\n"),
+        ("SADD a x y", ":2\r\n"),
+        ("SMOVE none text x", ":0\r\n"),
+        ("SMOVE a text x", WRONG_TYPE),
+        ("SMOVE a text z", WRONG_TYPE),
+        ("SMOVE text a x", WRONG_TYPE),
+        ("SMOVE a a x", ":1\r\n"),
+        ("SMOVE a a z", ":0\r\n"),
+        ("SMOVE a b z", ":0\r\n"),
+        ("SMOVE a b x", ":1\r\n"),
+        ("SMEMBERS b", "*1\r\n$1\r\nx\r\n"),
+    ]);
+}
+
+/// Answers of Redis 7.0.15.
+#[test]
+fn ranges_of_bits_are_cut_as_redis_cuts_them() {
+    check_linear(&[
+        ("SETRANGE k 0 @@@", ":3\r\n"),
+        ("BITCOUNT k 0 -100", ":1\r\n"),
+        ("BITCOUNT k -100 -50", ":1\r\n"),
+        ("BITCOUNT k -50 -100", ":0\r\n"),
+        ("BITCOUNT k -100 -100", ":1\r\n"),
+        ("BITCOUNT k 1 -100", ":0\r\n"),
+        ("BITCOUNT k 2 1", ":0\r\n"),
+        ("BITCOUNT k -100 100", ":3\r\n"),
+        ("BITCOUNT k 3 100", ":0\r\n"),
+        ("BITCOUNT k 0 -100 BIT", ":0\r\n"),
+        ("BITCOUNT k 1 9 BIT", ":2\r\n"),
+        ("BITCOUNT k -23 -15 BIT", ":2\r\n"),
+        ("BITCOUNT k 0 -9223372036854775808", ":1\r\n"),
+        ("BITCOUNT k -9223372036854775808 9223372036854775807 BIT", ":3\r\n"),
+        ("BITCOUNT none -50 -100", ":0\r\n"),
+        ("BITPOS k 1 0 -100", ":1\r\n"),
+        ("BITPOS k 1 1 -100", ":-1\r\n"),
+        ("BITPOS k 1 -100 -100", ":1\r\n"),
+        ("BITPOS k 1 -50 -100", ":1\r\n"),
+        ("BITPOS k 0 -1 -2", ":-1\r\n"),
+        ("BITPOS k 1 -100", ":1\r\n"),
+        ("BITPOS k 1 100", ":-1\r\n"),
+        ("BITPOS k 0 100", ":-1\r\n"),
+        ("BITPOS k 1 2 9 BIT", ":9\r\n"),
+        ("BITPOS k 1 2 8 BIT", ":-1\r\n"),
+        ("BITPOS k 0 0 -100 BIT", ":0\r\n"),
+        ("BITPOS k 1 0 -100 BIT", ":-1\r\n"),
+        ("BITPOS none 0 5 3", ":0\r\n"),
+        ("BITPOS none 1 5 3", ":-1\r\n"),
+        ("BITCOUNT k x y NIBBLE", "-ERR value is not an integer or out of range\r\n"),
+        ("BITCOUNT k 0 1 NIBBLE", "-ERR syntax error\r\n"),
+        // Parts of texts are cut otherwise, in Redis since 8.
+        ("GETRANGE k 0 -100", "$0\r\n\r\n"),
     ]);
 }
 
