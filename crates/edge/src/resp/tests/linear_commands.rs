@@ -3,6 +3,7 @@
 use super::*;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+const NO_FLOAT: &str = "-ERR value is not a valid float\r\n";
 
 #[test]
 fn clients_are_told_which_arguments_are_keys() {
@@ -91,6 +92,41 @@ fn ranges_of_bits_are_cut_as_redis_cuts_them() {
         ("BITCOUNT k 0 1 NIBBLE", "-ERR syntax error\r\n"),
         // Parts of texts are cut otherwise, in Redis since 8.
         ("GETRANGE k 0 -100", "$0\r\n\r\n"),
+    ]);
+}
+
+#[test]
+fn numbers_with_fractions_add_up_as_people_expect() {
+    let too_much = "-ERR increment would produce NaN or Infinity\r\n";
+    check_linear(&[
+        ("SET n 10.50", "+OK\r\n"),
+        ("INCRBYFLOAT n 0.1", "$4\r\n10.6\r\n"),
+        ("INCRBYFLOAT n -5", "$3\r\n5.6\r\n"),
+        ("SET n 5.0e3", "+OK\r\n"),
+        ("INCRBYFLOAT n 2.0e2", "$4\r\n5200\r\n"),
+        ("INCRBYFLOAT m 0.1", "$3\r\n0.1\r\n"),
+        ("INCRBYFLOAT m 0.2", "$3\r\n0.3\r\n"),
+        ("HINCRBYFLOAT h f 0.1", "$3\r\n0.1\r\n"),
+        ("HINCRBYFLOAT h f 0.2", "$3\r\n0.3\r\n"),
+        ("GET m", "$3\r\n0.3\r\n"),
+        ("SADD s a", ":1\r\n"),
+        ("INCRBYFLOAT s one", WRONG_TYPE),
+        ("INCRBYFLOAT m one", NO_FLOAT),
+        ("INCRBYFLOAT m nan", NO_FLOAT),
+        ("INCRBYFLOAT m inf", too_much),
+        ("SET n 1.7e308", "+OK\r\n"),
+        ("INCRBYFLOAT n 1.7e308", too_much),
+        ("SET n one", "+OK\r\n"),
+        ("INCRBYFLOAT n 1", NO_FLOAT),
+        ("HSET h t one", ":1\r\n"),
+        ("HINCRBYFLOAT s t one", NO_FLOAT),
+        ("HINCRBYFLOAT s t -inf", "-ERR value is NaN or Infinity\r\n"),
+        ("HINCRBYFLOAT s t 1", WRONG_TYPE),
+        ("HINCRBYFLOAT h t 1", "-ERR hash value is not a float\r\n"),
+        ("HINCRBY h t one", "-ERR value is not an integer or out of range\r\n"),
+        ("HINCRBY h t 1", "-ERR hash value is not an integer\r\n"),
+        ("HSET h t 1.7e308", ":0\r\n"),
+        ("HINCRBYFLOAT h t 1.7e308", too_much),
     ]);
 }
 
