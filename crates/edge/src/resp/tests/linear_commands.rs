@@ -39,6 +39,37 @@ fn clients_are_told_which_arguments_are_keys() {
 }
 
 #[test]
+fn a_transaction_does_not_change_hands() {
+    check_linear(&[
+        ("MULTI", "+OK\r\n"),
+        ("SET a 1", "+QUEUED\r\n"),
+        ("AUTH bank secret3", "-ERR AUTH inside MULTI is not allowed: DISCARD first, or EXEC\r\n"),
+        ("SET b 1", "+QUEUED\r\n"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"),
+        ("EXISTS a b", ":0\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("HELLO 3 AUTH carts secret", "-ERR HELLO inside MULTI is not allowed: DISCARD first, or EXEC\r\n"),
+        ("DISCARD", "+OK\r\n"),
+        // Neither namespace nor dialect has changed.
+        ("LPUSH l a", ":1\r\n"),
+        ("GET none", "$-1\r\n"),
+    ]);
+}
+
+#[test]
+fn who_has_lost_its_token_says_who_it_is_also_inside_of_multi() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        sign_in_linear(&mut stream).await;
+        send(&mut stream, &["MULTI"]).await;
+        expect(&mut stream, "+OK\r\n", "MULTI").await;
+        toy.set_tokens(&[("bank", "another")]);
+        send(&mut stream, &["EXEC", "AUTH bank another"]).await;
+        expect(&mut stream, "-NOAUTH Authentication required: AUTH <namespace> <token>\r\n+OK\r\n", "AUTH").await;
+    });
+}
+
+#[test]
 fn a_member_moves_where_there_is_one() {
     check_linear(&[
         ("SET text 1", "+OK\r\n"),
