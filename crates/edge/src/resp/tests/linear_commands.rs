@@ -161,6 +161,21 @@ fn numbers_with_fractions_add_up_as_people_expect() {
     ]);
 }
 
+#[test]
+fn what_is_wrong_with_a_number_is_said_in_the_words_of_redis() {
+    let must_be_positive = "-ERR value is out of range, must be positive\r\n";
+    check_linear(&[
+        ("LPOP l x", must_be_positive),
+        ("RPOP l -1", must_be_positive),
+        ("SPOP s x", must_be_positive),
+        ("SINTERCARD 1 s LIMIT x", "-ERR LIMIT can't be negative\r\n"),
+        ("SADD s a b", ":2\r\n"),
+        ("SINTERCARD 1 s LIMIT 0", ":2\r\n"),
+        ("DECRBY n -9223372036854775808", "-ERR decrement would overflow\r\n"),
+        ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command\r\n"),
+    ]);
+}
+
 /// Commands whose keys are counted wait for their keys alone; one that may be about others, for all.
 #[test]
 fn commands_wait_for_those_on_their_own_keys() {
@@ -197,5 +212,20 @@ fn every_write_on_its_keys_may_have_an_id() {
         ("ONCE 01980000-0000-7000-8000-000000000001 LMPOP 2 k l LEFT", "*2\r\n$1\r\nl\r\n*1\r\n$1\r\na\r\n"),
         ("ONCE 01980000-0000-7000-8000-000000000002 BITOP OR to a b", ":0\r\n"),
         ("ONCE 01980000-0000-7000-8000-000000000003 FLUSHDB", "-ERR ONCE does not go with 'FLUSHDB'\r\n"),
+    ]);
+}
+
+#[test]
+fn what_is_not_offered_has_something_instead() {
+    check_linear(&[
+        (
+            "ZPOPMIN z",
+            "-ERR 'ZPOPMIN' is not offered by class linear: sorted sets come later; keys are kept in order, and SCAN lists them so\r\n",
+        ),
+        (
+            "ssubscribe c",
+            "-ERR 'SSUBSCRIBE' is not offered by class linear: messages come later; keep what must be known under a key and read it\r\n",
+        ),
+        ("NOSUCH", "-ERR 'NOSUCH' is not offered by class linear: COMMAND DOCS and docs/resp.md list what is\r\n"),
     ]);
 }

@@ -110,7 +110,15 @@ pub const ALL: &[Spec] = &[
         "functions are built in (FUNCTION LIST), or of the service that the namespace declares; exactly one key",
     ),
     noted(
-        spec("FCALL_RO", -3, Keys::Counted(2), Does::ReadAll, "function 1 key [arg ...]", "FCALL, if it only reads", fcall),
+        spec(
+            "FCALL_RO",
+            -3,
+            Keys::Counted(2),
+            Does::ReadAll,
+            "function 1 key [arg ...]",
+            "FCALL, if it only reads",
+            fcall,
+        ),
         "functions are built in: FUNCTION LIST; exactly one key",
     ),
     noted(
