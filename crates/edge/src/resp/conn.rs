@@ -337,7 +337,7 @@ impl Conn {
             let touches = Touches::of(&command, spec);
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it, and
             // refusing MULTI would leave all of them to be executed one by one.
-            let starts = matches!(spec.does, Does::Read | Does::Write | Does::ReadAll)
+            let starts = !matches!(spec.does, Does::Connect | Does::Ask)
                 && self.client.multi.is_none()
                 && !commands::linear::FRAMES_MULTI.contains(&spec.name);
             let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
@@ -545,12 +545,14 @@ enum Touches {
 impl Touches {
     fn of(command: &Command, spec: &Spec) -> Self {
         let key = |at| (base::checksum::place_hash(command.arg(at)), spec.does == Does::Write);
-        let mut positions = spec.key_positions(command.len());
-        match (spec.keys, spec.does) {
-            (_, Does::ReadAll) => Self::All,
-            (Keys::None, _) => Self::None,
-            (Keys::One, _) => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
-            (Keys::Two | Keys::AllButLast | Keys::All | Keys::Pairs, _) => {
+        if spec.does.is_about_all() {
+            return Self::All;
+        }
+        let mut positions = spec.key_positions(command, 0);
+        match spec.keys {
+            Keys::None => Self::None,
+            Keys::One | Keys::Second => positions.next().map_or(Self::None, |at| Self::One([key(at)])),
+            _ => {
                 let keys: Vec<_> = positions.take(KEYS_TRACKED_MAX + 1).map(key).collect();
                 if keys.len() > KEYS_TRACKED_MAX { Self::All } else { Self::Some(keys) }
             }

@@ -57,7 +57,8 @@ fn run(call: &mut Call<'_>) -> Act {
             Reply::error("ERR CLIENT TRACKING is not offered: nobody tells clients of changes by this protocol")
         }
         (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO", _) => {
-            wrong_arity(&format!("client|{}", String::from_utf8_lossy(&sub)))
+            let sub = String::from_utf8_lossy(&sub).to_lowercase();
+            Reply::Error(format!("ERR wrong number of arguments for 'client|{sub}' command"))
         }
         _ => return unknown_subcommand(call, OFFERED),
     };

@@ -45,42 +45,40 @@ fn lower(spec: &Spec) -> Reply {
     Reply::text(spec.name.to_lowercase())
 }
 
+/// Of the command that is the third argument.
 fn keys(command: &Command, spec: Option<&Spec>) -> Reply {
-    let args = command.len() - 2;
-    match spec {
-        None => Reply::error("ERR Invalid command specified"),
-        Some(spec) if !spec.is_arity_right(args) => {
-            Reply::error("ERR Invalid number of arguments specified for command")
-        }
-        Some(spec) if spec.keys == Keys::None => Reply::error("ERR The command has no key arguments"),
-        Some(spec) => Reply::List(spec.key_positions(args).map(|i| Reply::Bulk(command.value(2 + i))).collect()),
+    let Some(spec) = spec else { return Reply::error("ERR Invalid command specified") };
+    if spec.keys == Keys::None {
+        return Reply::error("ERR The command has no key arguments");
     }
+    if !spec.is_arity_right(command.len() - 2) {
+        return Reply::error("ERR Invalid number of arguments specified for command");
+    }
+    let keys: Vec<Reply> = spec.key_positions(command, 2).map(|i| Reply::Bulk(command.value(i))).collect();
+    if keys.is_empty() { Reply::error("ERR Invalid arguments specified for command") } else { Reply::List(keys) }
 }
 
 /// Name, arity, flags, first key, last key, step; then what newer versions add, empty.
 fn info(spec: &Spec) -> Reply {
-    let flags = match spec.does {
+    let mut flags = match spec.does {
         Does::Connect => vec![Reply::Simple("fast"), Reply::Simple("no_auth")],
         Does::Ask => vec![Reply::Simple("fast")],
         Does::Read | Does::ReadAll => vec![Reply::Simple("readonly")],
-        Does::Write => vec![Reply::Simple("write"), Reply::Simple("denyoom")],
+        Does::Write | Does::WriteAll => vec![Reply::Simple("write"), Reply::Simple("denyoom")],
     };
-    let (first, last, step) = match spec.keys {
-        Keys::None => (0, 0, 0),
-        Keys::One => (1, 1, 1),
-        Keys::Two => (1, 2, 1),
-        Keys::AllButLast => (1, -2, 1),
-        Keys::All => (1, -1, 1),
-        Keys::Pairs => (1, -1, 2),
-    };
+    let (first, last, step) = spec.keys.range().unwrap_or_else(|| {
+        // Clients take it as: ask COMMAND GETKEYS.
+        flags.push(Reply::Simple("movablekeys"));
+        (0, 0, 0)
+    });
     let empty = || Reply::List(vec![]);
     Reply::List(vec![
         lower(spec),
         Reply::Int(spec.arity.into()),
         Reply::Set(flags),
-        Reply::Int(first),
-        Reply::Int(last),
-        Reply::Int(step),
+        Reply::Int(first as i64),
+        Reply::Int(last as i64),
+        Reply::Int(step as i64),
         Reply::Set(vec![]),
         empty(),
         empty(),
@@ -92,13 +90,13 @@ fn docs(spec: &Spec) -> Reply {
     let group = match spec.does {
         Does::Connect | Does::Ask => "connection",
         Does::Read | Does::Write => "string",
-        Does::ReadAll => "generic",
+        Does::ReadAll | Does::WriteAll => "generic",
     };
     let summary = if spec.note.is_empty() { spec.summary.into() } else { format!("{} ({})", spec.summary, spec.note) };
     Reply::Map(vec![
         (Reply::word("summary"), Reply::text(summary)),
         (Reply::word("since"), Reply::word("0.1.0")),
         (Reply::word("group"), Reply::word(group)),
-        (Reply::word("complexity"), Reply::word(if spec.does == Does::ReadAll { "O(N)" } else { "O(1) a key" })),
+        (Reply::word("complexity"), Reply::word(if spec.does.is_about_all() { "O(N)" } else { "O(1) a key" })),
     ])
 }

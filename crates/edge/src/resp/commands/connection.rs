@@ -11,7 +11,7 @@ pub static HELLO: Spec = Spec {
     does: Does::Connect,
     syntax: "[2|3 [AUTH namespace token] [SETNAME name]]",
     summary: "chooses RESP2 or RESP3, and may say who the client is",
-    note: "",
+    note: "inside of MULTI it is an error, and EXEC refuses",
     run: hello,
 };
 
@@ -22,7 +22,7 @@ pub static AUTH: Spec = Spec {
     does: Does::Connect,
     syntax: "[namespace] token",
     summary: "opens a namespace",
-    note: "the user name is the namespace; without one, exactly one namespace must have the token",
+    note: "the user name is the namespace; without one, exactly one namespace must have the token; inside of MULTI it is an error, and EXEC refuses",
     run: auth,
 };
 
@@ -81,12 +81,23 @@ pub static QUIT: Spec = Spec {
 };
 
 fn auth(call: &mut Call<'_>) -> Act {
+    if let Some(act) = in_multi(call, "AUTH") {
+        return act;
+    }
     let (user, token) = match call.command.len() {
         2 => (None, call.command.arg(1)),
         3 => (Some(call.command.arg(1)), call.command.arg(2)),
         _ => return syntax_error(),
     };
     sign_in(call, user, token).unwrap_or(Act::Now(Reply::OK))
+}
+
+/// A transaction is of one namespace and its answers of one dialect, so EXEC will refuse it. Of a client that is not known any more
+/// there is none to keep.
+fn in_multi(call: &mut Call<'_>, name: &str) -> Option<Act> {
+    call.client.known.as_ref()?;
+    call.client.multi.as_mut()?.spoil();
+    Some(Act::Now(Reply::Error(format!("ERR {name} inside MULTI is not allowed: DISCARD first, or EXEC"))))
 }
 
 /// What to answer if it did not work.
@@ -99,6 +110,9 @@ fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act
 }
 
 fn hello(call: &mut Call<'_>) -> Act {
+    if let Some(act) = in_multi(call, "HELLO") {
+        return act;
+    }
     let command = call.command;
     let protocol = match (command.len(), command.arg(1)) {
         (1, _) => call.client.protocol,

@@ -3,6 +3,8 @@
 //! gets an error that says what would work (`refused.rs`).
 
 use std::collections::HashMap;
+use std::iter::StepBy;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use futures_util::future::LocalBoxFuture;
@@ -113,6 +115,31 @@ pub enum Keys {
     AllButLast,
     /// Every second one, from the first.
     Pairs,
+    /// The second, behind a subcommand.
+    Second,
+    /// All but the first argument.
+    AllButFirst,
+    /// As many as this argument says, behind it.
+    Counted(usize),
+    /// Those of the command that begins with this argument.
+    Wrapped(usize),
+}
+
+impl Keys {
+    /// The first, the last (-1 is the last argument) and the step, as Redis has them; `None` where the arguments must be read.
+    pub fn range(self) -> Option<(usize, isize, usize)> {
+        match self {
+            Keys::None => Some((0, 0, 0)),
+            Keys::One => Some((1, 1, 1)),
+            Keys::Two => Some((1, 2, 1)),
+            Keys::All => Some((1, -1, 1)),
+            Keys::AllButLast => Some((1, -2, 1)),
+            Keys::Pairs => Some((1, -1, 2)),
+            Keys::Second => Some((2, 2, 1)),
+            Keys::AllButFirst => Some((2, -1, 1)),
+            Keys::Counted(_) | Keys::Wrapped(_) => None,
+        }
+    }
 }
 
 /// What a command does; decides who may call it, and what it waits for in a pipeline.
@@ -126,6 +153,14 @@ pub enum Does {
     Write,
     /// Concerns every key: runs when all before it are done.
     ReadAll,
+    /// Likewise, and may change some.
+    WriteAll,
+}
+
+impl Does {
+    pub fn is_about_all(self) -> bool {
+        matches!(self, Does::ReadAll | Does::WriteAll)
+    }
 }
 
 /// A command at work.
@@ -199,17 +234,27 @@ impl Spec {
         if arity < 0 { args >= -arity } else { args == arity }
     }
 
-    /// Positions of the keys in a command of so many arguments.
-    pub fn key_positions(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
-        let (end, step) = match self.keys {
-            Keys::None => (1, 1),
-            Keys::One => (2.min(args), 1),
-            Keys::Two => (3.min(args), 1),
-            Keys::AllButLast => (args.saturating_sub(1).max(1), 1),
-            Keys::All => (args, 1),
-            Keys::Pairs => (args, 2),
-        };
-        (1..end).step_by(step)
+    /// Positions of the keys of this command, whose name is argument `at`; none if it is not well formed.
+    pub fn key_positions(&self, command: &Command, at: usize) -> StepBy<Range<usize>> {
+        let len = command.len();
+        match self.keys {
+            Keys::Counted(numkeys) => {
+                let first = at + numkeys + 1;
+                let count = integer(command.arg(first - 1)).and_then(|count| usize::try_from(count).ok());
+                let end = count.and_then(|count| first.checked_add(count)).filter(|end| *end <= len);
+                (first..end.unwrap_or(first)).step_by(1)
+            }
+            Keys::Wrapped(inner) => match linear::find(command.arg(at + inner)) {
+                Some(spec) if !matches!(spec.keys, Keys::Wrapped(_)) => spec.key_positions(command, at + inner),
+                _ => (0..0).step_by(1),
+            },
+            _ => {
+                let (first, last, step) = self.keys.range().unwrap_or_default();
+                let end = if last < 0 { len.saturating_add_signed(last + 1) } else { len.min(at + last as usize + 1) };
+                // Of none the first is 0, as is the last: the name.
+                (at + first.max(1)..end).step_by(step.max(1))
+            }
+        }
     }
 }
 
@@ -323,18 +368,56 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ALL.len());
-        for (refused, _) in refused::INSTEAD {
-            assert!(refused.iter().all(|name| find(name.as_bytes()).is_none()), "{refused:?} is offered and refused");
+    }
+
+    /// What a command's syntax calls `key` or the like is what COMMAND GETKEYS says of it, and nothing else.
+    #[test]
+    fn keys_are_where_the_syntax_says() {
+        for spec in ALL.iter().copied().chain(linear::ALL.iter().flat_map(|some| some.iter())) {
+            let (args, keys) = example(spec.syntax);
+            let line: Vec<&[u8]> =
+                [spec.name].into_iter().chain(args.iter().map(|arg| &arg[..])).map(str::as_bytes).collect();
+            let command = parsed(&line);
+            assert!(spec.is_arity_right(command.len()), "{} {args:?}", spec.name);
+            let found: Vec<&[u8]> = spec.key_positions(&command, 0).map(|at| command.arg(at)).collect();
+            assert_eq!(found, keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>(), "{} {args:?}", spec.name);
+            assert_eq!(spec.keys == Keys::None, spec.name != "ONCE" && keys.is_empty(), "{}", spec.name);
         }
     }
 
-    #[test]
-    fn keys_are_where_the_list_says() {
-        let keys = |name: &str, args| find(name.as_bytes()).unwrap().key_positions(args).collect::<Vec<_>>();
-        assert_eq!(keys("GET", 2), [1]);
-        assert_eq!(keys("MGET", 4), [1, 2, 3]);
-        assert_eq!(keys("MSET", 5), [1, 3]);
-        assert_eq!(keys("PING", 2), [0; 0]);
-        assert_eq!(keys("SET", 5), [1]);
+    /// Arguments that fit a syntax, and which of them are keys: of words to choose from the first, and of what may be left out
+    /// keys alone.
+    fn example(syntax: &str) -> (Vec<String>, Vec<String>) {
+        let (mut args, mut keys) = (Vec::new(), Vec::new());
+        let (mut depth, mut wanted, mut skips) = (0, true, false);
+        for word in syntax.split_whitespace() {
+            if depth == 0 {
+                wanted = !word.starts_with('[') || word == "[key";
+            }
+            depth += word.matches('[').count() as i32 - word.matches(']').count() as i32;
+            match word.trim_matches(['[', ']']) {
+                "..." => (),
+                "|" => skips = true,
+                _ if std::mem::take(&mut skips) || !wanted => (),
+                "key" | "to" | "newkey" => {
+                    keys.push(format!("k{}", args.len()));
+                    args.push(format!("k{}", args.len()));
+                }
+                word => args.push(word.to_owned()),
+            }
+        }
+        for arg in args.iter_mut().filter(|arg| *arg == "numkeys") {
+            *arg = keys.len().to_string();
+        }
+        (args, keys)
+    }
+
+    fn parsed(line: &[&[u8]]) -> Command {
+        let mut bytes = bytes::BytesMut::from(&crate::resp::tests::resp(line)[..]);
+        let len = bytes.len();
+        match crate::resp::parse::Parser::default().next(&mut bytes, len, &crate::resp::parse::Bounds::KNOWN) {
+            Ok(crate::resp::parse::Parsed::Command(command)) => command,
+            _ => panic!("no command: {line:?}"),
+        }
     }
 }

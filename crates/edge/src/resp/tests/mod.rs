@@ -16,6 +16,7 @@ use super::*;
 mod blocked;
 mod commands;
 mod conduct;
+mod linear_commands;
 
 #[derive(Default)]
 struct Toy {
@@ -30,12 +31,28 @@ struct Toy {
     sheds: Cell<bool>,
     /// All operations that were ever started, as `GET a`.
     seen: RefCell<Vec<String>>,
+    /// Runs steps of class `linear`, if they are run at all.
+    bank: RefCell<Option<Bank>>,
     /// How much each of them matters.
     priorities: RefCell<Vec<Priority>>,
     /// Answers everything with this instead.
     always: RefCell<Option<Outcome<Found>>>,
     view: RefCell<Arc<View>>,
     meter: Arc<Meter>,
+}
+
+type Bank = Box<dyn FnMut(&linear::Step) -> linear::Reply>;
+
+/// One shard, alone.
+fn bank() -> Bank {
+    let mut space = Default::default();
+    Box::new(move |step| {
+        let done = match linear::functions::find(step.function).unwrap().run {
+            linear::functions::Run::Read(run) => run(&space, &step.key, &step.args),
+            linear::functions::Run::Write(run) => run(&mut space, &step.key, &step.args),
+        };
+        done.unwrap_or_else(linear::Reply::Wrong)
+    })
 }
 
 #[derive(Clone)]
@@ -179,14 +196,16 @@ impl Backend for Toy {
         assert!(budget > Span::ZERO);
         let op = match ask {
             Ask::Session(op) => op,
-            // Whatever it is, it gives 1.
+            // Whatever it is, it gives 1, unless there is a bank.
             Ask::Linear(op) => {
                 assert_eq!(&*op.namespace, "bank");
                 self.priorities.borrow_mut().push(op.priority);
                 if self.holds.get() {
                     return self.held_linear.borrow_mut().push((op, send));
                 }
-                let done = linear::Ran::Done(op.steps.iter().map(|_| linear::Reply::Int(1)).collect());
+                let mut bank = self.bank.borrow_mut();
+                let run = |step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
+                let done = linear::Ran::Done(op.steps.iter().map(run).collect());
                 return drop(send.send(Answer::Linear(Outcome::Done(done))));
             }
             other => panic!("this door asks for values only, not for {other:?}"),
@@ -243,7 +262,7 @@ fn with_door_of<F: Future<Output = ()>>(toy: Toy, test: impl FnOnce(Rc<Toy>, Tcp
     }));
 }
 
-fn resp(command: &[&[u8]]) -> Vec<u8> {
+pub fn resp(command: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for arg in command {
         bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
@@ -321,6 +340,19 @@ async fn pause() {
 fn check(script: &[(&str, &str)]) {
     with_door(|_, mut stream| async move {
         sign_in(&mut stream).await;
+        for (command, reply) in script {
+            send(&mut stream, &[command]).await;
+            expect(&mut stream, reply, command).await;
+        }
+    });
+}
+
+/// The same in class `linear`, where the steps are really run.
+fn check_linear(script: &[(&str, &str)]) {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        sign_in_linear(&mut stream).await;
         for (command, reply) in script {
             send(&mut stream, &[command]).await;
             expect(&mut stream, reply, command).await;

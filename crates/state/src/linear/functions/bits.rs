@@ -13,7 +13,12 @@ pub const ALL: &[Function] = &[
             let text = text_of(space, key)?.cloned().unwrap_or_default();
             let bits = match args {
                 [] => 0..text.len() * 8,
-                [start, stop, unit @ ..] => range(start, stop, unit, text.len())?,
+                [start, stop, unit @ ..] => {
+                    let bits = range(start, stop, unit, text.len())?;
+                    // Only here Redis takes two from the end for nothing if they are the wrong way round.
+                    let is_none = integer(stop)? < integer(start)? && integer(start)? < 0;
+                    if is_none { 0..0 } else { bits }
+                }
                 _ => return Err(Wrong::Arguments),
             };
             Ok(count(parts(&text, bits).map(|(_, byte, mask)| (byte & mask).count_ones() as usize).sum()))
@@ -92,17 +97,18 @@ pub const ALL: &[Function] = &[
     ),
 ];
 
-/// The bits that a start, a stop and a unit mean, of a text so long.
+/// The bits that a start, a stop and a unit mean, of a text so long. As Redis has it, other than in lists and parts of texts a stop
+/// before the first one is the first one.
 fn range(start: &[u8], stop: &[u8], unit: &[Bytes], len: usize) -> std::result::Result<Range<usize>, Wrong> {
     let (start, stop) = (integer(start)?, integer(stop)?);
-    match unit.iter().map(|unit| &unit[..]).collect::<Vec<_>>()[..] {
-        [] | [b"byte"] => {
-            let bytes = slice(start, stop, len);
-            Ok(bytes.start * 8..bytes.end * 8)
-        }
-        [b"bit"] => Ok(slice(start, stop, len * 8)),
-        _ => Err(Wrong::Arguments),
-    }
+    let (len, bits) = match unit.iter().map(|unit| &unit[..]).collect::<Vec<_>>()[..] {
+        [] | [b"byte"] => (len as i64, 8),
+        [b"bit"] => (len as i64 * 8, 1),
+        _ => return Err(Wrong::Arguments),
+    };
+    let at = |n: i64| if n < 0 { n.saturating_add(len).max(0) } else { n };
+    let (start, end) = (at(start), at(stop).min(len - 1) + 1);
+    if start < end { Ok(start as usize * bits..end as usize * bits) } else { Ok(0..0) }
 }
 
 /// The bytes that some bits lie in: where, which, and which of its bits are meant.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::number::{float, sum};
+use super::number::sum;
 use super::*;
 use crate::linear::value::ITEM_BYTES;
 
@@ -107,8 +107,7 @@ pub const ALL: &[Function] = &[
     ),
     write("hash.add-float", "field delta", |space, key, args| {
         let (field, delta) = two(args)?;
-        let delta = float(delta)?;
-        let now = of(space, key)?.and_then(|map| map.get(field)).map_or(Ok(0.0), |text| float(text))?;
+        let now = of(space, key)?.and_then(|map| map.get(field)).map_or(&b"0"[..], |text| text);
         let sum = sum(now, delta)?;
         change(space, key, field.len() + sum.len() + ITEM_BYTES, |map, size| {
             insert(map, size, field.clone(), sum.clone());

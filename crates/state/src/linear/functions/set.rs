@@ -78,13 +78,15 @@ pub const ALL: &[Function] = &[
         keys: 1,
         ..write("set.move", "to member", |space, key, args| {
             let (to, member) = two(args)?;
-            of(space, to)?;
-            if of(space, key)?.is_none_or(|set| !set.contains(member)) {
+            // As Redis: where nothing is taken from, nobody asks what the other one is.
+            let Some(from) = of(space, key)? else { return Ok(Reply::Int(0)) };
+            let is_there = of(space, to)?.is_some_and(|set| set.contains(member));
+            if !from.contains(member) {
                 return Ok(Reply::Int(0));
             }
             if key != to {
                 // One that is there already changes nothing there.
-                if of(space, to)?.is_none_or(|set| !set.contains(member)) {
+                if !is_there {
                     add(space, to, std::slice::from_ref(member))?;
                 }
                 remove(space, key, std::slice::from_ref(member))?;

@@ -49,8 +49,8 @@ pub const ALL: &[Spec] = &[
         spec(
             "BITOP",
             -4,
-            Keys::None,
-            Does::ReadAll,
+            Keys::AllButFirst,
+            Does::Write,
             "AND | OR | XOR | NOT to key [key ...]",
             "combines texts bit by bit into another key; its length",
             |call| {
@@ -79,6 +79,10 @@ fn offset(arg: &[u8]) -> Result<(), Reply> {
 /// Start, end and unit, from this argument on.
 fn range(call: &Call<'_>, at: usize) -> Result<Vec<Bytes>, Reply> {
     let command = call.command;
+    let numbers = at..command.len().min(at + 2);
+    if numbers.clone().any(|i| integer(command.arg(i)).is_none()) {
+        return Err(not_an_integer());
+    }
     let unit = match command.len().saturating_sub(at + 2) {
         0 => None,
         1 if is(command.arg(at + 2), "BYTE") || is(command.arg(at + 2), "BIT") => {
@@ -86,9 +90,5 @@ fn range(call: &Call<'_>, at: usize) -> Result<Vec<Bytes>, Reply> {
         }
         _ => return Err(Reply::error("ERR syntax error")),
     };
-    let numbers = at..command.len().min(at + 2);
-    if numbers.clone().any(|i| integer(command.arg(i)).is_none()) {
-        return Err(not_an_integer());
-    }
     Ok(numbers.map(|i| command.value(i)).chain(unit).collect())
 }

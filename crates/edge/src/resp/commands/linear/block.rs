@@ -41,8 +41,8 @@ pub const ALL: &[Spec] = &[
         spec(
             "BLMPOP",
             -5,
-            Keys::None,
-            Does::ReadAll,
+            Keys::Counted(2),
+            Does::Write,
             "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]",
             "LMPOP that waits for an item",
             |call| match list::Many::read(call.command, 2) {

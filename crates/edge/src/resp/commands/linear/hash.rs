@@ -1,6 +1,7 @@
 //! Hashes.
 
 use super::pages::pages;
+use super::text::{FLOATS, float_sum};
 use super::*;
 
 pub const ALL: &[Spec] = &[
@@ -40,15 +41,28 @@ pub const ALL: &[Spec] = &[
         one(call, "hash.remove", plain)
     }),
     spec("HINCRBY", 4, Keys::One, Does::Write, "key field delta", "adds to a field", |call| {
-        one(call, "hash.add", plain)
-    }),
-    spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
-        let delta = std::str::from_utf8(call.command.arg(3)).ok().and_then(|text| text.parse::<f64>().ok());
-        if delta.is_some_and(|delta| !delta.is_finite()) {
-            return Act::Now(Reply::error("ERR value is NaN or Infinity"));
+        if integer(call.command.arg(3)).is_none() {
+            return Act::Now(not_an_integer());
         }
-        one(call, "hash.add-float", plain)
+        one(call, "hash.add", |got| match only(got) {
+            Got::Wrong(Wrong::NotANumber) => Reply::error("ERR hash value is not an integer"),
+            other => plain_one(other),
+        })
     }),
+    noted(
+        spec("HINCRBYFLOAT", 4, Keys::One, Does::Write, "key field delta", "adds a number with a fraction", |call| {
+            let delta = std::str::from_utf8(call.command.arg(3)).ok().and_then(|text| text.parse::<f64>().ok());
+            match delta {
+                Some(delta) if delta.is_infinite() => Act::Now(Reply::error("ERR value is NaN or Infinity")),
+                Some(delta) if !delta.is_nan() => one(call, "hash.add-float", |got| match only(got) {
+                    Got::Wrong(Wrong::NotAFloat) => Reply::error("ERR hash value is not a float"),
+                    other => float_sum(other),
+                }),
+                _ => Act::Now(wrong(Wrong::NotAFloat)),
+            }
+        }),
+        FLOATS,
+    ),
     noted(
         spec(
             "HSCAN",

@@ -67,8 +67,8 @@ pub const ALL: &[Spec] = &[
         spec(
             "LMPOP",
             -4,
-            Keys::None,
-            Does::ReadAll,
+            Keys::Counted(1),
+            Does::Write,
             "numkeys key [key ...] LEFT | RIGHT [COUNT count]",
             "takes items from the first list that has any",
             |call| match Many::read(call.command, 1) {

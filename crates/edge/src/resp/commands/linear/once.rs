@@ -6,8 +6,8 @@ pub const ALL: &[Spec] = &[noted(
     spec(
         "ONCE",
         -3,
-        Keys::None,
-        Does::ReadAll,
+        Keys::Wrapped(2),
+        Does::WriteAll,
         "id command [arg ...]",
         "runs a write once: asked again with the same id, at any node, it gets the first answer",
         once,

@@ -59,15 +59,15 @@ pub const ALL: &[Spec] = &[
         "connect to any node as to a single Redis",
     ),
     noted(
-        spec("OBJECT", 3, Keys::None, Does::ReadAll, "ENCODING | REFCOUNT key", "how a value is kept", object),
+        spec("OBJECT", 3, Keys::Second, Does::Read, "ENCODING | REFCOUNT key", "how a value is kept", object),
         "FREQ and IDLETIME are not kept",
     ),
     noted(
         spec(
             "MEMORY",
             -2,
-            Keys::None,
-            Does::ReadAll,
+            Keys::Second,
+            Does::Read,
             "USAGE key [SAMPLES count]",
             "bytes that a key and its value hold in memory, about",
             |call| {
@@ -101,8 +101,8 @@ pub const ALL: &[Spec] = &[
         spec(
             "FCALL",
             -3,
-            Keys::None,
-            Does::ReadAll,
+            Keys::Counted(2),
+            Does::WriteAll,
             "function 1 key [arg ...]",
             "applies a function by name to a key",
             fcall,
@@ -110,7 +110,15 @@ pub const ALL: &[Spec] = &[
         "functions are built in (FUNCTION LIST), or of the service that the namespace declares; exactly one key",
     ),
     noted(
-        spec("FCALL_RO", -3, Keys::None, Does::ReadAll, "function 1 key [arg ...]", "FCALL, if it only reads", fcall),
+        spec(
+            "FCALL_RO",
+            -3,
+            Keys::Counted(2),
+            Does::ReadAll,
+            "function 1 key [arg ...]",
+            "FCALL, if it only reads",
+            fcall,
+        ),
         "functions are built in: FUNCTION LIST; exactly one key",
     ),
     noted(

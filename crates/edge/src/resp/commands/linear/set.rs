@@ -115,8 +115,8 @@ pub const ALL: &[Spec] =
             spec(
                 "SINTERCARD",
                 -3,
-                Keys::None,
-                Does::ReadAll,
+                Keys::Counted(1),
+                Does::Read,
                 "numkeys key [key ...] [LIMIT limit]",
                 "how many members of all there are",
                 count_common,
@@ -135,8 +135,7 @@ fn count_common(call: &mut Call<'_>) -> Act {
         0 => 0,
         2 if is(command.arg(at), "LIMIT") => match integer(command.arg(at + 1)) {
             Some(limit @ 0..) => limit,
-            Some(_) => return Act::Now(Reply::error("ERR LIMIT can't be negative")),
-            None => return Act::Now(not_an_integer()),
+            _ => return Act::Now(Reply::error("ERR LIMIT can't be negative")),
         },
         _ => return syntax_error(),
     };
@@ -149,10 +148,9 @@ fn some(call: &Call<'_>, function: &'static str, then: Then) -> Act {
             Got::List(list) => list.into_iter().next().map_or(Reply::Nil, plain_one),
             other => plain_one(other),
         }),
-        3 => match integer(call.command.arg(2)) {
-            Some(count @ 0..) => one_with(call, function, vec![chance(), word(count.to_string())], then),
-            Some(_) => Act::Now(Reply::error("ERR value is out of range, must be positive")),
-            None => Act::Now(not_an_integer()),
+        3 => match how_many(call.command.arg(2)) {
+            Ok(count) => one_with(call, function, vec![chance(), word(count.to_string())], then),
+            Err(error) => Act::Now(error),
         },
         _ => syntax_error(),
     }

@@ -85,15 +85,17 @@ pub const ALL: &[Spec] = &[
         add(call, integer(call.command.arg(2)))
     }),
     spec("DECRBY", 3, Keys::One, Does::Write, "key delta", "subtracts a number", |call| {
-        add(call, integer(call.command.arg(2)).and_then(i64::checked_neg))
-    }),
-    spec("INCRBYFLOAT", 3, Keys::One, Does::Write, "key delta", "adds a number with a fraction", |call| {
-        let delta = std::str::from_utf8(call.command.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
-        if delta.is_some_and(f64::is_infinite) {
-            return Act::Now(Reply::error("ERR increment would produce NaN or Infinity"));
+        match integer(call.command.arg(2)) {
+            Some(i64::MIN) => Act::Now(Reply::error("ERR decrement would overflow")),
+            delta => add(call, delta.map(|delta| -delta)),
         }
-        one(call, "number.add-float", plain)
     }),
+    noted(
+        spec("INCRBYFLOAT", 3, Keys::One, Does::Write, "key delta", "adds a number with a fraction", |call| {
+            one(call, "number.add-float", |got| float_sum(only(got)))
+        }),
+        FLOATS,
+    ),
     noted(
         spec("MGET", -2, Keys::All, Does::Read, "key [key ...]", "values of several keys", |call| {
             each(call, "get", all)
@@ -187,6 +189,17 @@ fn get_ex(call: &mut Call<'_>) -> Act {
             one_with(call, "get-expire", vec![word(span.as_millis().max(1).to_string())], plain)
         }
         Options { .. } => syntax_error(),
+    }
+}
+
+pub const FLOATS: &str =
+    "exact with 17 places behind the point below 10^21, beyond it a double; no hexadecimal numbers";
+
+/// The sum of two numbers with fractions.
+pub fn float_sum(got: Got) -> Reply {
+    match got {
+        Got::Wrong(Wrong::Overflow) => Reply::error("ERR increment would produce NaN or Infinity"),
+        other => plain_one(other),
     }
 }
 

@@ -21,11 +21,11 @@ pub const ALL: &[Spec] = &[
         everywhere(call, "random", vec![chance()], plain)
     }),
     noted(
-        spec("FLUSHDB", -1, Keys::None, Does::ReadAll, "[ASYNC | SYNC]", "removes all keys of this namespace", flush),
+        spec("FLUSHDB", -1, Keys::None, Does::WriteAll, "[ASYNC | SYNC]", "removes all keys of this namespace", flush),
         "of this namespace alone; atomic, if it has one shard",
     ),
     noted(
-        spec("FLUSHALL", -1, Keys::None, Does::ReadAll, "[ASYNC | SYNC]", "the same as FLUSHDB", flush),
+        spec("FLUSHALL", -1, Keys::None, Does::WriteAll, "[ASYNC | SYNC]", "the same as FLUSHDB", flush),
         "of this namespace alone",
     ),
     noted(
@@ -52,7 +52,7 @@ pub const ALL: &[Spec] = &[
         Act::Now(Reply::OK)
     }),
     noted(
-        spec("EXEC", 1, Keys::None, Does::ReadAll, "", "runs the transaction; nil if a watched key has changed", exec),
+        spec("EXEC", 1, Keys::None, Does::WriteAll, "", "runs the transaction; nil if a watched key has changed", exec),
         "at one moment; all its keys must be in one shard",
     ),
     spec("DISCARD", 1, Keys::None, Does::ReadAll, "", "gives the transaction up", |call| {
