@@ -101,7 +101,8 @@ impl<'de> Deserializer<'de> for Given {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_string(self.text()?)
+        let name = self.name.clone();
+        visitor.visit_string(self.text()?).map_err(|error: Error| Error::custom(format!("{name}: {error}")))
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -130,7 +131,9 @@ impl<'de> Deserializer<'de> for Given {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.text()?.into_deserializer().deserialize_enum(name, variants, visitor)
+        let of = self.name.clone();
+        let read = self.text()?.into_deserializer().deserialize_enum(name, variants, visitor);
+        read.map_err(|error: Error| Error::custom(format!("{of}: {error}")))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -158,6 +161,15 @@ mod tests {
         count: Option<u64>,
         small: u32,
         on: bool,
+        order: Option<Order>,
+        at: Option<std::net::IpAddr>,
+    }
+
+    #[derive(Deserialize, PartialEq, Debug)]
+    #[serde(rename_all = "lowercase")]
+    enum Order {
+        Up,
+        Down,
     }
 
     #[test]
@@ -167,16 +179,26 @@ mod tests {
         assert_eq!(asked(""), key(b""));
         assert_eq!(asked("&key=%ff%FE%00+%2B%26&"), key(b"\xff\xfe\0 +&"));
         assert_eq!(asked("key=%zz%"), key(b"%zz%"), "what encodes nothing is itself");
-        let all = Asked { key: "é".into(), text: Some("a=b".into()), count: Some(u64::MAX), small: 7, on: true };
+        let all = Asked {
+            key: "é".into(),
+            text: Some("a=b".into()),
+            count: Some(u64::MAX),
+            small: 7,
+            on: true,
+            ..Asked::default()
+        };
         assert_eq!(asked("k%65y=%C3%A9&text=a=b&count=18446744073709551615&small=7&on=true"), Ok(all));
         for (query, why) in [
             ("text=%ff", "behind `?`: text is not UTF-8 text"),
             ("count=-1", "behind `?`: count=-1: a number from 0 to 18446744073709551615 is wanted"),
             ("on=yes", "behind `?`: on=yes: true or false is wanted"),
             ("on=true&on=true", "behind `?`: duplicate field `on`"),
-            ("nosuch=1", "behind `?`: unknown field `nosuch`, expected one of `key`, `text`, `count`, `small`, `on`"),
+            ("order=x", "behind `?`: order: unknown variant `x`, expected `up` or `down`"),
+            ("at=x", "behind `?`: at: invalid IP address syntax"),
         ] {
             assert_eq!(asked(query), Err(why.to_owned()));
         }
+        assert!(asked("nosuch=1").is_err_and(|why| why.contains("unknown field `nosuch`, expected one of `key`")));
+        assert_eq!(asked("order=down").map(|asked| asked.order), Ok(Some(Order::Down)));
     }
 }
