@@ -7,7 +7,8 @@
 //! (`functions::too_new`); the first entry or value of another kind has to look at what was agreed before it is written, too.
 //!
 //! Programs from before there were levels count as level 1, but end by nobody's word, and count a version more where `set.move` finds its
-//! member in the target already; and some of level 2 know nothing of `once.keep` as a condition. None was released; `docs/guide/what-survives-what.md` says how to come from one.
+//! member in the target already; and some of level 2 know nothing of `once.keep` as a condition, add numbers with a point in binary, or cut ranges of bits that end before
+//! the beginning otherwise. None was released; `docs/guide/what-survives-what.md` says how to come from one.
 //!
 //! | level | came with | what |
 //! | --- | --- | --- |

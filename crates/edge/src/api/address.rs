@@ -8,8 +8,8 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use percent_encoding::percent_decode;
-use serde::de::value::{Error, MapDeserializer};
-use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
+use serde::de::value::{Error, MapAccessDeserializer};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
 use super::Problem;
@@ -58,42 +58,48 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 }
 
 fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = String::from_utf8_lossy(&decoded(name)).into_owned();
-        (name.clone(), Given { name, value: decoded(value) })
-    });
-    T::deserialize(MapDeserializer::new(pairs)).map_err(|error: Error| Problem::wrong(format!("behind `?`: {error}")))
+    let pairs = Pairs { rest: query.split('&').filter(|pair| !pair.is_empty()), name: String::new(), value: "" };
+    T::deserialize(MapAccessDeserializer::new(pairs))
+        .map_err(|error: Error| Problem::wrong(format!("behind `?`: {error}")))
 }
 
 fn decoded(text: &str) -> Vec<u8> {
     percent_decode(text.replace('+', " ").as_bytes()).collect()
 }
 
-/// A value, which knows its name to say what is wrong with it.
-struct Given {
+/// Names and their values; what is wrong with a value is said with its name.
+struct Pairs<'a, I> {
+    rest: I,
     name: String,
-    value: Vec<u8>,
+    value: &'a str,
 }
+
+impl<'de, 'a, I: Iterator<Item = &'a str>> MapAccess<'de> for Pairs<'a, I> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some(pair) = self.rest.next() else { return Ok(None) };
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (self.name, self.value) = (String::from_utf8_lossy(&decoded(name)).into_owned(), value);
+        seed.deserialize(self.name.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let value = seed.deserialize(Given(decoded(self.value)));
+        value.map_err(|error: Error| Error::custom(format!("{}: {error}", self.name)))
+    }
+}
+
+struct Given(Vec<u8>);
 
 impl Given {
     fn text(self) -> Result<String, Error> {
-        let Self { name, value } = self;
-        String::from_utf8(value).map_err(|_| Error::custom(format!("{name} is not UTF-8 text")))
+        String::from_utf8(self.0).map_err(|_| Error::custom("it is not UTF-8 text"))
     }
 
     fn parse<T: FromStr>(self, wanted: &str) -> Result<T, Error> {
-        let name = self.name.clone();
         let text = self.text()?;
-        text.parse().map_err(|_| Error::custom(format!("{name}={text}: {wanted} is wanted")))
-    }
-}
-
-impl IntoDeserializer<'_> for Given {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
+        text.parse().map_err(|_| Error::custom(format!("{text:?} is not {wanted}")))
     }
 }
 
@@ -101,12 +107,11 @@ impl<'de> Deserializer<'de> for Given {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let name = self.name.clone();
-        visitor.visit_string(self.text()?).map_err(|error: Error| Error::custom(format!("{name}: {error}")))
+        visitor.visit_string(self.text()?)
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_byte_buf(self.value)
+        visitor.visit_byte_buf(self.0)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -131,9 +136,7 @@ impl<'de> Deserializer<'de> for Given {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let of = self.name.clone();
-        let read = self.text()?.into_deserializer().deserialize_enum(name, variants, visitor);
-        read.map_err(|error: Error| Error::custom(format!("{of}: {error}")))
+        self.text()?.into_deserializer().deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -189,9 +192,9 @@ mod tests {
         };
         assert_eq!(asked("k%65y=%C3%A9&text=a=b&count=18446744073709551615&small=7&on=true"), Ok(all));
         for (query, why) in [
-            ("text=%ff", "behind `?`: text is not UTF-8 text"),
-            ("count=-1", "behind `?`: count=-1: a number from 0 to 18446744073709551615 is wanted"),
-            ("on=yes", "behind `?`: on=yes: true or false is wanted"),
+            ("text=%ff", "behind `?`: text: it is not UTF-8 text"),
+            ("count=-1", "behind `?`: count: \"-1\" is not a number from 0 to 18446744073709551615"),
+            ("on=yes", "behind `?`: on: \"yes\" is not true or false"),
             ("on=true&on=true", "behind `?`: duplicate field `on`"),
             ("order=x", "behind `?`: order: unknown variant `x`, expected `up` or `down`"),
             ("at=x", "behind `?`: at: invalid IP address syntax"),

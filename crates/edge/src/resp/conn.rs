@@ -223,12 +223,12 @@ impl Conn {
 
     fn wants_more(&self) -> bool {
         let listens = if self.waits_long() {
-            // Its end must be noticed, whatever stands behind.
+            // Its end must be noticed, whatever stands before and behind.
             self.input.buffer.len() < READ_BYTES_MAX
         } else {
-            self.parked.is_none()
+            self.parked.is_none() && self.has_room()
         };
-        self.state == State::Open && listens && self.has_room()
+        self.state == State::Open && listens
     }
 
     /// Nothing begins behind a command that waits for something, as in Redis: so it is the last.

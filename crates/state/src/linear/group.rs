@@ -486,6 +486,8 @@ impl Group {
         }
         self.quiet_ticks = 0;
         if is_due {
+            // It may have been asleep: somebody has to send again what gets lost.
+            self.rouse(now);
             self.ending = Some(clock);
         }
         self.splitting = split.map_or(self.splitting, |split| Some(split.after));

@@ -60,6 +60,8 @@ pub const ONCE_ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Without an answer for so long a call is sent again: a leader answers within a fsync or two.
 pub const CALL_AGAIN: Span = Span::millis(300);
+/// Likewise one of more bytes, when its leader has no room for it.
+pub const LARGE_CALL_BYTES: usize = 256 << 10;
 /// Nobody is known to lead, or who was asked does not: look again after this.
 pub const CALL_SOON: Span = Span::millis(20);
 /// After the leader's death each member stands for election after a random part of this, so that mostly one does.

@@ -32,8 +32,14 @@ async fn wait_in(toy: &Toy) {
     until(|| toy.asked() == [CHANGES]).await;
 }
 
+/// A change, up to this version.
 fn upto(version: i64) -> Got {
-    Got::List(vec![Got::Int(version)])
+    Got::List(vec![Got::Int(version), Got::List(vec![Got::Nil])])
+}
+
+/// No change up to this version.
+fn quiet(version: i64) -> Got {
+    Got::List(vec![Got::Int(version), Got::List(Vec::new())])
 }
 
 fn item() -> Got {
@@ -97,20 +103,19 @@ fn one_question_for_each_key_however_many_wait_and_come_again() {
     with_door(|toy, mut stream| async move {
         begin(&toy, &mut stream, &["BLPOP r q 0"]).await;
         for round in 0..10 {
-            let looks = async || {
-                answer(&toy, POP_R, Got::Nil).await;
-                answer(&toy, POP, Got::Nil).await;
-            };
-            looks().await;
+            answer(&toy, POP_R, Got::Nil).await;
+            answer(&toy, POP, Got::Nil).await;
             if round == 0 {
                 // Later it is known from the question that is there.
                 answer(&toy, CHANGES_R, upto(5)).await;
             }
             answer(&toy, CHANGES, upto(5 + round)).await;
-            looks().await;
+            if round == 0 {
+                answer(&toy, POP_R, Got::Nil).await;
+            }
+            answer(&toy, POP, Got::Nil).await;
             until(|| toy.asked() == [CHANGES_R, CHANGES]).await;
             answer(&toy, CHANGES, upto(6 + round)).await;
-            answer(&toy, POP_R, Got::Nil).await;
             answer(&toy, POP, item()).await;
             expect(&mut stream, "*2\r\n$1\r\nq\r\n$4\r\nitem\r\n", "the item").await;
             assert_eq!(toy.asked(), [CHANGES_R], "it stays for who comes next");
@@ -125,6 +130,51 @@ fn one_question_for_each_key_however_many_wait_and_come_again() {
         answer(&toy, CHANGES_R, upto(8)).await;
         answer(&toy, POP_R, Got::Nil).await;
         until(|| toy.asked() == [CHANGES_R]).await;
+    });
+}
+
+/// Each look is a write into the log.
+#[test]
+fn who_waits_looks_only_where_something_has_come() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["BLPOP r q 0"]).await;
+        answer(&toy, POP_R, Got::Nil).await;
+        answer(&toy, POP, Got::Nil).await;
+        answer(&toy, CHANGES_R, quiet(5)).await;
+        answer(&toy, CHANGES, quiet(5)).await;
+        answer(&toy, POP_R, Got::Nil).await;
+        answer(&toy, POP, Got::Nil).await;
+        for version in 6..16 {
+            until(|| toy.asked() == [CHANGES_R, CHANGES]).await;
+            // Both were asked at once, and end so.
+            toy.give(CHANGES_R, quiet(version));
+            toy.give(CHANGES, quiet(version));
+            pause().await;
+        }
+        until(|| toy.asked() == [CHANGES_R, CHANGES]).await;
+        toy.give(CHANGES_R, upto(17));
+        toy.give(CHANGES, upto(17));
+        answer(&toy, POP_R, Got::Nil).await;
+        answer(&toy, POP, item()).await;
+        expect(&mut stream, "*2\r\n$1\r\nq\r\n$4\r\nitem\r\n", "the item").await;
+        assert_eq!(toy.asked(), [""; 0]);
+    });
+}
+
+/// Else its end is noticed when an item comes, and its place is taken until then.
+#[test]
+fn who_waits_and_goes_is_noticed_however_much_it_was_answered_before() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &[]).await;
+        // As of several shards.
+        let size = limits::IN_FLIGHT_BYTES_MAX;
+        send(&mut stream, &["GET a", "BLPOP q 0"]).await;
+        answer(&toy, "get a", Got::Bytes(vec![b'v'; size].into())).await;
+        let mut got = vec![0; size + "$33554432\r\n\r\n".len()];
+        stream.read_exact(&mut got).await.unwrap();
+        wait_in(&toy).await;
+        drop(stream);
+        until(|| toy.meter.resp.connections() == 0).await;
     });
 }
 

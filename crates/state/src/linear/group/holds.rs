@@ -19,6 +19,8 @@ pub struct Holds {
     held: BTreeMap<Bytes, Hold>,
     /// Commands that wait, oldest first.
     parked: VecDeque<(Mark, Command)>,
+    /// Of them.
+    pub(super) bytes: usize,
     /// Their keys, and in how many of them: who comes later for one of these does not overtake.
     wanted: BTreeMap<Bytes, usize>,
 }
@@ -68,6 +70,7 @@ impl Holds {
         for key in keys(&command) {
             *self.wanted.entry(key.clone()).or_default() += 1;
         }
+        self.bytes += mark.bytes;
         self.parked.push_back((mark, command));
     }
 }
@@ -115,6 +118,7 @@ impl Group {
 
     fn unpark(&mut self, now: Time) {
         self.holds.wanted.clear();
+        self.holds.bytes = 0;
         for (mark, command) in std::mem::take(&mut self.holds.parked) {
             self.enqueue(now, mark, command);
         }

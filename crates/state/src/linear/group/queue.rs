@@ -25,7 +25,8 @@ pub struct Mark {
 
 pub struct Queue<T> {
     by: [VecDeque<(Mark, T)>; PRIORITIES],
-    bytes: usize,
+    /// Of each of them.
+    bytes: [usize; PRIORITIES],
     floor: Floor,
 }
 
@@ -44,7 +45,7 @@ pub enum Entry<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { by: Default::default(), bytes: 0, floor: Floor::new(QUEUE_WAIT) }
+        Self { by: Default::default(), bytes: Default::default(), floor: Floor::new(QUEUE_WAIT) }
     }
 }
 
@@ -53,9 +54,13 @@ impl<T> Queue<T> {
         self.by.iter().map(VecDeque::len).sum()
     }
 
-    /// Of all that waits.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Of all that waits and matters so much.
+    pub fn bytes_from(&self, priority: Priority) -> usize {
+        self.bytes[usize::from(priority.0)..].iter().sum()
+    }
+
+    fn taken(&mut self, mark: &Mark) {
+        self.bytes[usize::from(mark.priority.0)] -= mark.bytes;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -94,7 +99,7 @@ impl<T> Queue<T> {
         let lowest = lowest.filter(|lowest| *lowest < usize::from(priority.0));
         match lowest.and_then(|lowest| self.by[lowest].pop_back()) {
             Some((mark, it)) => {
-                self.bytes -= mark.bytes;
+                self.taken(&mark);
                 Entry::Instead(mark, it)
             }
             None => Entry::Full,
@@ -102,16 +107,17 @@ impl<T> Queue<T> {
     }
 
     pub fn push(&mut self, mark: Mark, it: T) {
-        self.bytes += mark.bytes;
-        self.by[usize::from(mark.priority.0)].push_back((mark, it));
+        let at = usize::from(mark.priority.0);
+        self.bytes[at] += mark.bytes;
+        self.by[at].push_back((mark, it));
     }
 
     /// The next ones, up to the first that is not wanted.
     pub fn take(&mut self, mut wants: impl FnMut(&T) -> bool) -> (Vec<Mark>, Vec<T>) {
         let mut taken = (Vec::new(), Vec::new());
-        for of in self.by.iter_mut().rev() {
+        for (of, bytes) in self.by.iter_mut().zip(&mut self.bytes).rev() {
             while let Some((mark, it)) = of.pop_front_if(|(_, it)| wants(it)) {
-                self.bytes -= mark.bytes;
+                *bytes -= mark.bytes;
                 taken.0.push(mark);
                 taken.1.push(it);
             }
@@ -125,17 +131,18 @@ impl<T> Queue<T> {
     /// They are not taken after all.
     pub fn give_back(&mut self, marks: Vec<Mark>, taken: Vec<T>) {
         for (mark, it) in marks.into_iter().zip(taken).rev() {
-            self.bytes += mark.bytes;
-            self.by[usize::from(mark.priority.0)].push_front((mark, it));
+            let at = usize::from(mark.priority.0);
+            self.bytes[at] += mark.bytes;
+            self.by[at].push_front((mark, it));
         }
     }
 
     /// Those whose time is over, as far as no other one is before them.
     pub fn late(&mut self, now: Time) -> Vec<(Mark, T)> {
         let mut late = Vec::new();
-        for of in &mut self.by {
+        for (of, bytes) in self.by.iter_mut().zip(&mut self.bytes) {
             while let Some(one) = of.pop_front_if(|(mark, _)| mark.until < now) {
-                self.bytes -= one.0.bytes;
+                *bytes -= one.0.bytes;
                 late.push(one);
             }
         }
@@ -148,13 +155,16 @@ impl<T> Queue<T> {
             let all = std::mem::take(&mut self.by[at]).into_iter();
             let (raised, stay): (VecDeque<(Mark, T)>, _) = all.partition(|(_, it)| which(it));
             self.by[at] = stay;
-            self.by[usize::from(to.0)].extend(raised.into_iter().map(|(mark, it)| (Mark { priority: to, ..mark }, it)));
+            for (mark, it) in raised {
+                self.taken(&mark);
+                self.push(Mark { priority: to, ..mark }, it);
+            }
         }
     }
 
     /// All, in the order in which they would have gone.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
-        self.bytes = 0;
+        self.bytes = Default::default();
         let by = std::mem::take(&mut self.by);
         by.into_iter().rev().flatten().map(|(_, it)| it)
     }
@@ -187,16 +197,16 @@ mod tests {
         let mut queue = queue(&[(4, 1), (1, 2), (6, 3), (4, 4), (1, 5)]);
         let mut room = 0..3;
         let (marks, taken) = queue.take(|_| room.next().is_some());
-        assert_eq!((&taken[..], queue.len(), queue.bytes()), (&[3, 1, 4][..], 2, 20));
+        assert_eq!((&taken[..], queue.len(), queue.bytes_from(Priority(0))), (&[3, 1, 4][..], 2, 20));
         queue.give_back(marks, taken);
-        assert_eq!(queue.bytes(), 50);
+        assert_eq!([0, 1, 2, 4, 5, 6, 7].map(|p| queue.bytes_from(Priority(p))), [50, 50, 30, 30, 10, 10, 0]);
         assert_eq!(queue.iter().copied().collect::<Vec<_>>(), [3, 1, 4, 2, 5]);
         // One that is too large for now holds up those behind it: they must not have its room for ever.
         assert_eq!(queue.take(|it| *it != 1).1, [3]);
         queue.raise(Priority(4), |it| *it == 5);
-        assert_eq!(queue.bytes(), 40);
+        assert_eq!([0, 2, 5].map(|p| queue.bytes_from(Priority(p))), [40, 30, 0]);
         assert_eq!(queue.drain().collect::<Vec<_>>(), [1, 4, 5, 2]);
-        assert!(queue.is_empty() && queue.bytes() == 0);
+        assert!(queue.is_empty() && queue.bytes_from(Priority(0)) == 0);
     }
 
     #[test]
@@ -205,7 +215,7 @@ mod tests {
         assert!(matches!(queue.entry(START, Priority(0), true), Entry::Below(1)));
         assert!(matches!(queue.entry(START, Priority(1), true), Entry::Full), "what matters the same waits its turn");
         assert!(matches!(queue.entry(START, Priority(4), true), Entry::Instead(_, 2)));
-        assert_eq!(queue.bytes(), 20);
+        assert_eq!(queue.bytes_from(Priority(0)), 20);
         assert!(matches!(queue.entry(START, Priority(0), false), Entry::Comes));
         let mut empty = Queue::<u32>::default();
         assert!(matches!(empty.entry(START, Priority(6), true), Entry::Full));
@@ -245,6 +255,6 @@ mod tests {
         [(1, 2), (1, 3)].iter().for_each(|(p, name)| queue.push(Mark { until, ..mark(0, *p) }, *name));
         assert!(queue.late(until).is_empty());
         let late: Vec<u32> = queue.late(until + Span::micros(1)).into_iter().map(|(_, it)| it).collect();
-        assert_eq!((late, queue.len(), queue.bytes()), (vec![2, 3], 1, 10));
+        assert_eq!((late, queue.len(), queue.bytes_from(Priority(0))), (vec![2, 3], 1, 10));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Time};
+use base::{Boot, NodeId, Priority, Time};
 
 use super::queue::{Entry, Mark, Queue};
 use super::{Answered, Group};
@@ -62,9 +62,17 @@ impl Turned {
     }
 }
 
-/// There is no room for one more, beside so many that wait elsewhere.
-fn is_full<T>(queue: &Queue<T>, beside: usize, mark: Mark) -> bool {
-    queue.len() + beside >= QUEUE_MAX || (!queue.is_empty() && queue.bytes() + mark.bytes > QUEUE_BYTES_MAX)
+/// So many, and bytes of them.
+type Size = (usize, usize);
+
+/// There is no room for one more, beside what waits elsewhere.
+fn is_full<T>(queue: &Queue<T>, (count, bytes): Size, mark: Mark) -> bool {
+    queue.len() + count >= QUEUE_MAX || queue.bytes_from(Priority(0)) + bytes + mark.bytes > QUEUE_BYTES_MAX
+}
+
+/// Nor would there be if all went that matters less: it may have room for what is smaller.
+fn is_too_large<T>(queue: &Queue<T>, (_, bytes): Size, mark: Mark) -> bool {
+    queue.bytes_from(mark.priority) + bytes + mark.bytes > QUEUE_BYTES_MAX
 }
 
 impl Group {
@@ -73,8 +81,11 @@ impl Group {
         let id = read.command.id;
         // Of a read nothing can have happened: nobody has to remember it.
         let away = |id, floor| Answered { id, answer: Answer::TurnedAway { floor } };
+        if is_too_large(&self.reads, (0, 0), mark) {
+            return done.push(Answered { id, answer: Answer::Busy });
+        }
         loop {
-            match self.reads.entry(now, mark.priority, is_full(&self.reads, 0, mark)) {
+            match self.reads.entry(now, mark.priority, is_full(&self.reads, (0, 0), mark)) {
                 Entry::Comes => break,
                 Entry::Instead(mark, gone) => done.push(away(gone.command.id, mark.priority.0 + 1)),
                 Entry::Below(floor) => return done.push(away(id, floor)),
@@ -96,8 +107,12 @@ impl Group {
             let floor = self.queue.floor(now);
             return done.push(Answered { id, answer: Answer::TurnedAway { floor } });
         }
+        let held = (self.holds.len(), self.holds.bytes);
+        if is_too_large(&self.queue, held, mark) {
+            return done.push(Answered { id, answer: Answer::Busy });
+        }
         loop {
-            match self.queue.entry(now, mark.priority, is_full(&self.queue, self.holds.len(), mark)) {
+            match self.queue.entry(now, mark.priority, is_full(&self.queue, held, mark)) {
                 Entry::Comes => break,
                 Entry::Instead(mark, gone) => self.turn_away(mark, gone.id, mark.priority.0 + 1, done),
                 Entry::Below(floor) => return self.turn_away(mark, id, floor, done),

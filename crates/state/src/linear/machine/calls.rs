@@ -439,8 +439,8 @@ impl Linear {
                 let at = if known.is_some() && call.tries < 4 { now.mono } else { now.mono + CALL_SOON };
                 self.look_at(id.seq, at);
             }
-            // Who may wait anyway does not press a leader that lets enough wait.
-            Answer::Busy if call.waits => self.look_at(id.seq, now.mono + CALL_AGAIN),
+            // Who may wait anyway does not press a leader that lets enough wait; and what is large would press what is beside it.
+            Answer::Busy if call.waits || call.bytes > LARGE_CALL_BYTES => self.look_at(id.seq, now.mono + CALL_AGAIN),
             Answer::Busy => self.look_at(id.seq, now.mono + CALL_SOON),
             Answer::TurnedAway { floor } => {
                 let is_sure = call.reads || call.sent == Sent::One(from);

@@ -6,7 +6,9 @@ use super::level::Lone;
 use super::priority::stalled;
 use super::together::Door;
 use super::*;
-use crate::linear::limits::{ANSWER_BYTES_MAX, CALLS_BYTES_MAX, COMMAND_BYTES_MAX, QUEUE_BYTES_MAX, STEPS_MAX};
+use crate::linear::limits::{
+    ANSWER_BYTES_MAX, CALLS_BYTES_MAX, COMMAND_BYTES_MAX, HOLD_MAX, QUEUE_BYTES_MAX, STEPS_MAX,
+};
 use crate::linear::op::Op;
 
 fn read(space: &Space, step: Step) -> Reply {
@@ -170,22 +172,45 @@ fn what_waits_for_answers_at_a_node_is_bounded_in_bytes_too() {
 #[test]
 fn what_waits_at_a_leader_is_bounded_in_bytes_too() {
     let mut lone = stalled();
-    let call = |lone: &mut Lone, seq, priority, bytes| {
-        let args = vec![vec![b'x'; bytes].into(), "always".into(), "none".into()];
-        let id = CommandId { node: NodeId(4), ..id(seq) };
-        let command = Command { id, ..command(0, vec![Step::new("k".into(), "put", args)]) };
-        let head = wire::encode_call(&Call::Do { group: Lone::ID, reads: false, stale: None, sole: true, command });
-        let frame = Frame { priority: Priority(priority), ..Frame::new(kind::LINEAR_CALL, head) };
-        lone.handle(Input::Frame { from: NodeId(4), frame });
-        std::mem::take(&mut lone.told)
-    };
     let half = QUEUE_BYTES_MAX / 8;
     for seq in 11..18 {
         assert_eq!(call(&mut lone, seq, 4, half), []);
     }
     assert_eq!(call(&mut lone, 18, 4, half), [(18, Answer::Busy)]);
     assert_eq!(call(&mut lone, 19, 4, 100), [], "something small goes");
+    assert_eq!(call(&mut lone, 21, 3, 100), []);
+    assert_eq!(call(&mut lone, 22, 4, half), [(22, Answer::Busy)], "and nobody gives way in vain");
+    assert_eq!(call(&mut lone, 23, 3, half), [(23, Answer::Busy)], "of as little something small may go");
     // What matters more takes the room of as many as it needs.
     let gone = call(&mut lone, 20, 5, 2 * half);
-    assert_eq!(gone.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [19, 17, 16], "{gone:?}");
+    assert_eq!(gone.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [21, 19, 17, 16], "{gone:?}");
+}
+
+#[test]
+fn what_waits_for_a_hold_to_end_is_bounded_in_bytes_too() {
+    let mut lone = Lone::start(LEVEL, LEVEL, Vec::new());
+    assert!(matches!(calls(&mut lone, 10, 4, step("k", "hold", &["token"]))[..], [(10, Answer::Ran(..))]));
+    for seq in 11..19 {
+        assert_eq!(call(&mut lone, seq, 4, QUEUE_BYTES_MAX / 8 - 1_000), [], "it waits");
+    }
+    assert_eq!(call(&mut lone, 19, 4, QUEUE_BYTES_MAX / 8), [(19, Answer::Busy)]);
+    lone.wait(HOLD_MAX);
+    lone.handle(Input::Wake);
+    assert_eq!(std::mem::take(&mut lone.told).len(), 8, "all are done");
+    assert_eq!(call(&mut lone, 20, 4, QUEUE_BYTES_MAX / 8).len(), 1, "and there is room again");
+}
+
+/// Node 4 asks for it. What it and others are told at once.
+fn calls(lone: &mut Lone, seq: u64, priority: u8, step: Step) -> Vec<(u64, Answer)> {
+    let command = Command { id: CommandId { node: NodeId(4), ..id(seq) }, ..command(0, vec![step]) };
+    let head = wire::encode_call(&Call::Do { group: Lone::ID, reads: false, stale: None, sole: true, command });
+    let frame = Frame { priority: Priority(priority), ..Frame::new(kind::LINEAR_CALL, head) };
+    lone.handle(Input::Frame { from: NodeId(4), frame });
+    std::mem::take(&mut lone.told)
+}
+
+/// A put of so many bytes.
+fn call(lone: &mut Lone, seq: u64, priority: u8, bytes: usize) -> Vec<(u64, Answer)> {
+    let args = vec![vec![b'x'; bytes].into(), "always".into(), "none".into()];
+    calls(lone, seq, priority, Step::new("k".into(), "put", args))
 }

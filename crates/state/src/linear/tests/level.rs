@@ -48,7 +48,7 @@ impl Lone {
     }
 
     /// Time passes.
-    fn wait(&mut self, span: Span) {
+    pub fn wait(&mut self, span: Span) {
         let until = self.now.mono + span;
         while self.linear.wake_at().is_some_and(|at| at <= until) {
             self.wake();

@@ -13,7 +13,7 @@ use futures_util::future::{FutureExt, LocalBoxFuture, pending, select_all};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::questions::{Questions, ask};
+use super::questions::{Known, Questions, ask};
 use super::*;
 use crate::resp::limits::{BLOCKED_KEYS_MAX, BLOCKED_MAX, FAN_OUT_MAX, LOOK_AGAIN, PUT_BACK_TRIES_MAX};
 use crate::resp::ops::Space;
@@ -160,8 +160,15 @@ struct Waiter {
     take: Box<dyn Fn(&Bytes) -> Step>,
     /// The function that puts one back, if that is needed.
     back: Option<&'static str>,
-    /// For each key, all changes up to this version were seen. None: it has yet to ask where they are.
-    seen: Vec<Option<u64>>,
+    /// Of each key.
+    seen: Vec<Seen>,
+}
+
+struct Seen {
+    /// All changes up to this version are known. None: it has yet to ask where they are.
+    upto: Option<u64>,
+    /// There may be something: it was not looked at since there was.
+    is_news: bool,
 }
 
 /// From which end so many items are taken, and how they are put back.
@@ -264,7 +271,8 @@ impl Waiter {
     fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
             // Before the first look: what changes from there on is asked for already, where others wait too.
-            self.seen = self.place.keys.iter().map(|key| self.questions().known(&self.space, key)).collect();
+            let seen = |key| Seen { upto: self.questions().known(&self.space, key), is_news: true };
+            self.seen = self.place.keys.iter().map(seen).collect();
             let mut is_first = true;
             let reply = loop {
                 if client.is_closed() {
@@ -291,8 +299,13 @@ impl Waiter {
     }
 
     /// Takes an item, or gives the error; the key it was.
-    async fn try_each(&self, is_first: bool) -> Option<(Bytes, Reply)> {
-        for key in self.place.keys.iter().filter(|key| self.place.is_first(key)) {
+    async fn try_each(&mut self, is_first: bool) -> Option<(Bytes, Reply)> {
+        for (key, seen) in self.place.keys.iter().zip(&mut self.seen) {
+            // Each look is a write.
+            if !seen.is_news || !self.place.is_first(key) {
+                continue;
+            }
+            seen.is_news = false;
             let op = Op::of(Arc::clone(&self.space.name), vec![(self.take)(key)]);
             match self.space.ask_linear(op).await {
                 Outcome::Done(Ran::Done(got)) => match only(got) {
@@ -317,28 +330,37 @@ impl Waiter {
     /// Ends when there may be something to take. At first it only learns from where on it has to look.
     async fn changed(&mut self) -> Result<(), Reply> {
         let keys = &self.place.keys;
-        let unseen: Vec<usize> = (0..keys.len()).filter(|at| self.seen[*at].is_none()).collect();
+        let unseen: Vec<usize> = (0..keys.len()).filter(|at| self.seen[*at].upto.is_none()).collect();
         if !unseen.is_empty() {
             let asked = unseen.iter().map(|at| ask(self.space.clone(), keys[*at].clone(), None));
-            let seen: Vec<_> = futures_util::stream::iter(asked).buffered(FAN_OUT_MAX).collect().await;
-            for (at, upto) in unseen.into_iter().zip(seen) {
-                self.seen[at] = Some(upto?);
+            let known: Vec<_> = futures_util::stream::iter(asked).buffered(FAN_OUT_MAX).collect().await;
+            for (at, known) in unseen.into_iter().zip(known) {
+                self.seen[at] = Seen { upto: Some(known?.upto), is_news: true };
             }
             return Ok(());
         }
-        let first: Vec<usize> = (0..keys.len()).filter(|at| self.place.is_first(&keys[*at])).collect();
-        let asked = first.iter().filter_map(|at| {
-            let changed = self.questions().changed(&self.space, &keys[*at], self.seen[*at].unwrap_or_default())?;
-            Some(changed.map(|upto| (*at, upto)).boxed_local())
-        });
-        let asked: Vec<_> = asked.collect();
-        let all_are_asked = asked.len() == first.len();
-        let changed = async { if asked.is_empty() { pending().await } else { select_all(asked).await.0 } };
-        let look = async { if all_are_asked { pending().await } else { sleep(LOOK_AGAIN).await } };
-        tokio::select! {
-            (at, upto) = changed => self.seen[at] = Some(upto?),
-            () = look => (),
-            () = self.place.turn.0.notified() => (),
+        while !keys.iter().zip(&self.seen).any(|(key, seen)| seen.is_news && self.place.is_first(key)) {
+            let (mut asked, mut unasked) = (Vec::new(), Vec::new());
+            for at in (0..keys.len()).filter(|at| self.place.is_first(&keys[*at])) {
+                match self.questions().changed(&self.space, &keys[at], self.seen[at].upto.unwrap_or_default()) {
+                    Some(changed) => asked.push(changed.map(move |known| (at, known)).boxed_local()),
+                    None => unasked.push(at),
+                }
+            }
+            let changed = async { if asked.is_empty() { pending().await } else { select_all(asked).await } };
+            let look = async { if unasked.is_empty() { pending().await } else { sleep(LOOK_AGAIN).await } };
+            tokio::select! {
+                (first, _, others) = changed => {
+                    // Those that were asked at the same time end so, too.
+                    let ended = others.into_iter().filter_map(FutureExt::now_or_never);
+                    for (at, known) in std::iter::once(first).chain(ended) {
+                        let Known { upto, is_news } = known?;
+                        self.seen[at] = Seen { upto: Some(upto), is_news };
+                    }
+                }
+                () = look => unasked.into_iter().for_each(|at| self.seen[at].is_news = true),
+                () = self.place.turn.0.notified() => (),
+            }
         }
         Ok(())
     }
