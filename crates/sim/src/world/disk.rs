@@ -24,8 +24,7 @@ pub struct Disk {
     forced: u64,
     /// When such were written, and the number behind them.
     unforced: VecDeque<(Time, u64)>,
-    /// The records of each group's snapshot, and the number of the first record behind it.
-    snapshots: BTreeMap<GroupId, (u64, Saved)>,
+    snapshots: BTreeMap<GroupId, Snapshot>,
     /// Number of the next record.
     next: u64,
     appends: VecDeque<Append>,
@@ -47,8 +46,15 @@ pub struct Disk {
 #[derive(Clone)]
 pub struct Image {
     log: Vec<(u64, GroupId, Bytes)>,
-    snapshots: BTreeMap<GroupId, (u64, Saved)>,
+    snapshots: BTreeMap<GroupId, Snapshot>,
     next: u64,
+}
+
+#[derive(Clone)]
+struct Snapshot {
+    /// The number of the first record behind it; then, which save it was: of two without a record between them the later one holds.
+    upto: (u64, u64),
+    records: Saved,
 }
 
 struct Append {
@@ -61,8 +67,7 @@ struct Append {
 struct Save {
     ticket: Option<Ticket>,
     group: GroupId,
-    upto: u64,
-    records: Saved,
+    snapshot: Snapshot,
 }
 
 pub enum Write {
@@ -100,7 +105,8 @@ impl Disk {
             Write::Forget(group) => (group, Saved::none(), None),
         };
         self.writes += 1;
-        self.saves.insert(self.writes, Save { ticket, group, upto: self.next, records });
+        let snapshot = Snapshot { upto: (self.next, self.writes), records };
+        self.saves.insert(self.writes, Save { ticket, group, snapshot });
         if self.full {
             self.held.push(self.writes);
             return None;
@@ -141,7 +147,7 @@ impl Disk {
             }
             Done::Save(number) => {
                 let Some(save) = self.saves.remove(&number) else { return (Vec::new(), None) };
-                self.forced = self.forced.max(save.upto);
+                self.forced = self.forced.max(save.snapshot.upto.0);
                 let (group, ticket) = (save.group, save.ticket);
                 self.replace(save);
                 (ticket.map(|ticket| Safe::Saved(group, ticket)).into_iter().collect(), None)
@@ -169,9 +175,10 @@ impl Disk {
     }
 
     fn replace(&mut self, save: Save) {
-        if self.snapshots.get(&save.group).is_none_or(|(upto, _)| *upto <= save.upto) {
-            self.log.retain(|(number, group, _)| *group != save.group || *number >= save.upto);
-            self.snapshots.insert(save.group, (save.upto, save.records));
+        let upto = save.snapshot.upto;
+        if self.snapshots.get(&save.group).is_none_or(|before| before.upto <= upto) {
+            self.log.retain(|(number, group, _)| *group != save.group || *number >= upto.0);
+            self.snapshots.insert(save.group, save.snapshot);
         }
     }
 
@@ -199,7 +206,7 @@ impl Disk {
         }
         for save in std::mem::take(&mut self.saves).into_values() {
             if rng.chance(0.5) {
-                self.forced = self.forced.max(save.upto);
+                self.forced = self.forced.max(save.snapshot.upto.0);
                 self.replace(save);
             }
         }
@@ -209,9 +216,9 @@ impl Disk {
     /// What each group has here.
     pub fn kept(&self) -> BTreeMap<GroupId, Vec<Bytes>> {
         let mut kept: BTreeMap<GroupId, Vec<Bytes>> =
-            self.snapshots.iter().map(|(group, (_, records))| (*group, records.records())).collect();
+            self.snapshots.iter().map(|(group, snapshot)| (*group, snapshot.records.records())).collect();
         for (number, group, record) in &self.log {
-            if self.snapshots.get(group).is_none_or(|(upto, _)| number >= upto) {
+            if self.snapshots.get(group).is_none_or(|snapshot| *number >= snapshot.upto.0) {
                 kept.entry(*group).or_default().push(record.clone());
             }
         }
@@ -332,6 +339,20 @@ mod tests {
             seen.insert(shown(&disk));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [vec![1, 2], vec![9, 2]]);
+    }
+
+    #[test]
+    fn of_two_saves_without_a_record_between_them_the_later_one_holds() {
+        let mut rng = Rng::new(1);
+        let mut disk = with(&[&[1]], &mut rng);
+        let mut save = |disk: &mut Disk, record, ticket| {
+            disk.submit(Time(2), Write::Save(GROUP, Parts::of(records(&[record])), Ticket(ticket)), &mut rng).unwrap().1
+        };
+        let (first, second) = (save(&mut disk, 8, 2), save(&mut disk, 9, 3));
+        for done in [second, first] {
+            disk.complete(Time(3), done, &mut Rng::new(1));
+            assert_eq!(shown(&disk), [9]);
+        }
     }
 
     #[test]
