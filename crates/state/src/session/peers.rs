@@ -78,6 +78,11 @@ impl Peer {
         self.clock.map(|(at, ms)| ms + now.since(at).as_millis())
     }
 
+    /// What its clock showed when it was last heard. If it was ahead of its node's wall clock, it may have stood still since.
+    pub fn clock_heard_ms(&self) -> Option<u64> {
+        self.clock.map(|(_, ms)| ms)
+    }
+
     pub fn new(boot: Boot, now: Time) -> Self {
         Self {
             boot,

@@ -517,6 +517,41 @@ fn a_write_that_has_lost_once_too_often_is_taken_back_before_it_is_given_up() {
     assert_eq!(world.session(1).brick.version(&key), None);
 }
 
+/// A brick whose clock stands still, as it is ahead of its node's, may refuse what this node's clock says (seed 565144201961).
+#[test]
+fn what_bricks_that_were_not_heard_for_long_may_refuse_can_be_taken_back() {
+    for (ago, can_be) in [(Span::millis(700), true), (Span::millis(5), false)] {
+        let mut world = World::settled(7, 3);
+        let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
+        let value = Bytes::from_static(b"v");
+        let put = Action::Put { value: value.clone(), lease: Lease::Default, when: When::Always, want_old: false };
+        let mut op = Box::new(Running::new(key.clone(), put));
+        (op.ask, op.deadline, op.phase) = (Some(AskId(9)), now + Span::secs(1), super::ops::Phase::Write);
+        let mut out = Vec::new();
+        let mut call = super::Call { now, wall_ms, out: &mut out };
+        let session = world.session(1);
+        // By now it must show what this node's clock shows, if it goes on.
+        let then = Time(now.0 - ago.0);
+        session.peers.values_mut().for_each(|peer| peer.heard_clock(then, wall_ms - ago.as_millis()));
+        session.place_keyed(&call, &mut op).ok().unwrap();
+        op.write = Some(super::brick::Write {
+            version: super::Version { ms: wall_ms, counter: 0, node: NodeId(1) },
+            value: Some(super::brick::seal(value)),
+            lease: Span::secs(60),
+            keep: Span::secs(60),
+            guard: None,
+            repair: false,
+            extend: false,
+            standing: super::brick::Standing::Plain,
+            bricks: super::map::Placement::default(),
+        });
+        session.step_write(&mut call, 9, &mut op);
+        let version = session.brick.version(&key).expect("it is at its own brick");
+        session.brick.undo(now, &key, version);
+        assert_eq!(session.brick.version(&key).is_none(), can_be, "heard {ago:?} ago");
+    }
+}
+
 /// Or, if this node died now, nobody could tell the loser at another brick from the winner.
 #[test]
 fn a_conditional_write_asks_no_other_brick_if_one_of_the_same_node_was_before_it() {

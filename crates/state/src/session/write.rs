@@ -296,9 +296,12 @@ impl Session {
 
     /// Some: it was not sent, as another write of this node was before it.
     fn send_writes(&mut self, call: &mut Call, number: u64, op: &mut Running) -> Option<Version> {
+        // Bricks that find it ahead of them refuse it: then it can be undone where it is accepted. What was heard of their clocks may
+        // be as old as they were cut off, and this node's wall clock be ahead of all (seed 565144201961).
+        let heard = op.legs.iter().filter_map(|leg| self.peers.get(&leg.node)?.clock_heard_ms()).min();
+        let sure = heard.map_or(call.wall_ms, |heard| heard.min(call.wall_ms)) + CLOCK_AHEAD_MS_MAX / 2;
         let write = op.write.as_mut().expect("it is writing");
-        if write.guard.is_none() && !write.extend && write.version.ms > call.wall_ms + CLOCK_AHEAD_MS_MAX / 2 {
-            // Bricks may find it ahead of them: it can be undone where it is accepted.
+        if write.guard.is_none() && !write.extend && write.version.ms > sure {
             write.guard = Some(write.version);
         }
         if op.by_cookie {
