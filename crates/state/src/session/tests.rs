@@ -375,6 +375,21 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
     assert_eq!(world.figure(1, "session.late_dropped"), 0);
 }
 
+/// Of the value `v`, by this node at this moment.
+fn a_write(ms: u64, node: u64, guard: Option<super::Version>) -> super::brick::Write {
+    super::brick::Write {
+        version: super::Version { ms, counter: 0, node: NodeId(node) },
+        value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+        lease: Span::secs(60),
+        keep: Span::secs(60),
+        guard,
+        repair: false,
+        extend: false,
+        standing: super::brick::Standing::Plain,
+        bricks: super::map::Placement::default(),
+    }
+}
+
 /// The key's bricks by the present map get it as well, and the one that gave the key up would keep it for good.
 #[test]
 fn what_is_written_by_the_map_before_does_not_stay_at_a_brick_that_gave_the_key_up() {
@@ -387,17 +402,7 @@ fn what_is_written_by_the_map_before_does_not_stay_at_a_brick_that_gave_the_key_
     let (holder, other) = (placed.nodes()[0], *members.iter().find(|node| !placed.contains(**node)).unwrap());
     let now = world.now;
     for (node, is_kept) in [(holder, true), (other, false)] {
-        let write = super::brick::Write {
-            version: super::Version { ms: world.wall_ms(), counter: 0, node: NodeId(9) },
-            value: Some(super::brick::seal(Bytes::from_static(b"v"))),
-            lease: Span::secs(60),
-            keep: Span::secs(60),
-            guard: None,
-            repair: false,
-            extend: false,
-            standing: super::brick::Standing::Plain,
-            bricks: super::map::Placement::default(),
-        };
+        let write = a_write(world.wall_ms(), 9, None);
         let head = super::wire::Head {
             id: 0,
             epoch: epoch - 1,
@@ -484,17 +489,7 @@ fn what_a_split_left_at_one_brick_is_decided_as_soon_as_the_other_is_back() {
 fn a_write_that_has_lost_once_too_often_is_taken_back_before_it_is_given_up() {
     let mut world = World::settled(7, 3);
     let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
-    let write = |nth: u64, node, guard| super::brick::Write {
-        version: super::Version { ms: wall_ms + nth, counter: 0, node: NodeId(node) },
-        value: Some(super::brick::seal(Bytes::from_static(b"v"))),
-        lease: Span::secs(60),
-        keep: Span::secs(60),
-        guard,
-        repair: false,
-        extend: false,
-        standing: super::brick::Standing::Plain,
-        bricks: super::map::Placement::default(),
-    };
+    let write = |nth: u64, node, guard| a_write(wall_ms + nth, node, guard);
     for node in [2, 3] {
         world.session(node).brick.write(now, wall_ms, &key, write(1, 2, None));
     }
@@ -524,7 +519,7 @@ fn what_bricks_that_were_not_heard_for_long_may_refuse_can_be_taken_back() {
         let mut world = World::settled(7, 3);
         let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
         let value = Bytes::from_static(b"v");
-        let put = Action::Put { value: value.clone(), lease: Lease::Default, when: When::Always, want_old: false };
+        let put = Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
         let mut op = Box::new(Running::new(key.clone(), put));
         (op.ask, op.deadline, op.phase) = (Some(AskId(9)), now + Span::secs(1), super::ops::Phase::Write);
         let mut out = Vec::new();
@@ -534,17 +529,7 @@ fn what_bricks_that_were_not_heard_for_long_may_refuse_can_be_taken_back() {
         let then = Time(now.0 - ago.0);
         session.peers.values_mut().for_each(|peer| peer.heard_clock(then, wall_ms - ago.as_millis()));
         session.place_keyed(&call, &mut op).ok().unwrap();
-        op.write = Some(super::brick::Write {
-            version: super::Version { ms: wall_ms, counter: 0, node: NodeId(1) },
-            value: Some(super::brick::seal(value)),
-            lease: Span::secs(60),
-            keep: Span::secs(60),
-            guard: None,
-            repair: false,
-            extend: false,
-            standing: super::brick::Standing::Plain,
-            bricks: super::map::Placement::default(),
-        });
+        op.write = Some(a_write(wall_ms, 1, None));
         session.step_write(&mut call, 9, &mut op);
         let version = session.brick.version(&key).expect("it is at its own brick");
         session.brick.undo(now, &key, version);
