@@ -6,7 +6,6 @@ use bytes::{Bytes, BytesMut};
 use clones::doors::Doors;
 use clones::{Assignments, Demand, NodeClones};
 use cluster::{Beacons, Card, Membership};
-use state::NamespaceSpec;
 use state::session::{BrickMap, CookieSecret, Session};
 
 use crate::memory::bounded;
@@ -61,17 +60,17 @@ pub fn frame(data: &[u8]) -> bool {
 
 /// A message for a brick or a stub, and a session that is told it.
 pub fn session(data: &[u8]) -> bool {
-    use state::session::{Input, wire_holds};
+    use state::class::{Class, Declared, Space};
+    use state::session::{Input, MAP_RECORD, Spec, wire_holds};
     let Some((messages, body)) = parts(data) else { return false };
     let holds: Vec<bool> =
         messages.iter().map(|m| bounded(m.len(), MESSAGE_TIMES, || wire_holds(m.clone(), body.clone()))).collect();
     let (mut session, mut now, mut out) = (Session::new(NodeId(1), Boot(1), Rng::new(1)), start(), Vec::new());
     let secret = CookieSecret::new(9, [7; 32]);
-    let spaces = [("carts".to_owned(), (9, NamespaceSpec::session(), secret))].into();
+    let spaces = [("carts".to_owned(), Space { id: 9, spec: Spec::default(), secret })].into();
     let map = BrickMap { epoch: 3, members: (1..=3).map(NodeId).collect(), old: None };
-    for input in [Input::Namespaces(spaces), Input::Map(map)] {
-        session.handle(now, input, &mut out);
-    }
+    let records = [(MAP_RECORD.to_owned(), map)].into();
+    session.handle(now, Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records }), &mut out);
     for peer in 2..=3 {
         session.handle(now, Input::Birth { peer: NodeId(peer), boot: Boot(1) }, &mut out);
     }

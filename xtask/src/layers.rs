@@ -26,14 +26,19 @@ const TABLE: &[Layer] = &[
     below("base", &[]),
     below("flow", &["base"]),
     below("cluster", &["base", "flow"]),
-    below("state", &["base", "flow", "cluster"]),
+    below("class", &["base", "flow", "cluster"]),
+    // A state class knows the contract, and no other class.
+    below("session", &["base", "flow", "class"]),
+    below("linear", &["base", "flow", "cluster", "class"]),
+    // The list of classes: the one place that names them all.
+    below("state", &["base", "flow", "class", "session", "linear"]),
     below("clones", &["base", "flow", "cluster", "state"]),
-    below("node", &["base", "flow", "cluster", "state", "clones"]),
+    below("node", &["base", "flow", "cluster", "class", "state", "clones"]),
     above("host", &["base", "flow"]),
     above("sim", &["base", "flow", "cluster", "state", "clones", "node"]),
     // `state` for the types of session operations and their replies alone: what a front door asks is `node::Ask`, and
     // that carries them. Nothing of a brick or stub may be reached so; `node` hands none out.
-    above("edge", &["base", "flow", "clones", "node", "host", "state"]),
+    above("edge", &["base", "flow", "class", "clones", "node", "host", "state"]),
     above("sdk", &["base", "flow", "state", "host"]),
     above("monitor", &["base", "flow", "cluster", "host"]),
     // The program wires everything that serves; only the simulator is not its business.

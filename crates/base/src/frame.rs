@@ -27,6 +27,9 @@ pub mod kind {
     pub const LINEAR_CALL: u16 = 18;
     /// Messages to all clones of a service.
     pub const MEMBERS: u16 = 24;
+    /// Of state classes by their number, eight each (`class/src/number.rs`): control frames, and below them data.
+    pub const CLASSES_CONTROL: std::ops::Range<u16> = 0x1000..0x1800;
+    pub const CLASSES_DATA: std::ops::Range<u16> = 0x2000..0x2800;
 }
 
 /// Control frames (who is here, who leads) have a share of the link that data cannot take.
@@ -92,7 +95,8 @@ impl Frame {
     }
 
     pub fn lane(&self) -> Lane {
-        if self.kind < kind::SESSION { Lane::Control } else { Lane::Data }
+        let is_control = self.kind < kind::SESSION || kind::CLASSES_CONTROL.contains(&self.kind);
+        if is_control { Lane::Control } else { Lane::Data }
     }
 
     pub fn wire_len(&self) -> usize {

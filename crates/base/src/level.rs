@@ -2,7 +2,7 @@
 //! root group agrees on the highest level that all of them have, and only what came with that level, or before, is put into logs.
 //!
 //! It is raised by one with anything new that a member of an older program would take otherwise than the others: a function of
-//! the state (`state/src/linear/functions/`), an argument of one, a kind of log entry, a kind of value in a snapshot. What a
+//! the state (`linear/src/functions/`), an argument of one, a kind of log entry, a kind of value in a snapshot. What a
 //! function of an older level does is never changed: the new way gets a name of its own. Only functions and arguments are held back so far
 //! (`functions::too_new`); the first entry or value of another kind has to look at what was agreed before it is written, too.
 //!

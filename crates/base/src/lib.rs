@@ -7,6 +7,7 @@
 pub mod checksum;
 pub mod event;
 pub mod frame;
+pub mod hash;
 pub mod ids;
 pub mod level;
 pub mod limits;
@@ -14,6 +15,7 @@ pub mod outcome;
 pub mod process;
 pub mod record;
 pub mod rng;
+pub mod text;
 pub mod time;
 
 pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel, Parts};

@@ -3,7 +3,7 @@
 //! looked at whole, so which one it is makes no difference to what is found; those without such a condition are walked.
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use state::hash::FixedMap;
+use base::hash::FixedMap;
 
 use crate::Partition;
 use crate::partition::{Asked, Fraction, HashOn};

@@ -15,8 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::hash::FixedMap;
 use base::{NodeId, Span};
-use state::hash::FixedMap;
 
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};

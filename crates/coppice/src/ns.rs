@@ -1,8 +1,8 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
+use base::text::span_text;
 use bytes::Bytes;
 use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView};
-use state::namespace::span_text;
 
 use crate::operate::NodeArgs;
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base::text::{span_from_text, span_text};
 use node::view::View;
-use state::namespace::{span_from_text, span_text};
 
 use crate::client::Api;
 use crate::{found, status as text};

@@ -79,3 +79,12 @@ pub struct Admitted {
     pub ca_cert: Bytes,
     pub ca_key: Bytes,
 }
+
+impl From<state::Answer> for Answer {
+    fn from(answer: state::Answer) -> Self {
+        match answer {
+            state::Answer::Session(outcome) => Answer::Session(outcome),
+            state::Answer::Linear(outcome) => Answer::Linear(outcome),
+        }
+    }
+}

@@ -10,7 +10,7 @@ use cluster::Card;
 use cluster::root::{self, Change, Conflict};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
-use state::session::{self, BrickMap};
+use state::session::{BrickMap, MAP_RECORD};
 
 use crate::declared::{self, kind};
 use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX, PROBE_WITHIN};
@@ -100,10 +100,14 @@ pub struct Authority {
 }
 
 impl Node {
+    fn ask_class(&mut self, now: Now, id: AskId, budget: Span, op: state::Op, out: &mut Out) {
+        self.classes_in(now, out, |classes, wants| classes.ask(now, id, budget, op, wants));
+    }
+
     pub(crate) fn ask(&mut self, now: Now, id: AskId, budget: Span, ask: Ask, out: &mut Out) {
         let what = match ask {
-            Ask::Session(op) => return self.session_in(now, session::Input::Ask { id, budget, op }, out),
-            Ask::Linear(op) => return self.linear_in(now, linear::Input::Ask { id, budget, op }, out),
+            Ask::Session(op) => return self.ask_class(now, id, budget, state::Op::Session(op), out),
+            Ask::Linear(op) => return self.ask_class(now, id, budget, state::Op::Linear(op), out),
             Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
@@ -324,7 +328,8 @@ impl Node {
         let budget = pending.deadline.since(now.mono).min(PROBE_WITHIN);
         self.probing.insert(id, (pending, groups.len()));
         for group in groups {
-            self.linear_in(now, linear::Input::Probe { id, group, budget }, out);
+            let probe = linear::Input::Probe { id, group, budget };
+            self.classes_in(now, out, |classes, wants| classes.linear(now, probe, wants));
         }
     }
 
@@ -350,7 +355,7 @@ impl Node {
         if self.pending.values().any(|p| matches!(p.what, What::Map)) {
             return;
         }
-        let put = (kind::MAP.to_owned(), "session".to_owned(), facts::encode(map));
+        let put = (kind::MAP.to_owned(), MAP_RECORD.to_owned(), facts::encode(map));
         self.propose_own(now, What::Map, vec![put], Vec::new(), out);
     }
 

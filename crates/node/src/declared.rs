@@ -15,8 +15,9 @@ use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use state::linear::Placed;
-use state::namespace::{Class, NamespaceSpec};
+use state::namespace::Written;
 use state::session::CookieSecret;
+use state::{Class, NamespaceSpec};
 use toml::Spanned;
 
 use crate::{deploy, facts};
@@ -70,8 +71,9 @@ pub(crate) fn former_of(key: &str) -> Option<NodeId> {
 struct File {
     #[serde(default)]
     service: BTreeMap<String, Spanned<ServiceSpec>>,
+    /// As they are written: what is wrong in one is told with its line.
     #[serde(default)]
-    namespace: BTreeMap<String, Spanned<NamespaceSpec>>,
+    namespace: BTreeMap<String, Spanned<Written>>,
 }
 
 /// A record as the root group keeps it.
@@ -123,12 +125,14 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let mut diff = Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } };
     for (name, spec) in &parsed.namespace {
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}"), &e))?;
-        let wrong = |(key, why): (&str, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
-        spec.get_ref().validate().map_err(wrong)?;
+        let wrong =
+            |(key, why): (String, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
+        let spec = NamespaceSpec::read(spec.get_ref()).map_err(wrong)?;
+        spec.validate().map_err(wrong)?;
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
-            spec.get_ref().may_follow(&before, shards(now, name)).map_err(wrong)?;
+            spec.may_follow(&before, shards(now, name)).map_err(wrong)?;
         }
-        note(now, file, kind::NAMESPACE, name, spec.get_ref(), &mut diff);
+        note(now, file, kind::NAMESPACE, name, &spec, &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
             let secret = new_secret(now, name, entropy, diff.change.puts.len());
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
@@ -209,7 +213,7 @@ fn wrong_classes(
 ) -> Vec<SpecError> {
     let wrong = |(name, service): (&String, &ServiceSpec)| {
         let namespace = &service.session.as_ref()?.namespace;
-        let class = namespaces.get(namespace)?.class;
+        let class = namespaces.get(namespace)?.class();
         (class != Class::Session).then(|| SpecError {
             key: format!("service.{name}.session.namespace"),
             why: format!("{namespace:?} is of class {class}; sessions need a namespace of class session"),
@@ -224,7 +228,7 @@ fn wrong_functions(
     namespaces: &BTreeMap<String, NamespaceSpec>,
 ) -> Vec<SpecError> {
     let wrong = |(name, namespace): (&String, &NamespaceSpec)| {
-        let service = namespace.functions.as_ref()?;
+        let service = namespace.linear()?.functions.as_ref()?;
         let why = match services.get(service) {
             None => {
                 format!(
@@ -262,14 +266,14 @@ pub fn rotate(
     let (Some(spec), Some(mut secret)) = (spec, secrets(now).remove(namespace)) else {
         return Err(format!("there is no namespace {namespace:?}"));
     };
-    if spec.class != Class::Session {
+    let Some(lease_ms) = spec.session().map(|spec| spec.lease_ms) else {
+        let class = spec.class();
         return Err(format!(
-            "namespace {namespace:?} is of class {}, which gives no cookies: there is no key to rotate",
-            spec.class
+            "namespace {namespace:?} is of class {class}, which gives no cookies: there is no key to rotate"
         ));
-    }
+    };
     let before = newest(&secret.cookie);
-    secret.cookie = secret.cookie.rotated(*entropy, wall_ms, spec.lease_ms, end_sessions)?;
+    secret.cookie = secret.cookie.rotated(*entropy, wall_ms, lease_ms, end_sessions)?;
     let old = match secret.cookie.keys.len() - 1 {
         0 => "all sessions end".to_owned(),
         1 => "1 older key opens".to_owned(),
@@ -377,12 +381,8 @@ impl Spec for ServiceSpec {
 
 impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
-        let serde_json::Value::Object(mut map) = value else { return None };
-        map.retain(|key, _| {
-            ["class", "lease", "merge", "timeout", "shards", "replicas", "durability", "weak", "functions"]
-                .contains(&key.as_str())
-        });
-        serde_json::from_value(map.into()).ok()
+        let serde_json::Value::Object(stored) = value else { return None };
+        NamespaceSpec::from_stored(stored)
     }
 }
 

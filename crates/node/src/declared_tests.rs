@@ -259,5 +259,8 @@ fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
         *bytes = text.replace("\"spec\":{", "\"spec\":{\"new_key\":1,").into();
     }
     assert_eq!(all::<ServiceSpec>(&now, kind::SERVICE)["shop"].clones.max, 3);
-    assert_eq!(all::<NamespaceSpec>(&now, kind::NAMESPACE)["carts"].lease_ms, 3_600_000);
+    assert_eq!(
+        all::<NamespaceSpec>(&now, kind::NAMESPACE)["carts"].session().map(|spec| spec.lease_ms),
+        Some(3_600_000)
+    );
 }

@@ -11,8 +11,8 @@ use base::{Boot, GroupId, NodeId, Now, Outcome, Refused, Span, Time};
 use cluster::Card;
 use cluster::root::{self, Parting};
 use serde::{Deserialize, Serialize};
-use state::linear::{self, Placed, place};
-use state::namespace::NamespaceSpec;
+use state::NamespaceSpec;
+use state::linear::{Placed, place};
 use state::session::limits::{BRICKS_ASKED, MEMBERS_MIN};
 
 use crate::facts::{self, BrickReport};
@@ -128,9 +128,9 @@ impl Node {
 
     /// Whether a brick has followed the map to where it is now.
     pub(crate) fn is_settled(&self, id: NodeId) -> bool {
-        let Some(map) = self.session.map() else { return false };
+        let Some(map) = self.classes.session.map() else { return false };
         let report = if id == self.me() {
-            Some(BrickReport { seen: self.session.map_seen(), filled: self.session.filled() })
+            Some(BrickReport { seen: self.classes.session.map_seen(), filled: self.classes.session.filled() })
         } else {
             self.beacons.get(id, facts::BRICK).and_then(|bytes| facts::decode::<BrickReport>(bytes))
         };
@@ -139,7 +139,7 @@ impl Node {
 
     /// Why this node's brick is needed now, if it is.
     fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
-        let Some(map) = self.session.map() else { return Some("the brick map is not known yet".into()) };
+        let Some(map) = self.classes.session.map() else { return Some("the brick map is not known yet".into()) };
         if !map.is_brick(who) {
             return None;
         }
@@ -183,7 +183,7 @@ impl Node {
         let Some(departure) = self.departure.as_ref().filter(|departure| !departure.ready) else { return };
         let (how, force, waited) = (departure.how, departure.force, now.mono.since(departure.since));
         let is_alone = self.live_cards().count() < 2;
-        let in_map = self.session.map().is_some_and(|map| map.is_brick(self.me()));
+        let in_map = self.classes.session.map().is_some_and(|map| map.is_brick(self.me()));
         let bricks = match how {
             // Once it is out of the map nobody counts on it.
             Leaving::Remove if !in_map => None,
@@ -197,7 +197,7 @@ impl Node {
         };
         let needed = bricks.filter(|_| !force).or(groups);
         let clones_left = !self.group.node_clones().clones.is_empty() && !is_alone && waited <= LEAVE_CLONES_MAX;
-        let leads = self.root.leads_for_others() || self.linear.leads_for_others() > 0;
+        let leads = self.root.leads_for_others() || self.classes.linear.leads_for_others() > 0;
         let time_max = if how == Leaving::Remove { REMOVE_TIME_MAX } else { LEAVE_TIME_MAX };
         let name = self.card.name.clone();
         match needed {
@@ -252,7 +252,7 @@ impl Node {
         }
         if parting != self.parting {
             self.parting = parting.clone();
-            self.linear_in(now, linear::Input::Aside(parting.aside.clone()), out);
+            self.classes_in(now, out, |classes, wants| classes.aside(now, &parting.aside, wants));
             self.root_in(now, root::Input::Parting(parting), out);
             // The leader looks at groups at once.
             self.groups_at = now.mono;
@@ -267,8 +267,8 @@ impl Node {
         };
         let usable = self.live_cards().filter(is_usable).count();
         let lacks = |placed: &Placed| {
-            let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::groups);
-            wanted.is_some_and(|wanted| place::would_lack(placed, usable, wanted) > 0)
+            let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::linear);
+            wanted.is_some_and(|spec| place::would_lack(placed, usable, spec.groups()) > 0)
         };
         let its = |placed: &&Placed| placed.members.contains(&who);
         let placed = self.placed.values().filter(its).find(|placed| lacks(placed))?;
@@ -278,7 +278,7 @@ impl Node {
                 "nobody else could have namespace {namespace}, and it would be lost; let another node join first"
             ),
             _ => format!(
-                "namespace {namespace} has {copies} copies, and {usable} other live nodes are not enough for that;                  let another node join first, or declare fewer replicas"
+                "namespace {namespace} has {copies} copies, and {usable} other live nodes are not enough for that; let another node join first, or declare fewer replicas"
             ),
         })
     }
@@ -288,7 +288,7 @@ impl Node {
         let me = self.me();
         let is_in = |placed: &Placed| placed.members.contains(&me) || placed.founders.contains(&me);
         let placed = self.placed.values().filter(|placed| is_in(placed)).map(|placed| placed.id);
-        let shards: BTreeSet<GroupId> = placed.chain(self.linear.groups()).collect();
+        let shards: BTreeSet<GroupId> = placed.chain(self.classes.linear.groups()).collect();
         match shards.len() {
             0 if self.root.counts_on(me) => Some("the root group still counts on its vote".into()),
             0 => None,
@@ -302,7 +302,7 @@ impl Node {
         let version = self.root.declared().version;
         let its = |placed: &&Placed| placed.members.contains(&self.me()) && placed.members.len() > 1;
         for (name, placed) in self.placed.iter().filter(|(_, placed)| its(placed)) {
-            let Some(leader) = self.linear.leader_of(placed.id) else {
+            let Some(leader) = self.classes.linear.leader_of(placed.id) else {
                 return Some(format!("shard {name} has no leader"));
             };
             let report = self.report_of(leader);

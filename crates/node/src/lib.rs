@@ -1,7 +1,7 @@
 //! One whole node: the machines below the waterline, wired together. It decides nothing itself.
 //!
 //! ```text
-//!             Event ──► node.rs ──► membership ─ beacons ─ root ─ session ─ group (+ manager, at the root's leader)
+//!             Event ──► node.rs ──► membership ─ beacons ─ root ─ classes ─ group (+ manager, at the root's leader)
 //!                          ▲            │  births, deaths, facts, declarations, assignments        │
 //!             Effect ◄─────┴────────────┴──────────────────────────────────────────────────────────┘
 //! ```
@@ -33,4 +33,5 @@ mod wires;
 pub use ask::{Admitted, Answer, Applied, Ask};
 pub use leave::Leaving;
 pub use node::{Birth, Node};
+pub use picture::figure;
 pub use view::View;

@@ -5,15 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
+use class::Class;
 use clones::deploy::Deployed;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::raft::LogBounds;
 use cluster::root::Change;
 use cluster::{Beacons, Card, Membership, beacon, membership, root};
 use flow::stage::Shown;
-use state::linear::{self, HotKey, Linear, Placed};
-use state::namespace::NamespaceSpec;
-use state::session::{self, Session};
+use state::linear::{HotKey, Placed};
+use state::{Classes, NamespaceSpec};
 
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
@@ -56,8 +56,8 @@ pub struct Node {
     pub(crate) beacons: Beacons,
     pub(crate) told: Told,
     pub(crate) root: root::Root,
-    pub(crate) session: Session,
-    pub(crate) linear: Linear,
+    /// The state classes of this node.
+    pub(crate) classes: Classes,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
     /// What other nodes' edges said last, and when.
@@ -120,8 +120,7 @@ pub struct Node {
     pub(crate) routes_stale: bool,
     view_at: Time,
     /// Kept from call to call, so that the hot path allocates no vector.
-    pub(crate) session_out: Vec<session::Output>,
-    pub(crate) linear_out: Vec<linear::Output>,
+    pub(crate) classes_out: Vec<state::Output>,
     /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
     pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
@@ -159,8 +158,14 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             told: Told::default(),
             root: root::Root::new(me, boot, rng.fork()),
-            session: Session::new(me, boot, rng.fork()).with_brick_bytes(brick_bytes),
-            linear: Linear::new(me, boot, rng.fork()).with_log(linear_log).with_level(card.level),
+            classes: Classes::new(&mut class::Birth {
+                me,
+                boot,
+                rng: rng.fork(),
+                level: card.level,
+                brick_bytes,
+                log: linear_log,
+            }),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me, boot),
             doors: BTreeMap::new(),
@@ -202,8 +207,7 @@ impl Node {
             stale: true,
             routes_stale: true,
             view_at: Time::ZERO,
-            session_out: Vec::new(),
-            linear_out: Vec::new(),
+            classes_out: Vec::new(),
             linear_names: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
@@ -221,7 +225,7 @@ impl Node {
 
     /// With windows that have no end and late requests served, to show in the lab what becomes of that.
     pub fn without_protection(mut self) -> Self {
-        self.session = self.session.without_protection();
+        self.classes.session = self.classes.session.without_protection();
         self
     }
 
@@ -260,7 +264,7 @@ impl Node {
             // Nothing of what it has was touched.
             return;
         }
-        self.linear.start(kept, rebooted);
+        self.classes.start(kept, rebooted);
         self.wire_root(now, wants, out);
         self.declaration_changed(now, out);
         self.seen.insert(
@@ -280,10 +284,6 @@ impl Node {
         }
         self.membership.heard(now, from);
         match frame.kind {
-            kind::SESSION => self.session_in(now, session::Input::Frame { from, frame }, out),
-            kind::LINEAR_CALL | kind::LINEAR_CONTROL | kind::LINEAR_DATA => {
-                self.linear_in(now, linear::Input::Frame { from, frame }, out);
-            }
             kind::MEMBERS => {
                 self.members_in(now, members::Input::Frame { from, head: frame.head, body: frame.body }, out);
             }
@@ -314,19 +314,18 @@ impl Node {
                     self.doors.insert(from, (now.mono, doors));
                 }
             }
-            // A newer version's protocol: skipped (rule 8).
-            _ => (),
+            // Of a state class; or a newer version's protocol, which is skipped (rule 8).
+            _ => self.classes_in(now, out, |classes, wants| {
+                classes.frame(now, from, frame, wants);
+            }),
         }
     }
 
     /// Wakes every machine whose time has come, and does the node's own chores.
     fn wake(&mut self, now: Now, out: &mut Out) {
         let due = |at: Option<Time>| at.is_some_and(|at| at <= now.mono);
-        if due(self.session.wake_at()) {
-            self.session_in(now, session::Input::Wake, out);
-        }
-        if due(self.linear.wake_at()) {
-            self.linear_in(now, linear::Input::Wake, out);
+        if due(self.classes.wake_at()) {
+            self.classes_in(now, out, |classes, wants| classes.wake(now, wants));
         }
         if due(self.membership.wake_at()) {
             self.membership_in(now, membership::Input::Wake, out);
@@ -380,23 +379,25 @@ impl Node {
 
     /// Into the report: what the own brick holds and does.
     fn take_stock(&mut self, now: Now) {
-        let figures: BTreeMap<&str, u64> = self.session.figures().into_iter().collect();
+        let session = &mut self.classes.session;
+        let figures: BTreeMap<&str, u64> = session.shown().map(|(figure, n)| (figure.name, n)).collect();
         let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
         self.report.brick = BrickLoad {
             entries: figure("session.entries"),
             bytes: figure("session.bytes"),
             bytes_max: figure("session.bytes_max"),
             operations: figure("session.brick_operations"),
-            anew: self.session.starts_anew(),
+            anew: session.starts_anew(),
         };
-        self.report.opinion = self.session.look(now.mono);
-        let intervals = self.session.intervals();
+        self.report.opinion = session.look(now.mono);
+        let intervals = session.intervals();
         self.report.intervals = intervals.into_iter().map(|(name, i)| (name.to_owned(), (i.count, i.sum_ms))).collect();
-        self.report.whole = self.linear.whole();
-        self.report.unwhole = self.linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
-        self.report.large = self.linear.large();
+        let linear = &self.classes.linear;
+        self.report.whole = linear.whole();
+        self.report.unwhole = linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
+        self.report.large = linear.large();
         self.report.hot.clear();
-        for (namespace, HotKey { key, rate, waiters }) in self.linear.hot(now.mono) {
+        for (namespace, HotKey { key, rate, waiters }) in linear.hot(now.mono) {
             let key = key.escape_ascii().to_string();
             self.report.hot.entry(namespace.into()).or_default().push(HotKeyView { key, rate, waiters });
         }
@@ -408,7 +409,7 @@ impl Node {
     }
 
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, mut gauges: BTreeMap<String, u64>) {
-        self.stages = Arc::new(self.session.stages(now.mono));
+        self.stages = self.classes.stages(now.mono).into();
         for (stage, shown) in &*self.stages {
             for (figure, value) in shown.gauges().into_iter().chain(shown.totals()) {
                 gauges.insert(format!("stage.{stage}.{figure}"), value);
@@ -458,7 +459,7 @@ impl Node {
         // Others should know at once.
         self.report_at = now.mono;
         self.root_in(now, root::Input::DiskFull(full), out);
-        self.linear_in(now, linear::Input::DiskFull(full), out);
+        self.classes_in(now, out, |classes, wants| classes.disk_full(now, full, wants));
         self.wake(now, out);
     }
 
@@ -543,9 +544,11 @@ impl Machine for Node {
             Event::Saved { group: GroupId::ROOT, ticket } => self.root_in(now, root::Input::Saved { ticket }, out),
             Event::Appended { group, ticket } => {
                 self.pace.done(now.mono, group, ticket);
-                self.linear_in(now, linear::Input::Appended { group, ticket }, out);
+                self.classes_in(now, out, |classes, wants| classes.appended(now, group, ticket, wants));
             }
-            Event::Saved { group, ticket } => self.linear_in(now, linear::Input::Saved { group, ticket }, out),
+            Event::Saved { group, ticket } => {
+                self.classes_in(now, out, |classes, wants| classes.saved(now, group, ticket, wants));
+            }
             Event::Spawned { proc, pid, port } => self.group_in(now, group::Input::Spawned { proc, pid, port }, out),
             Event::Output { proc, line } => self.group_in(now, group::Input::Output { proc, line }, out),
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),
@@ -561,8 +564,7 @@ impl Machine for Node {
     fn wake_at(&self) -> Option<Time> {
         let view = if self.stale { self.view_at } else { Time::NEVER };
         let machines = [
-            self.session.wake_at(),
-            self.linear.wake_at(),
+            self.classes.wake_at(),
             self.membership.wake_at(),
             self.beacons.wake_at(),
             self.root.wake_at(),

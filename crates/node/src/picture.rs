@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{GroupId, NodeId, Now};
+use class::Figure;
 use clones::assign::Overflow;
 use clones::clone::life_name;
 use clones::heal::are_routed;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
-use state::namespace::{Class, Durability, NamespaceSpec};
+use state::NamespaceSpec;
+use state::linear::Durability;
 use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
+use state::session::{self, Merges};
 
 use crate::View;
 use crate::declared::kind;
@@ -26,6 +29,18 @@ use crate::view::{
 
 /// What the host counts of `durability = "memory"`.
 const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
+
+/// Figures of the node itself, in order of their names.
+const FIGURES: [Figure; 3] = [
+    Figure::counter("manager.overflow_recruited", "Times that nodes for overflow were recruited."),
+    Figure::gauge("session.bricks_dead", "Bricks of the map whose nodes are dead, as this node sees it."),
+    Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
+];
+
+/// What is known of a figure in [`View::figures`].
+pub fn figure(name: &str) -> Option<&'static Figure> {
+    state::figure(name).or_else(|| FIGURES.iter().find(|figure| figure.name == name))
+}
 
 impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
@@ -76,19 +91,14 @@ impl Node {
     }
 
     fn figures(&self) -> BTreeMap<Cow<'static, str>, u64> {
-        let parts = self.linear.figures().into_iter().chain(self.session.figures());
-        debug_assert!(
-            parts.clone().is_sorted_by_key(|(name, _)| name),
-            "a map of what is in order is made without sorting"
-        );
-        let mut figures: BTreeMap<_, _> = parts.map(|(name, n)| (Cow::Borrowed(name), n)).collect();
-        let (map, live) = (self.session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
+        let shown = self.classes.shown();
+        let mut figures: BTreeMap<_, _> = shown.map(|(figure, n)| (Cow::Borrowed(figure.name), n)).collect();
+        let session = &self.classes.session;
+        let (map, live) = (session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
-        let is_settled = map.is_some() && self.session.filled() >= self.session.map_seen();
-        // Whether this node's brick holds all it should, and how many bricks of the map are dead.
-        figures.insert("session.settled".into(), u64::from(is_settled));
-        figures.insert("session.bricks_dead".into(), dead as u64);
-        figures.insert("manager.overflow_recruited".into(), self.group.assigned().overflow.times);
+        let is_settled = map.is_some() && session.filled() >= session.map_seen();
+        let own = [self.group.assigned().overflow.times, dead as u64, u64::from(is_settled)];
+        figures.extend(FIGURES.iter().map(|figure| Cow::Borrowed(figure.name)).zip(own));
         figures
     }
 
@@ -153,6 +163,7 @@ impl Node {
 
     fn stubs(&self) -> Vec<StubView> {
         let mut stubs: Vec<StubView> = self
+            .classes
             .session
             .stubs()
             .into_iter()
@@ -184,7 +195,7 @@ impl Node {
             .collect();
         let mut of: BTreeMap<String, Vec<ShardView>> = BTreeMap::new();
         for (name, placed) in &*self.placed {
-            let leader = told.get(&placed.id).copied().or_else(|| self.linear.leader_of(placed.id));
+            let leader = told.get(&placed.id).copied().or_else(|| self.classes.linear.leader_of(placed.id));
             of.entry(placed.namespace.clone()).or_default().push(ShardView {
                 name: name.clone(),
                 from: placed.from,
@@ -203,7 +214,7 @@ impl Node {
         let (intervals, intervals_ms) = told.fold((0, 0u64), |all, one| (all.0 + one.0, all.1.saturating_add(one.1)));
         let brick_hours = record.brick_seconds / 3600.0;
         let observed = Observed { deaths: record.deaths, brick_hours, intervals, intervals_ms };
-        let bricks = self.session.map().map_or(1, |map| map.members.len());
+        let bricks = self.classes.session.map().map_or(1, |map| map.members.len());
         let mut hot: Vec<HotKeyView> = Vec::new();
         // Several nodes may read one key: their members answer reads that may be stale.
         for told in self.live_cards().filter_map(|card| self.report_of(card.id).hot.get(name)).flatten() {
@@ -213,25 +224,26 @@ impl Node {
             }
         }
         hot.sort_by(|a, b| b.rate.cmp(&a.rate).then_with(|| a.key.cmp(&b.key)));
+        let (session, linear) = (spec.session(), spec.linear());
+        let durability = linear.map(state::linear::Spec::durability);
         let longest = |id| self.report_of(id).gauges.get(UNFORCED_FIGURE).copied();
         NamespaceView {
             name: name.into(),
-            class: spec.class.to_string(),
-            lease_ms: spec.lease_ms,
-            timeout_ms: spec.timeout_ms,
-            merge: spec.merge.name().into(),
+            class: spec.class().to_string(),
+            lease_ms: session.map_or(0, |spec| spec.lease_ms),
+            timeout_ms: session.map_or_else(|| session::Spec::default().timeout_ms, |spec| spec.timeout_ms),
+            merge: session.map_or(Merges::None, |spec| spec.merge).name().into(),
             promise: spec.promise().into(),
-            weak: spec.weak.clone(),
-            functions: spec.functions.clone(),
-            durability: spec.durability().map(|durability| durability.name().into()),
-            loss_window: (spec.durability() == Some(Durability::Memory)).then(|| LossWindow {
+            weak: linear.map(|spec| spec.weak.clone()).unwrap_or_default(),
+            functions: linear.and_then(|spec| spec.functions.clone()),
+            durability: durability.map(|durability| durability.name().into()),
+            loss_window: (durability == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),
             }),
             shards: self.shards_shown.of.get(name).cloned().unwrap_or_default(),
             hot,
-            odds: (spec.class == Class::Session)
-                .then(|| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),
+            odds: session.map(|spec| odds(observed, bricks.min(BRICKS_ACKED) as u32, spec.lease_ms)),
         }
     }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Effect, Frame, GroupId, NodeId, Now, Span, kind};
+use base::{Effect, Frame, GroupId, NodeId, Note, Now, Span, kind};
+use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
 use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
@@ -12,10 +13,10 @@ use clones::{
     Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick,
     group, manager,
 };
-use cluster::{Card, beacon, membership, raft, root};
-use state::linear::{self, place};
-use state::namespace::{Class, NamespaceSpec};
+use cluster::{Card, beacon, membership, root};
+use state::linear::place;
 use state::session::{self, BrickMap};
+use state::{Class, Classes, Declaration, NamespaceSpec};
 
 use crate::declared::{self, kind as record};
 use crate::facts::{self, BrickReport, NodeReport};
@@ -69,8 +70,7 @@ impl Node {
         self.happened(now, "birth", &name, text);
         self.beacons_in(now, beacon::Input::Birth { peer }, out);
         self.root_in(now, root::Input::Birth { peer }, out);
-        self.session_in(now, session::Input::Birth { peer, boot }, out);
-        self.linear_in(now, linear::Input::Birth { peer }, out);
+        self.classes_in(now, out, |classes, wants| classes.birth(now, peer, boot, wants));
         self.cluster_changed(now, out);
     }
 
@@ -84,8 +84,7 @@ impl Node {
         }
         self.beacons_in(now, beacon::Input::Death { peer: id }, out);
         self.root_in(now, root::Input::Death { peer: id }, out);
-        self.session_in(now, session::Input::Death { peer: id }, out);
-        self.linear_in(now, linear::Input::Death { peer: id }, out);
+        self.classes_in(now, out, |classes, wants| classes.death(now, id, wants));
         self.cluster_changed(now, out);
     }
 
@@ -157,7 +156,8 @@ impl Node {
                 let NodeReport { brick, opinion, .. } = self.told.report(origin);
                 self.lives.told_anew(origin, brick.anew);
                 let opinion = opinion.clone();
-                self.session_in(now, session::Input::Opinion { from: origin, opinion }, out);
+                let told = session::Input::Told { from: origin, report: opinion };
+                self.classes_in(now, out, |classes, wants| classes.session(now, told, wants));
             }
             _ => (),
         }
@@ -219,29 +219,16 @@ impl Node {
             .collect::<std::collections::BTreeMap<_, _>>()
             .into();
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
-        let leases: BTreeMap<String, u64> = specs.iter().map(|(name, spec)| (name.clone(), spec.lease_ms)).collect();
-        let is_linear = |(_, spec): &(&String, &NamespaceSpec)| spec.class == Class::Linear;
-        let weak = |(name, spec): (&String, &NamespaceSpec)| (name.clone(), spec.weak.clone());
-        self.linear_names = Arc::new(specs.iter().filter(is_linear).map(weak).collect());
-        let functions = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
+        let leases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.session()?.lease_ms))).collect();
+        let linear = || specs.iter().filter_map(|(name, spec)| Some((name, spec.linear()?)));
+        self.linear_names = Arc::new(linear().map(|(name, spec)| (name.clone(), spec.weak.clone())).collect());
+        let functions = linear().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
         self.functions_of = Arc::new(functions.collect());
         // A record that this version cannot read is left out.
         let placed = self.root.declared().of_kind(record::GROUP);
         let placed = placed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?)));
         self.placed = Arc::new(placed.collect());
-        let groups = self.placed.values().map(|placed| (placed.id, placed.clone())).collect();
-        let version = self.root.declared().version;
-        self.linear_in(now, linear::Input::Placed { version, level, groups }, out);
-        let sessions = specs.iter().filter(|(_, spec)| spec.class == Class::Session);
-        let namespaces = sessions.filter_map(|(name, spec)| {
-            let secret = secrets.get(name)?;
-            Some((name.clone(), (secret.id, spec.clone(), secret.cookie.clone())))
-        });
-        let namespaces = namespaces.collect();
-        self.session_in(now, session::Input::Namespaces(namespaces), out);
-        if let Some(map) = self.map() {
-            self.session_in(now, session::Input::Map(map), out);
-        }
+        self.tell_classes(now, level, out);
         self.tell_formers(now);
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         self.off = declared::off(self.root.declared());
@@ -276,6 +263,23 @@ impl Node {
         self.cluster_changed(now, out);
     }
 
+    /// Tells each class what is declared for it.
+    fn tell_classes(&mut self, now: Now, level: u32, out: &mut Out) {
+        let declared = self.root.declared();
+        let secrets = declared::secrets(declared).into_iter();
+        let secrets = secrets.map(|(name, secret)| (name, (secret.id, secret.cookie))).collect();
+        let (version, namespaces) = (declared.version, Arc::clone(&self.namespaces));
+        let of_kind = |kind| declared.of_kind(kind).map(|(name, bytes)| (name.to_owned(), bytes.clone())).collect();
+        let records: BTreeMap<&str, Vec<(String, Bytes)>> =
+            Class::ALL.iter().map(|class| (class.records(), of_kind(class.records()))).collect();
+        let records = |kind: &'static str| records.get(kind).cloned().unwrap_or_default();
+        self.classes_in(now, out, |classes, wants| {
+            let declaration =
+                Declaration { version, level, namespaces: &namespaces, secrets: &secrets, records: &records };
+            classes.declared(now, &declaration, wants);
+        });
+    }
+
     /// Whoever entered anew since the last look is told of.
     fn tell_formers(&mut self, now: Now) {
         let all: BTreeSet<String> = self.root.declared().of_kind(record::FORMER).map(|(id, _)| id.to_owned()).collect();
@@ -290,54 +294,58 @@ impl Node {
         self.formers = all;
     }
 
-    pub(crate) fn linear_in(&mut self, now: Now, input: linear::Input, out: &mut Out) {
-        let mut wants = std::mem::take(&mut self.linear_out);
-        self.linear.handle(now, input, &mut wants);
-        self.wire_linear(now, &mut wants, out);
-        self.linear_out = wants;
+    /// Has the state classes do something, and carries out what they want of it.
+    pub(crate) fn classes_in(
+        &mut self,
+        now: Now,
+        out: &mut Out,
+        act: impl FnOnce(&mut Classes, &mut Vec<state::Output>),
+    ) {
+        let mut wants = std::mem::take(&mut self.classes_out);
+        act(&mut self.classes, &mut wants);
+        for want in wants.drain(..) {
+            self.wire_class(now, want, out);
+        }
+        self.classes_out = wants;
     }
 
-    fn wire_linear(&mut self, now: Now, wants: &mut Vec<linear::Output>, out: &mut Out) {
-        for want in wants.drain(..) {
-            match want {
-                linear::Output::Raft { group, output } => match output {
-                    raft::Output::Send { to, frame } => self.send(to, frame, out),
-                    raft::Output::Append { records, ticket, force } => {
-                        if force {
-                            self.pace.asked(now.mono, group, ticket);
-                        }
-                        out.push(Effect::Append { group, records, ticket, force });
-                    }
-                    raft::Output::Save { parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
-                    raft::Output::Distrust(why) => out.push(Effect::Distrust { why }),
-                    raft::Output::Note(note) => out.push(Effect::Note(note)),
-                },
-                linear::Output::Send { to, frame } => self.send(to, frame, out),
-                linear::Output::Answer { id, outcome } => {
-                    out.push(Effect::Answer { id, answer: Answer::Linear(outcome) });
+    fn wire_class(&mut self, now: Now, want: state::Output, out: &mut Out) {
+        use state::Output;
+        match want {
+            Output::Send { to, frame } => self.send(to, frame, out),
+            Output::Answer { id, answer } => out.push(Effect::Answer { id, answer: answer.into() }),
+            Output::Append { group, records, ticket, force } => {
+                if force {
+                    self.pace.asked(now.mono, group, ticket);
                 }
-                linear::Output::Probed { id, answers } => self.probed(now, id, answers, out),
-                linear::Output::Recovered => out.push(Effect::Recovered),
-                linear::Output::Forget { group } => {
-                    self.pace.forget(group);
-                    out.push(Effect::Forget { group });
-                }
-                linear::Output::Note(note) => out.push(Effect::Note(note)),
+                out.push(Effect::Append { group, records, ticket, force });
             }
+            Output::Save { group, parts, ticket } => out.push(Effect::Save { group, parts, ticket }),
+            Output::Forget { group } => {
+                self.pace.forget(group);
+                out.push(Effect::Forget { group });
+            }
+            Output::Recovered => out.push(Effect::Recovered),
+            Output::Distrust { why } => out.push(Effect::Distrust { why }),
+            Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
+            Output::Probed { id, answers } => self.probed(now, id, answers, out),
+            Output::Warn { text } => {
+                let name = self.card.name.clone();
+                self.happened(now, "warning", &name, text.clone());
+                out.push(Effect::Note(Note::warn(text)));
+            }
+            Output::Note(note) => out.push(Effect::Note(note)),
         }
     }
 
     /// What no event announces about groups.
     pub(crate) fn tend_groups(&mut self, now: Now, out: &mut Out) {
-        let mut wants = std::mem::take(&mut self.linear_out);
-        self.linear.tend(now, &mut wants);
-        self.wire_linear(now, &mut wants, out);
-        self.linear_out = wants;
-        self.root_in(now, root::Input::Logged(self.linear.logged()), out);
+        self.classes_in(now, out, |classes, wants| classes.tend(now, wants));
+        self.root_in(now, root::Input::Logged(self.classes.linear.logged()), out);
         // Putting what stands changes nothing.
-        let formed = facts::encode(&self.linear.formed());
+        let formed = facts::encode(&self.classes.linear.formed());
         self.put_fact(now, facts::FORMED, formed, out);
-        let leads: BTreeSet<GroupId> = self.linear.led().take(LEADS_TOLD_MAX).collect();
+        let leads: BTreeSet<GroupId> = self.classes.linear.led().take(LEADS_TOLD_MAX).collect();
         self.put_fact(now, facts::LEADS, facts::encode(&leads), out);
     }
 
@@ -355,7 +363,7 @@ impl Node {
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
         let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));
         let mut scene = place::Scene {
-            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.groups()?))).collect(),
+            wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.linear()?.groups()))).collect(),
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
             formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
             large: live.iter().flat_map(|id| self.report_of(*id).large.iter().copied()).collect(),
@@ -425,29 +433,7 @@ impl Node {
     }
 
     pub(crate) fn map(&self) -> Option<BrickMap> {
-        facts::decode(self.root.declared().get(record::MAP, "session")?)
-    }
-
-    pub(crate) fn session_in(&mut self, now: Now, input: session::Input, out: &mut Out) {
-        let mut wants = std::mem::take(&mut self.session_out);
-        self.session.handle(now, input, &mut wants);
-        for want in wants.drain(..) {
-            match want {
-                session::Output::Send { to, frame } => self.send(to, frame, out),
-                session::Output::Answer { id, outcome } => {
-                    out.push(Effect::Answer { id, answer: Answer::Session(outcome) });
-                }
-                session::Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
-                session::Output::Note(note) => {
-                    if note.level != base::NoteLevel::Info {
-                        let name = self.card.name.clone();
-                        self.happened(now, "warning", &name, note.text.clone());
-                    }
-                    out.push(Effect::Note(note));
-                }
-            }
-        }
-        self.session_out = wants;
+        facts::decode(self.root.declared().get(record::MAP, session::MAP_RECORD)?)
     }
 
     pub(crate) fn group_in(&mut self, now: Now, input: group::Input, out: &mut Out) {
@@ -600,7 +586,7 @@ impl Node {
     }
 
     pub(crate) fn report_brick(&mut self, now: Now, out: &mut Out) {
-        let report = BrickReport { seen: self.session.map_seen(), filled: self.session.filled() };
+        let report = BrickReport { seen: self.classes.session.map_seen(), filled: self.classes.session.filled() };
         // Putting what stands changes nothing.
         self.put_fact(now, facts::BRICK, facts::encode(&report), out);
     }

@@ -1,18 +1,34 @@
-//! What the cluster remembers, by class: so far `session`, memory-only state with leases (the paper's SSM).
-//! Everything here is a machine: it is told the time and what happened, and answers with what it wants done.
-//! Services, clones and outside protocols are unknown here.
+//! The state classes that this program has, as one list, and what is common to all of them: namespaces, and the enums of what front
+//! doors ask and hear. Each class is a crate of its own that keeps the contract of `class`; everything there is a machine. Services,
+//! clones and outside protocols are unknown here.
+//!
+//! `list.rs` makes enums and machines of the list below. `events.rs` has what is the same for all classes, `namespace.rs` how a
+//! declared namespace is read and written.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-#[cfg(test)]
-extern crate self as state;
-
-#[cfg(test)]
-#[path = "../../../tests/fixtures/kept.rs"]
-mod kept;
-
-pub mod hash;
-pub mod linear;
+mod events;
+mod list;
 pub mod namespace;
-pub mod session;
 
-pub use namespace::{Class, NamespaceSpec};
+use std::collections::BTreeMap;
+
+use base::{AskId, Frame, GroupId, NodeId, Now, Outcome, Span, Time};
+use bytes::Bytes;
+use flow::stage::Shown;
+
+pub use class;
+pub use linear;
+pub use session;
+
+pub use events::{Declaration, Output};
+use events::{OfAll, OfGroup, run};
+
+list::classes! {
+    session Session: ::session::Session,
+    linear Linear: ::linear::Linear,
+}
+
+/// What is known of a figure of any class.
+pub fn figure(name: &str) -> Option<&'static class::Figure> {
+    Class::ALL.iter().flat_map(|class| class.figures()).find(|figure| figure.name == name)
+}

@@ -217,7 +217,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn span(text: &str) -> Result<Duration, String> {
-    state::namespace::span_from_text(text).map(Duration::from_millis)
+    base::text::span_from_text(text).map(Duration::from_millis)
 }
 
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
@@ -21,16 +22,6 @@ pub async fn metrics(State(api): State<Api>) -> Response {
     text += &clone_stages(&api.meter.clones.all(Instant::now()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
-
-/// Figures that also go down. All others are counted since the node started.
-const PRESENT: [&str; 6] = [
-    "session.entries",
-    "session.bytes",
-    "session.bytes_max",
-    "session.running",
-    "session.settled",
-    "session.bricks_dead",
-];
 
 /// `totals`: what the front doors have counted, by name.
 fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<String, Shown>) -> String {
@@ -64,11 +55,12 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         );
     }
     for (name, value) in &view.figures {
-        let name_now = format!("coppice_{}", plain(name));
-        if PRESENT.contains(&&**name) {
-            out.single(&name_now, "gauge", "Of this node's parts, at this moment.", *value);
-        } else {
-            out.single(&format!("{name_now}_total"), "counter", "Of this node's parts, since it started.", *value);
+        // Whoever counts it says what it is.
+        let Some(figure) = node::figure(name) else { continue };
+        let metric = format!("coppice_{}", plain(name));
+        match figure.kind {
+            Kind::Gauge => out.single(&metric, "gauge", figure.about, *value),
+            Kind::Counter => out.single(&format!("{metric}_total"), "counter", figure.about, *value),
         }
     }
 

@@ -3,7 +3,7 @@
 //! the one that was read. If it is not, all of it is done again.
 //!
 //! Such a write fails only because another one succeeded, so the whole always goes on; and who was beaten twice reads with a hold, so
-//! that other writers of the key wait for him (`state/linear/group/holds.rs`). And all calls that wait at this node for one
+//! that other writers of the key wait for him (`linear/src/group/holds.rs`). And all calls that wait at this node for one
 //! key are computed and written together, so on a hot key more calls are done with each round instead of fewer.
 //!
 //! ```text

@@ -217,9 +217,7 @@ impl Call<'_> {
     /// Does the client's namespace merge fields?
     pub fn merges(&self) -> bool {
         let (space, view) = (self.space(), self.node.gate.view());
-        view.namespaces
-            .iter()
-            .any(|has| *has.name == *space.name && has.merge == state::namespace::Merges::Fields.name())
+        view.namespaces.iter().any(|has| *has.name == *space.name && has.merge == state::session::Merges::Fields.name())
     }
 
     pub fn later(future: impl Future<Output = Reply> + 'static) -> Act {

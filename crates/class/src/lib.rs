@@ -1,0 +1,91 @@
+//! The contract of a state class. A class is a machine that keeps a promise about the namespaces that are declared with its name: it
+//! hears [`Input`]s, wants [`Output`]s, reads its own keys of a declaration ([`Spec`]), and says its figures by name, kind and sentence
+//! ([`Figure`]).
+//!
+//! This crate knows no class. `state` has the list of them; `node` wires the list and names no class where it carries events.
+//! What the six classes need of this contract, and what is not in it yet, stands in `docs/design/classes.md`.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod figure;
+mod io;
+pub mod limits;
+mod number;
+mod secret;
+mod spec;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use base::{Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
+use bytes::Bytes;
+use cluster::raft::LogBounds;
+use flow::stage::Shown;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use figure::{Figure, Kind};
+pub use io::{Declared, Input, Output, Space};
+pub use number::Number;
+pub use secret::{CookieKey, CookieSecret};
+pub use spec::{Key, Spec, Wrong, is_number, span};
+
+/// What a node's part of a class is born with.
+#[derive(Debug)]
+pub struct Birth {
+    pub me: NodeId,
+    /// Higher at each start of the same node: it makes ids of this life unique.
+    pub boot: Boot,
+    pub rng: Rng,
+    /// What the program of this node understands.
+    pub level: u32,
+    /// Memory that values of class `session` may take here, bytes.
+    pub brick_bytes: u64,
+    /// How long the logs of consensus groups become.
+    pub log: LogBounds,
+}
+
+/// One class, as the machine of one node.
+pub trait Class: Sized {
+    /// Its name in declarations and documents.
+    const NAME: &'static str;
+    /// Owns its frames, its groups in the node's log, and its reports. Never given twice.
+    const NUMBER: Number;
+    /// Kind of the records that it keeps in the root group.
+    const RECORDS: &'static str;
+    /// All its figures, in order of their names: [`Class::figures`] has a value for each.
+    const FIGURES: &'static [Figure];
+
+    /// What is declared of one of its namespaces.
+    type Spec: Spec;
+    /// An operation that a front door asks for.
+    type Op: Debug;
+    /// What a done operation answers.
+    type Reply: Debug;
+    /// What its planner keeps in the root group.
+    type Record: Clone + PartialEq + Debug + Serialize + DeserializeOwned;
+    /// What its part of a node tells all other nodes, once a second.
+    type Report: Debug;
+
+    /// A new life. All its chance comes from `birth`.
+    fn born(birth: &mut Birth) -> Self;
+
+    /// Comes first and once: what the disk has kept of its groups. `rebooted`: the end of what was not forced may be missing.
+    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool);
+
+    /// Takes the time and one input, appends what it wants done.
+    fn handle(&mut self, now: Now, input: Input<Self>, out: &mut Vec<Output<Outcome<Self::Reply>>>);
+
+    /// The moment at which it next wants [`Input::Wake`].
+    fn wake_at(&self) -> Option<Time>;
+
+    /// Values of [`Class::FIGURES`], in the same order.
+    fn figures(&self) -> Vec<u64>;
+
+    /// All figures with their values, in order of their names.
+    fn shown(&self) -> impl Iterator<Item = (&'static Figure, u64)> {
+        Self::FIGURES.iter().zip(self.figures())
+    }
+
+    /// Its stages, by name, since the last look.
+    fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)>;
+}

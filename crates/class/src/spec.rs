@@ -1,0 +1,69 @@
+//! The keys of `[namespace.NAME]` that a class has: read, checked, written by the class alone. What is common to all classes (the key
+//! `class`, a key that only another class has) is the business of the list in `state`.
+
+use serde_json::{Map, Value};
+
+/// A mistake in a declaration: the key that is wrong, and why, as a sentence that says what would be right.
+pub type Wrong = (String, String);
+
+/// A key that a class knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// An example of a value, in TOML.
+    pub example: &'static str,
+    /// One sentence: what it is, its default, its bounds.
+    pub about: &'static str,
+}
+
+/// What is declared of one namespace of a class, without the key `class`.
+pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
+    /// All keys, in the order in which they are shown.
+    const KEYS: &'static [Key];
+
+    /// Reads the keys. Those that are not in [`Spec::KEYS`] have been refused before.
+    ///
+    /// # Errors
+    /// The first value that has the wrong form.
+    fn read(keys: &Map<String, Value>) -> Result<Self, Wrong>;
+
+    /// The keys that are not as by default, in the order of [`Spec::KEYS`].
+    fn write(&self) -> Vec<(&'static str, Value)>;
+
+    /// Checks what the form of a value cannot.
+    ///
+    /// # Errors
+    /// The first value that is out of bounds, or does not fit the others.
+    fn validate(&self) -> Result<(), Wrong>;
+
+    /// May a namespace that was declared as `before`, and has so many shards now, be declared as this?
+    ///
+    /// # Errors
+    /// The key that cannot change so.
+    fn may_follow(&self, before: &Self, shards: u32) -> Result<(), Wrong>;
+
+    /// What an acknowledged write is safe against, in a sentence for people.
+    fn promise(&self) -> &'static str;
+}
+
+/// Reads a length of time, in milliseconds. `example` is shown to whoever wrote something else.
+///
+/// # Errors
+/// It is no text, or has no unit.
+pub fn span(key: &str, value: &Value, example: &str) -> Result<u64, Wrong> {
+    let Some(text) = value.as_str() else {
+        let why = format!("write a length of time, with its unit and in quotes, like {key} = \"{example}\"");
+        return Err((key.into(), why));
+    };
+    base::text::span_from_text(text).map_err(|why| (key.into(), why))
+}
+
+/// Reads a whole number.
+///
+/// # Errors
+/// It is none, or larger than 32 bits hold.
+pub fn is_number(key: &str, value: &Value) -> Result<u32, Wrong> {
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| (key.into(), format!("write a whole number, like {key} = 3")))
+}

@@ -1,0 +1,75 @@
+//! What has changed since a version, for those who watch. With `wait` the leader answers when there is something, or
+//! after a while (`watchers.rs`).
+
+use base::limits::KEY_BYTES_MAX;
+
+use super::*;
+use crate::history::{Change, What};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
+
+const fn waits(function: Function) -> Function {
+    Function { waits: true, ..function }
+}
+
+pub const ALL: &[Function] = &[
+    waits(read("changes", "VERSION|- now|wait", |space, key, args| changes(space, key, true, args))),
+    waits(Function {
+        whole: true,
+        ..read("changes.prefix", "VERSION|- now|wait prefix", |space, _, args| match args {
+            [rest @ .., prefix] => changes(space, prefix, false, rest),
+            [] => Err(Wrong::Arguments),
+        })
+    }),
+];
+
+/// `[version, [[version, key, type | removed | ended | cleared, text or nil] ...]]`: ask again after that version. If
+/// some changes since are gone, or the version has never been: `[version of now, nil, oldest version to ask after]`.
+fn changes(space: &Space, prefix: &Bytes, only: bool, args: &[Bytes]) -> Result {
+    let (after, how) = two(args)?;
+    if prefix.len() > KEY_BYTES_MAX || ![&b"now"[..], b"wait"].contains(&&how[..]) {
+        return Err(Wrong::Arguments);
+    }
+    let now = space.revision();
+    let after = if &after[..] == b"-" { now } else { unsigned(after)? };
+    let found = space.history().after(after).filter(|_| after <= now);
+    let Some(found) = found else {
+        return Ok(Reply::List(vec![Reply::Int(now as i64), Reply::Nil, Reply::Int(space.history().since() as i64)]));
+    };
+    let is_wanted = |change: &&Change| change.is_of(prefix) && (!only || change.key == *prefix || change.is_of_all());
+    let (mut page, mut bytes, mut upto) = (Vec::new(), 0, now);
+    for change in found.filter(is_wanted) {
+        let shown = shown(change);
+        if page.len() >= PAGE_CHANGES_MAX || (bytes > 0 && bytes + shown.bytes() > PAGE_BYTES_MAX) {
+            // The next page begins behind the last change of this one.
+            return Ok(Reply::List(vec![Reply::Int(upto as i64), Reply::List(page)]));
+        }
+        bytes += shown.bytes();
+        upto = change.version;
+        page.push(shown);
+    }
+    Ok(Reply::List(vec![Reply::Int(now as i64), Reply::List(page)]))
+}
+
+fn shown(change: &Change) -> Reply {
+    let text = match &change.what {
+        What::Put { text: Some(text), .. } => Reply::Bytes(text.clone()),
+        What::Put { .. } | What::Removed | What::Ended | What::Cleared => Reply::Nil,
+    };
+    let name = Bytes::from_static(change.what.name().as_bytes());
+    Reply::List(vec![Reply::Int(change.version as i64), Reply::Bytes(change.key.clone()), Reply::Bytes(name), text])
+}
+
+/// May the leader wait before it answers this?
+pub fn may_wait(steps: &[Step]) -> bool {
+    match steps {
+        [Step { function, args, .. }] => {
+            find(function).is_some_and(|function| function.waits) && args.get(1).is_some_and(|how| &how[..] == b"wait")
+        }
+        _ => false,
+    }
+}
+
+/// In an answer to `changes`: is there nothing that is worth an answer?
+pub fn is_quiet(reply: &Reply) -> bool {
+    matches!(reply, Reply::List(parts) if matches!(&parts[..], [Reply::Int(_), Reply::List(page)] if page.is_empty()))
+}

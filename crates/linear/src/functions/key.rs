@@ -1,0 +1,187 @@
+//! Functions on any key: read, write, remove, when it ends.
+
+use super::*;
+use crate::space::KEY_BYTES;
+use crate::value::Entry;
+
+pub const ALL: &[Function] = &[
+    read("get", "", |space, key, args| {
+        none(args)?;
+        Ok(text_of(space, key)?.map_or(Reply::Nil, |text| Reply::Bytes(text.clone())))
+    }),
+    read("look", "", |space, key, args| {
+        none(args)?;
+        let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
+        Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64), Reply::Int(left(space, entry))]))
+    }),
+    // Value and version; other writes of the key wait at the leader until the holder's (`group/holds.rs`). It goes through the log,
+    // so that it sees all that came before it.
+    since(
+        2,
+        inner(write("hold", "token", |space, key, args| {
+            one(args)?;
+            let Some(entry) = space.get(key) else { return Ok(Reply::Nil) };
+            Ok(Reply::List(vec![text_or_type(entry), Reply::Int(entry.version as i64)]))
+        })),
+    ),
+    since(2, inner(write("release", "token", |_, _, args| one(args).map(|_| Reply::Nil)))),
+    read("exists", "", |space, key, args| none(args).map(|()| flag(space.get(key).is_some()))),
+    read("version", "", |space, key, args| {
+        none(args).map(|()| Reply::Int(space.get(key).map_or(0, |entry| entry.version as i64)))
+    }),
+    read("type", "", |space, key, args| {
+        none(args)?;
+        let name = space.get(key).map_or("none", |entry| entry.value.type_name());
+        Ok(Reply::Bytes(Bytes::from_static(name.as_bytes())))
+    }),
+    // Bytes that it holds in memory, about.
+    since(
+        2,
+        read("size", "", |space, key, args| {
+            none(args).map(|()| space.get(key).map_or(Reply::Nil, |entry| count(key.len() + entry.size + KEY_BYTES)))
+        }),
+    ),
+    read("ttl", "", |space, key, args| {
+        none(args).map(|()| Reply::Int(space.get(key).map_or(-2, |entry| left(space, entry))))
+    }),
+    Function {
+        keyless: true,
+        merge: Merge::Most,
+        ..read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64)))
+    },
+    write("put", "value always|absent|present|version:N none|keep|MS [old]", put),
+    write("remove", "[version:N]", |space, key, args| {
+        let may = match args {
+            [] => true,
+            [when] => is_met(space, key, when)?,
+            _ => return Err(Wrong::Arguments),
+        };
+        Ok(flag(may && space.remove(key).is_some()))
+    }),
+    write("take", "", |space, key, args| {
+        none(args)?;
+        let old = text_of(space, key)?.cloned();
+        space.remove(key);
+        Ok(old.map_or(Reply::Nil, Reply::Bytes))
+    }),
+    args_since(
+        2,
+        |args| args.get(1).is_some_and(|when| &when[..] == b"xxlt"),
+        write("expire", "none|MS any|nx|xx|gt|lt|xxlt", expire),
+    ),
+    write("get-expire", "none|MS", |space, key, args| {
+        let old = text_of(space, key)?.cloned();
+        let end = end_of(space, one(args)?, || 0)?;
+        space.set_end(key, end);
+        Ok(old.map_or(Reply::Nil, Reply::Bytes))
+    }),
+    Function {
+        keys: 1,
+        ..write("copy", "to [replace]", |space, key, args| {
+            let (to, replaces) = match args {
+                [to] => (to, false),
+                [to, replace] if &replace[..] == b"replace" => (to, true),
+                _ => return Err(Wrong::Arguments),
+            };
+            let Some(Entry { value, end, .. }) = space.get(key).cloned() else { return Ok(Reply::Int(0)) };
+            if key == to || !replaces && space.get(to).is_some() {
+                return Ok(Reply::Int(0));
+            }
+            space.set(to, value, end);
+            Ok(Reply::Int(1))
+        })
+    },
+    Function { keys: 1, ..write("rename", "to [nx]", rename) },
+];
+
+fn rename(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (to, only_new) = match args {
+        [to] => (to, false),
+        [to, nx] if &nx[..] == b"nx" => (to, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    if space.get(key).is_none() {
+        return Ok(Reply::Nil);
+    }
+    if only_new && space.get(to).is_some() {
+        return Ok(Reply::Int(0));
+    }
+    let entry = space.remove(key).expect("it was just there");
+    space.set(to, entry.value, entry.end);
+    Ok(Reply::Int(1))
+}
+
+fn text_or_type(entry: &Entry) -> Reply {
+    match &entry.value {
+        Value::Text(text) => Reply::Bytes(text.clone()),
+        _ => Reply::Wrong(Wrong::Type),
+    }
+}
+
+/// What is left until it ends, milliseconds; -1 if it does not end.
+fn left(space: &Space, entry: &Entry) -> i64 {
+    if entry.end == 0 { -1 } else { entry.end.saturating_sub(space.shown_clock()).max(1) as i64 }
+}
+
+/// When something ends that ends `none` or in so many milliseconds, or where it ends now (`keep`).
+fn end_of(space: &Space, arg: &[u8], now: impl FnOnce() -> u64) -> std::result::Result<u64, Wrong> {
+    match arg {
+        b"none" => Ok(0),
+        b"keep" => Ok(now()),
+        ms => Ok(space.clock().saturating_add(unsigned(ms)?.max(1))),
+    }
+}
+
+fn is_met(space: &Space, key: &[u8], when: &[u8]) -> std::result::Result<bool, Wrong> {
+    let entry = || space.get(key);
+    match when {
+        b"always" => Ok(true),
+        b"absent" => Ok(entry().is_none()),
+        b"present" => Ok(entry().is_some()),
+        _ => {
+            let version = when.strip_prefix(b"version:").ok_or(Wrong::Arguments)?;
+            Ok(unsigned(version)? == entry().map_or(0, |entry| entry.version))
+        }
+    }
+}
+
+/// Whether it was stored, the old value if `old` is asked for, and the version that the key has now.
+fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (value, when, end, wants_old) = match args {
+        [value, when, end] => (value, when, end, false),
+        [value, when, end, old] if &old[..] == b"old" => (value, when, end, true),
+        _ => return Err(Wrong::Arguments),
+    };
+    let end = end_of(space, end, || space.get(key).map_or(0, |entry| entry.end))?;
+    let old = if wants_old { text_of(space, key)?.cloned() } else { None };
+    let stored = is_met(space, key, when)?;
+    let version = if stored {
+        space.set(key, Value::Text(value.clone()), end)
+    } else {
+        space.get(key).map_or(0, |entry| entry.version)
+    };
+    Ok(Reply::List(vec![flag(stored), old.map_or(Reply::Nil, Reply::Bytes), Reply::Int(version as i64)]))
+}
+
+fn expire(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let (end, when) = two(args)?;
+    let end = end_of(space, end, || 0)?;
+    let Some(entry) = space.get(key) else { return Ok(Reply::Int(0)) };
+    // As Redis: no end is later than any.
+    let (old, new) = ([entry.end, u64::MAX][usize::from(entry.end == 0)], [end, u64::MAX][usize::from(end == 0)]);
+    let may = match &when[..] {
+        b"any" => true,
+        b"nx" => entry.end == 0,
+        b"xx" => entry.end != 0,
+        b"gt" => new > old,
+        b"lt" => new < old,
+        b"xxlt" => entry.end != 0 && new < old,
+        _ => return Err(Wrong::Arguments),
+    };
+    // Taking away an end that is not there changes nothing, and says so.
+    let changes = may && (end != 0 || entry.end != 0);
+    if changes {
+        space.set_end(key, end);
+    }
+    Ok(flag(changes))
+}

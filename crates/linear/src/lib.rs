@@ -1,0 +1,52 @@
+//! The `linear` class: a hash table that keeps what it acknowledged (Ninja's CHT, 3.4). Every operation is atomic and
+//! linearizable; an acknowledged write is on a majority's disks, or in a majority's memory and on their disks soon.
+//!
+//! ```text
+//! front door ─► machine (calls) ──one hop──► group's leader ─► queue ─► one entry for all that wait ─► raft ─► space
+//!                   ▲                                └──── reads ─► one round of heartbeats for all ─────────► space
+//!                   └───────────────── answers, by the id that a command carries ◄──────────────────────────────┘
+//! ```
+//! - `machine.rs`: this node's calls and groups. `group.rs`: one member of a group (consensus is `cluster/raft`).
+//! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
+//!   them, by name; `snapshot.rs` its copy in parts.
+//! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
+//! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
+//! - `once.rs`: ids that callers give their writes, so that one that is asked again happens once.
+//! - `apart.rs`: what is done over several shards; `together.rs`: weak operations, several done as one.
+//! - `spec.rs`: the keys of a declaration. `split.rs`: how one group becomes two. `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+#[cfg(test)]
+#[path = "../../../tests/fixtures/kept.rs"]
+mod kept;
+
+mod apart;
+mod freshness;
+pub mod functions;
+mod group;
+mod heat;
+mod history;
+pub mod limits;
+mod machine;
+mod map;
+pub mod once;
+mod op;
+pub mod place;
+mod snapshot;
+mod space;
+mod spec;
+mod split;
+mod together;
+mod value;
+mod watchers;
+mod wire;
+
+pub use heat::HotKey;
+pub use machine::{Input, Linear, Output, declared};
+pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
+pub use place::Placed;
+pub use spec::{Durability, Spec};
+pub use uuid::Uuid;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Numbers of the `linear` class, with units and reasons.
+
+use base::Span;
+use cluster::raft::LogBounds;
+
+/// Largest value, bytes: of a text, or of all that a hash, list or set holds (state.md, rule 4; room for a frame's head).
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Largest command, bytes: it must fit into one frame, as a call and as an entry.
+pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + (16 << 10);
+/// Shards of one namespace: each costs a log entry and some memory on its nodes.
+pub const SHARDS_MAX: u32 = 256;
+/// Steps of one transaction.
+pub const STEPS_MAX: usize = 1_024;
+/// Keys in one answer of a scan.
+pub const SCAN_KEYS_MAX: u64 = 1_000;
+/// Items of one answer that are drawn each anew: there may be more of them than there are items.
+pub const DRAWN_AGAIN_MAX: usize = 16_384;
+/// Bytes of replies in one answer: the largest value, and what is told beside it.
+pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
+
+/// Commands of one node that wait for answers. More are refused: no client needs more.
+pub const CALLS_MAX: usize = 16_384;
+/// ... and bytes of them: 16 of the largest.
+pub const CALLS_BYTES_MAX: usize = 16 * COMMAND_BYTES_MAX;
+/// Commands that a leader remembers to have turned away, of all nodes.
+pub const TURNED_MAX: usize = 4 * CALLS_MAX;
+/// Commands of weak operations on one key that one node has under way before it gathers more: as a leader's entries.
+pub const TOGETHER_FLYING_MAX: usize = BATCHES_FLYING_MAX;
+/// Weak operations on one key that are one command: more go beside it.
+pub const TOGETHER_MAX: usize = 4_096;
+/// ... and bytes of their arguments: one such command must not hold up others.
+pub const TOGETHER_BYTES_MAX: usize = 256 << 10;
+/// Commands that wait at one group's leader to be put into its log.
+pub const QUEUE_MAX: usize = 16_384;
+/// ... and bytes of them, with which there is no room for one more: what a slow disk takes in a second.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// While the oldest of them has waited for longer than this, those that matter least are turned away: several fsyncs of a slow disk.
+pub const QUEUE_WAIT: Span = Span::millis(100);
+/// Retry hint of what is refused for lack of room or of a leader.
+pub const RETRY_AFTER: Span = Span::millis(200);
+/// Bytes of commands in one entry, but for one that is larger alone.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Entries of a leader that are not applied yet. With one the disk would rest while the others are asked; with many, each
+/// would be small and cost as much as a large one.
+pub const BATCHES_FLYING_MAX: usize = 2;
+/// Who has read a key with `hold` keeps other writers of it waiting for at most so long: a little more than the program of a
+/// service may take to compute.
+pub const HOLD_MAX: Span = Span::millis(1_100);
+/// Answers kept of one node's commands, so that a retry finds them. As many as it may have under way.
+pub const ANSWERS_KEPT_MAX: usize = CALLS_MAX;
+
+/// What came of a write with a caller's id is kept for so long: longer than anybody waits before asking again.
+pub const ONCE_KEPT: Span = Span::secs(300);
+/// So many are kept in one group: 870 a second for all the time; of more, those before are forgotten sooner.
+pub const ONCES_MAX: usize = 262_144;
+/// ... and bytes of them.
+pub const ONCES_BYTES_MAX: usize = 64 << 20;
+/// Stretches of time of which it is known that something was forgotten.
+pub const ONCES_CLOSED_MAX: usize = 256;
+/// A larger answer is not kept: a retry is told that it was done.
+pub const ONCE_ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Without an answer for so long a call is sent again: a leader answers within a fsync or two.
+pub const CALL_AGAIN: Span = Span::millis(300);
+/// Likewise one of more bytes, when its leader has no room for it.
+pub const LARGE_CALL_BYTES: usize = 256 << 10;
+/// Nobody is known to lead, or who was asked does not: look again after this.
+pub const CALL_SOON: Span = Span::millis(20);
+/// After the leader's death each member stands for election after a random part of this, so that mostly one does.
+pub const CAMPAIGN_WITHIN: Span = Span::millis(120);
+/// Who led before a split stands for election in the new group so often, each time after the above: the others have yet to
+/// write down what it begins with.
+pub const STANDS_MAX: u32 = 40;
+/// A group is not woken again sooner than this: what cannot be done now is not done by asking all the time.
+pub const WAKE_AGAIN_MIN: Span = Span::millis(2);
+/// A leader with nothing to do lets its group sleep after so many ticks.
+pub const AWAKE_TICKS: u32 = 10;
+/// A leader that another member should lead instead of waits so long before it hands over, and after each try twice as long: the
+/// other one may just have come back, and writes wait while the lead goes over.
+pub const HAND_OVER_AFTER: Span = Span::secs(5);
+/// Tries, until something changes.
+pub const HAND_OVER_TRIES: u32 = 3;
+/// A member away for so long is replaced if another node is at hand: longer than a reboot of a process, shorter than the
+/// wait for a second failure.
+pub const MEMBER_AWAY_MAX: Span = Span::secs(30);
+/// A node that is not wanted in a group any more keeps its copy until the group's leader says that the group is without it, and
+/// asks for that so often.
+pub const LEAVES_AGAIN: Span = Span::millis(500);
+/// While keys are to end the leader writes its clock at least so often: if all members are restarted, they last so much longer at most.
+pub const CLOCK_WRITTEN: Span = Span::secs(60);
+/// Keys whose time has come that one entry removes; the others look absent already.
+pub const EXPIRED_AT_ONCE: usize = 1_000;
+
+/// A group with more keys than this is split, if its namespace does not say how many shards it has: members take their
+/// halves out between two entries, which takes about 0.1 s for so many.
+pub const SPLIT_KEYS: usize = 1_000_000;
+/// ... or with more bytes: the new group begins when a majority has its half on disk, and some of that is written in well
+/// under a second.
+pub const SPLIT_BYTES: usize = 256 << 20;
+
+/// Keys that are looked at to see if a split would divide them; at least these, if there are so many.
+pub const SPLIT_SAMPLE: usize = 64;
+
+/// Changes that a group's members keep for those who watch: about 6 s of a busy group, a day of a quiet one.
+pub const HISTORY_CHANGES_MAX: usize = 65_536;
+/// Bytes of them. Values that are still there are shared with it.
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
+/// A text that is longer is not kept with its change: whoever watches reads it.
+pub const HISTORY_VALUE_BYTES_MAX: usize = 64 << 10;
+/// Changes in one answer to who watches ...
+pub const PAGE_CHANGES_MAX: usize = 1_000;
+/// ... and bytes of them.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Operations that wait at one group's leader, and of one node: more are refused.
+pub const WAITS_MAX: usize = 4_096;
+/// A leader answers who waits for changes after so long, even if there are none: so both know that the other is there.
+pub const WATCH_HOLD: Span = Span::secs(10);
+
+/// So many records that a start reads few.
+pub const LOG: LogBounds = LogBounds { records_max: 1_000_000, bytes_max: 64 << 20, entries_kept: 1_024 };
+/// Proposed but not committed bytes at a leader.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
+/// About so many bytes of a snapshot in one part.
+pub const PART_BYTES: usize = 256 << 10;
+
+const _: () =
+    assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");
+const _: () =
+    assert!(ANSWER_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "an answer must fit into a frame");
+const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
+const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
+const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");
+
+/// Hot keys are counted anew after so long: what is shown is what was hot in the last two of these.
+pub const HEAT_SPAN: Span = Span::secs(2);
+/// Commands a second from which on a key is called hot: one that is written so often is worth a look.
+pub const HOT_MIN: u64 = 100;
+/// Hot keys that are shown of a member of a group.
+pub const HOT_SHOWN: usize = 8;
+/// From one event to the next two clocks part by no more than this, by rounding, unless one was set or stood still.
+pub const CLOCKS_PART_MS: u64 = 2;

@@ -1,0 +1,125 @@
+//! What happens to all classes alike, or to the one whose group it is about, in words that know no class.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Boot, GroupId, NodeId, Now, Outcome, Ticket};
+use bytes::Bytes;
+use class::{CookieSecret, Declared, Input, Space};
+
+use crate::{Answer, Classes, NamespaceSpec};
+
+/// What a class of this program wants done.
+pub type Output = class::Output<Answer>;
+
+/// What is declared, for all classes.
+pub struct Declaration<'a> {
+    /// Counts up with each change.
+    pub version: u64,
+    /// The level of programs that the cluster has agreed on.
+    pub level: u32,
+    pub namespaces: &'a BTreeMap<String, NamespaceSpec>,
+    /// By namespace: its number, and the keys that seal what it hands out.
+    pub secrets: &'a BTreeMap<String, (u32, CookieSecret)>,
+    /// All records of one kind that the root group keeps, by name.
+    pub records: &'a dyn Fn(&'static str) -> Vec<(String, Bytes)>,
+}
+
+impl Declaration<'_> {
+    /// The namespaces of one class. One without secrets is not whole yet, and is left out.
+    pub(crate) fn spaces<C: class::Class>(
+        &self,
+        of: fn(&NamespaceSpec) -> Option<&C::Spec>,
+    ) -> BTreeMap<String, Space<C>> {
+        let space = |(name, spec): (&String, &NamespaceSpec)| {
+            let (id, secret) = self.secrets.get(name)?;
+            Some((name.clone(), Space { id: *id, spec: of(spec)?.clone(), secret: secret.clone() }))
+        };
+        self.namespaces.iter().filter_map(space).collect()
+    }
+
+    /// With the records of one class. One that this version cannot read is left out: a newer one wrote it.
+    pub(crate) fn of<C: class::Class>(&self, spaces: BTreeMap<String, Space<C>>) -> Declared<C> {
+        let records = (self.records)(C::RECORDS).into_iter();
+        let records = records.filter_map(|(name, bytes)| Some((name, serde_json::from_slice(&bytes).ok()?))).collect();
+        Declared { version: self.version, level: self.level, spaces, records }
+    }
+}
+
+/// An input that is the same for all classes.
+pub(crate) enum OfAll {
+    Birth { peer: NodeId, boot: Boot },
+    Death { peer: NodeId },
+    DiskFull(bool),
+    Aside(BTreeSet<NodeId>),
+}
+
+impl OfAll {
+    pub fn input<C: class::Class>(&self) -> Input<C> {
+        match self {
+            OfAll::Birth { peer, boot } => Input::Birth { peer: *peer, boot: *boot },
+            OfAll::Death { peer } => Input::Death { peer: *peer },
+            OfAll::DiskFull(full) => Input::DiskFull(*full),
+            OfAll::Aside(aside) => Input::Aside(aside.clone()),
+        }
+    }
+}
+
+/// An input about one group in the node's log.
+pub(crate) enum OfGroup {
+    Appended(Ticket),
+    Saved(Ticket),
+}
+
+impl OfGroup {
+    pub fn of<C: class::Class>(self, group: GroupId) -> Input<C> {
+        match self {
+            OfGroup::Appended(ticket) => Input::Appended { group, ticket },
+            OfGroup::Saved(ticket) => Input::Saved { group, ticket },
+        }
+    }
+}
+
+impl Classes {
+    /// A peer is live (again), in this life.
+    pub fn birth(&mut self, now: Now, peer: NodeId, boot: Boot, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Birth { peer, boot }, out);
+    }
+
+    /// A peer is dead, or so it seems from here.
+    pub fn death(&mut self, now: Now, peer: NodeId, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Death { peer }, out);
+    }
+
+    /// The disk takes nothing, or takes all again.
+    pub fn disk_full(&mut self, now: Now, full: bool, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::DiskFull(full), out);
+    }
+
+    /// These nodes lead nothing that another one can lead.
+    pub fn aside(&mut self, now: Now, aside: &BTreeSet<NodeId>, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Aside(aside.clone()), out);
+    }
+
+    /// What was appended for this group up to this ticket is safe.
+    pub fn appended(&mut self, now: Now, group: GroupId, ticket: Ticket, out: &mut Vec<Output>) {
+        self.of_group(now, group, OfGroup::Appended(ticket), out);
+    }
+
+    /// This save of a group is on the disk.
+    pub fn saved(&mut self, now: Now, group: GroupId, ticket: Ticket, out: &mut Vec<Output>) {
+        self.of_group(now, group, OfGroup::Saved(ticket), out);
+    }
+}
+
+/// Has a class take an input, and gives what it wants in words of all classes.
+pub(crate) fn run<C: class::Class>(
+    machine: &mut C,
+    wants: &mut Vec<class::Output<Outcome<C::Reply>>>,
+    answer: fn(Outcome<C::Reply>) -> Answer,
+    now: Now,
+    input: Input<C>,
+    out: &mut Vec<Output>,
+) {
+    machine.handle(now, input, wants);
+    out.extend(wants.drain(..).map(|want| want.map(answer)));
+}

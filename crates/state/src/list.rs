@@ -1,0 +1,241 @@
+//! From the list of classes: the closed enums of what belongs to any class, and [`Classes`], the machines of one node. The compiler
+//! finds every place where a new class matters; no trait object stands on the way of an operation.
+
+/// Makes the enums `Class`, `NamespaceSpec`, `Op` and `Answer`, and the struct `Classes`, of lines `field Variant: type`.
+macro_rules! classes {
+    ($($field:ident $Variant:ident: $class:ty),* $(,)?) => {
+        /// The promise of a namespace.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Class {
+            $($Variant),*
+        }
+
+        impl Class {
+            pub const ALL: &'static [Class] = &[$(Class::$Variant),*];
+
+            /// As declarations write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::NAME),*
+                }
+            }
+
+            pub const fn number(self) -> class::Number {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::NUMBER),*
+                }
+            }
+
+            /// Kind of its records in the root group.
+            pub const fn records(self) -> &'static str {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::RECORDS),*
+                }
+            }
+
+            /// Its keys of a declaration.
+            pub const fn keys(self) -> &'static [class::Key] {
+                match self {
+                    $(Class::$Variant => <<$class as class::Class>::Spec as class::Spec>::KEYS),*
+                }
+            }
+
+            /// Its figures, in order of their names.
+            pub const fn figures(self) -> &'static [class::Figure] {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::FIGURES),*
+                }
+            }
+        }
+
+        /// What is declared of one namespace: its class, and the keys of that class.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum NamespaceSpec {
+            $($Variant(<$class as class::Class>::Spec)),*
+        }
+
+        impl NamespaceSpec {
+            pub fn class(&self) -> Class {
+                match self {
+                    $(NamespaceSpec::$Variant(_) => Class::$Variant),*
+                }
+            }
+
+            $(
+                /// What is declared, if it is of this class.
+                pub fn $field(&self) -> Option<&<$class as class::Class>::Spec> {
+                    match self {
+                        NamespaceSpec::$Variant(spec) => Some(spec),
+                        #[allow(unreachable_patterns, reason = "while there is one class")]
+                        _ => None,
+                    }
+                }
+            )*
+
+            fn read_as(class: Class, keys: &serde_json::Map<String, serde_json::Value>) -> Result<Self, class::Wrong> {
+                match class {
+                    $(Class::$Variant => class::Spec::read(keys).map(NamespaceSpec::$Variant)),*
+                }
+            }
+
+            fn keys(&self) -> Vec<(&'static str, serde_json::Value)> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::write(spec)),*
+                }
+            }
+
+            /// What the class promises, in a sentence for people.
+            pub fn promise(&self) -> &'static str {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::promise(spec)),*
+                }
+            }
+
+            /// Checks what the form of a value cannot.
+            ///
+            /// # Errors
+            /// The key that is wrong, and why.
+            pub fn validate(&self) -> Result<(), class::Wrong> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::validate(spec)),*
+                }
+            }
+
+            /// Whether a namespace that was declared as `before`, and has so many shards now, may be declared as this.
+            ///
+            /// # Errors
+            /// The key that is wrong, and why.
+            pub fn may_follow(&self, before: &Self, shards: u32) -> Result<(), class::Wrong> {
+                match (self, before) {
+                    $((NamespaceSpec::$Variant(spec), NamespaceSpec::$Variant(before)) => {
+                        class::Spec::may_follow(spec, before, shards)
+                    })*
+                    #[allow(unreachable_patterns, reason = "while there is one class")]
+                    _ => {
+                        let (was, is) = (before.class(), self.class());
+                        Err(("class".into(), format!("it is {was}, and cannot become {is}; choose another name")))
+                    }
+                }
+            }
+        }
+
+        /// An operation of any class, from a front door.
+        #[derive(Clone, Debug)]
+        pub enum Op {
+            $($Variant(<$class as class::Class>::Op)),*
+        }
+
+        /// What became of an operation of any class.
+        #[derive(Clone, Debug)]
+        pub enum Answer {
+            $($Variant(Outcome<<$class as class::Class>::Reply>)),*
+        }
+
+        /// The machines of all classes on one node.
+        pub struct Classes {
+            $(pub $field: $class,)*
+            buffers: Buffers,
+        }
+
+        /// Kept from call to call, so that no call allocates a vector.
+        #[derive(Default)]
+        struct Buffers {
+            $($field: Vec<class::Output<Outcome<<$class as class::Class>::Reply>>>),*
+        }
+
+        impl Classes {
+            pub fn new(birth: &mut class::Birth) -> Self {
+                Self { $($field: <$class as class::Class>::born(birth),)* buffers: Buffers::default() }
+            }
+
+            /// Comes first: what the disk has kept of all groups but the root group, each for the class that its id belongs to.
+            pub fn start(&mut self, mut kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) {
+                $({
+                    let its = |id: &GroupId| class::Number::of_group(*id) == Some(<$class as class::Class>::NUMBER);
+                    let all = std::mem::take(&mut kept);
+                    let (mine, rest) = all.into_iter().partition(|(id, _)| its(id));
+                    kept = rest;
+                    class::Class::start(&mut self.$field, mine, rebooted);
+                })*
+                drop(kept);
+            }
+
+            $(
+                /// Has one class take an input.
+                pub fn $field(&mut self, now: Now, input: class::Input<$class>, out: &mut Vec<Output>) {
+                    run(&mut self.$field, &mut self.buffers.$field, Answer::$Variant, now, input, out);
+                }
+            )*
+
+            pub fn ask(&mut self, now: Now, id: AskId, budget: Span, op: Op, out: &mut Vec<Output>) {
+                match op {
+                    $(Op::$Variant(op) => self.$field(now, class::Input::Ask { id, budget, op }, out)),*
+                }
+            }
+
+            /// False if no class of this program has such frames.
+            pub fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) -> bool {
+                let number = class::Number::of_frame(frame.kind);
+                $(if number == Some(<$class as class::Class>::NUMBER) {
+                    self.$field(now, class::Input::Frame { from, frame }, out);
+                    return true;
+                })*
+                false
+            }
+
+            /// Tells the class whose group this is.
+            fn of_group(&mut self, now: Now, group: GroupId, event: OfGroup, out: &mut Vec<Output>) {
+                let number = class::Number::of_group(group);
+                $(if number == Some(<$class as class::Class>::NUMBER) {
+                    return self.$field(now, event.of(group), out);
+                })*
+            }
+
+            /// Tells all classes.
+            fn all(&mut self, now: Now, event: &OfAll, out: &mut Vec<Output>) {
+                $(self.$field(now, event.input(), out);)*
+            }
+
+            /// Tells each class what is declared for it.
+            pub fn declared(&mut self, now: Now, declaration: &Declaration<'_>, out: &mut Vec<Output>) {
+                $({
+                    let spaces = declaration.spaces::<$class>(NamespaceSpec::$field);
+                    let declared = declaration.of::<$class>(spaces);
+                    self.$field(now, class::Input::Declared(declared), out);
+                })*
+            }
+
+            /// Now and then: lets each class see to what no event announces.
+            pub fn tend(&mut self, now: Now, out: &mut Vec<Output>) {
+                $(self.$field(now, class::Input::Tend, out);)*
+            }
+
+            /// Wakes those whose moment has come.
+            pub fn wake(&mut self, now: Now, out: &mut Vec<Output>) {
+                $(if class::Class::wake_at(&self.$field).is_some_and(|at| at <= now.mono) {
+                    self.$field(now, class::Input::Wake, out);
+                })*
+            }
+
+            pub fn wake_at(&self) -> Option<Time> {
+                [$(class::Class::wake_at(&self.$field)),*].into_iter().flatten().min()
+            }
+
+            /// All figures with their values.
+            pub fn shown(&self) -> impl Iterator<Item = (&'static class::Figure, u64)> {
+                let shown = std::iter::empty();
+                $(let shown = shown.chain(class::Class::shown(&self.$field));)*
+                shown
+            }
+
+            /// The stages of all classes, by name, since the last look.
+            pub fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)> {
+                let mut stages = Vec::new();
+                $(stages.extend(class::Class::stages(&mut self.$field, now));)*
+                stages
+            }
+        }
+    };
+}
+
+pub(crate) use classes;
