@@ -1,8 +1,9 @@
-//! Long connections to a clone that leaves, or through a node that does: upgraded ones (WebSocket) and those of TCP services.
+//! Long connections to a clone that leaves, or through a node that does: upgraded ones (WebSocket), those of TCP services, and
+//! answers that last (`http/lasting`).
 //! Left alone they would all break at the moment when it is killed, and all their clients would come back at once. So each
 //! edge says goodbye to its own one after the other, at an even pace with some chance in it, over the time that there is;
-//! first to those that have been silent longest. Requests and answers are not this file's matter: they end by themselves, or
-//! have their time.
+//! first to those that have been silent longest. Other requests and answers are not this file's matter: they end by
+//! themselves, or have their time.
 //!
 //! What a goodbye is on the wire is `http/upgrade`'s; when a node's doors close, `closing`'s.
 
@@ -52,10 +53,20 @@ struct Guest {
     began: Instant,
     /// Milliseconds since it began.
     active_ms: AtomicU64,
-    /// It can be ended between two messages.
-    is_framed: bool,
+    manner: Manner,
     is_told: AtomicBool,
     told: Notify,
+}
+
+/// When one may be told to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manner {
+    /// At any time: it can be ended between two messages.
+    Framed,
+    /// Not while it is busy, before the last part of the time.
+    Quiet,
+    /// In the last part of the time: it may still come to an end of its own.
+    Last,
 }
 
 /// One long connection, until dropped.
@@ -67,11 +78,10 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// `is_framed`: one message can be told from the next, so that it may be ended at any time.
-    pub fn new(of: [&Arc<Stays>; 2], is_framed: bool) -> Self {
+    pub fn new(of: [&Arc<Stays>; 2], manner: Manner) -> Self {
         let (began, told) = (Instant::now(), Notify::new());
         let (active_ms, is_told) = (AtomicU64::new(0), AtomicBool::new(false));
-        let guest = Arc::new(Guest { began, active_ms, is_framed, is_told, told });
+        let guest = Arc::new(Guest { began, active_ms, manner, is_told, told });
         Self { of: of.map(|stays| (Arc::clone(stays), stays.enter(&guest))), guest }
     }
 
@@ -82,13 +92,13 @@ impl Stay {
 
     /// Ends when it is this connection's turn to go.
     pub async fn goodbye(&self) {
-        loop {
-            let told = self.guest.told.notified();
-            if self.guest.is_told.load(Relaxed) {
-                return;
-            }
-            told.await;
-        }
+        self.guest.is_told().await;
+    }
+
+    /// The same for who cannot hold on to this one meanwhile.
+    pub fn told(&self) -> impl Future<Output = ()> + Send + use<> {
+        let guest = Arc::clone(&self.guest);
+        async move { guest.is_told().await }
     }
 }
 
@@ -103,6 +113,16 @@ impl Drop for Stay {
 impl Guest {
     fn active_at(&self) -> Instant {
         self.began + Duration::from_millis(self.active_ms.load(Relaxed))
+    }
+
+    async fn is_told(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.is_told.load(Relaxed) {
+                return;
+            }
+            told.await;
+        }
     }
 
     fn tell(&self) {
@@ -216,7 +236,11 @@ impl Inner {
             left => (all as f64 * step.as_secs_f64() / (left + step).as_secs_f64()) as usize,
         };
         let is_last_part = left * PARTS <= leave.within;
-        let may_go = |guest: &Guest| guest.is_framed || is_last_part || now.duration_since(guest.active_at()) >= BUSY;
+        let may_go = |guest: &Guest| match guest.manner {
+            Manner::Framed => true,
+            Manner::Quiet => is_last_part || now.duration_since(guest.active_at()) >= BUSY,
+            Manner::Last => is_last_part,
+        };
         let mut idlest: Vec<(Instant, u64)> =
             self.meant().filter(|(_, guest)| may_go(guest)).map(|(n, guest)| (guest.active_at(), *n)).collect();
         let count = count.max(1).min(idlest.len());
@@ -239,8 +263,8 @@ mod tests {
     const WITHIN: Duration = Duration::from_secs(4);
 
     impl Stays {
-        fn guest(self: &Arc<Self>, is_framed: bool) -> Stay {
-            Stay::new([self, &Arc::default()], is_framed)
+        fn guest(self: &Arc<Self>, manner: Manner) -> Stay {
+            Stay::new([self, &Arc::default()], manner)
         }
     }
 
@@ -263,7 +287,7 @@ mod tests {
     async fn goodbyes_are_spread_evenly_over_the_time_whether_few_or_many() {
         for many in [1, 5, 40, 5000] {
             let clone = Arc::new(Stays::default());
-            let guests = (0..many).map(|_| clone.guest(true)).collect();
+            let guests = (0..many).map(|_| clone.guest(Manner::Framed)).collect();
             clone.leave(WITHIN);
             let at = told(guests).await;
             assert!(*at.last().unwrap() <= 4000, "{many}: {at:?}");
@@ -280,7 +304,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_that_were_silent_longest_go_first_and_who_is_busy_goes_last() {
         let clone = Arc::new(Stays::default());
-        let (busy, idle, idler) = (clone.guest(false), clone.guest(false), clone.guest(false));
+        let (busy, idle, idler) = (clone.guest(Manner::Quiet), clone.guest(Manner::Quiet), clone.guest(Manner::Quiet));
         tokio::time::sleep(Duration::from_secs(5)).await;
         idle.is_active();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -307,9 +331,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_may_end_by_itself_is_told_in_the_last_part_of_the_time_and_then_one_after_the_other() {
+        let clone = Arc::new(Stays::default());
+        let guests = (0..20).map(|_| clone.guest(Manner::Last)).collect();
+        tokio::time::sleep(WITHIN).await;
+        clone.leave(WITHIN);
+        let at = told(guests).await;
+        assert!(at[0] >= 2950 && *at.last().unwrap() <= 4010 && at[10] - at[0] >= 200, "{at:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_is_left_stays_if_the_clone_does_and_who_comes_while_it_leaves_goes_too() {
         let clone = Arc::new(Stays::default());
-        let mut guests: Vec<Stay> = (0..10).map(|_| clone.guest(true)).collect();
+        let mut guests: Vec<Stay> = (0..10).map(|_| clone.guest(Manner::Framed)).collect();
         clone.leave(WITHIN);
         tokio::time::sleep(Duration::from_secs(2)).await;
         clone.stay();
@@ -319,16 +353,16 @@ mod tests {
         clone.leave(WITHIN);
         tokio::time::sleep(Duration::from_secs(9)).await;
         assert!(clone.is_empty());
-        guests.push(clone.guest(true));
+        guests.push(clone.guest(Manner::Framed));
         assert!(told(guests).await.last() <= Some(&10), "its time is over");
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_that_are_here_go_first_and_who_comes_meanwhile_when_all_do() {
         let door = Arc::new(Stays::default());
-        let first: Vec<Stay> = (0..40).map(|_| door.guest(true)).collect();
+        let first: Vec<Stay> = (0..40).map(|_| door.guest(Manner::Framed)).collect();
         door.leave_first(WITHIN);
-        let later: Vec<Stay> = (0..40).map(|_| door.guest(true)).collect();
+        let later: Vec<Stay> = (0..40).map(|_| door.guest(Manner::Framed)).collect();
         assert!(!door.have_left(Duration::ZERO));
         // Said again, as a view changes all the time.
         door.leave_first(WITHIN * 2);
@@ -347,7 +381,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_was_told_and_does_not_go_is_waited_for_and_not_for_ever() {
         let door = Arc::new(Stays::default());
-        let stay = door.guest(true);
+        let stay = door.guest(Manner::Framed);
         door.leave_first(WITHIN);
         stay.goodbye().await;
         assert!(!door.have_left(WITHIN));

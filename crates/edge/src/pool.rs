@@ -24,7 +24,7 @@ use crate::demand::{CloneCount, Demands};
 use crate::http::limits::{AVOID, CONNECT_TIME, OUTLIER_MAX, PANIC_PART};
 use crate::http::line::Idle;
 use crate::outlier::Outlier;
-use crate::pace::{Stay, Stays};
+use crate::pace::{Manner, Stay, Stays};
 use crate::table::{Table, Target};
 use crate::tunnels::{TunnelStream, Tunnels};
 use crate::turnstile::{Name, Turnstiles};
@@ -105,8 +105,8 @@ impl Drop for InFlight {
 
 impl InFlight {
     /// It may last: when the clone leaves, or this edge whose long connections `of_edge` are, its turn to go comes.
-    pub fn stay(&self, of_edge: &Arc<Stays>, is_framed: bool) -> Stay {
-        Stay::new([&self.0.stays, of_edge], is_framed)
+    pub fn stay(&self, of_edge: &Arc<Stays>, manner: Manner) -> Stay {
+        Stay::new([&self.0.stays, of_edge], manner)
     }
 }
 

@@ -16,6 +16,7 @@ use clones::spec::{HttpRoute, ServiceSpec, TcpRoute};
 use common::*;
 use edge::closing::{LAST_TIME, QUIET_TIME};
 use edge::http::Config;
+use edge::http::limits::EVENTS_LAST;
 use node::{Leaving, View};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -164,6 +165,88 @@ async fn a_request_under_way_is_left_its_time() {
     let mut client = door.client().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     let head = client.head().await;
+    door.view.send_replace(shop(&[], None));
+    assert_eq!(client.rest(head).await.body, "slow");
+}
+
+/// An answer without a length: an event now and then, in pieces, until nobody takes them.
+async fn events(toy: Toy, mut stream: TcpStream, kind: &'static str, pause: Duration) -> io::Result<()> {
+    toy.read_request(&mut stream).await?;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    loop {
+        for piece in ["data: some", "thing\n", "\n"] {
+            stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await?;
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Opens streams, lets them last, and has their clone leave: after how long each ended, cleanly and behind a whole event.
+async fn ends_of_events(door: &Door) -> Vec<Duration> {
+    let mut clients = JoinSet::new();
+    for _ in 0..MANY {
+        let mut client = door.client().await;
+        client.send(GET).await;
+        assert!(client.head().await.starts_with("HTTP/1.1 200"));
+        clients.spawn(async move {
+            let mut all = String::new();
+            loop {
+                let chunk = client.chunk().await;
+                if chunk.is_empty() {
+                    break;
+                }
+                all += &chunk;
+            }
+            assert!(all.replace("data: something\n\n", "").is_empty(), "whole events: {all:?}");
+            Instant::now()
+        });
+    }
+    tokio::time::sleep(EVENTS_LAST + Duration::from_millis(300)).await;
+    let began = Instant::now();
+    door.view.send_replace(shop(&[], None));
+    soon(clients.join_all()).await.into_iter().map(|at| at - began).collect()
+}
+
+#[tokio::test]
+async fn event_streams_of_a_clone_that_leaves_end_one_after_the_other_each_behind_a_whole_event() {
+    let quiet = PATIENCE;
+    let toy = Toy::start(move |toy, stream, _| events(toy, stream, "text/event-stream", quiet)).await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let at = ends_of_events(&door).await;
+    assert_spread(at, time());
+}
+
+#[tokio::test]
+async fn event_streams_that_are_busy_are_spared_and_then_end_one_after_the_other() {
+    let busy = Duration::from_millis(20);
+    let toy = Toy::start(move |toy, stream, _| events(toy, stream, "text/event-stream", busy)).await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let mut at = ends_of_events(&door).await;
+    at.sort();
+    assert!(at[0] > time() / 2 && *at.last().unwrap() < time() * 11 / 10, "{at:?}");
+    assert!(at[MANY as usize - 3] - at[2] > time() / 16, "{at:?}");
+}
+
+/// Of these nobody knows where they may end, and a half must not pass for a whole.
+#[tokio::test]
+async fn another_answer_without_a_length_is_left_its_time() {
+    let toy = Toy::start(|toy, mut stream, _| async move {
+        toy.read_request(&mut stream).await?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nsl").await?;
+        tokio::time::sleep(EVENTS_LAST + time() * 4 / 3).await;
+        stream.write_all(b"ow").await
+    })
+    .await;
+    let door = Door::with(vec![clone(0, toy.addr, true)], Config::default()).await;
+    door.view.send_replace(shop(&[toy.addr], None));
+    let mut client = door.client().await;
+    client.send(GET).await;
+    let head = client.head().await;
+    tokio::time::sleep(EVENTS_LAST).await;
     door.view.send_replace(shop(&[], None));
     assert_eq!(client.rest(head).await.body, "slow");
 }

@@ -25,6 +25,7 @@ mod output;
 pub mod ports;
 mod probe;
 pub mod process;
+mod relay;
 pub mod renew;
 pub mod tls;
 pub mod tunnel;

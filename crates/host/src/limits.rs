@@ -56,6 +56,8 @@ pub const TARGET_BYTES_MAX: usize = 255;
 pub const TARGET_CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// Plaintext and sealed bytes are read into a buffer of this size per tunnel and direction.
 pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
+/// After a clone's connection broke, what its edge still sends is read for so long, or the edge would lose what came before.
+pub const TUNNEL_LINGERS: Duration = Duration::from_secs(1);
 
 // --- disk ---
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::NodeId;
 use rustls::ServerConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -17,6 +17,7 @@ use crate::hello::Purpose;
 use crate::limits::{
     CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT, TUNNEL_BUFFER_BYTES, USER_TIMEOUT_MS,
 };
+use crate::relay::relay;
 use crate::tls::{Tls, explain};
 use crate::{Error, Identity};
 
@@ -121,8 +122,7 @@ async fn serve_one(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: &dyn 
     };
     stream.write_u8(answer as u8).await?;
     stream.flush().await?;
-    let Some(mut clone) = clone else { return stream.shutdown().await };
+    let Some(clone) = clone else { return stream.shutdown().await };
     clone.set_nodelay(true)?;
-    copy_bidirectional_with_sizes(&mut stream, &mut clone, TUNNEL_BUFFER_BYTES, TUNNEL_BUFFER_BYTES).await?;
-    Ok(())
+    relay(stream, clone).await
 }

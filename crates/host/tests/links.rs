@@ -6,13 +6,14 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base::{Boot, Effect, Event, Frame, GroupId, LinkEnd, NodeId, Span, Ticket, kind};
-use common::{Act, Node, TURN, TempDir, Toy, cluster, config, listener, member, run, run_with, temp_dir};
+use common::{Act, Node, PATIENCE, TURN, TempDir, Toy, cluster, config, listener, member, run, run_with, temp_dir};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use host::{
     Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, RenewWish,
-    TunnelDesk,
+    TunnelDesk, TunnelStream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -411,6 +412,97 @@ fn a_tunnel_reaches_a_clone_and_every_failure_has_its_kind() {
         assert_eq!(stranger.dial(a.addr, a.id, "echo/0").await.unwrap_err().kind(), ErrorKind::PermissionDenied);
     });
     echoing.join().unwrap();
+}
+
+/// A tunnel to a clone that does this to its one connection.
+fn tunnel_to(act: impl FnOnce(TcpStream) + Send + 'static, ask: impl AsyncFnOnce(TunnelStream)) {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let edge = member(&ids[0], &authority, "edge");
+    let clone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = clone.local_addr().unwrap();
+    let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.tunnels = Some(Arc::new(Targets(at, at))));
+    let acts = std::thread::spawn(move || act(clone.accept().unwrap().0));
+    let dialer = Dialer::new(&edge).unwrap();
+    field.io.block_on(async {
+        let asked = async { ask(dialer.dial(a.addr, a.id, "echo/0").await.unwrap()).await };
+        tokio::time::timeout(PATIENCE, asked).await.unwrap();
+    });
+    acts.join().unwrap();
+}
+
+/// What comes, and how it ends.
+async fn heard(stream: &mut (impl AsyncReadExt + Unpin)) -> (usize, std::io::Result<()>) {
+    let mut got = Vec::new();
+    let end = stream.read_to_end(&mut got).await.map(drop);
+    assert!(got.iter().all(|byte| *byte == b'x'));
+    (got.len(), end)
+}
+
+#[test]
+fn what_a_clone_said_comes_through_a_tunnel_whole_and_its_end_as_what_it_was() {
+    // More than all buffers on the way hold.
+    const SAID: usize = 8 << 20;
+    for breaks in [false, true] {
+        let act = move |mut clone: TcpStream| {
+            clone.read_exact(&mut [0; 3]).unwrap();
+            clone.write_all(&vec![b'x'; SAID]).unwrap();
+            // With bytes that nobody has read it is a reset.
+            if !breaks {
+                clone.read_exact(&mut [0; 3]).unwrap();
+            }
+        };
+        tunnel_to(act, async |mut stream| {
+            stream.write_all(b"askask").await.unwrap();
+            stream.flush().await.unwrap();
+            let (count, end) = heard(&mut stream).await;
+            assert_eq!(end.is_err(), breaks, "{end:?}");
+            assert!(count == SAID || breaks && count > 0, "{count} bytes");
+        });
+    }
+}
+
+#[test]
+fn a_clone_that_takes_no_more_is_heard_to_the_end() {
+    let act = |mut clone: TcpStream| {
+        clone.read_exact(&mut [0; 3]).unwrap();
+        clone.write_all(&[b'x'; 1000]).unwrap();
+    };
+    tunnel_to(act, async |stream| {
+        let (mut from, mut to) = tokio::io::split(stream);
+        // As much as is taken; a part of it is on its way when the clone has gone.
+        let sends = async { while to.write_all(&[b'y'; 10_000]).await.is_ok() && to.flush().await.is_ok() {} };
+        let (count, _) = tokio::select! {
+            heard = heard(&mut from) => heard,
+            () = async { sends.await; std::future::pending().await } => unreachable!(),
+        };
+        assert_eq!(count, 1000);
+    });
+}
+
+#[test]
+fn a_clone_that_answers_in_two_parts_is_not_kept_waiting_between_them() {
+    const ROUNDS: usize = 21;
+    let act = |mut clone: TcpStream| {
+        for _ in 0..ROUNDS {
+            clone.read_exact(&mut [0; 3]).unwrap();
+            // Its system holds the second back until the first is acknowledged (Nagle).
+            clone.write_all(b"head").unwrap();
+            clone.write_all(b"body").unwrap();
+        }
+    };
+    tunnel_to(act, async |mut stream| {
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            let began = Instant::now();
+            stream.write_all(b"ask").await.unwrap();
+            stream.flush().await.unwrap();
+            stream.read_exact(&mut [0; 8]).await.unwrap();
+            took.push(began.elapsed());
+        }
+        took.sort();
+        assert!(took[ROUNDS / 2] < Duration::from_millis(20), "{took:?}");
+    });
 }
 
 /// A peer by hand: connects as `identity` would, and says these bytes for a hello. Gives what it is told until the end.

@@ -1,21 +1,28 @@
 //! Bodies on their way: `UpBody` to a clone, `DownBody` to a client. Neither gathers anything; hyper takes each part when
 //! the other side has room for it. The end of a `DownBody` is the end of its request: its line goes back to the pool.
+//!
+//! What nobody takes of a request's body, since it was answered before, is read and thrown away (`Counted::drop`): a small rest
+//! in HTTP/1.1, so that the next request is found behind it, and in HTTP/2 what comes in a moment, so that the client hears the answer.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::runtime::Handle;
 
 use super::check::{TOO_LARGE, Violation};
 use super::guard::Flags;
-use super::h2;
-use super::limits::BODY_IDLE;
+use super::h2::{self, Manners};
+use super::lasting::Lasting;
+use super::limits::{BODY_IDLE, LINGER};
 use super::line::Line;
 use super::wait::Rate;
 use crate::pool::{InFlight, Upstream};
@@ -30,22 +37,33 @@ pub enum UpBody {
 
 /// A body as the client sends it. Of HTTP/1.1 the guard has counted and timed it already; of HTTP/2 it is done here.
 pub struct Counted {
-    incoming: Incoming,
+    /// None if there is no body, and when it is dropped.
+    incoming: Option<Incoming>,
     /// A part that was taken out and came back.
     ahead: Bytes,
     limits: Option<Limits>,
+    /// Of HTTP/1.1, if there is a body.
+    flags: Option<Arc<Flags>>,
 }
 
 struct Limits {
     bytes_left: u64,
     wait: Rate,
     flags: Arc<Flags>,
+    manners: Option<Arc<Manners>>,
 }
 
 impl Counted {
     pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>, bytes_max: u64) -> Self {
-        let limits = || Limits { bytes_left: bytes_max, wait: Rate::default(), flags: Arc::clone(flags) };
-        Self { limits: (version == Version::HTTP_2).then(limits), incoming, ahead: Bytes::new() }
+        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
+        let (mut limits, mut of_guard) = (None, None);
+        if incoming.is_some() && version == Version::HTTP_2 {
+            let (flags, manners) = (Arc::clone(flags), h2::manners());
+            limits = Some(Limits { bytes_left: bytes_max, wait: Rate::default(), flags, manners });
+        } else if incoming.is_some() {
+            of_guard = Some(Arc::clone(flags));
+        }
+        Self { incoming, ahead: Bytes::new(), limits, flags: of_guard }
     }
 
     /// The part that was taken last, and went nowhere, is the next one again.
@@ -70,7 +88,14 @@ impl Body for Counted {
         if !this.ahead.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
         }
-        let polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
+        if let Some(flags) = &this.flags
+            && flags.owes_continue.load(Relaxed)
+        {
+            // hyper says it when the body is asked for.
+            flags.owes_continue.store(false, Relaxed);
+        }
+        let polled = Pin::new(incoming).poll_frame(cx);
         let Some(limits) = &mut this.limits else { return polled.map(|f| f.map(|f| f.map_err(io::Error::other))) };
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
@@ -92,11 +117,41 @@ impl Body for Counted {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty() && self.incoming.is_end_stream()
+        self.ahead.is_empty() && self.incoming.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        more(self.incoming.size_hint(), self.ahead.len())
+        let rest = self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        more(rest, self.ahead.len())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some(incoming) = self.incoming.take().filter(|incoming| !incoming.is_end_stream()) else { return };
+        let is_worth_it = self.flags.as_ref().is_none_or(|flags| flags.keeps_rest());
+        // Without a runtime the connection is over, too.
+        if let (true, Ok(runtime)) = (is_worth_it, Handle::try_current()) {
+            let manners = self.limits.take().and_then(|limits| limits.manners);
+            let moment = self.flags.is_none().then_some(LINGER);
+            runtime.spawn(throw_away(incoming, manners, moment));
+        }
+    }
+}
+
+/// Reads what is left of a body, for `moment` at most if there is such; else the guard has the time.
+async fn throw_away(mut rest: Incoming, manners: Option<Arc<Manners>>, moment: Option<Duration>) {
+    let all = async {
+        while let Some(Ok(frame)) = rest.frame().await {
+            if let (Some(manners), Some(data)) = (&manners, frame.data_ref()) {
+                manners.came(data.len() as u64);
+            }
+        }
+    };
+    match moment {
+        // Who sends more after it is told to stop (RFC 9113 8.1).
+        Some(moment) => drop(tokio::time::timeout(moment, all).await),
+        None => all.await,
     }
 }
 
@@ -127,7 +182,11 @@ pub struct FromClone {
     /// A part that has come already.
     pub first: Option<Frame<Bytes>>,
     pub upstream: Arc<Upstream>,
-    pub _in_flight: InFlight,
+    pub in_flight: InFlight,
+    /// It may last.
+    pub lasting: Option<Lasting>,
+    /// It was ended here, before its clone did.
+    pub is_ended: bool,
 }
 
 /// While it lives, the connection's client waits for us.
@@ -196,7 +255,22 @@ impl FromClone {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
-        self.line.as_mut().expect("taken only when dropped").poll_frame(cx)
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let line = self.line.as_mut().expect("taken only when dropped");
+        let polled = line.poll_frame(cx);
+        let Some(lasting) = &mut self.lasting else { return polled };
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => lasting.passes(frame.data_ref()),
+            Poll::Ready(_) => (),
+            Poll::Pending => {
+                let ended = ready!(lasting.poll_end(cx, line, &self.in_flight));
+                self.is_ended = true;
+                return Poll::Ready(ended.err().map(Err));
+            }
+        }
+        polled
     }
 }
 

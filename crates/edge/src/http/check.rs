@@ -24,6 +24,11 @@ pub fn is_host(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, HOST)
 }
 
+/// A field's name, or a method.
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, TOKEN)
+}
+
 pub fn is_target(bytes: &[u8]) -> bool {
     all(bytes, TARGET)
 }
@@ -46,6 +51,8 @@ pub struct HeadScan {
 struct RequestLine {
     /// Authority of a target in absolute form, as a range of the head.
     authority: Option<(usize, usize)>,
+    /// The target, likewise, if it has bytes that not all readers take.
+    odd: Option<(usize, usize)>,
     minor: u8,
 }
 
@@ -53,6 +60,9 @@ const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
 const HOST: u8 = 8;
+/// In a target, and no URI (RFC 3986) has them: many clients send them as they are, and the library that reads targets
+/// behind us takes some of them in a path alone, some in a query alone.
+const ODD: u8 = 16;
 
 /// What each byte may be part of.
 const CLASS: [u8; 256] = classes();
@@ -70,6 +80,9 @@ const fn classes() -> [u8; 256] {
         }
         if b > b' ' && b < 0x7f {
             table[i] |= TARGET;
+        }
+        if is_one_of(b, b"\"<>`") {
+            table[i] |= ODD;
         }
         // RFC 3986 reg-name, IP literal and port; no user, no percent tricks.
         if b.is_ascii_alphanumeric() || is_one_of(b, b"-._~:[]") {
@@ -91,6 +104,19 @@ const fn is_one_of(b: u8, of: &[u8]) -> bool {
     false
 }
 
+/// A target in which what readers differ in is written as %XX, which means the same.
+pub fn encoded(target: &[u8]) -> Vec<u8> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = Vec::with_capacity(target.len() + 32);
+    for b in target {
+        match CLASS[usize::from(*b)] & ODD {
+            0 => out.push(*b),
+            _ => out.extend([b'%', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]),
+        }
+    }
+    out
+}
+
 fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().all(|b| CLASS[usize::from(*b)] & class != 0)
 }
@@ -100,6 +126,11 @@ const fn bad(why: &'static str) -> Violation {
 }
 
 impl HeadScan {
+    /// Where in a whole head its target is, if that has to be [`encoded`].
+    pub fn odd_target(&self) -> Option<(usize, usize)> {
+        self.request_line?.odd
+    }
+
     /// Looks at a head that begins at `bytes[0]`. `Some`: it ends after so many bytes and is sound; `None`: more is
     /// needed. `bytes` holds what was there at the last call, and more.
     pub fn scan(&mut self, bytes: &[u8], body_bytes_max: u64) -> Result<Option<(usize, Framing)>, Violation> {
@@ -146,7 +177,7 @@ impl HeadScan {
             return Err(bad("a header field has no colon"));
         };
         let (name, raw) = (&line[..colon], &line[colon + 1..]);
-        if name.is_empty() || !all(name, TOKEN) {
+        if !is_token(name) {
             return Err(bad(
                 "the name of a header field has characters that are not allowed, or a space before its colon",
             ));
@@ -229,10 +260,12 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Violation> {
     else {
         return Err(bad("the request line is not a method, a target and a version with one space between them"));
     };
-    if method.is_empty() || !all(method, TOKEN) {
+    if !is_token(method) {
         return Err(bad("the request's method has characters that are not allowed"));
     }
-    if target.is_empty() || !all(target, TARGET) {
+    // What all its bytes are, and what some are.
+    let (every, some) = target.iter().map(|b| CLASS[usize::from(*b)]).fold((TARGET, 0), |(e, s), c| (e & c, s | c));
+    if target.is_empty() || every & TARGET == 0 {
         return Err(bad("the request's target has characters that are not allowed; they are sent as %XX"));
     }
     let minor = match version {
@@ -256,14 +289,17 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Violation> {
                 .ok_or(bad("the request's target is neither a path nor an http address"))?;
             let rest = &target[scheme.len()..];
             let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-            if end == 0 || !all(&rest[..end], HOST) {
+            // The library reads it again, as an address of a strict kind.
+            if end == 0 || !all(&rest[..end], HOST) || http::uri::Authority::try_from(&rest[..end]).is_err() {
                 return Err(bad("the request's target does not name a host"));
             }
             let from = start + method.len() + 1 + scheme.len();
             Some((from, from + end))
         }
     };
-    Ok(RequestLine { authority, minor })
+    let from = start + method.len() + 1;
+    let odd = (some & ODD != 0).then_some((from, from + target.len()));
+    Ok(RequestLine { authority, odd, minor })
 }
 
 /// Follows a chunked body to its end.

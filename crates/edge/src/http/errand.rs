@@ -22,6 +22,7 @@ use http_body_util::BodyExt as _;
 
 use super::body::{Counted, FromClone, UpBody};
 use super::check::Framing;
+use super::guard::Flags;
 use super::headers::{Fields, Peer};
 use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
@@ -66,6 +67,10 @@ pub struct Errand {
     ended: Option<Refusal>,
     /// Of the node's own: whose clones may take it, wherever the service is reached.
     service: Option<Arc<str>>,
+    /// The client waits for leave to send the body.
+    asks_leave: bool,
+    /// Who passes interim answers on, if anybody can.
+    interim: Option<Arc<Flags>>,
     /// How long each clone may take until its answer begins,
     patience: Duration,
     /// ... and until when all of them together. The node's own says that by itself.
@@ -104,7 +109,7 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
     let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
     let client = Client { peer, flags: Arc::default(), open: None };
     let Answer { response, first, line, upstream, in_flight, at: _ } = Errand::own(own).run(pool, &client).await?;
-    let mut from = FromClone { line: Some(line), first, upstream, _in_flight: in_flight };
+    let mut from = FromClone { line: Some(line), first, upstream, in_flight, lasting: None, is_ended: false };
     let mut whole = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| from.poll_frame(cx)).await {
         let frame = frame.map_err(|_| Refusal::CloneEnded)?;
@@ -131,14 +136,16 @@ impl Errand {
         upgrade: bool,
         incoming: Counted,
         deadline: Deadline,
+        interim: Option<Arc<Flags>>,
     ) -> io::Result<Self> {
         let Parts { method, uri, headers, .. } = parts;
         let bytes = if incoming.is_end_stream() { Some(0) } else { incoming.size_hint().exact() };
         let framing = bytes.map_or(Framing::Chunked, Framing::Length);
         let begun = Instant::now();
+        let asks_leave = bytes != Some(0) && headers.contains_key(header::EXPECT);
         let (body, again) = match bytes {
             Some(0) => (UpBody::Empty, may_repeat(&method, &headers).then(Bytes::new)),
-            Some(bytes) if bytes <= REPLAY_BYTES_MAX && may_repeat(&method, &headers) => {
+            Some(bytes) if bytes <= REPLAY_BYTES_MAX && !asks_leave && may_repeat(&method, &headers) => {
                 let body = incoming.collect().await?.to_bytes();
                 (UpBody::Whole(body.clone()), Some(body))
             }
@@ -167,6 +174,8 @@ impl Errand {
             give_up_at: None,
             ended: None,
             service: None,
+            asks_leave,
+            interim,
             patience: ANSWER_TIME,
             deadline,
         })
@@ -194,6 +203,8 @@ impl Errand {
             give_up_at: None,
             ended: None,
             service: Some(own.service.into()),
+            asks_leave: false,
+            interim: None,
             patience: own.patience,
             deadline: None,
         }
@@ -212,7 +223,8 @@ impl Errand {
             patience = Duration::from_millis(left_ms);
         }
         let body = self.body.take().expect("put back after each failure that goes on");
-        Ok(line::Request { head, expects: self.expects, framing: self.framing, body, patience })
+        let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
+        Ok(line::Request { head, expects, framing, body, patience, asks_leave, interim: self.interim.clone() })
     }
 
     /// Its time is over, and no clone has it: how that ends. One may have had it.

@@ -4,15 +4,16 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::check::{Chunks, Framing, HeadScan, Violation};
+use super::check::{self, Chunks, Framing, HeadScan, Violation};
 use super::limits::{
-    BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, KEEP_ALIVE, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES, WRITE_IDLE,
+    BODY_IDLE, HEAD_BYTES_MAX, HEAD_TIME, INTERIM_BYTES_MAX, KEEP_ALIVE, READ_BUFFER_BYTES, READ_BUFFER_KEPT_BYTES,
+    REST_BYTES_MAX, WRITE_IDLE,
 };
 use super::linger::Linger;
 use super::wait::Rate;
@@ -32,9 +33,35 @@ pub struct Flags {
     pub upgraded: AtomicBool,
     /// Why the present request (or its body) was refused.
     pub violation: Mutex<Option<Violation>>,
+    /// Bytes of the present request's body that have not come yet; the largest number if nobody knows.
+    unread: AtomicU64,
+    /// The client waits for leave to send its body, and was not given it.
+    pub owes_continue: AtomicBool,
+    /// An answer has broken off: when the client has what came of it the connection is to end.
+    pub breaks_off: AtomicBool,
+    /// The client has it.
+    pub has_parted: AtomicBool,
+    /// Interim answers that the client is to get before the next head.
+    interim: Mutex<Vec<u8>>,
+    pub has_interim: AtomicBool,
 }
 
 impl Flags {
+    /// Whether the rest of a body that was answered unread is to be read, and the connection kept.
+    pub fn keeps_rest(&self) -> bool {
+        let unread = self.unread.load(Relaxed);
+        unread == 0 || unread <= REST_BYTES_MAX && !self.owes_continue.load(Relaxed)
+    }
+
+    /// Has an interim answer sent. What does not fit is left out.
+    pub fn send_interim(&self, head: &[u8]) {
+        let mut interim = self.interim.lock().unwrap_or_else(PoisonError::into_inner);
+        if interim.len() + head.len() <= INTERIM_BYTES_MAX {
+            interim.extend_from_slice(head);
+            self.has_interim.store(true, Relaxed);
+        }
+    }
+
     pub fn violation(&self) -> Option<Violation> {
         *self.violation.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +149,17 @@ impl Buffer {
         &mut self.bytes[self.end..]
     }
 
+    /// The head that has passed just now, `head` bytes long, gets a target that all readers take: what they differ in is
+    /// written as %XX, which means the same.
+    fn encode(&mut self, head: usize, from: usize, to: usize) {
+        let begin = self.passed - head;
+        let target = check::encoded(&self.bytes[begin + from..begin + to]);
+        let more = target.len() - (to - from);
+        self.bytes.truncate(self.end);
+        self.bytes.splice(begin + from..begin + to, target);
+        (self.passed, self.end) = (self.passed + more, self.end + more);
+    }
+
     fn replace(&mut self, by: &[u8]) {
         self.bytes = by.to_vec();
         (self.start, self.passed, self.end) = (0, by.len(), by.len());
@@ -156,18 +194,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     return Ok(());
                 }
                 if let Some((bytes, framing)) = scan.scan(self.buffer.unchecked(), self.body_bytes_max)? {
+                    let target = scan.odd_target();
                     self.buffer.pass(bytes);
+                    if let Some((from, to)) = target {
+                        self.buffer.encode(bytes, from, to);
+                    }
                     self.read_wait.over();
                     self.reading = match framing {
                         Framing::Length(0) => Reading::Head(HeadScan::default()),
-                        Framing::Length(length) => Reading::Length(length),
-                        Framing::Chunked => Reading::Chunked(Chunks::default()),
+                        Framing::Length(length) => {
+                            self.flags.unread.store(length, Relaxed);
+                            Reading::Length(length)
+                        }
+                        Framing::Chunked => {
+                            self.flags.unread.store(u64::MAX, Relaxed);
+                            Reading::Chunked(Chunks::default())
+                        }
                     };
                 }
             }
             Reading::Length(left) => {
                 let count = (*left).min(fresh as u64);
                 *left -= count;
+                self.flags.unread.store(*left, Relaxed);
                 let ended = *left == 0;
                 self.buffer.pass(count as usize);
                 if ended {
@@ -178,6 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 let (count, ended) = chunks.scan(self.buffer.unchecked(), self.body_bytes_max)?;
                 self.buffer.pass(count);
                 if ended {
+                    self.flags.unread.store(0, Relaxed);
                     self.reading = Reading::Head(HeadScan::default());
                 }
             }
@@ -255,6 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             self.read_wait.moved(count);
             if let Reading::Length(left) = &mut self.reading {
                 *left -= count as u64;
+                self.flags.unread.store(*left, Relaxed);
                 if *left == 0 {
                     self.reading = Reading::Head(HeadScan::default());
                 }
@@ -314,6 +365,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flags = Arc::clone(&self.flags);
+        let mut interim = flags.interim.lock().unwrap_or_else(PoisonError::into_inner);
+        while !interim.is_empty() {
+            let polled = Pin::new(&mut self.stream).poll_write(cx, &interim);
+            match ready!(self.written(cx, polled))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => drop(interim.drain(..count)),
+            }
+        }
+        flags.has_interim.store(false, Relaxed);
+        // Whoever has the next head waits for this.
+        cx.waker().wake_by_ref();
+        Poll::Ready(Ok(()))
+    }
+
     fn written(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match polled {
             Poll::Ready(Ok(count)) => self.write_wait.moved(count),
@@ -347,8 +414,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         self.stream.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    /// hyper flushes when it has written all that it has.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.flags.has_interim.load(Relaxed) {
+            ready!(self.poll_interim(cx))?;
+        }
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        if self.flags.breaks_off.load(Relaxed) && !self.flags.has_parted.load(Relaxed) {
+            // How it went does not matter any more.
+            let _ = ready!(self.as_mut().poll_shutdown(cx));
+            self.flags.has_parted.store(true, Relaxed);
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use futures_util::task::AtomicWaker;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -25,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::body::DownBody;
-use super::check::{Violation, is_host, is_target};
+use super::check::{Violation, is_host, is_target, is_token};
 use super::headers::Peer;
 use super::limits::*;
 use super::linger::Linger;
@@ -42,13 +43,53 @@ pub struct Manners {
     came: AtomicU64,
     allowed: AtomicU64,
     enough: Notify,
+    /// How often all that there was to write was written.
+    flushes: AtomicU64,
+    is_asked_to_flush: Notify,
+    /// Who waits for that.
+    wait_for_flush: Mutex<Vec<Waker>>,
+    is_flush_awaited: AtomicBool,
 }
 
 impl Manners {
     fn new() -> Self {
         let zero = || AtomicU64::new(0);
         let (asked, answered, taken_back, came, allowed) = (zero(), zero(), zero(), zero(), zero());
-        Self { began: Instant::now(), asked, answered, taken_back, came, allowed, enough: Notify::new() }
+        Self {
+            began: Instant::now(),
+            asked,
+            answered,
+            taken_back,
+            came,
+            allowed,
+            enough: Notify::new(),
+            flushes: zero(),
+            is_asked_to_flush: Notify::new(),
+            wait_for_flush: Mutex::default(),
+            is_flush_awaited: AtomicBool::new(false),
+        }
+    }
+
+    fn flushed(&self) {
+        self.flushes.fetch_add(1, SeqCst);
+        if self.is_flush_awaited.load(SeqCst) {
+            let mut waiting = self.wait_for_flush.lock().unwrap_or_else(PoisonError::into_inner);
+            self.is_flush_awaited.store(false, SeqCst);
+            waiting.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Ready when it was flushed so often.
+    fn poll_flushes(&self, cx: &Context<'_>, at_least: u64) -> Poll<()> {
+        let mut waiting = self.wait_for_flush.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_flush_awaited.store(true, SeqCst);
+        if self.flushes.load(SeqCst) >= at_least {
+            return Poll::Ready(());
+        }
+        waiting.push(cx.waker().clone());
+        drop(waiting);
+        self.is_asked_to_flush.notify_one();
+        Poll::Pending
     }
 
     /// A request, or a WebSocket, is under way until it has `ended`.
@@ -108,7 +149,7 @@ where
         let edge = Arc::clone(&edge);
         async move {
             let answer = proxy::answer(edge, client, request).await;
-            answer.map(|response: Response<DownBody>| response.map(|body| Taken { body, ending }))
+            answer.map(|response: Response<DownBody>| response.map(|body| Taken::new(body, ending)))
         }
     });
     let mut builder = http2::Builder::new(Streams(Arc::clone(&manners)));
@@ -146,6 +187,8 @@ where
                 connection.as_mut().graceful_shutdown();
                 goodbye_at = None;
             }
+            // Somebody waits until all is written: the connection is polled, and writes what there is.
+            () = manners.is_asked_to_flush.notified() => (),
             () = manners.enough.notified() => {
                 tracing::info!(peer = %ip, "an HTTP/2 client took back most of its requests and was cut off");
                 return;
@@ -163,7 +206,7 @@ where
 
 /// Makes a request of HTTP/2 one that HTTP/1.1 would have had: one `Host`, one `Cookie` (RFC 9113 8.2.3, 8.3.1), and for a
 /// WebSocket GET instead of CONNECT (RFC 8441). Whether it is one.
-pub fn to_http1(request: &mut Request<Incoming>) -> Result<bool, Violation> {
+pub fn to_http1<B>(request: &mut Request<B>) -> Result<bool, Violation> {
     let bad = |why| Err(Violation { status: 400, why });
     let is_websocket = *request.method() == Method::CONNECT;
     if is_websocket {
@@ -190,6 +233,10 @@ pub fn to_http1(request: &mut Request<Incoming>) -> Result<bool, Violation> {
     let headers = request.headers_mut();
     if headers.len() > FIELDS_MAX {
         return Err(Violation { status: 431, why: "the request has more than 100 header fields" });
+    }
+    // The library takes quotation marks.
+    if !headers.keys().all(|name| is_token(name.as_str().as_bytes())) {
+        return bad("the name of a header field has characters that are not allowed");
     }
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (authority, hosts.next(), hosts.next()) {
@@ -225,28 +272,72 @@ impl Drop for Ending {
     }
 }
 
-/// An answer's body that notes when the client does not take it.
+/// An answer's body that notes when the client does not take it. If it breaks off, what came of it is with the client before its
+/// stream is reset: a reset throws away what h2 has not written.
 pub struct Taken {
     body: DownBody,
     ending: Ending,
+    /// Whose it is.
+    stream: Option<Arc<Stream>>,
+    broke: Option<Broke>,
+}
+
+struct Broke {
+    error: io::Error,
+    /// How often the connection is to be flushed first, once h2 has all parts in its hands.
+    flushes: Option<u64>,
+}
+
+impl Taken {
+    fn new(body: DownBody, ending: Ending) -> Self {
+        let stream = NOW.with_borrow(Option::clone);
+        Self { body, ending, stream, broke: None }
+    }
+
+    /// Ready when all that was given is written.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (Some(stream), Some(broke)) = (&self.stream, &mut self.broke) else { return Poll::Ready(()) };
+        // Until then it is the client's turn.
+        stream.client_has_to_take.store(true, Relaxed);
+        stream.waits.register(cx.waker());
+        if stream.parts.load(SeqCst) > 0 {
+            return Poll::Pending;
+        }
+        // Two: the first may have begun before the last part, or the head, was there.
+        let at_least = *broke.flushes.get_or_insert_with(|| stream.manners.flushes.load(SeqCst) + 2);
+        stream.manners.poll_flushes(cx, at_least)
+    }
 }
 
 impl Body for Taken {
-    type Data = Bytes;
+    type Data = Part;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.ending.manners.went(frame.data_ref().map_or(0, |data| data.len() as u64));
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                with_stream(|stream| stream.asked_for(bytes));
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Part>>>> {
+        let this = &mut *self;
+        if this.broke.is_none() {
+            let polled = Pin::new(&mut this.body).poll_frame(cx);
+            match polled {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    this.ending.manners.went(bytes as u64);
+                    with_stream(|stream| stream.asked_for(bytes));
+                    return Poll::Ready(Some(Ok(frame.map_data(|data| Part::new(data, &this.stream)))));
+                }
+                Poll::Ready(Some(Err(error))) => this.broke = Some(Broke { error, flushes: None }),
+                Poll::Ready(None) => {
+                    this.ending.is_answered = true;
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    with_stream(|stream| stream.client_has_to_take.store(false, Relaxed));
+                    return Poll::Pending;
+                }
             }
-            Poll::Ready(_) => self.ending.is_answered = true,
-            Poll::Pending => with_stream(|stream| stream.client_has_to_take.store(false, Relaxed)),
         }
-        polled
+        ready!(this.poll_written(cx));
+        this.ending.is_answered = true;
+        Poll::Ready(this.broke.take().map(|broke| Err(broke.error)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -265,20 +356,64 @@ impl Drop for Taken {
     }
 }
 
+/// A part of an answer, until h2 has written it.
+pub struct Part {
+    data: Bytes,
+    stream: Option<Arc<Stream>>,
+}
+
+impl Part {
+    fn new(data: Bytes, stream: &Option<Arc<Stream>>) -> Self {
+        if let Some(stream) = stream {
+            stream.parts.fetch_add(1, SeqCst);
+        }
+        Self { data, stream: stream.clone() }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream
+            && stream.parts.fetch_sub(1, SeqCst) == 1
+        {
+            stream.waits.wake();
+        }
+    }
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.data.advance(count);
+    }
+}
+
 /// One stream, as its task sees it.
-struct Stream {
+pub struct Stream {
     manners: Arc<Manners>,
     /// hyper has a part of the answer and asks for no more before the client has taken it.
     client_has_to_take: AtomicBool,
     /// Bytes of that part, and of those before since the task looked.
     given: AtomicUsize,
     taken: AtomicUsize,
+    /// Parts of the answer that are not written.
+    parts: AtomicUsize,
+    /// Who waits until they are.
+    waits: AtomicWaker,
 }
 
 impl Stream {
     fn new(manners: &Arc<Manners>) -> Self {
         let (client_has_to_take, given, taken) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { manners: Arc::clone(manners), client_has_to_take, given, taken }
+        let (parts, waits) = (AtomicUsize::new(0), AtomicWaker::new());
+        Self { manners: Arc::clone(manners), client_has_to_take, given, taken, parts, waits }
     }
 
     /// hyper asked for a part, and got so much.
@@ -396,7 +531,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Counting<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.manners.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -100,8 +100,9 @@ impl Headers for Fields<'_> {
     }
 }
 
-/// Takes out what was for one hop. Transfer-Encoding stays: hyper writes its own.
-pub fn strip_one_hop(headers: &mut HeaderMap) {
+/// Takes out what was for one hop. Transfer-Encoding stays: hyper writes its own. Whether it said that trailers are welcome.
+pub fn strip_one_hop(headers: &mut HeaderMap) -> bool {
+    let mut takes_trailers = false;
     if headers.contains_key(header::CONNECTION) {
         let listed: Vec<HeaderName> = (headers.get_all(header::CONNECTION).iter())
             .flat_map(|value| value.as_bytes().split(|b| *b == b','))
@@ -110,15 +111,23 @@ pub fn strip_one_hop(headers: &mut HeaderMap) {
             .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
             .collect();
         for name in listed {
+            takes_trailers |= name == header::TE && says_trailers(headers);
             headers.remove(name);
         }
     }
     // First a look: comparing the few names that there are is cheaper than looking each of ours up.
     if headers.keys().any(|name| ONE_HOP.contains(name)) {
+        takes_trailers |= says_trailers(headers);
         for name in &ONE_HOP {
             headers.remove(name);
         }
     }
+    takes_trailers
+}
+
+fn says_trailers(headers: &HeaderMap) -> bool {
+    let mut listed = headers.get_all(header::TE).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
+    listed.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Says from whom a request comes. With `trust`, what the client says is kept and added to.
@@ -195,7 +204,7 @@ mod tests {
         ]);
         headers.append(header::CONNECTION, HeaderValue::from_static("x-other"));
         headers.insert("x-other", HeaderValue::from_static("2"));
-        strip_one_hop(&mut headers);
+        assert!(strip_one_hop(&mut headers), "it takes trailers");
         assert_eq!(names(&headers), ["accept", "host"]);
     }
 

@@ -20,6 +20,14 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// A body up to here is kept, so that a request that may be repeated can be.
 pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
 
+/// Of a body that was answered unread so much is still taken so that the connection stays; with more the answer says that it
+/// closes. A connection costs a client some round trips, in which about so much would have come.
+pub const REST_BYTES_MAX: u64 = 64 << 10;
+/// Interim answers (103) that wait for a client to take them, bytes. More are left out.
+pub const INTERIM_BYTES_MAX: usize = 16 << 10;
+/// A program that was told of a body may say so long that it wants none (RFC 9110 10.1.1); then the body is sent. curl gives it as much.
+pub const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
 /// First read buffer of a connection: holds nearly every head, and 10,000 idle clients cost 40 MiB at worst.
 pub const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Read buffers larger than this shrink when they are empty.
@@ -85,6 +93,10 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
 /// An upgraded connection (WebSocket) without a byte in either direction.
 pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
+/// A stream of events is one after so long: by then an ordinary answer has come.
+pub const EVENTS_LAST: Duration = Duration::from_secs(1);
+/// Any other answer without a length is taken for one that will not end by itself soon: as long as one may take to begin.
+pub const ANSWER_LASTS: Duration = ANSWER_TIME;
 /// Long connections to a clone that leaves end within this part of the time until it is killed.
 pub const LEAVE_PART: (u32, u32) = (9, 10);
 /// From our goodbye until such a connection is cut: the other side's answer, and the clone's to that, are a round trip away.

@@ -21,9 +21,11 @@ mod guard;
 mod h2;
 #[doc(hidden)]
 pub mod headers;
+mod lasting;
 pub mod limits;
 pub(crate) mod line;
 mod linger;
+mod parting;
 pub(crate) mod passed;
 mod proxy;
 pub(crate) mod refusal;
@@ -57,6 +59,7 @@ use crate::proxy_protocol;
 use crate::tls::{self, Certs};
 use drop_files::DropFiles;
 use guard::{Flags, Guard};
+use parting::Parting;
 use passed::Tickets;
 use proxy::{Client, Edge};
 use session::Sessions;
@@ -263,12 +266,20 @@ where
     let ip = peer.ip;
     let client = Arc::new(Client { peer, flags: Arc::clone(&flags), open: Some(Arc::new(open)) });
     let door = Arc::clone(&edge.door);
-    let service = service_fn(move |request| proxy::answer(Arc::clone(&edge), Arc::clone(&client), request));
+    let service = service_fn(move |request| {
+        let (edge, client) = (Arc::clone(&edge), Arc::clone(&client));
+        let flags = Arc::clone(&client.flags);
+        async move {
+            let answer = proxy::answer(edge, client, request).await;
+            answer.map(|response| response.map(|body| Parting::new(body, flags)))
+        }
+    });
     let connection = http1::Builder::new()
         .max_buf_size(limits::HYPER_BUFFER_BYTES)
         // The guard hands on whole heads only and has its own timeouts.
         .header_read_timeout(None)
-        .pipeline_flush(true)
+        // Else an answer, or a part of one, would wait for those to the requests that a client has sent behind it.
+        .pipeline_flush(false)
         .serve_connection(TokioIo::new(guard), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);

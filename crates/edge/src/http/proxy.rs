@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Instant;
 
 use base::Rng;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use clones::partition::Asked;
 use clones::path::{canonical, is_clear};
 use flow::stage::End;
+use futures_util::future::poll_fn;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -24,6 +26,7 @@ use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
+use super::lasting::Lasting;
 use super::passed::{self, Deadline, Tickets};
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
@@ -32,7 +35,7 @@ use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
 use crate::meter::{Door, Opened};
-use crate::pace::Stays;
+use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
 
 /// What all requests of this door share.
@@ -63,6 +66,8 @@ pub async fn answer(
 ) -> Result<Response<DownBody>, Infallible> {
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
+    let (version, body_bytes_max) = (request.version(), edge.config.body_bytes_max);
+    let request = request.map(|incoming| Counted::new(incoming, version, &client.flags, body_bytes_max));
     let outcome = carry(&edge, &client, began, request).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
@@ -72,8 +77,13 @@ pub async fn answer(
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
     // Of HTTP/2 the connection says it.
-    if client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    let parts = client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    if parts || !client.flags.keeps_rest() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if client.flags.has_interim.load(Relaxed) {
+        // The guard, which is of the same task, writes what comes before this, and wakes us.
+        poll_fn(|_| if client.flags.has_interim.load(Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
     Ok(response)
 }
@@ -82,17 +92,13 @@ async fn carry(
     edge: &Edge,
     client: &Client,
     began: Instant,
-    mut request: Request<Incoming>,
+    mut request: Request<Counted>,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     if request.method().as_str() == REFUSED_METHOD {
         let unnamed = Violation { status: 400, why: "this method is not for clients" };
         return Err(Refusal::Violation(client.flags.violation().unwrap_or(unnamed)));
     }
-    if let Some(expect) = request.headers_mut().remove(header::EXPECT)
-        && !expect.as_bytes().eq_ignore_ascii_case(b"100-continue")
-    {
-        return Err(Refusal::Expectation);
-    }
+    let expects = takes_leave(client, &mut request)?;
     let (mut accept, mut open) = (None, client.open.clone());
     if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
         // A WebSocket is as dear as a connection.
@@ -122,7 +128,7 @@ async fn carry(
 
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
-    strip_one_hop(&mut parts.headers);
+    let takes_trailers = strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
     let deadline = Deadline::of(&parts.headers, began);
     let carried_on = passed::class(&parts.headers, edge.pool.table().secret());
@@ -173,9 +179,16 @@ async fn carry(
     if let Some((protocol, _)) = &upgrade {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
+    } else if takes_trailers {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    let incoming = Counted::new(incoming, parts.version, &client.flags, edge.config.body_bytes_max);
-    let errand = Errand::new(parts, host, upgrade.is_some(), incoming, deadline).await;
+    if expects {
+        parts.headers.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+    }
+    // hyper has no way for them in HTTP/2.
+    let interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
+    let errand = Errand::new(parts, host, upgrade.is_some(), incoming, deadline, interim).await;
     let mut errand = errand.map_err(|_| body_broken(client))?;
     errand.place = let_in.as_ref().map(|(place, _)| place.clone());
     let answer = errand.run(&edge.pool, client).await;
@@ -204,11 +217,23 @@ async fn carry(
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_ours(fields),
     }
-    let (mut response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client))?;
+    let (mut response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
     if let Some(stay) = errand.stay {
         response.headers_mut().append(header::SET_COOKIE, stay);
     }
     Ok((response, from))
+}
+
+/// Whether the client waits for leave to send its body, which is its program's to give (RFC 9110 10.1.1).
+fn takes_leave(client: &Client, request: &mut Request<Counted>) -> Result<bool, Refusal> {
+    let Some(expect) = request.headers_mut().remove(header::EXPECT) else { return Ok(false) };
+    if !expect.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+        return Err(Refusal::Expectation);
+    }
+    // Of HTTP/2 nobody could pass it on.
+    let waits = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
+    client.flags.owes_continue.store(waits, Relaxed);
+    Ok(waits)
 }
 
 /// A client that wants to speak something else.
@@ -232,8 +257,9 @@ fn pass_on(
     client: &Client,
     answer: Answer,
     upgrade: Option<Upgrade>,
+    takes_trailers: bool,
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
-    let Answer { mut response, first, line, upstream, in_flight, at: _ } = answer;
+    let Answer { mut response, first, line, upstream, in_flight, at } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(Upgrade { of_client, accept, open }) = upgrade else { return Err(Refusal::BadAnswer) };
         let is_http2 = accept.is_some();
@@ -243,7 +269,8 @@ fn pass_on(
         client.flags.upgraded.store(true, Relaxed);
         let protocol = response.headers_mut().remove(header::UPGRADE);
         let is_websocket = protocol.as_ref().is_some_and(|p| p.as_bytes().eq_ignore_ascii_case(b"websocket"));
-        let stay = in_flight.stay(&edge.stays, is_websocket);
+        let manner = if is_websocket { Manner::Framed } else { Manner::Quiet };
+        let stay = in_flight.stay(&edge.stays, manner);
         let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
         let manners = if is_http2 { h2::manners() } else { None };
         tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket));
@@ -263,10 +290,16 @@ fn pass_on(
         return Err(Refusal::BadAnswer);
     }
     let headers = response.headers_mut();
+    let trailer = takes_trailers.then(|| headers.get_all(header::TRAILER).iter().cloned().collect::<Vec<_>>());
     strip_one_hop(headers);
+    for names in trailer.into_iter().flatten() {
+        // hyper sends those that are named, and no others.
+        headers.append(header::TRAILER, names);
+    }
     if headers.remove(header::TRANSFER_ENCODING).is_some() {
         headers.remove(header::CONTENT_LENGTH);
     }
-    let from = FromClone { line: Some(line), first, upstream, _in_flight: in_flight };
+    let lasting = Lasting::of(headers, &line, at, &edge.stays);
+    let from = FromClone { line: Some(line), first, upstream, in_flight, lasting, is_ended: false };
     Ok((response, Some(from)))
 }

@@ -29,6 +29,7 @@ use crate::http::limits::{CLONE_WAIT, TRY_AGAIN};
 use crate::http::upgrade::copy_both;
 use crate::http::{accept, is_here};
 use crate::meter::Meter;
+use crate::pace::Manner;
 use crate::pool::{Dial, InFlight, Pool, Stream, Upstream};
 use crate::proxy_protocol;
 use crate::turnstile::Full;
@@ -231,7 +232,7 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
     door.meter.tcp.done(began.elapsed(), reached.is_err());
     let copied = async {
         let ((mut clone, upstream, in_flight), asking) = reached?;
-        let stay = in_flight.stay(&door.meter.stays, false);
+        let stay = in_flight.stay(&door.meter.stays, Manner::Quiet);
         client.set_nodelay(true)?;
         if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;

@@ -11,7 +11,9 @@ use hyper::ext::ReasonPhrase;
 
 use super::framing::Body;
 use crate::http::check::{self, Framing};
+use crate::http::headers::strip_one_hop;
 use crate::http::limits::{ANSWER_HEAD_BYTES_MAX, FIELDS_MAX};
+use crate::http::session::remove_ours;
 
 /// What a request lets its answer be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +24,17 @@ pub struct Expects {
     pub upgrade: bool,
 }
 
-/// An answer's head as it came, without interim ones before it.
+/// The next head.
+#[derive(Debug)]
+pub enum Said {
+    /// It may have the request's body.
+    Continue,
+    /// Another interim answer, as a client of HTTP/1.1 gets it.
+    Interim(Vec<u8>),
+    Answer(Head),
+}
+
+/// An answer's head as it came.
 #[derive(Debug)]
 pub struct Head {
     pub response: Response<()>,
@@ -70,55 +82,75 @@ fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes an answer's head from the front of `input`, and interim ones before it. None: more is needed.
+/// Takes the next head from the front of `input`. None: more is needed.
 ///
 /// # Errors
 /// It is no answer, or one whose end could be understood in two ways; here is why.
-pub fn answer(input: &mut BytesMut, expects: Expects) -> Result<Option<Head>, &'static str> {
-    loop {
-        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-        let mut parsed = httparse::Response::new(&mut []);
-        let config = httparse::ParserConfig::default();
-        let len = match config.parse_response_with_uninit_headers(&mut parsed, input, &mut fields) {
-            Ok(httparse::Status::Complete(len)) if len <= ANSWER_HEAD_BYTES_MAX => len,
-            Ok(httparse::Status::Partial) if input.len() <= ANSWER_HEAD_BYTES_MAX => return Ok(None),
-            Ok(_) => return Err("its head is longer than 128 KiB"),
-            Err(httparse::Error::TooManyHeaders) => return Err("it has more than 100 header fields"),
-            Err(_) => return Err("it is not HTTP/1.1"),
-        };
-        let code = parsed.code.unwrap_or(0);
-        if matches!(code, 100 | 102..=199) {
-            input.advance(len);
-            continue;
-        }
-        let status = StatusCode::from_u16(code).map_err(|_| "its status is none")?;
-        // A copy, so that fields that live long do not hold a whole read buffer.
-        let shared = Bytes::copy_from_slice(&input[..len]);
-        let base = input.as_ptr().addr();
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        let map = response.headers_mut();
-        map.reserve(parsed.headers.len());
-        for field in &*parsed.headers {
-            let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "a field has no proper name")?;
-            let at = field.value.as_ptr().addr() - base;
-            let value = HeaderValue::from_maybe_shared(shared.slice(at..at + field.value.len()))
-                .map_err(|_| "a field's value has control characters")?;
-            map.append(name, value);
-        }
-        let is_new = parsed.version == Some(1);
-        let keeps = keeps(map, is_new);
-        let body = body_of(map, status, is_new, expects)?;
-        if let Some(reason) = parsed.reason
-            && status.canonical_reason() != Some(reason)
-            && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
-        {
-            response.extensions_mut().insert(reason);
-        }
+pub fn next(input: &mut BytesMut, expects: Expects) -> Result<Option<Said>, &'static str> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let len = match config.parse_response_with_uninit_headers(&mut parsed, input, &mut fields) {
+        Ok(httparse::Status::Complete(len)) if len <= ANSWER_HEAD_BYTES_MAX => len,
+        Ok(httparse::Status::Partial) if input.len() <= ANSWER_HEAD_BYTES_MAX => return Ok(None),
+        Ok(_) => return Err("its head is longer than 128 KiB"),
+        Err(httparse::Error::TooManyHeaders) => return Err("it has more than 100 header fields"),
+        Err(_) => return Err("it is not HTTP/1.1"),
+    };
+    let code = parsed.code.unwrap_or(0);
+    if matches!(code, 100 | 102..=199) {
+        let said = if code == 100 { Said::Continue } else { Said::Interim(interim(&parsed)) };
         input.advance(len);
-        let keeps = keeps && body != Body::UntilEnd && status != StatusCode::SWITCHING_PROTOCOLS;
-        return Ok(Some(Head { response, body, keeps }));
+        return Ok(Some(said));
     }
+    let status = StatusCode::from_u16(code).map_err(|_| "its status is none")?;
+    // A copy, so that fields that live long do not hold a whole read buffer.
+    let shared = Bytes::copy_from_slice(&input[..len]);
+    let base = input.as_ptr().addr();
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    let map = response.headers_mut();
+    map.reserve(parsed.headers.len());
+    for field in &*parsed.headers {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| "a field has no proper name")?;
+        let at = field.value.as_ptr().addr() - base;
+        let value = HeaderValue::from_maybe_shared(shared.slice(at..at + field.value.len()))
+            .map_err(|_| "a field's value has control characters")?;
+        map.append(name, value);
+    }
+    let is_new = parsed.version == Some(1);
+    let keeps = keeps(map, is_new);
+    let body = body_of(map, status, is_new, expects)?;
+    if let Some(reason) = parsed.reason
+        && status.canonical_reason() != Some(reason)
+        && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
+    {
+        response.extensions_mut().insert(reason);
+    }
+    input.advance(len);
+    let keeps = keeps && body != Body::UntilEnd && status != StatusCode::SWITCHING_PROTOCOLS;
+    Ok(Some(Said::Answer(Head { response, body, keeps })))
+}
+
+/// An interim answer's bytes, without what is for one hop or speaks of a body, which it has none.
+fn interim(parsed: &httparse::Response<'_, '_>) -> Vec<u8> {
+    let (code, reason) = (parsed.code.unwrap_or(0), parsed.reason.unwrap_or_default());
+    let mut out = format!("HTTP/1.1 {code:03} {reason}\r\n").into_bytes();
+    let mut fields = HeaderMap::new();
+    for of in &*parsed.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(of.name.as_bytes()), HeaderValue::from_bytes(of.value)) {
+            fields.append(name, value);
+        }
+    }
+    strip_one_hop(&mut fields);
+    remove_ours(&mut fields);
+    for (name, value) in &fields {
+        if *name != header::CONTENT_LENGTH && *name != header::TRANSFER_ENCODING {
+            field(&mut out, name.as_str(), value.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out
 }
 
 /// Whether the connection stays (RFC 9112 9.3).
@@ -181,8 +213,13 @@ mod tests {
 
     fn read(bytes: &str, expects: Expects) -> Result<Option<(Head, String)>, &'static str> {
         let mut input = BytesMut::from(bytes);
-        let head = answer(&mut input, expects)?;
-        Ok(head.map(|head| (head, String::from_utf8(input.to_vec()).unwrap())))
+        loop {
+            match next(&mut input, expects)? {
+                Some(Said::Answer(head)) => return Ok(Some((head, String::from_utf8(input.to_vec()).unwrap()))),
+                Some(Said::Continue | Said::Interim(_)) => (),
+                None => return Ok(None),
+            }
+        }
     }
 
     fn body(bytes: &str) -> Result<Body, &'static str> {
@@ -231,6 +268,19 @@ mod tests {
         for end in 1..bytes.len() - 2 {
             assert!(read(&bytes[..end], ANY).unwrap().is_none(), "{end}");
         }
+    }
+
+    #[test]
+    fn interim_answers_are_heard_one_by_one_without_what_is_not_theirs() {
+        let mut input = BytesMut::from(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nlink: </b>\r\nKeep-Alive: 5\r\n\
+             Connection: x-mine\r\nX-Mine: 1\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        );
+        assert!(matches!(next(&mut input, ANY), Ok(Some(Said::Continue))));
+        let Ok(Some(Said::Interim(hints))) = next(&mut input, ANY) else { panic!("there are early hints") };
+        let hints = String::from_utf8(hints).unwrap();
+        assert_eq!(hints, "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n");
+        assert!(matches!(next(&mut input, ANY), Ok(Some(Said::Answer(_)))));
     }
 
     #[test]
@@ -301,7 +351,7 @@ mod tests {
         fn any_bytes_get_a_verdict(bytes: Vec<u8>, text in "(HTTP/1\\.[01] [0-9]{3} ?[a-z]*\r\n)?([a-zA-Z-]{1,9}: ?[ -~]{0,9}\r\n){0,5}(\r\n)?.{0,9}") {
             for bytes in [bytes.as_slice(), text.as_bytes()] {
                 for upgrade in [false, true] {
-                    let _ = answer(&mut BytesMut::from(bytes), Expects { no_body: false, upgrade });
+                    let _ = next(&mut BytesMut::from(bytes), Expects { no_body: false, upgrade });
                 }
             }
         }

@@ -11,6 +11,7 @@ mod stream;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,10 +26,12 @@ pub use idle::Idle;
 
 use super::body::{Counted, UpBody};
 use super::check::Framing;
-use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX};
+use super::guard::Flags;
+use super::limits::{ANSWER_IDLE, CLONE_READ_BYTES, CLONE_READ_BYTES_MAX, CONTINUE_WAIT};
 use super::wait::Wait;
 use crate::pool::Stream;
 use framing::Body;
+use head::Said;
 
 const LAST_CHUNK: Bytes = Bytes::from_static(b"0\r\n\r\n");
 
@@ -36,6 +39,8 @@ pub struct Line {
     stream: Stream,
     out: Out,
     upload: Upload,
+    /// The clone has not said yet that it wants the body.
+    is_held: bool,
     /// What has come and was not taken yet.
     input: BytesMut,
     /// How much one read may bring: more while a long body comes.
@@ -56,6 +61,10 @@ pub struct Request {
     pub body: UpBody,
     /// How long the head of its answer is waited for.
     pub patience: Duration,
+    /// The client waits for leave to send the body, which the clone gives, or answers without it.
+    pub asks_leave: bool,
+    /// Who gets interim answers.
+    pub interim: Option<Arc<Flags>>,
 }
 
 /// How a request came to nothing on one line.
@@ -111,6 +120,7 @@ impl Line {
             stream,
             out: Out::default(),
             upload: Upload::Done,
+            is_held: false,
             input: BytesMut::new(),
             read_bytes: CLONE_READ_BYTES,
             body: Body::Over,
@@ -163,8 +173,9 @@ impl Line {
 
     /// Sends a request and waits for the head of its answer.
     pub async fn send(&mut self, request: Request) -> Result<Response<()>, Failed> {
-        let Request { head, expects, framing, body, patience } = request;
+        let Request { head, expects, framing, body, patience, asks_leave, interim } = request;
         self.wait.over();
+        self.is_held = asks_leave;
         (self.acknowledged, self.read_bytes) = (false, CLONE_READ_BYTES);
         self.out = Out { head, ..Out::default() };
         self.upload = match (body, framing) {
@@ -181,7 +192,7 @@ impl Line {
                 Upload::Done
             }
         };
-        let answer = poll_fn(|cx| self.poll_answer(cx, expects, patience)).await;
+        let answer = poll_fn(|cx| self.poll_answer(cx, expects, patience, interim.as_deref())).await;
         match answer {
             Ok(head) => {
                 (self.body, self.keeps) = (head.body, head.keeps);
@@ -199,6 +210,7 @@ impl Line {
         cx: &mut Context<'_>,
         expects: Expects,
         patience: Duration,
+        interim: Option<&Flags>,
     ) -> Poll<Result<head::Head, Failed>> {
         // A clone that closed while we were idle, or spoke unasked, gets nothing: what it says would be taken for the answer.
         if !self.out.began {
@@ -210,19 +222,26 @@ impl Line {
                 return Poll::Ready(Err(Failed::SpokeFirst(self.unsent())));
             }
         }
-        match self.poll_upload(cx) {
-            Poll::Ready(Err(Broken::Client)) => return Poll::Ready(Err(Failed::Upload)),
-            Poll::Ready(Err(Broken::Clone)) if !self.out.began => {
-                return Poll::Ready(Err(Failed::Unsent(self.unsent())));
-            }
-            // It may have answered before it closed.
-            Poll::Ready(_) | Poll::Pending => (),
+        if let Some(failed) = self.sends(cx) {
+            return Poll::Ready(Err(failed));
         }
         // Before anything is written there is nothing to be read, and it was looked just now.
         while self.out.began {
             if !self.input.is_empty() {
-                match head::answer(&mut self.input, expects) {
-                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                match head::next(&mut self.input, expects) {
+                    Ok(Some(Said::Answer(head))) => return Poll::Ready(Ok(head)),
+                    Ok(Some(Said::Continue)) => {
+                        if std::mem::take(&mut self.is_held)
+                            && let Some(failed) = self.sends(cx)
+                        {
+                            return Poll::Ready(Err(failed));
+                        }
+                        continue;
+                    }
+                    Ok(Some(Said::Interim(head))) => {
+                        interim.inspect(|flags| flags.send_interim(&head));
+                        continue;
+                    }
                     Ok(None) => (),
                     Err(why) => return Poll::Ready(Err(Failed::NoAnswer(why))),
                 }
@@ -234,7 +253,24 @@ impl Line {
                 Poll::Pending => break,
             }
         }
+        if self.is_held && self.wait.is_overdue(cx, CONTINUE_WAIT) {
+            // It does not know of such.
+            self.is_held = false;
+            if let Some(failed) = self.sends(cx) {
+                return Poll::Ready(Err(failed));
+            }
+        }
         if self.wait.is_overdue(cx, patience) { Poll::Ready(Err(Failed::TimedOut)) } else { Poll::Pending }
+    }
+
+    /// Writes what there is of the request while its answer is waited for; how that came to nothing, if it did.
+    fn sends(&mut self, cx: &mut Context<'_>) -> Option<Failed> {
+        match self.poll_upload(cx) {
+            Poll::Ready(Err(Broken::Client)) => Some(Failed::Upload),
+            Poll::Ready(Err(Broken::Clone)) if !self.out.began => Some(Failed::Unsent(self.unsent())),
+            // It may have answered before it closed.
+            Poll::Ready(_) | Poll::Pending => None,
+        }
     }
 
     /// Reads once. Zero: the clone has closed its side.
@@ -306,6 +342,9 @@ impl Line {
     fn next_part(&mut self, cx: &mut Context<'_>) -> Result<bool, ()> {
         while self.out.data.is_empty() && self.out.end.is_empty() {
             let (Upload::Length(_, body) | Upload::Chunked(body)) = &mut self.upload else { return Ok(false) };
+            if self.is_held {
+                return Ok(true);
+            }
             let data = match Pin::new(body).poll_frame(cx) {
                 Poll::Pending => return Ok(true),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -380,6 +419,11 @@ impl Line {
             return Poll::Ready(Some(Err(late)));
         }
         Poll::Pending
+    }
+
+    /// Call when a part of the answer is waited for. True when that has taken so long.
+    pub fn has_waited(&mut self, cx: &mut Context<'_>, limit: Duration) -> bool {
+        self.wait.is_overdue(cx, limit)
     }
 
     /// Many small servers (Python's, for one) write head and body apart, and their system holds the body back until the

@@ -21,7 +21,15 @@ fn line(room: usize) -> (Line, DuplexStream) {
 
 fn post(body: UpBody, framing: Framing) -> Request {
     let head = request(&Method::POST, "/once", &HeaderMap::new(), framing);
-    Request { head, expects: Expects { no_body: false, upgrade: false }, framing, body, patience: ANSWER_TIME }
+    Request {
+        head,
+        expects: Expects { no_body: false, upgrade: false },
+        framing,
+        body,
+        patience: ANSWER_TIME,
+        asks_leave: false,
+        interim: None,
+    }
 }
 
 fn whole(body: &'static str) -> Request {
