@@ -66,6 +66,110 @@ fn what_one_node_acknowledged_every_node_shows_and_a_transaction_happens_whole_o
     });
 }
 
+fn unix_ms() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// Under writes without a pause; each look is a read that is never old.
+#[test]
+fn what_is_to_end_ends_in_time_however_much_is_written_beside_it() {
+    let up = UP.take();
+    let (mut looks, mut writes) = (bank(&up, 1), bank(&up, 2));
+    let int = Word::Int;
+    for key in ["win", "abs", "lease"] {
+        looks.ask(&["DEL", key]).unwrap();
+    }
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        scope.spawn(move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                writes.ask(&["SET", "other", "1"]).unwrap();
+            }
+        });
+        let begun = Instant::now();
+        let at = (unix_ms() + 3_000).to_string();
+        assert_eq!(looks.ask(&["SET", "win", "1", "PX", "3000"]).unwrap(), Word::Simple("OK".to_owned()));
+        assert_eq!(looks.ask(&["SET", "abs", "1", "PXAT", &at]).unwrap(), Word::Simple("OK".to_owned()));
+        assert!(matches!(looks.ask(&["FCALL", "lease.claim", "1", "lease", "me", "3000"]).unwrap(), Word::Int(_)));
+        let mut ended: BTreeMap<&str, Duration> = BTreeMap::new();
+        while ended.len() < 3 && begun.elapsed() < Duration::from_secs(10) {
+            for key in ["win", "abs", "lease"] {
+                if looks.ask(&["EXISTS", key]).unwrap() == int(0) {
+                    ended.entry(key).or_insert_with(|| begun.elapsed());
+                }
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        println!("ended after {ended:?}");
+        // Clocks of a node, its wall clock and this test's, agree within a few milliseconds in so short a time.
+        let in_time = Duration::from_millis(2_990)..Duration::from_millis(3_500);
+        assert!(ended.len() == 3 && ended.values().all(|took| in_time.contains(took)), "{ended:?}");
+    });
+}
+
+#[test]
+fn what_ends_by_a_moment_that_has_passed_is_gone_at_once() {
+    let up = UP.take();
+    let mut one = bank(&up, 1);
+    let (int, ok) = (Word::Int, || Word::Simple("OK".to_owned()));
+    let bulk = |text: &str| Word::Bulk(text.to_owned());
+    for (words, expect) in [
+        (&["EXPIRE", "-1", "NX"][..], 1),
+        (&["PEXPIREAT", "1", "NX"], 1),
+        (&["EXPIRE", "0"], 1),
+        (&["EXPIREAT", "1", "LT"], 1),
+        (&["PEXPIRE", "-5", "XX"], 0),
+        (&["PEXPIREAT", "1", "GT"], 0),
+    ] {
+        one.ask(&["DEL", "list"]).unwrap();
+        one.ask(&["RPUSH", "list", "old"]).unwrap();
+        let words = [&[words[0], "list"], &words[1..]].concat();
+        assert_eq!(one.ask(&words).unwrap(), int(expect), "{words:?}");
+        assert_eq!(one.ask(&["RPUSH", "list", "new"]).unwrap(), int(2 - expect), "{words:?}");
+        assert_eq!(one.ask(&["PTTL", "list"]).unwrap(), int(-1), "{words:?}: it stays");
+    }
+    for end in [["EXAT", "1"], ["PXAT", "1"]] {
+        assert_eq!(one.ask(&["SET", "k", "v", end[0], end[1]]).unwrap(), ok());
+        assert_eq!(one.ask(&["GET", "k"]).unwrap(), Word::Nil, "{end:?}");
+        assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), ok());
+        assert_eq!(one.ask(&["SET", "k", "w", "GET", end[0], end[1]]).unwrap(), bulk("v"));
+        assert_eq!(one.ask(&["EXISTS", "k"]).unwrap(), int(0), "{end:?}");
+        assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), ok());
+        assert_eq!(one.ask(&["GETEX", "k", end[0], end[1]]).unwrap(), bulk("v"));
+        assert_eq!(one.ask(&["GET", "k"]).unwrap(), Word::Nil, "{end:?}");
+    }
+    one.ask(&["DEL", "c"]).unwrap();
+    for words in [&["MULTI"][..], &["SET", "c", "5", "EXAT", "1"], &["INCR", "c"]] {
+        one.ask(words).unwrap();
+    }
+    assert_eq!(one.ask(&["EXEC"]).unwrap(), Word::List(vec![ok(), int(1)]));
+    assert_eq!(one.ask(&["PTTL", "c"]).unwrap(), int(-1), "it stays");
+    // A moment is the same one, however long EXEC lets wait.
+    let soon = unix_ms() + 300;
+    one.ask(&["MULTI"]).unwrap();
+    one.ask(&["SET", "m", "v", "PXAT", &soon.to_string()]).unwrap();
+    wait_for(
+        "the moment has passed",
+        Duration::from_secs(5),
+        || if unix_ms() > soon { Ok(()) } else { Err("".into()) },
+    );
+    assert_eq!(one.ask(&["EXEC"]).unwrap(), Word::List(vec![ok()]));
+    assert_eq!(one.ask(&["EXISTS", "m"]).unwrap(), int(0));
+}
+
+#[test]
+fn a_namespace_that_was_just_applied_is_shown_with_its_leaders() {
+    let up = UP.take();
+    for n in 0..3 {
+        up.apply("fresh.toml", &format!("[namespace.fresh{n}]\nclass = \"linear\"\nshards = 4\n")).good();
+        let shown = up.coppice(&["ns", "show", &format!("fresh{n}")]).good();
+        let led = shown.lines().filter(|line| line.contains(", led by n")).count();
+        assert!(led == 4 && !shown.contains("nobody"), "{shown}");
+    }
+    up.apply("fresh.toml", "").good();
+}
+
 #[test]
 fn a_hot_key_is_shown_on_every_node_with_who_waits_for_it() {
     let up = UP.take();

@@ -7,13 +7,13 @@
 //! (`functions::too_new`); the first entry or value of another kind has to look at what was agreed before it is written, too.
 //!
 //! Programs from before there were levels count as level 1, but end by nobody's word, and count a version more where `set.move` finds its
-//! member in the target already; and some of level 2 know nothing of `once.keep` as a condition, add numbers with a point in binary, or cut ranges of bits that end before
+//! member in the target already; and some of level 2 know nothing of `once.keep` as a condition or of `passed`, add numbers with a point in binary, or cut ranges of bits that end before
 //! the beginning otherwise. None was released; `docs/guide/what-survives-what.md` says how to come from one.
 //!
 //! | level | came with | what |
 //! | --- | --- | --- |
 //! | 1 | 0.1 | all that its fixtures (`tests/fixtures/0.1`) hold |
-//! | 2 | after it | `hash.random`, `hash.take`, `hold`, `release`, `size`, `list.positions`, `list.pop-first`, `set.count-inter`, `set.store-*`, `text.find-bit`, `text.bit-op`; `expire ... xxlt`, `set.random ... again`, `text.bits ... byte\|bit` |
+//! | 2 | after it | `hash.random`, `hash.take`, `hold`, `release`, `size`, `list.positions`, `list.pop-first`, `set.count-inter`, `set.store-*`, `text.find-bit`, `text.bit-op`; `put`, `expire` and `get-expire` with `passed`; `expire ... xxlt`, `set.random ... again`, `text.bits ... byte\|bit` |
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 2;

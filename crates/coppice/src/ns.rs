@@ -1,10 +1,15 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use base::text::span_text;
+use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView};
 
 use crate::operate::NodeArgs;
+
+/// New groups elect within a second. Who has just applied a declaration wants to see how it came out, and not how it begins.
+const ELECTED_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum NsCommand {
@@ -88,13 +93,20 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             }
         }
         NsCommand::Show(args) => {
-            let reply = args.node.reader().get(&format!("/v1/ns/{}", name(&args.name)?)).await?;
+            let (path, until) = (format!("/v1/ns/{}", name(&args.name)?), Instant::now() + ELECTED_WITHIN);
+            let (reply, namespace) = loop {
+                let reply = args.node.reader().get(&path).await?;
+                let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
+                if is_led(&namespace) || Instant::now() >= until {
+                    break (reply, namespace);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            };
             if args.json {
                 println!("{}", reply.text()?);
-                return Ok(());
+            } else {
+                print!("{}", page(&namespace));
             }
-            let namespace: NamespaceView = serde_json::from_value(reply.json()?).map_err(not_ours)?;
-            print!("{}", page(&namespace));
         }
         NsCommand::Token(args) => {
             let path = format!("/v1/ns/{}/token", name(&args.name)?);
@@ -146,11 +158,19 @@ fn hot_keys(hot: &[HotKeyView]) -> String {
     hot.iter().map(line).collect()
 }
 
+/// Are all its groups there, with a leader?
+fn is_led(n: &NamespaceView) -> bool {
+    n.odds.is_some() || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
+}
+
 fn page(n: &NamespaceView) -> String {
     let Some(odds) = &n.odds else {
         let shard = |s: &ShardView| {
-            let leader = s.leader.as_deref().unwrap_or("nobody that this node knows");
-            format!("group:             {}: {}, led by {leader}\n", s.name, s.members.join(" "))
+            let leader = match &s.leader {
+                Some(leader) => format!("led by {leader}"),
+                None => "electing: this node has not heard of a leader yet".to_owned(),
+            };
+            format!("group:             {}: {}, {leader}\n", s.name, s.members.join(" "))
         };
         let shards: String = n.shards.iter().map(shard).collect();
         let (name, class, promise) = (&n.name, &n.class, &n.promise);

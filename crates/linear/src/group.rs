@@ -8,6 +8,7 @@
 //! - **Sleep**: when every member holds everything and membership says that all live, nobody ticks. Any frame, command,
 //!   birth or death of a member wakes it.
 
+mod clock;
 mod holds;
 mod placed;
 mod queue;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
+use self::clock::Clock;
 use self::holds::Holds;
 pub use self::queue::Mark;
 use self::queue::Queue;
@@ -120,8 +122,7 @@ pub struct Group {
     watchers: Watchers,
     heat: Heat,
     freshness: Freshness,
-    /// The group's clock as of the last entry, and when we applied it.
-    clock: (u64, Time),
+    pub clock: Clock,
     /// This node is not wanted in the group: when it next asks whether the group still has it.
     pub leaves_at: Option<Time>,
     /// When the lead may next be handed to the member that should have it, and how often that was tried.
@@ -166,7 +167,7 @@ impl Group {
                 .map_err(|raft::LogError { record, why }| format!("record {record} of {id}'s log {why}"))?
         }?;
         member.state_mut().held_by(level);
-        let clock = (member.state().clock(), now);
+        let clock = Clock::new(member.state().clock(), now);
         // The first founder stands at once, so that groups that are founded together have different leaders.
         let campaign_at = (founds && placed.members.first() == Some(&me)).then_some(now + CAMPAIGN_WITHIN);
         Ok(Self {
@@ -208,15 +209,11 @@ impl Group {
         self.next_tick.is_none()
     }
 
-    /// The group's clock as this member would show it: what it last applied, and the time since.
-    fn clock_now(&self, now: Time) -> u64 {
-        self.clock.0 + now.since(self.clock.1).as_millis()
-    }
-
-    /// When the leader writes its clock, if it writes nothing else: an end has come, or keys are to end and it is long ago.
+    /// When the leader writes its clock, if it writes nothing else: an end has come, or keys are to end and it is long since it did.
     fn clock_due(&self) -> Option<Time> {
-        let end = self.member.state().next_end().filter(|_| self.leads.is_some() && self.ending.is_none())?;
-        Some(self.clock.1 + Span::millis(end.saturating_sub(self.clock.0)).min(CLOCK_WRITTEN))
+        let space = self.member.state();
+        let end = space.next_end().filter(|_| self.leads.is_some() && self.ending.is_none())?;
+        Some(self.clock.when(end.min(space.clock() + CLOCK_WRITTEN.as_millis())))
     }
 
     /// There is something to do: it stays awake for a while.
@@ -376,7 +373,7 @@ impl Group {
             for what in happened {
                 self.happened(what, now.mono, done);
             }
-            self.follow_lead(done);
+            self.follow_lead(now.mono, done);
             self.answer_reads(now.mono, done);
             self.tell_watchers(now.mono, done);
             while self.flying.pop_front_if(|ids| !ids.iter().any(|id| self.known.contains(id))).is_some() {}
@@ -417,9 +414,7 @@ impl Group {
             }
             Happened::Entry => {
                 let clock = self.member.state().clock();
-                if clock > self.clock.0 {
-                    self.clock = (clock, now);
-                }
+                self.clock.applied(clock, self.leads.is_some(), now);
                 self.ending.take_if(|ending| *ending <= clock);
                 if let Some(born) = self.member.state_mut().take_born() {
                     (self.born, self.to_save) = (Some(born), true);
@@ -432,7 +427,7 @@ impl Group {
             }
             Happened::Restored => {
                 self.member.state_mut().held_by(self.level);
-                self.clock = (self.member.state().clock(), now);
+                self.clock.applied(self.member.state().clock(), false, now);
                 self.born = None;
             }
             Happened::Regrouped => (),
@@ -440,7 +435,7 @@ impl Group {
     }
 
     /// Lead won or lost: what waited for the old one is sent elsewhere.
-    fn follow_lead(&mut self, done: &mut Vec<Answered>) {
+    fn follow_lead(&mut self, now: Time, done: &mut Vec<Answered>) {
         let leads = self.member.is_leader().then(|| self.member.term());
         if leads == self.leads {
             return;
@@ -452,9 +447,13 @@ impl Group {
         self.flying.clear();
         match leads {
             Some(_) => self.known.clear(),
-            None => self.queue.iter().for_each(|command| {
-                self.known.remove(&command.id);
-            }),
+            None => {
+                // From here on it follows, and a new leader that is behind does not put it back.
+                self.clock = Clock::new(self.clock.now(now), now);
+                self.queue.iter().for_each(|command| {
+                    self.known.remove(&command.id);
+                });
+            }
         }
         self.ending = None;
         self.splitting = None;
@@ -467,7 +466,7 @@ impl Group {
 
     fn propose(&mut self, now: Time, nodes: &Nodes, done: &mut Vec<Answered>) -> bool {
         self.end_late(now, done);
-        let clock = self.clock_now(now);
+        let clock = self.clock.now(now);
         let is_due = self.clock_due().is_some_and(|at| at <= now);
         let split = self.split(&nodes.live);
         if (self.queue.is_empty() && !is_due && split.is_none()) || !self.may_propose() {

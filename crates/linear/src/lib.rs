@@ -11,6 +11,7 @@
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
+//! - `moment.rs`: ends that callers name by the time of day.
 //! - `once.rs`: ids that callers give their writes, so that one that is asked again happens once.
 //! - `apart.rs`: what is done over several shards; `together.rs`: weak operations, several done as one.
 //! - `spec.rs`: the keys of a declaration. `split.rs`: how one group becomes two. `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
@@ -29,6 +30,7 @@ mod history;
 pub mod limits;
 mod machine;
 mod map;
+pub mod moment;
 pub mod once;
 mod op;
 pub mod place;

@@ -139,7 +139,7 @@ impl<T> Linear<T> {
         body.and_then(|mut body| body.get_mut("result").map(Value::take)).ok_or_else(unreadable)
     }
 
-    /// Keys in order that begin so, a page at a time: those after `after`.
+    /// Keys in order that begin so, a page at a time: those after `after`; 1 to 1,000 of them.
     pub async fn scan(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page, LinearError> {
         self.page(prefix, after, limit, "").await
     }

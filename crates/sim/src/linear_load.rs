@@ -36,8 +36,8 @@ pub const DRAWN_AT_ONCE: usize = 2;
 const LIST_AGE: u64 = 1_000;
 pub const ACCOUNTS: u64 = 4;
 const LEASES: u64 = 2;
-/// So many values with an end are looked at by anybody: the last ones.
-const BRIEFS: usize = 6;
+/// So many values with an end are looked at by anybody: the last ones, of which some should have ended.
+const BRIEFS: usize = 12;
 /// So long that it cannot end in a run, whatever clocks do.
 pub const LONG: Span = Span::secs(7_200);
 /// A caller's clock is behind by so much at most: nodes' are a minute ahead or behind when they jump.

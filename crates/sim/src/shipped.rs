@@ -54,6 +54,8 @@ pub enum Bug {
     LinearTorn,
     /// Ids of callers are not heeded: what is asked again happens again.
     LinearTwice,
+    /// Values of class `linear` that end live twice as long as they were to.
+    LinearLate,
     /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
 }
@@ -222,6 +224,13 @@ impl Planted {
             && self.rng.chance(0.1)
         {
             second.args = vec![Bytes::from_static(b"0")];
+        }
+        if let (Bug::LinearLate, Event::Ask { ask: Ask::Linear(op), .. }) = (self.bug, &mut event)
+            && let [step] = &mut op.steps[..]
+            && let ("put", Some(end)) = (step.function, step.args.get_mut(2))
+            && let Some(ms) = std::str::from_utf8(end).ok().and_then(|end| end.parse::<u64>().ok())
+        {
+            *end = (2 * ms).to_string().into();
         }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {

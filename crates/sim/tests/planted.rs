@@ -117,6 +117,14 @@ fn a_stale_read_that_is_older_than_it_may_be_is_caught() {
     assert_eq!(caught(Bug::LinearOlder), Some(STALE));
 }
 
+#[test]
+fn a_value_that_is_there_after_its_end_is_caught() {
+    assert_eq!(
+        caught(Bug::LinearLate),
+        Some("a value of class linear is gone a moment after its end, however much is written")
+    );
+}
+
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {

@@ -20,6 +20,7 @@ use super::{Api, Problem, guard};
 const RETRY_AFTER: Span = Span::secs(5);
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Spread {
     /// It came from another node: it is not passed on.
     #[serde(default)]
@@ -61,6 +62,7 @@ pub async fn deploy(State(api): State<Api>, headers: HeaderMap, body: Body) -> R
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct To {
     to: Option<u32>,
 }

@@ -19,6 +19,7 @@ use super::problem::done;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dry {
     #[serde(default)]
     dry_run: bool,
@@ -39,6 +40,7 @@ pub async fn apply(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rotation {
     /// The old keys go at once: all sessions by cookie end.
     #[serde(default)]

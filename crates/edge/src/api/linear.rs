@@ -415,7 +415,10 @@ pub async fn keys(
     guard::holder(&headers, &api.view(), &ns)?;
     only_linear(&api, &ns)?;
     let Query(page) = query?;
-    let limit = page.limit.unwrap_or(SCAN_KEYS_MAX).clamp(1, SCAN_KEYS_MAX);
+    let limit = page.limit.unwrap_or(SCAN_KEYS_MAX);
+    if !(1..=SCAN_KEYS_MAX).contains(&limit) {
+        return Err(Problem::wrong(format!("limit must be 1 to {SCAN_KEYS_MAX} keys, not {limit}")));
+    }
     let order = if page.reverse { "reverse" } else { "forward" };
     let args = vec![page.prefix, page.after, limit.to_string().into(), Bytes::from_static(order.as_bytes())];
     let step = |function| Step::new(Bytes::new(), function, Vec::new());

@@ -94,6 +94,7 @@ fn group(view: &View, service: &str) -> Result<Group, Problem> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Look {
     watch: Option<String>,
 }
@@ -148,6 +149,7 @@ pub async fn broadcast(State(api): State<Api>, Path(service): Path<String>, head
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Meet {
     #[serde(default = "first")]
     phase: u64,

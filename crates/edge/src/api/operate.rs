@@ -16,6 +16,7 @@ use super::problem::done;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Force {
     #[serde(default)]
     force: bool,

@@ -49,7 +49,11 @@ pub const ALL: &[Function] = &[
         merge: Merge::Most,
         ..read("age", "", |space, _, args| none(args).map(|()| Reply::Int(space.shown_age() as i64)))
     },
-    write("put", "value always|absent|present|version:N none|keep|MS [old]", put),
+    args_since(
+        2,
+        |args| args.get(2).is_some_and(|end| &end[..] == PASSED),
+        write("put", "value always|absent|present|version:N none|keep|MS|at:UNIX-MS [old]", put),
+    ),
     write("remove", "[version:N]", |space, key, args| {
         let may = match args {
             [] => true,
@@ -66,15 +70,19 @@ pub const ALL: &[Function] = &[
     }),
     args_since(
         2,
-        |args| args.get(1).is_some_and(|when| &when[..] == b"xxlt"),
-        write("expire", "none|MS any|nx|xx|gt|lt|xxlt", expire),
+        |args| matches!(args, [end, when] if &end[..] == PASSED || &when[..] == b"xxlt"),
+        write("expire", "none|MS|at:UNIX-MS any|nx|xx|gt|lt|xxlt", expire),
     ),
-    write("get-expire", "none|MS", |space, key, args| {
-        let old = text_of(space, key)?.cloned();
-        let end = end_of(space, one(args)?, || 0)?;
-        space.set_end(key, end);
-        Ok(old.map_or(Reply::Nil, Reply::Bytes))
-    }),
+    args_since(
+        2,
+        |args| args.first().is_some_and(|end| &end[..] == PASSED),
+        write("get-expire", "none|MS|at:UNIX-MS", |space, key, args| {
+            let old = text_of(space, key)?.cloned();
+            let end = End::read(space, one(args)?, || End::Never)?;
+            end.set(space, key);
+            Ok(old.map_or(Reply::Nil, Reply::Bytes))
+        }),
+    ),
     Function {
         keys: 1,
         ..write("copy", "to [replace]", |space, key, args| {
@@ -123,12 +131,62 @@ fn left(space: &Space, entry: &Entry) -> i64 {
     if entry.end == 0 { -1 } else { entry.end.saturating_sub(space.shown_clock()).max(1) as i64 }
 }
 
-/// When something ends that ends `none` or in so many milliseconds, or where it ends now (`keep`).
-fn end_of(space: &Space, arg: &[u8], now: impl FnOnce() -> u64) -> std::result::Result<u64, Wrong> {
-    match arg {
-        b"none" => Ok(0),
-        b"keep" => Ok(now()),
-        ms => Ok(space.clock().saturating_add(unsigned(ms)?.max(1))),
+/// What ends so ends by a moment that has passed (`moment.rs`).
+pub const PASSED: &[u8] = b"passed";
+
+/// When something ends.
+#[derive(Clone, Copy)]
+enum End {
+    Never,
+    /// By the group's clock, which is not there yet.
+    At(u64),
+    /// It has ended: nothing that comes after this finds it, in the same entry or later.
+    Passed,
+}
+
+impl End {
+    /// `none`, where it ends now (`keep`), in so many milliseconds, or `passed`.
+    fn read(space: &Space, arg: &[u8], now: impl FnOnce() -> Self) -> std::result::Result<Self, Wrong> {
+        match arg {
+            b"none" => Ok(Self::Never),
+            b"keep" => Ok(now()),
+            PASSED => Ok(Self::Passed),
+            ms => Ok(Self::At(space.clock().saturating_add(unsigned(ms)?.max(1)))),
+        }
+    }
+
+    fn of(entry: &Entry) -> Self {
+        if entry.end == 0 { Self::Never } else { Self::At(entry.end) }
+    }
+
+    /// To compare with others. As Redis: no end is later than any.
+    fn order(self) -> u64 {
+        match self {
+            Self::Never => u64::MAX,
+            Self::At(end) => end,
+            Self::Passed => 0,
+        }
+    }
+
+    /// What the key holds ends so, if it holds anything.
+    fn set(self, space: &mut Space, key: &Bytes) {
+        match self {
+            Self::Never => space.set_end(key, 0),
+            Self::At(end) => space.set_end(key, end),
+            Self::Passed => drop(space.remove(key)),
+        }
+    }
+
+    /// Stores what ends so; the version that the key has then.
+    fn put(self, space: &mut Space, key: &Bytes, value: Value) -> u64 {
+        match self {
+            Self::Never => space.set(key, value, 0),
+            Self::At(end) => space.set(key, value, end),
+            Self::Passed => {
+                space.remove(key);
+                0
+            }
+        }
     }
 }
 
@@ -152,11 +210,11 @@ fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
         [value, when, end, old] if &old[..] == b"old" => (value, when, end, true),
         _ => return Err(Wrong::Arguments),
     };
-    let end = end_of(space, end, || space.get(key).map_or(0, |entry| entry.end))?;
+    let end = End::read(space, end, || space.get(key).map_or(End::Never, End::of))?;
     let old = if wants_old { text_of(space, key)?.cloned() } else { None };
     let stored = is_met(space, key, when)?;
     let version = if stored {
-        space.set(key, Value::Text(value.clone()), end)
+        end.put(space, key, Value::Text(value.clone()))
     } else {
         space.get(key).map_or(0, |entry| entry.version)
     };
@@ -165,23 +223,22 @@ fn put(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
 
 fn expire(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
     let (end, when) = two(args)?;
-    let end = end_of(space, end, || 0)?;
-    let Some(entry) = space.get(key) else { return Ok(Reply::Int(0)) };
-    // As Redis: no end is later than any.
-    let (old, new) = ([entry.end, u64::MAX][usize::from(entry.end == 0)], [end, u64::MAX][usize::from(end == 0)]);
+    let end = End::read(space, end, || End::Never)?;
+    let Some(old) = space.get(key).map(End::of) else { return Ok(Reply::Int(0)) };
+    let ends = matches!(old, End::At(_));
     let may = match &when[..] {
         b"any" => true,
-        b"nx" => entry.end == 0,
-        b"xx" => entry.end != 0,
-        b"gt" => new > old,
-        b"lt" => new < old,
-        b"xxlt" => entry.end != 0 && new < old,
+        b"nx" => !ends,
+        b"xx" => ends,
+        b"gt" => end.order() > old.order(),
+        b"lt" => end.order() < old.order(),
+        b"xxlt" => ends && end.order() < old.order(),
         _ => return Err(Wrong::Arguments),
     };
     // Taking away an end that is not there changes nothing, and says so.
-    let changes = may && (end != 0 || entry.end != 0);
+    let changes = may && (ends || !matches!(end, End::Never));
     if changes {
-        space.set_end(key, end);
+        end.set(space, key);
     }
     Ok(flag(changes))
 }

@@ -26,6 +26,8 @@ mod set;
 mod space;
 mod text;
 
+pub use key::PASSED;
+
 pub type Result = std::result::Result<Reply, Wrong>;
 
 /// How a function is run.

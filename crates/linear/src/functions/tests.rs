@@ -286,6 +286,34 @@ fn fields_are_taken_and_ends_come_only_nearer() {
 }
 
 #[test]
+fn what_ends_by_a_moment_that_has_passed_is_gone_for_whatever_comes_next() {
+    let stored = |version| Reply::List(vec![Int(1), Nil, Int(version)]);
+    check(&[
+        ("k", "put", &["5", "always", "passed"], stored(0)),
+        ("k", "number.add", &["1"], Int(1)),
+        ("k", "put", &["7", "absent", "passed", "old"], Reply::List(vec![Int(0), text("1"), Int(1)])),
+        ("k", "get-expire", &["passed"], text("1")),
+        ("k", "exists", &[], Int(0)),
+        ("k", "get-expire", &["passed"], Nil),
+        ("k", "expire", &["passed", "any"], Int(0)),
+        ("l", "list.push-right", &["old"], Int(1)),
+        ("l", "expire", &["passed", "xx"], Int(0)),
+        ("l", "expire", &["passed", "gt"], Int(0)),
+        ("l", "expire", &["passed", "nx"], Int(1)),
+        ("l", "list.push-right", &["new"], Int(1)),
+        ("l", "ttl", &[], Int(-1)),
+        ("l", "expire", &["9000", "any"], Int(1)),
+        ("l", "expire", &["passed", "nx"], Int(0)),
+        ("l", "expire", &["passed", "gt"], Int(0)),
+        ("l", "expire", &["passed", "xxlt"], Int(1)),
+        ("l", "put", &["new", "absent", "none"], stored(10)),
+        ("l", "expire", &["passed", "lt"], Int(1)),
+        ("l", "expire", &["at:0", "any"], Reply::Wrong(Wrong::NotANumber)),
+        ("n", "put", &["v", "always", "at:0"], Reply::Wrong(Wrong::NotANumber)),
+    ]);
+}
+
+#[test]
 fn moving_a_member_to_a_set_that_has_it_changes_that_set_not_at_all() {
     let mut space = Space::default();
     let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));

@@ -33,7 +33,7 @@ impl Group {
     }
 
     pub(super) fn read(&mut self, now: Time, age: Span, command: &Command) -> Ran {
-        let clock = self.clock_now(now);
+        let clock = self.clock.now(now);
         self.member.state_mut().show(clock, age.0.div_ceil(1_000));
         self.member.state().read(&command.conditions, &command.steps)
     }

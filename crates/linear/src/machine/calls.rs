@@ -14,6 +14,7 @@ use crate::functions::changes::may_wait;
 use crate::functions::{self, Run};
 use crate::group::{Asked, Mark};
 use crate::limits::*;
+use crate::moment;
 use crate::once::Once;
 use crate::op::{Op, Over, Ran, Step};
 use crate::space::CommandId;
@@ -340,7 +341,8 @@ impl Linear {
             self.timers.insert((call.again, seq));
             let Some(to) = to else { continue };
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
-            let (group, reads, stale, command) = (call.group, call.reads, call.stale, call.command.clone());
+            let (group, reads, stale, mut command) = (call.group, call.reads, call.stale, call.command.clone());
+            moment::resolve(&mut command.steps, now.wall_ms, self.agreed);
             if !reads {
                 call.sent = call.sent.and(to);
             }

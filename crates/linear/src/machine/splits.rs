@@ -46,14 +46,17 @@ impl Linear {
     pub(super) fn bear(&mut self, now: Now, parent: GroupId, out: &mut Vec<Output>) {
         let Some(child) = self.born.get(&parent).copied() else { return };
         let Some(group) = self.groups.get_mut(&parent) else { return };
-        let (leads, after) = (group.leads(), group.placed.splits);
+        let (leads, after, clock) = (group.leads(), group.placed.splits, group.clock);
         let Some((placed, first)) = group.born() else { return };
         self.learn_split(parent, after);
         if self.groups.contains_key(&child) || self.kept.contains_key(&child) {
             return;
         }
         self.begin(now, placed, first, Vec::new(), out);
-        if let Some(group) = self.groups.get_mut(&child).filter(|_| leads) {
+        let Some(group) = self.groups.get_mut(&child) else { return };
+        // What passes until it begins here is not lost.
+        group.clock = clock;
+        if leads {
             group.stand(now.mono);
             self.settle(now, Turn::Goes, child, out);
         }

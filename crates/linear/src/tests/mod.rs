@@ -18,6 +18,7 @@ use base::GroupId;
 const SHORT: LogBounds = LogBounds { records_max: 500, bytes_max: 64 << 10, entries_kept: 16 };
 
 mod bounds;
+mod ends;
 mod fixtures;
 mod level;
 mod once;

@@ -1,7 +1,9 @@
 //! What ends by itself: values with an end, and leases.
 //!
 //! Clocks of nodes drift and jump, so nobody can say when exactly something ends. But what has ended or was removed stays
-//! away, what ends only long after the run is there, and a lease's tokens grow with time and have one holder each.
+//! away, what ends only long after the run is there, and a lease's tokens grow with time and have one holder each. And while
+//! no fault strikes a value is there for as long as it was to live, and a moment more, however much is written beside it: time counts
+//! from when the cluster had to serve again, as faults may take the leader with its clock.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +15,17 @@ use super::linear::{newest_by, note, number};
 use crate::linear_load::{Act, LONG, WriteId};
 
 const ENDS: &str = "a value of class linear that has ended or was removed stays away, and is there until then";
+const LATE: &str = "a value of class linear is gone a moment after its end, however much is written";
 const LEASE: &str = "a lease has one holder at a time, and its token is higher than any before";
+
+/// A force of a disk and the way there and back take milliseconds; but where all is calm a lead may still be handed over, which at worst
+/// takes an election, and the largest values may be before it in the log.
+const GONE_WITHIN: Span = Span::millis(1_500);
 
 #[derive(Default)]
 pub struct Ends {
+    /// Since when nothing disturbs the group's clock; none while something may.
+    calm_since: Option<Time>,
     briefs: BTreeMap<WriteId, Brief>,
     leases: BTreeMap<String, Lease>,
 }
@@ -39,6 +48,10 @@ struct Lease {
 }
 
 impl Ends {
+    pub fn calm_since(&mut self, since: Option<Time>) {
+        self.calm_since = since;
+    }
+
     pub fn begin(&mut self, act: &Act, start: Time) {
         match act {
             Act::Brief { id, lives } => {
@@ -65,6 +78,7 @@ impl Ends {
             (Act::SeeBrief { id }, Reply::List(list)) => {
                 let value = list.first().and_then(|value| if let Reply::Bytes(v) = value { number(v) } else { None });
                 match self.briefs.get_mut(id) {
+                    Some(brief) if brief.is_late(self.calm_since, start) => wrong(LATE),
                     Some(brief) if value == Some(*id) && brief.gone.is_none_or(|gone| start <= gone) => {
                         brief.there.get_or_insert(now);
                         Ok(())
@@ -78,6 +92,7 @@ impl Ends {
             },
             (Act::EndBrief { id }, Reply::Int(was_there @ 0..=1)) => match self.briefs.get_mut(id) {
                 Some(brief) if *was_there == 1 && brief.gone.is_some_and(|gone| gone < start) => wrong(ENDS),
+                Some(brief) if *was_there == 1 && brief.is_late(self.calm_since, start) => wrong(LATE),
                 Some(brief) if *was_there == 1 => {
                     brief.gone.get_or_insert(now);
                     Ok(())
@@ -103,6 +118,12 @@ impl Ends {
 }
 
 impl Brief {
+    /// Has it lived for too long by `start`, when somebody began to look who then found it?
+    fn is_late(&self, calm_since: Option<Time>, start: Time) -> bool {
+        let since = self.there.zip(calm_since).map(|(there, calm)| there.max(calm));
+        since.is_some_and(|since| start.since(since) > self.lives + GONE_WITHIN)
+    }
+
     /// It was seen to be away, by somebody who began to look at `start`.
     fn is_gone(&mut self, start: Time, now: Time) -> Result<(), ()> {
         if self.there.is_none_or(|there| there >= start) {
@@ -146,6 +167,24 @@ mod tests {
         assert_eq!(check(&[put(LONG), see(&away)]), Some(ENDS));
         assert_eq!(check(&[put(LONG), remove(1), see(&there)]), Some(ENDS));
         assert_eq!(check(&[see(&there)]), Some(ENDS));
+    }
+
+    #[test]
+    fn values_that_live_too_long_while_all_is_calm_are_seen() {
+        let after = |calm_since: Option<u64>, looks: u64| {
+            let (mut ends, lives) = (Ends::default(), Span::millis(700));
+            ends.calm_since(calm_since.map(Time));
+            let (put, see) = (Act::Brief { id: 1, lives }, Act::SeeBrief { id: 1 });
+            ends.begin(&put, Time(1));
+            let stored = Reply::List(vec![Reply::Int(1), Reply::Nil, Reply::Int(4)]);
+            ends.end(&put, &stored, Time(1), Time(5)).unwrap();
+            let there = Reply::List(vec![Reply::Bytes(Bytes::from("1")), Reply::Int(4)]);
+            ends.end(&see, &there, Time(looks), Time(looks + 9)).err().map(|broken| broken.promise)
+        };
+        let last = 5 + (Span::millis(700) + GONE_WITHIN).0;
+        assert_eq!((after(Some(0), last), after(Some(0), last + 1)), (None, Some(LATE)));
+        assert_eq!(after(None, last + 1), None, "faults may strike");
+        assert_eq!((after(Some(9), last + 4), after(Some(9), last + 5)), (None, Some(LATE)));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Linear {
         Self { wide: true, ..Self::default() }
     }
 
+    /// Since when nothing disturbs the clocks of groups; none while something may.
+    pub fn calm_since(&mut self, since: Option<Time>) {
+        self.ends.calm_since(since);
+    }
+
     pub fn begin(&mut self, act: &Act, start: Time) {
         if let Some(id) = named(act) {
             self.writes.insert(id, Write { start, refused: false });

@@ -11,7 +11,7 @@ use crate::linear_load;
 use crate::load::{self, Drawn};
 use crate::promises::linear::{Linear, ONCE};
 use crate::promises::session::{Ended, Found};
-use crate::promises::{Broken, declared};
+use crate::promises::{Broken, SERVED_WITHIN, declared};
 
 const SERVED: &str = "any one node may be killed: no operation through a live node fails";
 
@@ -156,7 +156,10 @@ impl Scene {
                 self.again.insert(flight.client, Linearly { told: Some(ran.clone()), ..asked });
             }
         }
-        self.promise_of(&act).end(&act, begun, now, &outcome)
+        let calm_since = self.calm_for().map(|_| self.phase_since + SERVED_WITHIN);
+        let promise = self.promise_of(&act);
+        promise.calm_since(calm_since);
+        promise.end(&act, begun, now, &outcome)
     }
 
     fn judge_session(&mut self, flight: &Flight, drawn: &Drawn, outcome: Outcome<Reply>) -> Result<(), Broken> {

@@ -189,6 +189,20 @@ fn pages_go_on_behind_keys_that_are_no_text() {
 }
 
 #[test]
+fn a_page_has_as_many_keys_as_were_asked_for_or_the_bound_is_named() {
+    let none = || vec![Reply::List(vec![]), Reply::Int(1), Reply::Int(0)];
+    for (limit, expect) in [("0", 400), ("1", 200), ("1000", 200), ("1001", 400), ("100000", 400)] {
+        let (status, _, text, asked) = linear(none(), &format!("GET /v1/ns/carts/keys?limit={limit}"), "");
+        assert_eq!(status, expect, "{limit}: {text}");
+        if expect == 200 {
+            assert_eq!(steps(asked)[0].args[2], limit.as_bytes());
+        } else {
+            assert!(text.contains(&format!("limit must be 1 to 1000 keys, not {limit}")) && asked.is_none(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_removal_that_may_not_be_tells_which_version_there_is() {
     let remove = |replies| {
         linear_asked(vec![replies], request("DELETE /v1/ns/carts/keys/a", &[CARTS, ("if-match", "\"7\"")], ""))

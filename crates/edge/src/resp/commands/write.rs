@@ -85,6 +85,15 @@ impl Unit {
         Ok(self.left_until(number).ok_or_else(wrong)?.unwrap_or(LEASE_MIN))
     }
 
+    /// The moment that a number names, Unix milliseconds, if it names one.
+    pub fn moment(self, number: i64) -> Option<u64> {
+        match self {
+            Unit::Seconds | Unit::Millis => None,
+            Unit::UnixSeconds => Some(number.saturating_mul(1000).max(0).cast_unsigned()),
+            Unit::UnixMillis => Some(number.max(0).cast_unsigned()),
+        }
+    }
+
     /// How long from now, of any number: `None` if it is too large for a time, `Some(None)` if it has passed.
     pub fn left_until(self, number: i64) -> Option<Option<Span>> {
         let millis = match self {
@@ -113,6 +122,8 @@ fn unix_millis() -> i64 {
 #[derive(Default)]
 pub struct Options {
     pub lease: Option<Lease>,
+    /// If its end was given as a moment: that.
+    pub moment: Option<u64>,
     pub when: Option<When>,
     pub compare: Option<Compare>,
     pub get: bool,
@@ -131,6 +142,7 @@ impl Options {
                     return Err(syntax());
                 }
                 options.lease = Some(Lease::For(unit.span(command.arg(at + 1), name)?));
+                options.moment = integer(command.arg(at + 1)).and_then(|number| unit.moment(number));
                 at += 1;
             } else if is(option, "KEEPTTL") && options.lease.is_none() {
                 options.lease = Some(Lease::Keep);

@@ -1,5 +1,7 @@
 //! Commands on keys of any type.
 
+use state::linear::moment;
+
 use super::*;
 use crate::resp::commands::write::Unit;
 
@@ -103,11 +105,14 @@ fn expire(call: &mut Call<'_>, unit: Unit) -> Act {
             "ERR invalid expire time in '{}' command",
             String::from_utf8_lossy(command.arg(0)).to_lowercase()
         ))),
-        // It ends now.
-        Some(None) if condition == "any" || condition == "lt" => each_first(call, "remove"),
         Some(left) => {
-            let ms = left.map_or(1, |left| left.as_millis().max(1));
-            one_with(call, "expire", vec![word(ms.to_string()), word(condition)], plain)
+            // What is over by now is so by a moment that has passed.
+            let end = match (unit.moment(number), left) {
+                (Some(moment), _) => moment::at(moment),
+                (None, Some(left)) => left.as_millis().to_string(),
+                (None, None) => moment::at(0),
+            };
+            one_with(call, "expire", vec![word(end), word(condition)], plain)
         }
     }
 }
@@ -164,8 +169,4 @@ fn copy(call: &mut Call<'_>) -> Act {
         return Act::Now(Reply::error("ERR source and destination objects are the same"));
     }
     one_with(call, "copy", args, plain)
-}
-
-fn each_first(call: &Call<'_>, function: &'static str) -> Act {
-    one_with(call, function, Vec::new(), plain)
 }

@@ -1,7 +1,7 @@
 //! Texts and numbers.
 
-use state::linear::Condition;
 use state::linear::limits::VALUE_BYTES_MAX;
+use state::linear::{Condition, moment};
 use state::session::{Lease, When};
 
 use super::*;
@@ -155,10 +155,11 @@ fn set(call: &mut Call<'_>) -> Act {
         Some(When::Present) => "present",
         Some(_) => return syntax_error(),
     };
-    let end = match options.lease {
-        None | Some(Lease::Default) => "none".to_owned(),
-        Some(Lease::Keep) => "keep".to_owned(),
-        Some(Lease::For(span)) => span.as_millis().max(1).to_string(),
+    let end = match (options.moment, options.lease) {
+        (Some(moment), _) => moment::at(moment),
+        (None, None | Some(Lease::Default)) => "none".to_owned(),
+        (None, Some(Lease::Keep)) => "keep".to_owned(),
+        (None, Some(Lease::For(span))) => span.as_millis().max(1).to_string(),
     };
     let args = put_args(command.value(2), when, end, options.get);
     one_with(call, "put", args, if options.get { old } else { stored })
@@ -185,8 +186,9 @@ fn get_ex(call: &mut Call<'_>) -> Act {
         Options { get: false, when: None, lease: None, persist: true, .. } => {
             one_with(call, "get-expire", vec![word("none")], plain)
         }
-        Options { get: false, when: None, lease: Some(Lease::For(span)), .. } => {
-            one_with(call, "get-expire", vec![word(span.as_millis().max(1).to_string())], plain)
+        Options { get: false, when: None, lease: Some(Lease::For(span)), moment, .. } => {
+            let end = moment.map_or_else(|| span.as_millis().max(1).to_string(), moment::at);
+            one_with(call, "get-expire", vec![word(end)], plain)
         }
         Options { .. } => syntax_error(),
     }

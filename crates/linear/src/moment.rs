@@ -1,0 +1,88 @@
+//! Ends that a caller names by a moment of the wall clock, `at:UNIX-MS`. Groups have a clock of their own, so each time that a
+//! command is sent to a leader what is left until then is put in its place: the time for which it waited to be sent (between MULTI
+//! and EXEC, for a new leader) is not added to it. Nothing with such an end is ever in a log.
+//!
+//! A moment that has passed is `passed` there, and what it ends is gone at once (`functions/key.rs`). There is no other way to
+//! that: whoever wants something to end now says `at:0`.
+
+use bytes::Bytes;
+
+use super::functions::PASSED;
+use super::op::Step;
+
+const AT: &str = "at:";
+/// Which functions know what it is when something has ended already, and since when.
+const PASSED_LEVEL: u32 = 2;
+
+/// The argument of a function that takes an end.
+pub fn at(unix_ms: u64) -> String {
+    format!("{AT}{unix_ms}")
+}
+
+/// The step's argument that says when something ends.
+fn end_of(step: &mut Step) -> Option<&mut Bytes> {
+    match step.function {
+        "put" => step.args.get_mut(2),
+        "expire" | "get-expire" => step.args.first_mut(),
+        _ => None,
+    }
+}
+
+/// As the group takes them, by this clock, and for programs of this level.
+pub fn resolve(steps: &mut [Step], wall_ms: u64, agreed: u32) {
+    for step in steps {
+        let moment = |end: &Bytes| std::str::from_utf8(end.strip_prefix(AT.as_bytes())?).ok()?.parse::<u64>().ok();
+        let Some((end, at)) = end_of(step).and_then(|end| moment(end).map(|at| (end, at))) else { continue };
+        match at.saturating_sub(wall_ms) {
+            0 if agreed >= PASSED_LEVEL => *end = Bytes::from_static(PASSED),
+            // The shortest that older programs have.
+            0 => {
+                *end = Bytes::from_static(b"1");
+                end_for_older(step);
+            }
+            left => *end = left.to_string().into(),
+        }
+    }
+}
+
+/// Where they can say it otherwise, too: it is removed.
+fn end_for_older(step: &mut Step) {
+    if step.function == "expire" && step.args.get(1).is_some_and(|when| matches!(&when[..], b"any" | b"lt")) {
+        (step.function, step.args) = ("remove", Vec::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(function: &'static str, args: &[&str], agreed: u32) -> (&'static str, Vec<String>) {
+        let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
+        let mut steps = [Step::new("k".into(), function, args)];
+        resolve(&mut steps, 5_000, agreed);
+        let [Step { function, args, .. }] = steps;
+        (function, args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect())
+    }
+
+    #[test]
+    fn what_is_left_until_a_moment_is_counted_when_it_is_sent() {
+        for (function, given, two, one) in [
+            ("put", ["at:5", "always", "at:5001"], "put at:5 always 1", "put at:5 always 1"),
+            ("put", ["v", "always", "at:5000"], "put v always passed", "put v always 1"),
+            ("put", ["v", "always", "none"], "put v always none", "put v always none"),
+            ("put", ["v", "always", "at:soon"], "put v always at:soon", "put v always at:soon"),
+            ("expire", ["at:0", "any", ""], "expire passed any ", "remove"),
+            ("expire", ["at:0", "lt", ""], "expire passed lt ", "remove"),
+            ("expire", ["at:0", "nx", ""], "expire passed nx ", "expire 1 nx "),
+            ("expire", ["at:9000", "any", ""], "expire 4000 any ", "expire 4000 any "),
+            ("get-expire", ["at:4999", "", ""], "get-expire passed  ", "get-expire 1  "),
+            ("list.push-right", ["at:0", "", ""], "list.push-right at:0  ", "list.push-right at:0  "),
+        ] {
+            let shown = |agreed| {
+                let (function, args) = resolved(function, &given, agreed);
+                [vec![function.to_owned()], args].concat().join(" ")
+            };
+            assert_eq!((shown(2), shown(1)), (two.to_owned(), one.to_owned()));
+        }
+    }
+}
