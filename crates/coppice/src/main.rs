@@ -117,7 +117,11 @@ fn main() {
         Some("reap") => host::reap_main(args),
         Some(_) | None => (),
     }
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if matches!(command, Command::Up(_) | Command::Init(_) | Command::Join(_) | Command::Run(_)) {
+        host::private::begin();
+    }
+    let done = match command {
         Command::Up(args) => single(up::up(args)),
         Command::Init(args) => found::init_command(&args),
         Command::Join(args) => single(found::join_command(args)),

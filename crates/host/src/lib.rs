@@ -23,6 +23,7 @@ mod net;
 mod outbox;
 mod output;
 pub mod ports;
+pub mod private;
 mod probe;
 pub mod process;
 pub mod renew;

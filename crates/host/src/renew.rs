@@ -156,7 +156,7 @@ impl DataDir {
     /// Takes another identity over. The log of the former one is set aside; after a crash the next start goes on here.
     pub fn enter_anew(&self, identity: &Identity) -> Result<(), Error> {
         let json = serde_json::to_vec(identity).expect("an identity is plain data");
-        write_safely(self.path(), NEXT, &json, 0o600)?;
+        write_safely(self.path(), NEXT, &json)?;
         self.finish_entering()
     }
 
@@ -217,12 +217,12 @@ mod tests {
             fs::write(temp.0.join(FOUNDING), "{}").unwrap();
             dir.next_boot().unwrap();
             fs::write(temp.0.join(DISTRUSTED), "old").unwrap();
-            write_safely(&temp.0, NEXT, &serde_json::to_vec(&new).unwrap(), 0o600).unwrap();
+            write_safely(&temp.0, NEXT, &serde_json::to_vec(&new).unwrap()).unwrap();
             if crashed_after > 0 {
                 fs::rename(temp.0.join("log"), temp.0.join(SET_ASIDE)).unwrap();
             }
             if crashed_after > 1 {
-                write_safely(&temp.0, "node.key", new.key_pem.as_bytes(), 0o600).unwrap();
+                write_safely(&temp.0, "node.key", new.key_pem.as_bytes()).unwrap();
             }
             if crashed_after > 2 {
                 fs::remove_file(temp.0.join(DISTRUSTED)).unwrap();
