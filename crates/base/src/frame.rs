@@ -20,6 +20,8 @@ pub mod kind {
     pub const DOORS: u16 = 7;
     /// What level the cluster has agreed on, to a node whose program has less.
     pub const LEVEL: u16 = 8;
+    /// To a node that was removed: that it was.
+    pub const REMOVED: u16 = 9;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;

@@ -40,6 +40,10 @@ impl Api {
         self.request("PUT", path, "", body.into()).await
     }
 
+    pub async fn delete(&self, path: &str) -> Result<Reply, String> {
+        self.request("DELETE", path, "", Bytes::new()).await
+    }
+
     async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
         let unreachable = |why: String| {
             format!(

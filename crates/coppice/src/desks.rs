@@ -11,11 +11,14 @@ use bytes::Bytes;
 use edge::Meter;
 use edge::api::{Gone, Minted};
 use futures_util::future::BoxFuture;
-use host::{Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish};
+use host::{
+    Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
+};
 use node::{Admitted, Answer, Ask, Node, View};
 use tokio::sync::{oneshot, watch};
 
-use crate::keeper::{API_TARGET, Keeper};
+use crate::doorman::Doorman;
+use crate::keeper::{API_TARGET, CODE_LEVEL, CODE_TARGET, Keeper};
 
 /// The Redis door asks on the node's own thread.
 pub struct RespDesk {
@@ -115,12 +118,14 @@ impl monitor::Source for PageSource {
 pub struct JoinDesk {
     cluster: ClusterId,
     cluster_name: String,
+    doorman: Arc<Doorman>,
     port: OnceLock<Port<Node>>,
 }
 
 impl JoinDesk {
-    pub fn new(identity: &Identity) -> Self {
-        Self { cluster: identity.cluster, cluster_name: identity.cluster_name.clone(), port: OnceLock::new() }
+    pub fn new(identity: &Identity, doorman: Arc<Doorman>) -> Self {
+        let (cluster, cluster_name) = (identity.cluster, identity.cluster_name.clone());
+        Self { cluster, cluster_name, doorman, port: OnceLock::new() }
     }
 
     /// From now on newcomers are answered.
@@ -138,6 +143,10 @@ impl host::JoinDesk for JoinDesk {
             let admitted = admitted(port, ask).await.map_err(|no| no.why)?;
             grant(admitted, &request, cluster, cluster_name, &name)
         })
+    }
+
+    fn may_renew(&self, former: NodeId) -> BoxFuture<'static, bool> {
+        self.doorman.may_enter_anew(former)
     }
 
     fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>> {
@@ -179,30 +188,45 @@ fn grant(
     Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
 }
 
-/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its API, and nothing else.
+/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives, and nothing else.
 pub struct TunnelDesk {
     api: SocketAddr,
-    port: OnceLock<Port<Node>>,
+    doorman: Arc<Doorman>,
+    open: OnceLock<(Port<Node>, Arc<Keeper>)>,
 }
 
 impl TunnelDesk {
-    pub fn new(api: SocketAddr) -> Self {
-        Self { api, port: OnceLock::new() }
+    pub fn new(api: SocketAddr, doorman: Arc<Doorman>) -> Self {
+        Self { api, doorman, open: OnceLock::new() }
     }
 
-    pub fn open(&self, port: Port<Node>) {
-        assert!(self.port.set(port).is_ok(), "the desk opens once");
+    pub fn open(&self, port: Port<Node>, keeper: Arc<Keeper>) {
+        assert!(self.open.set((port, keeper)).is_ok(), "the desk opens once");
     }
 }
 
 impl host::TunnelDesk for TunnelDesk {
-    fn target(&self, name: &str) -> Option<SocketAddr> {
-        if name == API_TARGET {
-            return Some(self.api);
+    fn lets_in(&self, node: NodeId) -> BoxFuture<'static, bool> {
+        self.doorman.lets_in(node)
+    }
+
+    fn until_out(&self, node: NodeId) -> BoxFuture<'static, ()> {
+        self.doorman.until_out(node)
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        let (port, keeper) = self.open.get()?;
+        let view = port.view();
+        if name == CODE_TARGET {
+            let keeper = Arc::clone(keeper);
+            return Some(Target::Own(Box::new(move |stream| Box::pin(keeper.serve(stream)))));
         }
-        let view = self.port.get()?.view();
+        // Only older programs ask for it; nobody may who has a certificate and no token.
+        if name == API_TARGET {
+            return (view.root.level < CODE_LEVEL).then_some(Target::At(self.api));
+        }
         let clones = view.routes.services.iter().flat_map(|service| &service.clones);
-        clones.filter(|clone| clone.local).find(|clone| clone.target() == name).map(|clone| clone.addr)
+        clones.filter(|clone| clone.local).find(|clone| clone.target() == name).map(|clone| Target::At(clone.addr))
     }
 }
 

@@ -113,7 +113,7 @@ pub async fn join_command(args: JoinArgs) -> Result<(), String> {
 
 /// Whether a node was founded or joined in this folder.
 pub fn is_node(dir: &Path) -> bool {
-    dir.join(NODE_FILE).exists()
+    dir.join(NODE_FILE).exists() && !DataDir::was_removed(dir)
 }
 
 pub fn init(dir: &Path, cluster: &str, name: &str, at: NodeAddresses) -> Result<(), String> {
@@ -184,10 +184,13 @@ fn open_empty(dir: &Path) -> Result<DataDir, String> {
             dir.display()
         ));
     }
-    DataDir::open(dir).map_err(|e| e.to_string())
+    let held = DataDir::open(dir).map_err(|e| e.to_string())?;
+    // What a node that was removed may have left.
+    held.given_up().map_err(|e| e.to_string())?;
+    Ok(held)
 }
 
-/// `node.toml` comes last: a folder without it is no node yet.
+/// `node.toml` comes last, and what says that the node here is one no more goes with it: a folder without it is no node yet.
 fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<SocketAddr>) -> Result<(), String> {
     identity.save(held).map_err(|e| e.to_string())?;
     let file = NodeFile {
@@ -204,7 +207,22 @@ fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<Soc
         "# What is this machine's own. Everything else is declared to the cluster.\n{}",
         toml::to_string(&file).expect("plain data")
     );
-    write_private(&held.path().join(NODE_FILE), text.as_bytes())
+    write_private(&held.path().join(NODE_FILE), text.as_bytes())?;
+    held.begin_anew().map_err(|e| e.to_string())
+}
+
+/// Once the root group's snapshot has the first records, the key of the authority need not lie about twice.
+pub async fn forget_founding(dir: PathBuf) {
+    let path = dir.join(FOUNDING);
+    while path.exists() {
+        if host::has_snapshot(&dir, base::GroupId::ROOT) {
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(%error, "{} cannot be removed, and is not needed any more", path.display());
+            }
+            return;
+        }
+        tokio::time::sleep(FOUNDING_LOOK_EVERY).await;
+    }
 }
 
 fn founding(dir: &Path, identity: &Identity, level: u32) -> Result<Option<Change>, String> {
@@ -251,6 +269,8 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<(), String> {
     write().map_err(|e: std::io::Error| format!("cannot write {}: {e}", path.display()))
 }
 
+/// Between two looks whether the first records are on the disk.
+const FOUNDING_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 const NODE_FILE: &str = "node.toml";
 const FOUNDING: &str = "founding.json";
 const ADMIN_TOKEN: &str = "admin.token";

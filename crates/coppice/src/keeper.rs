@@ -1,6 +1,6 @@
 //! Keeps the deployed folders of this node: fetches from other nodes what the declaration says every node must have, passes
-//! on what came from an operator, and tells the node what is here. Nodes fetch by their tunnels, so encrypted and
-//! authenticated, from each other's API.
+//! on what came from an operator, and tells the node what is here. Nodes ask each other by their tunnels, so encrypted and
+//! authenticated: that it is one of the cluster's nodes that asks is proof enough, and no token travels.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,17 +10,27 @@ use base::{NodeId, Span};
 use bytes::Bytes;
 use host::{CodeStore, Dialer, Port};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use node::view::{NodeState, NodeView};
 use node::{Ask, Node, View};
+use tokio::sync::Semaphore;
 
-/// Name under which a node's API is reached by a tunnel. No service can have it.
+/// Name under which a node's archives are reached by a tunnel. No service can have it.
+pub const CODE_TARGET: &str = "coppice:code";
+/// Programs below this level know it not: they are asked by their API, with the operator's token, and so they ask.
+pub const CODE_LEVEL: u32 = 2;
 pub const API_TARGET: &str = "coppice:api";
+/// Archives on their way in from other nodes at once. Each may take 256 MiB of memory.
+const COPIES_IN_MAX: usize = 2;
 /// One archive from one node.
 const FETCH_WITHIN: Duration = Duration::from_secs(60);
 /// Between two looks at what is missing, if nothing changes.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Where archives are, by digest.
+const CODE_PATH: &str = "/v1/code/";
 /// Nodes that an archive is on before its deploy begins, if there are so many.
 const COPIES: usize = 2;
 
@@ -28,11 +38,12 @@ pub struct Keeper {
     store: Arc<CodeStore>,
     dialer: Dialer,
     port: Port<Node>,
+    copies_in: Semaphore,
 }
 
 impl Keeper {
     pub fn new(store: CodeStore, dialer: Dialer, port: Port<Node>) -> Arc<Self> {
-        Arc::new(Self { store: Arc::new(store), dialer, port })
+        Arc::new(Self { store: Arc::new(store), dialer, port, copies_in: Semaphore::new(COPIES_IN_MAX) })
     }
 
     /// For ever: has what is declared, and lets go what is not.
@@ -74,7 +85,7 @@ impl Keeper {
     /// From the first live node that has it.
     async fn fetch(&self, view: &View, digest: &str) {
         for node in others(view) {
-            match self.request(view, node, "GET", &format!("/v1/code/{digest}"), Bytes::new()).await {
+            match self.request(view, node, "GET", &format!("{CODE_PATH}{digest}"), Bytes::new()).await {
                 Ok(bytes) => match self.put(digest.to_owned(), bytes).await {
                     Ok(()) => return tracing::info!(digest, from = %node.name, "fetched a version"),
                     Err(error) => tracing::warn!(digest, from = %node.name, error, "a version could not be kept"),
@@ -108,7 +119,7 @@ impl Keeper {
             if copies >= COPIES {
                 break;
             }
-            let path = format!("/v1/code/{digest}?copy=true");
+            let path = format!("{CODE_PATH}{digest}?copy=true");
             match self.request(&view, node, "PUT", &path, bytes.clone()).await {
                 Ok(_) => copies += 1,
                 Err(error) => problem = format!("{}: {error}", node.name),
@@ -121,6 +132,43 @@ impl Keeper {
         Ok(copies)
     }
 
+    /// Another node asks, as [`Self::request`] does.
+    pub async fn serve(self: Arc<Self>, stream: host::OwnStream) {
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let keeper = Arc::clone(&self);
+            async move {
+                let (status, body) = match keeper.answer(request).await {
+                    Ok(body) => (StatusCode::OK, body),
+                    Err((status, why)) => (status, why.into()),
+                };
+                Response::builder().status(status).body(Full::new(body))
+            }
+        });
+        let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+        match tokio::time::timeout(FETCH_WITHIN, served).await {
+            Ok(Ok(())) => (),
+            Ok(Err(error)) => tracing::debug!(%error, "a node that asked for an archive went away"),
+            Err(_) => tracing::debug!("a node that asked for an archive was too slow"),
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Bytes, (StatusCode, String)> {
+        let none = || (StatusCode::NOT_FOUND, "there is no such archive".to_owned());
+        let digest = request.uri().path().strip_prefix(CODE_PATH).ok_or_else(none)?.to_owned();
+        match *request.method() {
+            Method::GET => self.read(digest).await.ok_or_else(none),
+            Method::PUT => {
+                let full = |_| (StatusCode::SERVICE_UNAVAILABLE, "other archives are on their way".to_owned());
+                let _place = self.copies_in.try_acquire().map_err(full)?;
+                let body = Limited::new(request.into_body(), host::limits::CODE_BYTES_MAX as usize).collect().await;
+                let bytes = body.map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?.to_bytes();
+                let kept = self.keep(digest, bytes, false).await;
+                kept.map(|_| Bytes::new()).map_err(|why| (StatusCode::BAD_REQUEST, why))
+            }
+            _ => Err((StatusCode::METHOD_NOT_ALLOWED, "archives are read and written".to_owned())),
+        }
+    }
+
     async fn request(
         &self,
         view: &View,
@@ -130,17 +178,17 @@ impl Keeper {
         body: Bytes,
     ) -> Result<Bytes, String> {
         let exchange = async {
-            let stream = self.dialer.dial(to.peer, NodeId(to.id.0), API_TARGET).await.map_err(|e| e.to_string())?;
+            let is_old = to.level < CODE_LEVEL;
+            let target = if is_old { API_TARGET } else { CODE_TARGET };
+            let stream = self.dialer.dial(to.peer, NodeId(to.id.0), target).await.map_err(|e| e.to_string())?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
             let connection = tokio::spawn(connection);
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("host", to.api.to_string())
-                .header("authorization", format!("Bearer {}", view.admin_token))
-                .body(Full::new(body))
-                .map_err(|e| e.to_string())?;
+            let mut request = Request::builder().method(method).uri(path).header("host", to.api.to_string());
+            if is_old {
+                request = request.header("authorization", format!("Bearer {}", view.admin_token));
+            }
+            let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
             let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
             let status = answer.status();
             let limit = host::limits::CODE_BYTES_MAX as usize;

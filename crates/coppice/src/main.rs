@@ -6,6 +6,7 @@ mod client;
 mod demo;
 mod deploy;
 mod desks;
+mod doorman;
 mod events;
 mod found;
 mod handover;
@@ -45,8 +46,11 @@ enum Command {
     /// Found a cluster: its authority, this node's identity, the operator's token
     #[command(after_help = "Example:\n  coppice init --dir /var/lib/coppice --cluster shop --name n1 --host 10.0.0.1")]
     Init(found::InitArgs),
-    /// Make a token with which another machine can join
-    #[command(after_help = "Example:\n  coppice token --ttl 10m")]
+    /// Make a token with which another machine can join, once; list them, or end one
+    #[command(
+        after_help = "Examples:\n  coppice token --ttl 10m\n  coppice token --uses 5\n  coppice token list\n  coppice token revoke 1f00a2b3",
+        args_conflicts_with_subcommands = true
+    )]
     Token(operate::TokenArgs),
     /// Join a cluster with a token from `coppice token`
     #[command(after_help = "Example:\n  coppice join --dir /var/lib/coppice --name n2 --host 10.0.0.2 TOKEN")]
@@ -117,7 +121,11 @@ fn main() {
         Some("reap") => host::reap_main(args),
         Some(_) | None => (),
     }
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if matches!(command, Command::Up(_) | Command::Init(_) | Command::Join(_) | Command::Run(_)) {
+        host::private::begin();
+    }
+    let done = match command {
         Command::Up(args) => single(up::up(args)),
         Command::Init(args) => found::init_command(&args),
         Command::Join(args) => single(found::join_command(args)),

@@ -20,6 +20,8 @@ const GONE_WITHIN: Duration = Duration::from_secs(660);
 const DRAINED_WITHIN: Duration = Duration::from_secs(300);
 /// What was declared is seen by all nodes within this.
 const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+/// A node that does not let go hangs, or is cut off.
+const SHUT_OUT_WITHIN: Duration = Duration::from_secs(15);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Bricks that are being filled, and groups whose members are not all back, are waited for before a node of a rolling restart is asked.
@@ -31,7 +33,9 @@ pub enum NodeCommand {
     #[command(after_help = "Examples:\n  coppice node restart n2\n  coppice node restart --rolling --json")]
     Restart(RestartArgs),
     /// Let a node hand on what it holds, and end for good (exit status 76)
-    #[command(after_help = "Example:\n  coppice node remove n4")]
+    #[command(
+        after_help = "Examples:\n  coppice node remove n4\n  coppice node remove n4 --now      the machine was stolen, or is not coming back"
+    )]
     Remove(RemoveArgs),
     /// Take a node out of use: its clones move elsewhere first, and it gets no new ones, until `undrain`
     #[command(after_help = "Example:\n  coppice node drain n2")]
@@ -67,6 +71,9 @@ pub struct RemoveArgs {
     /// Even if fewer than three bricks remain, or fewer copies of something than are declared; says what that is
     #[arg(long)]
     pub force: bool,
+    /// Shut it out at once: it hands on nothing, and its certificate opens nothing any more
+    #[arg(long)]
+    pub now: bool,
     /// Print one JSON object a line (see docs/scripts.md)
     #[arg(long)]
     pub json: bool,
@@ -121,7 +128,13 @@ pub async fn node(command: NodeCommand) -> Result<(), String> {
             cluster.tell("undrained", &args.name, "is in use again", &json!({}));
             Ok(())
         }
-        NodeCommand::Remove(args) => Cluster::new(&args.node, args.json)?.remove(&args.name, args.force).await,
+        NodeCommand::Remove(args) => {
+            let mut cluster = Cluster::new(&args.node, args.json)?;
+            if args.now || cluster.is_away(&args.name).await? {
+                return cluster.shut_out(&args.name, args.force).await;
+            }
+            cluster.remove(&args.name, args.force).await
+        }
     }
 }
 
@@ -306,6 +319,49 @@ impl Cluster {
         }
     }
 
+    /// It cannot be asked to leave.
+    async fn is_away(&mut self, name: &str) -> Result<bool, String> {
+        let view = self.view().await?;
+        Ok(!view.nodes.iter().any(|n| n.name == name && n.state != NodeState::Dead))
+    }
+
+    /// The others hang up on it as soon as they hear of the new declaration.
+    async fn shut_out(&mut self, name: &str, force: bool) -> Result<(), String> {
+        let begun = Instant::now();
+        // One that asks about itself is not asked.
+        self.apis_but(name).await?;
+        self.ask(name, &format!("remove?now=true&force={force}")).await.map_err(|why| {
+            let more = if force { "" } else { "\n  --force removes it all the same, and what only it has is lost" };
+            format!("{name} is not removed: {why}{more}")
+        })?;
+        while self.view().await?.nodes.iter().any(|n| n.name == name && n.state != NodeState::Dead) {
+            if begun.elapsed() > SHUT_OUT_WITHIN {
+                return Err(format!(
+                    "{name} is removed, but {} s later a node still counts it as live",
+                    SHUT_OUT_WITHIN.as_secs()
+                ));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let millis = begun.elapsed().as_millis() as u64;
+        let text = format!(
+            "is shut out after {:.1} s; its folder, if it is there, holds secrets: delete it",
+            millis as f64 / 1000.0
+        );
+        self.tell("removed", name, &text, &json!({"millis": millis}));
+        Ok(())
+    }
+
+    /// Knows where the others are, and does not ask this one.
+    async fn apis_but(&mut self, name: &str) -> Result<(), String> {
+        let view = self.view().await?;
+        let its = view.nodes.iter().find(|n| n.name == name).map(|n| n.api);
+        if self.apis.len() > 1 {
+            self.apis.retain(|api| Some(*api) != its);
+        }
+        Ok(())
+    }
+
     async fn remove(&mut self, name: &str, force: bool) -> Result<(), String> {
         let before = self.node(name).await?;
         let begun = Instant::now();
@@ -344,6 +400,18 @@ impl Cluster {
                 }
                 Some(_) => (),
             }
+        }
+        if self.apis.len() > 1 {
+            self.apis.retain(|api| *api != before.api);
+        }
+        // One with an older program has not said so itself.
+        if let Err(why) = self.ask(name, "remove?now=true&force=true").await {
+            self.tell(
+                "warning",
+                name,
+                &format!("has left, but its certificate may still open doors: {why}"),
+                &json!({"text": why}),
+            );
         }
         let millis = begun.elapsed().as_millis() as u64;
         let text = format!("has left after {:.1} s; its folder may be deleted", millis as f64 / 1000.0);

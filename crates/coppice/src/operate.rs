@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::text::{span_from_text, span_text};
+use node::JoinTokenView;
 use node::view::View;
 
 use crate::client::Api;
@@ -65,6 +66,36 @@ pub struct TokenArgs {
     /// How long it is good for: 30s, 10m, 2h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span_from_text)]
     pub ttl: u64,
+    /// How many machines can join with it
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub uses: u32,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(subcommand)]
+    pub command: Option<TokenCommand>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum TokenCommand {
+    /// Show the join tokens that are live: names, not secrets
+    List(TokenListArgs),
+    /// End a join token
+    Revoke(TokenRevokeArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct TokenListArgs {
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct TokenRevokeArgs {
+    /// Its name, as `coppice token list` shows it
+    pub name: String,
     #[command(flatten)]
     pub node: NodeArgs,
 }
@@ -159,12 +190,47 @@ pub async fn status(args: StatusArgs) -> Result<(), String> {
 }
 
 pub async fn token(args: TokenArgs) -> Result<(), String> {
-    let wish = serde_json::json!({"lifetime_ms": args.ttl}).to_string();
+    match args.command {
+        Some(TokenCommand::List(args)) => return token_list(args).await,
+        Some(TokenCommand::Revoke(TokenRevokeArgs { name, node })) => {
+            node.operator()?.delete(&format!("/v1/tokens/{name}")).await?.json()?;
+            println!("join token {name} is good for nobody any more");
+            return Ok(());
+        }
+        None => (),
+    }
+    let wish = serde_json::json!({"lifetime_ms": args.ttl, "uses": args.uses}).to_string();
     let reply = args.node.operator()?.post("/v1/tokens", "", wish).await?.json()?;
     let token = reply["token"].as_str().ok_or("the node's answer has no token")?;
     println!("{token}");
-    let ttl = span_text(args.ttl);
-    eprintln!("good for {ttl}; on the other machine:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN");
+    let (ttl, uses) = (span_text(args.ttl), args.uses);
+    let whom = if uses == 1 { "one machine".to_owned() } else { format!("{uses} machines") };
+    eprintln!("good for {whom} and {ttl}; there:\n  coppice join --name NAME --host ITS-ADDRESS TOKEN");
+    Ok(())
+}
+
+async fn token_list(args: TokenListArgs) -> Result<(), String> {
+    let reply = args.node.operator()?.get("/v1/tokens").await?.json()?;
+    if args.json {
+        println!("{reply}");
+        return Ok(());
+    }
+    let tokens: Vec<JoinTokenView> =
+        serde_json::from_value(reply).map_err(|e| format!("the node's answer is of another version: {e}"))?;
+    if tokens.is_empty() {
+        println!("no join token is live");
+    }
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    for JoinTokenView { name, expires_at_ms, uses_left } in tokens {
+        let uses = match uses_left {
+            None => "any number of machines".to_owned(),
+            Some(1) => "1 machine".to_owned(),
+            Some(uses) => format!("{uses} machines"),
+        };
+        // To the second: nobody cares for more.
+        let left = expires_at_ms.saturating_sub(now_ms) / 1000 * 1000;
+        println!("{name}  {uses}, {} left", span_text(left));
+    }
     Ok(())
 }
 

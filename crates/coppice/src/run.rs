@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Boot, LEVEL};
+use base::{Boot, LEVEL, Outcome, Span};
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::Card;
 use edge::closing::{LAST_TIME, closes};
@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::anew;
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
+use crate::doorman::Doorman;
 use crate::found;
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
@@ -95,6 +96,8 @@ pub fn level(text: &str) -> Result<u32, String> {
 pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 /// Exit status of a node that has left for good: it is not to be started again.
 pub const EXIT_REMOVED: i32 = 76;
+/// One change of the root group, perhaps over a change of its leader.
+const DEPARTS_WITHIN: Span = Span::secs(10);
 /// Doors that are closing wait so long for clients to take what is theirs.
 const DOORS_CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Connections of TCP services, which nearly all have had their turn by then, so long at most: the last ones, and a moment.
@@ -146,6 +149,14 @@ enum Ended {
 
 fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<Ended, String> {
     let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
+    if let Some(why) = held.given_up().map_err(|e| e.to_string())? {
+        let dir = args.dir.display();
+        tracing::error!("the node in {dir} was removed from its cluster ({}), and is not started", why.trim());
+        eprintln!(
+            "coppice: the node in {dir} was removed from its cluster; another one can be made there (`coppice join`)"
+        );
+        std::process::exit(EXIT_REMOVED)
+    }
     held.finish_entering().map_err(|e| e.to_string())?;
     let (identity, file, founding) = found::load(&held, args.level)?;
     let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
@@ -223,8 +234,9 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let mut io = tokio::runtime::Builder::new_multi_thread();
     let io = io.worker_threads(threads).enable_all().thread_name("coppice-edge").build();
     let io = io.map_err(|e| format!("cannot start: {e}"))?;
-    let join = Arc::new(JoinDesk::new(&identity));
-    let tunnels = Arc::new(TunnelDesk::new(api));
+    let doorman = Doorman::new();
+    let join = Arc::new(JoinDesk::new(&identity, Arc::clone(&doorman)));
+    let tunnels = Arc::new(TunnelDesk::new(api, Arc::clone(&doorman)));
     let code_dir = args.dir.join("code");
     let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
     let dial = Arc::new(EdgeDial::new(&identity)?);
@@ -282,11 +294,13 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     };
     let port = running.port();
     join.open(port.clone());
-    tunnels.open(port.clone());
+    io.spawn(doorman.follow(port.watch()));
+    io.spawn(found::forget_founding(args.dir.clone()));
     io.spawn(anew::remember_peers(port.watch(), args.dir.clone()));
     tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
     let dialer = host::Dialer::new(&identity).map_err(|e| e.to_string())?;
     let keeper = Keeper::new(store, dialer, port.clone());
+    tunnels.open(port.clone(), Arc::clone(&keeper));
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
     // The page starts a task that samples.
     let entered = io.enter();
@@ -322,7 +336,12 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
             () = ended_by_signal() => Ok(None),
         }
     })?;
+    let removed = matches!(leaves, Some(Leaving::Remove)) && io.block_on(departs(&running.port()));
     drop(running);
+    if removed {
+        held.give_up("its cluster does not name it any more").map_err(|e| e.to_string())?;
+        tracing::warn!(dir = %args.dir.display(), "key and log of this node are deleted");
+    }
     drop(held);
     match leaves {
         None => Ok(Ended::Stopped),
@@ -333,6 +352,23 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
             std::process::exit(EXIT_RESTART)
         }
         Some(_) => std::process::exit(EXIT_REMOVED),
+    }
+}
+
+/// Its doors are closed, so nobody misses it: its certificate is to open nothing any more. True: that is declared.
+async fn departs(port: &host::Port<Node>) -> bool {
+    if port.view().removed {
+        return true;
+    }
+    match port.ask(Ask::Depart, DEPARTS_WITHIN).await {
+        Ok(Answer::Done(Outcome::Done(()))) => true,
+        other => {
+            tracing::warn!(
+                ?other,
+                "this node leaves, and is still named in the declaration; `coppice node remove` takes it out"
+            );
+            false
+        }
     }
 }
 

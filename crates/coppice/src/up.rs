@@ -218,13 +218,16 @@ fn wards(args: &UpArgs) -> Result<Vec<Ward>, String> {
 /// Founds or revives the cluster, deploys the demo, and waits until all of it works.
 async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> {
     let begun = Instant::now();
-    if !found::is_node(&wards[0].dir) {
-        let host = wards[0].host;
-        found::init(&wards[0].dir, "local", &wards[0].name, args.ports.on(host))?;
+    // The first one may have been removed: then it joins as the others do.
+    let first = wards.iter().position(|w| found::is_node(&w.dir)).unwrap_or(0);
+    if !found::is_node(&wards[first].dir) {
+        let host = wards[first].host;
+        found::init(&wards[first].dir, "local", &wards[first].name, args.ports.on(host))?;
     }
+    wards.swap(0, first);
     let (first, rest) = wards.split_first_mut().expect("at least one node");
     start(args, first)?;
-    let api = operator(args)?;
+    let api = operator(args, first.host)?;
     for ward in rest.iter_mut().filter(|w| found::is_node(&w.dir)) {
         start(args, ward)?;
     }
@@ -232,7 +235,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     let newcomers: Vec<&mut Ward> = rest.iter_mut().filter(|w| w.child.is_none()).collect();
     if !newcomers.is_empty() {
         ready(&api, first).await?;
-        let token = join_token(&api).await?;
+        let token = join_token(&api, newcomers.len()).await?;
         let joins = newcomers.into_iter().map(|ward| {
             let token = token.clone();
             async move {
@@ -246,6 +249,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     for ward in wards.iter_mut() {
         ready(&Api { addr: args.ports.on(ward.host).api, token: None }, ward).await?;
     }
+    wards.sort_by_key(|ward| ward.index);
     // The demo comes when all nodes are there, so that its clones are spread from the start.
     let mut view = settled(args, wards, &[]).await?;
     let is_new = !args.no_demo && demo::is_wanted(&args.dir, &view);
@@ -321,10 +325,10 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     Ok(())
 }
 
-/// The API of the first node with the operator's token.
-fn operator(args: &UpArgs) -> Result<Api, String> {
+/// The API of this node with the operator's token.
+fn operator(args: &UpArgs, host: IpAddr) -> Result<Api, String> {
     let token = found::admin_token(&args.dir)?;
-    Ok(Api { addr: args.ports.on(IpAddr::V4(Ipv4Addr::LOCALHOST)).api, token: Some(token) })
+    Ok(Api { addr: args.ports.on(host).api, token: Some(token) })
 }
 
 /// Waits until a node answers and has the declaration, or says why it does not.
@@ -395,8 +399,9 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
     }
 }
 
-async fn join_token(api: &Api) -> Result<String, String> {
-    let reply = api.post("/v1/tokens", "", r#"{"lifetime_ms": 600000}"#).await?.json()?;
+async fn join_token(api: &Api, uses: usize) -> Result<String, String> {
+    let wish = serde_json::json!({"lifetime_ms": 600_000, "uses": uses});
+    let reply = api.post("/v1/tokens", "", wish.to_string()).await?.json()?;
     reply["token"].as_str().map(str::to_owned).ok_or_else(|| "the node's answer has no token".to_owned())
 }
 

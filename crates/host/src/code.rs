@@ -15,6 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::limits::{CODE_BYTES_MAX, CODE_FILES_MAX, CODE_PATH_BYTES_MAX, CODE_UNUSED_KEPT};
+use crate::private;
 
 /// A packed folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +164,8 @@ pub fn unpack(archive: &[u8], to: &Path) -> Result<(), String> {
     let mut tar = tar::Archive::new(archive);
     tar.set_overwrite(false);
     tar.set_preserve_mtime(false);
+    // The library sets modes whatever the umask is.
+    tar.set_mask(0o077);
     let mut files = 0;
     for entry in tar.entries().map_err(cannot)? {
         let mut entry = entry.map_err(cannot)?;
@@ -197,7 +200,7 @@ impl CodeStore {
     /// # Errors
     /// The folder cannot be made.
     pub fn open(dir: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&dir)?;
+        private::make_dir(&dir)?;
         // What a former life left half made.
         for found in fs::read_dir(&dir)?.flatten() {
             if found.file_name().to_string_lossy().starts_with(".new-") {
@@ -251,8 +254,8 @@ impl CodeStore {
         let cannot = |e: io::Error| format!("cannot keep it below {}: {e}", self.dir.display());
         let mine = format!("{wanted}-{:x}", SystemTime::now().elapsed().map_or(0, |d| d.as_nanos()) ^ thread_mark());
         let (folder, file) = (self.dir.join(format!(".new-{mine}")), self.dir.join(format!(".new-{mine}.archive")));
-        let made = fs::create_dir(&folder).map_err(cannot).and_then(|()| unpack(bytes, &folder)).and_then(|()| {
-            let mut archive = File::create(&file).map_err(cannot)?;
+        let made = private::make_dir(&folder).map_err(cannot).and_then(|()| unpack(bytes, &folder)).and_then(|()| {
+            let mut archive = private::create(&file).map_err(cannot)?;
             archive.write_all(bytes).and_then(|()| archive.sync_all()).map_err(cannot)?;
             // Another one may have been quicker; its folder has the same content.
             let _ = fs::rename(&folder, self.dir.join(wanted));
@@ -325,7 +328,7 @@ mod tests {
         let here = store.dir.join(&packed.digest);
         assert_eq!(fs::read_to_string(here.join("static/app")).unwrap(), "print(1)\n");
         assert!(here.join("empty").is_dir() && !here.join(".git").exists());
-        assert_eq!(fs::metadata(here.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::metadata(here.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(pack(&here).unwrap().digest, packed.digest);
         fs::write(two.join("app.py"), "print(2)\n").unwrap();
         assert_ne!(pack(&two).unwrap().digest, packed.digest);

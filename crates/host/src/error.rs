@@ -13,6 +13,10 @@ pub enum Error {
     #[error("{} is in use by another node{}; give this one a folder of its own", .dir.display(),
         .pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
     Locked { dir: PathBuf, pid: Option<u32> },
+    /// What is in a node's folder is for nobody else.
+    #[error("{} is open to others: {why}\n  a node's folder holds keys: make it the node's own (chown, chmod 0700), or name a folder in it with --dir, which the \
+        node makes", .dir.display())]
+    Open { dir: PathBuf, why: String },
     /// This is no write that a crash cut short: something that was promised is not there.
     #[error("{} is damaged at byte {offset}", .file.display())]
     Damaged { file: PathBuf, offset: u64 },
@@ -34,7 +38,11 @@ impl Error {
             Error::Damaged { .. } | Error::Lost { .. } | Error::Distrusted(_) => true,
             // What the disk itself says of a sector that it cannot read.
             Error::Io { source, .. } => source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()),
-            Error::PortTaken { .. } | Error::Locked { .. } | Error::NotOurs { .. } | Error::Identity(_) => false,
+            Error::PortTaken { .. }
+            | Error::Locked { .. }
+            | Error::Open { .. }
+            | Error::NotOurs { .. }
+            | Error::Identity(_) => false,
         }
     }
 

@@ -3,9 +3,8 @@
 //! the root group, not on this disk.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +16,7 @@ use rcgen::{
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, private};
 
 /// A node's identity with all it needs to prove it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,10 +167,10 @@ impl Identity {
             cluster_name: self.cluster_name.clone(),
         };
         let json = serde_json::to_vec_pretty(&file).expect("an identity is plain data");
-        write_safely(&dir.path, "node.key", self.key_pem.as_bytes(), 0o600)?;
-        write_safely(&dir.path, "node.pem", self.cert_pem.as_bytes(), 0o644)?;
-        write_safely(&dir.path, "ca.pem", self.ca_pem.as_bytes(), 0o644)?;
-        write_safely(&dir.path, "identity.json", &json, 0o644)
+        write_safely(&dir.path, "node.key", self.key_pem.as_bytes())?;
+        write_safely(&dir.path, "node.pem", self.cert_pem.as_bytes())?;
+        write_safely(&dir.path, "ca.pem", self.ca_pem.as_bytes())?;
+        write_safely(&dir.path, "identity.json", &json)
     }
 
     /// The identity in the folder, or none if nobody founded or joined there.
@@ -201,16 +200,13 @@ impl Identity {
 }
 
 impl DataDir {
-    /// Makes the folder if it is not there, and takes it.
+    /// Makes the folder if it is not there, and takes it. From then on nobody else can read what is in it.
     pub fn open(path: impl Into<PathBuf>) -> Result<DataDir, Error> {
         let path = path.into();
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .map_err(Error::io(format!("cannot make the folder {}", path.display())))?;
+        private::make_dir(&path).map_err(Error::io(format!("cannot make the folder {}", path.display())))?;
+        private::close(&path)?;
         let file = path.join("lock");
-        let mut lock = OpenOptions::new()
+        let mut lock = private::options()
             .create(true)
             .truncate(false)
             .read(true)
@@ -228,6 +224,7 @@ impl DataDir {
         lock.set_len(0)
             .and_then(|()| writeln!(lock, "{}", std::process::id()))
             .map_err(Error::io(file.display().to_string()))?;
+        private::mend(&path)?;
         Ok(DataDir { path, _lock: lock })
     }
 
@@ -246,16 +243,16 @@ impl DataDir {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
             Err(e) => return Err(Error::io(path.display().to_string())(e)),
         };
-        write_safely(&self.path, "boot", format!("{}\n", last + 1).as_bytes(), 0o644)?;
+        write_safely(&self.path, "boot", format!("{}\n", last + 1).as_bytes())?;
         Ok(Boot(last + 1))
     }
 }
 
-/// Replaces a file: after a crash there is the old one or the new one.
-pub(crate) fn write_safely(dir: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<(), Error> {
+/// Replaces a file: after a crash there is the old one or the new one. It is for this user alone.
+pub(crate) fn write_safely(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let (path, temp) = (dir.join(name), dir.join(format!("{name}.new")));
     let write = || {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&temp)?;
+        let mut file = private::create(&temp)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temp, &path)?;

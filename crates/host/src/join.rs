@@ -68,6 +68,9 @@ pub trait JoinDesk: Send + Sync {
     /// The error is read by the person who tries to join: say whether the token is unknown or expired.
     fn admit(&self, wish: JoinWish) -> BoxFuture<'static, Result<JoinGrant, String>>;
 
+    /// Is it one of the cluster's nodes, or was it before it entered anew? Asked before anything of it is read.
+    fn may_renew(&self, former: NodeId) -> BoxFuture<'static, bool>;
+
     /// May this node, whose disk is not to be trusted, be somebody else from now on?
     fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>>;
 }

@@ -42,6 +42,7 @@ pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
     if let Err(e) = setsid() {
         fail(&format!("cannot make a session: {e}"));
     }
+    crate::private::as_usual();
     let mut command = Command::new(program);
     SOCKET_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     let error = command.args(rest).exec();

@@ -353,10 +353,10 @@ impl Net {
                 let Ok(slot) = tunnels.clone().try_acquire_owned() else {
                     return Err(Failed::rejected("too many tunnels at once"));
                 };
-                let tls = self.tls.server.clone();
+                let (tls, cluster) = (self.tls.server.clone(), self.cluster);
                 let tcp = tcp.into_std()?;
                 desks.io.spawn(async move {
-                    tunnel::serve(tcp, tls, desk).await;
+                    tunnel::serve(tcp, tls, cluster, desk).await;
                     drop(slot);
                 });
                 Ok(None)

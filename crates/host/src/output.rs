@@ -2,14 +2,14 @@
 //! files by a thread of its own, so that a slow disk never holds up the node.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::Error;
 use crate::limits::{LINE_BYTES_MAX, LINES_PER_SECOND_MAX, LOG_FILE_BYTES_MAX, LOG_LINES_WAITING_MAX};
+use crate::{Error, private};
 
 /// Cuts bytes into lines.
 #[derive(Default)]
@@ -79,7 +79,7 @@ pub(crate) struct LogFiles {
 
 impl LogFiles {
     pub fn start(dir: PathBuf) -> Result<LogFiles, Error> {
-        fs::create_dir_all(&dir).map_err(Error::io(dir.display().to_string()))?;
+        private::make_dir(&dir).map_err(Error::io(dir.display().to_string()))?;
         let (lines, waiting) = sync_channel(LOG_LINES_WAITING_MAX);
         std::thread::Builder::new()
             .name("coppice-logs".into())
@@ -108,14 +108,14 @@ fn write_all(dir: &std::path::Path, waiting: &Receiver<(String, String)>) {
             let (mut file, mut bytes) = match files.remove(&name) {
                 Some(open) => open,
                 None => {
-                    let file = OpenOptions::new().create(true).append(true).open(&path)?;
+                    let file = private::options().create(true).append(true).open(&path)?;
                     let bytes = file.metadata()?.len();
                     (file, bytes)
                 }
             };
             if bytes + line.len() as u64 + 1 > LOG_FILE_BYTES_MAX {
                 fs::rename(&path, dir.join(format!("{name}.log.1")))?;
-                file = OpenOptions::new().create(true).append(true).open(&path)?;
+                file = private::options().create(true).append(true).open(&path)?;
                 bytes = 0;
             }
             file.write_all(format!("{line}\n").as_bytes())?;

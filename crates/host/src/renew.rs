@@ -22,7 +22,7 @@ use crate::hello::Purpose;
 use crate::identity::{new_request, random_node_id, write_safely};
 use crate::join::{read_message, write_message};
 use crate::limits::{CONNECT_WAIT, JOIN_WAIT};
-use crate::tls::{Tls, explain, peer_of};
+use crate::tls::{Tls, explain, node_of};
 use crate::{DataDir, Error, Identity, JoinDesk, JoinGrant};
 
 /// What a node asks for that cannot go on as who it was.
@@ -57,11 +57,11 @@ struct WishMessage {
 }
 
 /// The new identity until it has taken the place of the old one.
-const NEXT: &str = "identity.next";
+pub(crate) const NEXT: &str = "identity.next";
 /// What the log was, for whoever wants to look at it.
 pub const SET_ASIDE: &str = "log.distrusted";
 /// First records of a cluster that this node once founded: it does not found it again.
-const FOUNDING: &str = "founding.json";
+pub(crate) const FOUNDING: &str = "founding.json";
 
 /// Asks these peers in turn for another identity. Nothing is written to disk; see [`DataDir::enter_anew`].
 pub async fn renew(identity: &Identity, peers: &[SocketAddr], why: &str) -> Result<Identity, NotRenewed> {
@@ -136,10 +136,10 @@ async fn serve_one(
     let tcp = TcpStream::from_std(tcp)?;
     let from = tcp.peer_addr()?;
     let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
-    let cert = stream.get_ref().1.peer_certificates().and_then(|certs| certs.first()).and_then(peer_of);
-    let Some((former, _)) = cert.filter(|(_, its)| *its == cluster) else {
-        return Err(io::Error::other("its certificate names no node of this cluster"));
-    };
+    let former = node_of(stream.get_ref().1, cluster)?;
+    if !desk.may_renew(former).await {
+        return Err(io::Error::other(format!("{former} is not one of the cluster's nodes")));
+    }
     let message: WishMessage = serde_json::from_slice(&read_message(&mut stream).await?)?;
     let request = BASE64_URL_SAFE_NO_PAD.decode(&message.request).map_err(io::Error::other)?;
     let WishMessage { name, why, node, .. } = message;
@@ -156,7 +156,7 @@ impl DataDir {
     /// Takes another identity over. The log of the former one is set aside; after a crash the next start goes on here.
     pub fn enter_anew(&self, identity: &Identity) -> Result<(), Error> {
         let json = serde_json::to_vec(identity).expect("an identity is plain data");
-        write_safely(self.path(), NEXT, &json, 0o600)?;
+        write_safely(self.path(), NEXT, &json)?;
         self.finish_entering()
     }
 
@@ -217,12 +217,12 @@ mod tests {
             fs::write(temp.0.join(FOUNDING), "{}").unwrap();
             dir.next_boot().unwrap();
             fs::write(temp.0.join(DISTRUSTED), "old").unwrap();
-            write_safely(&temp.0, NEXT, &serde_json::to_vec(&new).unwrap(), 0o600).unwrap();
+            write_safely(&temp.0, NEXT, &serde_json::to_vec(&new).unwrap()).unwrap();
             if crashed_after > 0 {
                 fs::rename(temp.0.join("log"), temp.0.join(SET_ASIDE)).unwrap();
             }
             if crashed_after > 1 {
-                write_safely(&temp.0, "node.key", new.key_pem.as_bytes(), 0o600).unwrap();
+                write_safely(&temp.0, "node.key", new.key_pem.as_bytes()).unwrap();
             }
             if crashed_after > 2 {
                 fs::remove_file(temp.0.join(DISTRUSTED)).unwrap();

@@ -107,6 +107,13 @@ pub(crate) fn peer_of(cert: &CertificateDer<'_>) -> Option<(NodeId, ClusterId)> 
     })
 }
 
+/// The node of this cluster at the other end.
+pub(crate) fn node_of(tls: &rustls::ServerConnection, cluster: ClusterId) -> io::Result<NodeId> {
+    let cert = tls.peer_certificates().and_then(|certs| certs.first()).and_then(peer_of);
+    let node = cert.filter(|(_, its)| *its == cluster).map(|(node, _)| node);
+    node.ok_or_else(|| io::Error::other("its certificate names no node of this cluster"))
+}
+
 /// SHA-256 of a certificate, by which a join token knows the authority.
 pub fn fingerprint(ca_pem: &str) -> Result<[u8; 32], Error> {
     Ok(sha256(&cert(ca_pem, "certificate of the authority")?))

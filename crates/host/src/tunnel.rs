@@ -2,11 +2,13 @@
 //! clones listen on their own node's address only. After TLS the dialler names a target, hears one byte whether it could
 //! be reached, and from then on the two connections are one.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base::NodeId;
+use base::{ClusterId, NodeId};
+use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -18,12 +20,36 @@ use crate::limits::{
     CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT, TUNNEL_BUFFER_BYTES, USER_TIMEOUT_MS,
 };
 use crate::relay::relay;
-use crate::tls::{Tls, explain};
+use crate::tls::{Tls, explain, node_of};
 use crate::{Error, Identity};
 
-/// Which targets (clones, by name) this node can be asked for, and where they listen.
+/// Who may open tunnels, for how long, and which targets (clones, by name) this node can be asked for.
 pub trait TunnelDesk: Send + Sync {
-    fn target(&self, name: &str) -> Option<SocketAddr>;
+    /// Is it one of the cluster's nodes now? Waits a moment for one that was not heard of yet.
+    fn lets_in(&self, node: NodeId) -> BoxFuture<'static, bool>;
+    /// Ends when it is not any more: its tunnels end with that.
+    fn until_out(&self, node: NodeId) -> BoxFuture<'static, ()>;
+    fn target(&self, name: &str) -> Option<Target>;
+}
+
+/// Where a tunnel leads to.
+pub enum Target {
+    /// A clone listens there.
+    At(SocketAddr),
+    /// The node itself serves it: whoever asks is a node of the cluster, and no token says more than that.
+    Own(Box<dyn FnOnce(OwnStream) -> BoxFuture<'static, ()> + Send>),
+}
+
+/// A tunnel that this node serves itself.
+pub type OwnStream = tokio_rustls::server::TlsStream<BufReader<TcpStream>>;
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(addr) => write!(f, "At({addr})"),
+            Self::Own(_) => f.write_str("Own"),
+        }
+    }
 }
 
 /// A connection to a clone on another node.
@@ -92,8 +118,13 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
 }
 
 /// One tunnel, from its preface (read already) to its end.
-pub(crate) async fn serve(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: Arc<dyn TunnelDesk>) {
-    if let Err(e) = serve_one(tcp, tls, &*desk).await {
+pub(crate) async fn serve(
+    tcp: std::net::TcpStream,
+    tls: Arc<ServerConfig>,
+    cluster: ClusterId,
+    desk: Arc<dyn TunnelDesk>,
+) {
+    if let Err(e) = serve_one(tcp, tls, cluster, &*desk).await {
         match explain(&e) {
             (true, line) => tracing::warn!("a tunnel is refused: {line}"),
             (false, line) => tracing::debug!("a tunnel ended: {line}"),
@@ -101,28 +132,56 @@ pub(crate) async fn serve(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk
     }
 }
 
-async fn serve_one(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: &dyn TunnelDesk) -> io::Result<()> {
+async fn serve_one(
+    tcp: std::net::TcpStream,
+    tls: Arc<ServerConfig>,
+    cluster: ClusterId,
+    desk: &dyn TunnelDesk,
+) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, TcpStream::from_std(tcp)?);
     let open = async {
         let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
+        let node = node_of(stream.get_ref().1, cluster)?;
+        if !desk.lets_in(node).await {
+            tracing::warn!(%node, "a tunnel is refused: this is not one of the cluster's nodes");
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let mut name = [0; TARGET_BYTES_MAX];
         let len = usize::from(stream.read_u8().await?);
         stream.read_exact(&mut name[..len]).await?;
         let target = std::str::from_utf8(&name[..len]).ok().and_then(|name| desk.target(name));
-        io::Result::Ok((stream, target))
+        io::Result::Ok((stream, node, target))
     };
-    let (mut stream, target) = timeout(HELLO_WAIT, open).await.map_err(late)??;
+    let (mut stream, node, target) = timeout(HELLO_WAIT, open).await.map_err(late)??;
+    let mut own = None;
     let (answer, clone) = match target {
         None => (Answer::Unknown, None),
-        Some(addr) => match timeout(TARGET_CONNECT_WAIT, TcpStream::connect(addr)).await {
+        Some(Target::Own(serve)) => {
+            own = Some(serve);
+            (Answer::Open, None)
+        }
+        Some(Target::At(addr)) => match timeout(TARGET_CONNECT_WAIT, TcpStream::connect(addr)).await {
             Ok(Ok(clone)) => (Answer::Open, Some(clone)),
             Ok(Err(_)) | Err(_) => (Answer::Refused, None),
         },
     };
     stream.write_u8(answer as u8).await?;
     stream.flush().await?;
-    let Some(clone) = clone else { return stream.shutdown().await };
-    clone.set_nodelay(true)?;
-    relay(stream, clone).await
+    let carried = async {
+        if let Some(serve) = own {
+            serve(stream).await;
+            return Ok(());
+        }
+        let Some(clone) = clone else { return stream.shutdown().await };
+        clone.set_nodelay(true)?;
+        relay(stream, clone).await
+    };
+    tokio::select! {
+        done = carried => done,
+        () = desk.until_out(node) => {
+            tracing::warn!(%node, "a tunnel is cut: this is not one of the cluster's nodes any more");
+            Ok(())
+        }
+    }
 }

@@ -13,7 +13,7 @@ use common::{Act, Node, PATIENCE, TURN, TempDir, Toy, cluster, config, listener,
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use host::{
     Authority, Dialer, Identity, JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, RenewWish,
-    TunnelDesk, TunnelStream,
+    Target, TunnelDesk, TunnelStream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -276,6 +276,7 @@ struct Desk {
     authority: Authority,
     of: Identity,
     good: [u8; 32],
+    removed: NodeId,
 }
 
 impl JoinDesk for Desk {
@@ -286,6 +287,10 @@ impl JoinDesk for Desk {
             Err("this token has expired".to_string())
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn may_renew(&self, former: NodeId) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(former != self.removed))
     }
 
     fn renew(&self, wish: RenewWish) -> BoxFuture<'static, Result<JoinGrant, NotRenewed>> {
@@ -317,7 +322,7 @@ fn a_node_enters_anew_by_its_certificate_and_a_stranger_does_not() {
     let b = member(&ids[0], &authority, "b");
     let at = listener("127.0.0.1");
     let addr = at.local_addr().unwrap();
-    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: [0; 32] });
+    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: [0; 32], removed: NodeId(0) });
     let a = field.node_at(&ids[0], at, |config| config.join = Some(desk));
     let nobody = listener("127.0.0.9").local_addr().unwrap();
     let renew = |who: &Identity, peers: &[SocketAddr]| field.io.block_on(host::renew::renew(who, peers, "a byte"));
@@ -342,7 +347,7 @@ fn a_newcomer_with_a_token_becomes_a_member_and_others_learn_why_not() {
     let at = listener("127.0.0.1");
     let addr = at.local_addr().unwrap();
     let token = JoinToken::new(vec![addr], &ids[0].ca_pem).unwrap();
-    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: token.secret_hash() });
+    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: token.secret_hash(), removed: NodeId(0) });
     let a = field.node_at(&ids[0], at, |config| config.join = Some(desk));
 
     let text = token.to_string();
@@ -364,16 +369,86 @@ fn a_newcomer_with_a_token_becomes_a_member_and_others_learn_why_not() {
     assert!(matches!(join(&unreachable), JoinError::Unreachable(tried) if tried.len() == 1));
 }
 
-struct Targets(SocketAddr, SocketAddr);
+struct Targets {
+    echo: SocketAddr,
+    dead: SocketAddr,
+    /// Who was removed.
+    out: tokio::sync::watch::Sender<Option<NodeId>>,
+}
+
+impl Targets {
+    fn new(echo: SocketAddr, dead: SocketAddr) -> Arc<Self> {
+        Arc::new(Self { echo, dead, out: tokio::sync::watch::Sender::default() })
+    }
+}
 
 impl TunnelDesk for Targets {
-    fn target(&self, name: &str) -> Option<SocketAddr> {
+    fn lets_in(&self, node: NodeId) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(*self.out.borrow() != Some(node)))
+    }
+
+    fn until_out(&self, node: NodeId) -> BoxFuture<'static, ()> {
+        let mut out = self.out.subscribe();
+        Box::pin(async move { drop(out.wait_for(|out| *out == Some(node)).await) })
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
         match name {
-            "echo/0" => Some(self.0),
-            "dead/0" => Some(self.1),
+            "echo/0" => Some(Target::At(self.echo)),
+            "dead/0" => Some(Target::At(self.dead)),
+            "own" => Some(Target::Own(Box::new(|mut stream| {
+                Box::pin(async move {
+                    let _ = stream.write_all(b"mine").await;
+                    let _ = stream.read_u8().await;
+                })
+            }))),
             _ => None,
         }
     }
+}
+
+#[test]
+fn a_node_that_is_removed_loses_its_tunnels_at_once_and_opens_no_more() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a"]);
+    let (edge, other) = (member(&ids[0], &authority, "edge"), member(&ids[0], &authority, "other"));
+    let echo = TcpListener::bind("127.0.0.1:0").unwrap();
+    let targets = Targets::new(echo.local_addr().unwrap(), listener("127.0.0.1").local_addr().unwrap());
+    let desk = Arc::new(Desk { authority, of: ids[0].clone(), good: [0; 32], removed: edge.node });
+    let (at, kept) = (listener("127.0.0.1"), Arc::clone(&targets));
+    let addr = at.local_addr().unwrap();
+    let a = field.node_at(&ids[0], at, |config| {
+        config.tunnels = Some(kept);
+        config.join = Some(desk);
+    });
+    field.io.block_on(async {
+        let (dialer, others) = (Dialer::new(&edge).unwrap(), Dialer::new(&other).unwrap());
+        let mut to_clone = dialer.dial(a.addr, a.id, "echo/0").await.unwrap();
+        let (mut own, mut stays) =
+            (dialer.dial(a.addr, a.id, "own").await.unwrap(), others.dial(a.addr, a.id, "own").await.unwrap());
+        for stream in [&mut own, &mut stays] {
+            let mut word = [0; 4];
+            stream.read_exact(&mut word).await.unwrap();
+            assert_eq!(&word, b"mine");
+        }
+        targets.out.send_replace(Some(edge.node));
+        let ends = async |stream: &mut host::TunnelStream| {
+            let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_u8()).await;
+            assert!(ended.expect("it is cut").is_err());
+        };
+        ends(&mut to_clone).await;
+        ends(&mut own).await;
+        for target in ["echo/0", "own", "gone/0"] {
+            let error = dialer.dial(a.addr, a.id, target).await.unwrap_err();
+            assert_ne!(error.kind(), std::io::ErrorKind::NotFound, "it is not even told what there is");
+        }
+        let more = tokio::time::timeout(Duration::from_millis(200), stays.read_u8()).await;
+        assert!(more.is_err(), "another node's tunnel ended with it");
+        drop(others.dial(a.addr, a.id, "echo/0").await.unwrap());
+    });
+    // What it would say is not read: the desk would let it in.
+    let refused = field.io.block_on(host::renew::renew(&edge, &[addr], "a byte")).unwrap_err();
+    assert!(refused.later && refused.why.contains("no node of the cluster can be asked"), "{refused}");
 }
 
 #[test]
@@ -383,7 +458,7 @@ fn a_tunnel_reaches_a_clone_and_every_failure_has_its_kind() {
     let (ids, authority) = cluster(&["a"]);
     let edge = member(&ids[0], &authority, "edge");
     let (echo, dead) = (TcpListener::bind("127.0.0.1:0").unwrap(), listener("127.0.0.1").local_addr().unwrap());
-    let targets = Arc::new(Targets(echo.local_addr().unwrap(), dead));
+    let targets = Targets::new(echo.local_addr().unwrap(), dead);
     let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.tunnels = Some(targets));
     let echoing = std::thread::spawn(move || {
         let (mut tcp, _) = echo.accept().unwrap();

@@ -39,10 +39,19 @@ pub enum Ask {
     Switch { target: Target, off: bool },
     /// What is declared, as TOML that `Apply` takes.
     Export,
-    /// A new token for nodes that join, good for so long.
-    JoinToken { secret_hash: [u8; 32], expires_wall_ms: u64 },
+    /// A new token for nodes that join, good for so long and so many of them.
+    JoinToken { secret_hash: [u8; 32], expires_wall_ms: u64, uses: u32 },
+    /// Tokens for nodes that join that are live.
+    JoinTokens,
+    /// Ends one of them, by its name.
+    RevokeToken { name: String },
     /// Let the node of this name restart, or leave for good; `force` if its memory or the others' is needed meanwhile.
     Leave { name: String, how: crate::Leaving, force: bool },
+    /// Take a node out of the declaration for good, whatever it still has: its certificate opens nothing any more. Without `force` only if
+    /// nothing is lost by it.
+    Remove { name: String, force: bool },
+    /// This node leaves for good, and its doors are closed: it is none of the cluster's any more.
+    Depart,
     /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for `Admit`.
     Renew { former: NodeId, name: String, why: String, wish: NodeId },
     /// May a node with this secret and name, and a program of this level, join? The host signs its certificate if so.
@@ -57,6 +66,7 @@ pub enum Answer {
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),
+    JoinTokens(Vec<JoinTokenView>),
     /// Of each other edge that was heard of just now.
     Doors(Vec<Doors>),
     Admitted(Outcome<Admitted>),
@@ -69,6 +79,17 @@ pub struct Applied {
     pub changes: Vec<String>,
     /// Version of the declaration after it.
     pub version: u64,
+}
+
+/// A join token, without its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinTokenView {
+    /// The first letters of its secret's hash.
+    pub name: String,
+    /// Milliseconds since 1970.
+    pub expires_at_ms: u64,
+    /// Nodes that may still join with it; none: any number (made by an older program).
+    pub uses_left: Option<u32>,
 }
 
 /// What a newcomer needs, next to its certificate.

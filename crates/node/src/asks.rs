@@ -13,9 +13,9 @@ use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
 use crate::declared::{self, kind};
-use crate::limits::{APPLY_TRIES_MAX, JOIN_TOKENS_MAX, PENDING_MAX, PROBE_WITHIN};
+use crate::limits::{APPLY_TRIES_MAX, PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, deploy, facts, level};
+use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, tokens};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -58,6 +58,16 @@ enum What {
     JoinToken {
         secret_hash: [u8; 32],
         expires_wall_ms: u64,
+        uses: u32,
+    },
+    RevokeToken {
+        name: String,
+    },
+    /// Takes a node out of the declaration. By its id too: its name may be another one's when the change is made.
+    Remove {
+        name: String,
+        id: NodeId,
+        force: bool,
     },
     Admit {
         secret_hash: [u8; 32],
@@ -86,12 +96,6 @@ enum What {
     },
 }
 
-/// A join token as the root group keeps it, under the hex of its secret's hash.
-#[derive(Serialize, Deserialize)]
-struct JoinRecord {
-    expires_wall_ms: u64,
-}
-
 /// The cluster's authority: signs the certificates of nodes.
 #[derive(Serialize, Deserialize)]
 pub struct Authority {
@@ -113,10 +117,28 @@ impl Node {
                 let answer = Answer::Exported(declared::export(self.root.declared()));
                 return out.push(Effect::Answer { id, answer });
             }
+            // It cannot hand on anything: what it has is given up.
+            Ask::Leave { name, how: Leaving::Remove, force: true } if self.is_away(&name) => {
+                return self.ask(now, id, budget, Ask::Remove { name, force: true }, out);
+            }
             Ask::Leave { name, how, force } => {
                 let answer = Answer::Done(self.ask_leave(now, &name, how, force, out));
                 return out.push(Effect::Answer { id, answer });
             }
+            Ask::Remove { name, force } => match self.named(&name) {
+                Ok(node) => What::Remove { name, id: node, force },
+                Err(outcome) => return out.push(Effect::Answer { id, answer: Answer::Done(outcome) }),
+            },
+            Ask::Depart if self.live_cards().count() < 2 => {
+                let alone = Outcome::Refused(Refused::wrong("nobody else is here"));
+                return out.push(Effect::Answer { id, answer: Answer::Done(alone) });
+            }
+            Ask::Depart => What::Remove { name: self.card.name.clone(), id: self.me(), force: true },
+            Ask::JoinTokens => {
+                let answer = Answer::JoinTokens(tokens::live(self.root.declared(), now.wall_ms));
+                return out.push(Effect::Answer { id, answer });
+            }
+            Ask::RevokeToken { name } => What::RevokeToken { name },
             Ask::Apply { file, text, dry_run, entropy } => {
                 if dry_run {
                     let answer = Answer::Applied(self.compare(&file, &text, &entropy));
@@ -142,7 +164,9 @@ impl Node {
             Ask::Deploy { wish, entropy } => What::Deploy { wish, entropy, lines: Vec::new() },
             Ask::Rollback { service, to } => What::Rollback { service, to, lines: Vec::new() },
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
-            Ask::JoinToken { secret_hash, expires_wall_ms } => What::JoinToken { secret_hash, expires_wall_ms },
+            Ask::JoinToken { secret_hash, expires_wall_ms, uses } => {
+                What::JoinToken { secret_hash, expires_wall_ms, uses }
+            }
             Ask::Admit { secret_hash, name, level, wish } => What::Admit { secret_hash, name, level, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
         };
@@ -235,54 +259,42 @@ impl Node {
                 *lines = diff.lines;
                 Ok(Some(diff.change))
             }
-            What::JoinToken { secret_hash, expires_wall_ms } => {
-                let mut change = Change::default();
-                let expired =
-                    |bytes: &Bytes| facts::decode::<JoinRecord>(bytes).is_none_or(|r| r.expires_wall_ms < now.wall_ms);
-                let old = declared.of_kind(kind::JOIN).filter(|(_, bytes)| expired(bytes));
-                change.removes = old.map(|(name, _)| (kind::JOIN.to_owned(), name.to_owned())).collect();
-                if declared.of_kind(kind::JOIN).count() - change.removes.len() >= JOIN_TOKENS_MAX {
-                    return Err(Refused::wrong(format!(
-                        "{JOIN_TOKENS_MAX} join tokens are live; wait until some expire"
-                    )));
-                }
-                let record = facts::encode(&JoinRecord { expires_wall_ms: *expires_wall_ms });
-                change.puts.push((kind::JOIN.into(), hex(secret_hash), record));
-                Ok(Some(change))
+            What::JoinToken { secret_hash, expires_wall_ms, uses } => {
+                tokens::add(declared, now.wall_ms, secret_hash, *expires_wall_ms, *uses)
+                    .map(Some)
+                    .map_err(Refused::wrong)
             }
+            What::RevokeToken { name } => tokens::revoke(declared, name).map(Some).map_err(Refused::wrong),
             What::Admit { secret_hash, name, level, id } => {
-                let record =
-                    declared.get(kind::JOIN, &hex(secret_hash)).and_then(|bytes| facts::decode::<JoinRecord>(bytes));
-                match record {
-                    None => {
-                        return Err(Refused::wrong(
-                            "this cluster does not know the join token; make one with `coppice token`",
-                        ));
-                    }
-                    Some(r) if r.expires_wall_ms < now.wall_ms => {
-                        return Err(Refused::wrong("the join token has expired; make a new one with `coppice token`"));
-                    }
-                    Some(_) => (),
-                }
+                // Who tries tokens hears nothing else before one is good.
+                tokens::check(declared, now.wall_ms, secret_hash).map_err(Refused::wrong)?;
                 if let Some(why) = level::lacks(*level, level::agreed(declared)) {
                     return Err(Refused::wrong(why));
                 }
-                if declared.get(kind::NODE, name).is_some() {
-                    return Err(Refused::wrong(format!(
-                        "a node named {name:?} was admitted before; choose another name"
-                    )));
+                tokens::admit(declared, secret_hash, name, *id).map(Some).map_err(Refused::wrong)
+            }
+            // Somebody else did it.
+            What::Remove { id, .. } if self.former(*id).is_some() => Ok(None),
+            What::Remove { name, id, force } => {
+                if !*force && let Some(namespace) = place::sole(*id, self.placed.values()) {
+                    return Err(Refused::busy(format!("nobody else has all of namespace {namespace}"), Span::secs(1)));
                 }
-                let put = (kind::NODE.to_owned(), name.clone(), facts::encode(&id));
-                Ok(Some(Change { expect: Some(declared.version), puts: vec![put], removes: Vec::new() }))
+                let lives = self.live_cards().any(|card| card.id == *id);
+                if let Some(why) = self.hinders(*id, Leaving::Remove).filter(|_| lives && !*force) {
+                    return Err(Refused::busy(why, Span::secs(1)));
+                }
+                let why = if *id == self.me() { "it left for good" } else { "an operator removed it" };
+                Ok(Some(declared::removal(declared, name, *id, why, now.wall_ms)))
             }
             What::Renew { former, name, why, id } => {
                 self.may_renew(*former, name)?;
-                let record = declared::Former { name: name.clone(), node: *id, why: why.clone() };
+                let record = declared::Former { name: name.clone(), node: *id, why: why.clone(), at_ms: now.wall_ms };
                 let puts = vec![
                     (kind::NODE.to_owned(), name.clone(), facts::encode(id)),
                     (kind::FORMER.to_owned(), declared::former_key(*former), facts::encode(&record)),
                 ];
-                Ok(Some(Change { expect: Some(declared.version), puts, removes: Vec::new() }))
+                let removes = declared::oldest_former(declared, *former).into_iter().collect();
+                Ok(Some(Change { expect: Some(declared.version), puts, removes }))
             }
             What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => Ok(None),
         }
@@ -293,7 +305,7 @@ impl Node {
         let declared = self.root.declared();
         let is = |id: NodeId| declared.get(kind::NODE, name) == Some(&facts::encode(&id));
         // If it crashed before it had its new name on disk, it asks again as who it was.
-        let was = self.former(former).is_some_and(|record| record.name == name);
+        let was = self.former(former).is_some_and(|record| record.name == name && !record.is_removed());
         if !is(former) && !was {
             return Err(Refused::wrong(format!("no node {name} of id {former} was ever admitted")));
         }
@@ -343,6 +355,27 @@ impl Node {
         match left {
             1 => self.propose(now, pending, out),
             _ => drop(self.probing.insert(id, (pending, left - 1))),
+        }
+    }
+
+    /// A node of the declaration that does not live.
+    fn is_away(&self, name: &str) -> bool {
+        let id = self.root.declared().get(kind::NODE, name).and_then(|bytes| facts::decode::<NodeId>(bytes));
+        id.is_some_and(|id| !self.live_cards().any(|card| card.id == id))
+    }
+
+    /// Whom the declaration names so; an outcome if that is nobody.
+    fn named(&self, name: &str) -> Result<NodeId, Outcome<()>> {
+        let declared = self.root.declared();
+        let wrong = |why| Outcome::Refused(Refused::wrong(why));
+        match declared.get(kind::NODE, name).and_then(|bytes| facts::decode(bytes)) {
+            Some(id) if id == self.me() => Err(wrong("ask another node: this one is the one to be removed".to_owned())),
+            Some(id) => Ok(id),
+            None if declared::was_removed(declared, name) => Err(Outcome::Done(())),
+            None => {
+                let known = declared::listed(declared.of_kind(kind::NODE).map(|(name, _)| name));
+                Err(wrong(format!("no node is named {name:?}; there are: {known}")))
+            }
         }
     }
 
@@ -439,6 +472,10 @@ impl Node {
                         self.decided(now, "split", group, text.clone(), out);
                     }
                 }
+                if let What::Admit { secret_hash, name, .. } = &pending.what {
+                    let (token, name) = (tokens::name(secret_hash), name.clone());
+                    self.decided(now, "joined", &name, format!("was admitted by token {token}"), out);
+                }
                 if let What::Deploy { lines, .. } | What::Rollback { lines, .. } = &pending.what {
                     self.happened(now, "applied", "deploy", lines.join("; "));
                 }
@@ -509,7 +546,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         | What::Rollback { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
-        What::JoinToken { .. } => Answer::Done(outcome),
+        What::JoinToken { .. } | What::RevokeToken { .. } | What::Remove { .. } => Answer::Done(outcome),
         What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || match authority {
             Some(Authority { cert_pem, key_pem }) => {
                 Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })

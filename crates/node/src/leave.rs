@@ -60,6 +60,12 @@ pub(crate) struct Departure {
     pub ready: bool,
 }
 
+impl Departure {
+    pub(crate) fn ready(how: Leaving, since: Time) -> Self {
+        Self { how, force: true, waits: None, since, ready: true }
+    }
+}
+
 impl Node {
     /// An operator's wish, asked of this node about any.
     pub(crate) fn ask_leave(&mut self, now: Now, name: &str, how: Leaving, force: bool, out: &mut Out) -> Outcome<()> {
@@ -138,7 +144,7 @@ impl Node {
     }
 
     /// Why this node's brick is needed now, if it is.
-    fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
+    pub(crate) fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
         let Some(map) = self.classes.session.map() else { return Some("the brick map is not known yet".into()) };
         if !map.is_brick(who) {
             return None;
@@ -250,6 +256,8 @@ impl Node {
                 parting.leaving.insert(card.id, force);
             }
         }
+        let removed = |id: &&NodeId| self.admission.is_removed(**id);
+        parting.gone = self.root.members().iter().filter(removed).copied().collect();
         if parting != self.parting {
             self.parting = parting.clone();
             self.classes_in(now, out, |classes, wants| classes.aside(now, &parting.aside, wants));

@@ -8,13 +8,14 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
-//! - `level.rs`: what all nodes understand alike.
+//! - `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
 //! The simulator runs this very struct.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod ask;
+mod admission;
+mod ask;
 mod asks;
 pub mod declared;
 pub mod deploy;
@@ -26,11 +27,12 @@ mod lives;
 pub mod node;
 mod pace;
 mod picture;
+mod tokens;
 mod told;
 pub mod view;
 mod wires;
 
-pub use ask::{Admitted, Answer, Applied, Ask};
+pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView};
 pub use leave::Leaving;
 pub use node::{Birth, Node};
 pub use picture::figure;

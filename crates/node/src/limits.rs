@@ -28,6 +28,17 @@ pub const APPLY_TRIES_MAX: u32 = 8;
 pub const PENDING_MAX: usize = 256;
 /// Nodes that died are shown for this long.
 pub const DEAD_SHOWN: Span = Span::secs(3600);
+/// Nodes of the past that are remembered, so that they are told, also by a node that is behind; the oldest go. Nobody lets these in
+/// either: they are not named.
+pub const FORMERS_MAX: usize = 1024;
+/// Links of nodes that are not named, or not yet: more than join at a time.
+pub const WAITING_MAX: usize = 64;
+/// A declaration is at all nodes within milliseconds of a join; a busy disk takes some hundred.
+pub const ADMISSION_WAIT: Span = Span::secs(2);
+/// One line of a refused node in this time: it knocks again at once.
+pub const REFUSED_LINES: Span = Span::secs(10);
+/// Who has heard of a leader for so long has caught up with what is declared: a snapshot of all of it takes a second.
+pub const STRICT_AFTER: Span = Span::secs(3);
 /// Join tokens live at once; the ones that expired make room.
 pub const JOIN_TOKENS_MAX: usize = 1024;
 

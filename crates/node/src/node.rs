@@ -10,7 +10,7 @@ use clones::deploy::Deployed;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::raft::LogBounds;
 use cluster::root::Change;
-use cluster::{Beacons, Card, Membership, beacon, membership, root};
+use cluster::{Admission, Beacons, Card, Membership, beacon, membership, root};
 use flow::stage::Shown;
 use state::linear::{HotKey, Placed};
 use state::{Classes, NamespaceSpec};
@@ -84,8 +84,21 @@ pub struct Node {
     pub(crate) troubled: BTreeMap<NodeId, Time>,
     /// Nodes of the past that everybody was told of.
     pub(crate) formers: BTreeSet<String>,
-    /// Nodes with too old a program, to be hung up on.
+    /// Nodes with too old a program, and such as are gone, to be hung up on.
     pub(crate) turned_away: BTreeSet<NodeId>,
+    pub(crate) admission: Arc<Admission>,
+    /// Of which version of the declaration that is, and whether this node has followed the root group for long.
+    pub(crate) admission_of: (u64, bool),
+    /// Who was refused just now, and when a line said so.
+    pub(crate) refused: BTreeMap<NodeId, Time>,
+    /// Since when this node hears what the root group agrees on.
+    pub(crate) follows_since: Option<Time>,
+    /// Linked, and not named so far: nothing of them is heard.
+    pub(crate) waiting: BTreeMap<NodeId, (Card, Time)>,
+    /// Who says that this node was removed.
+    pub(crate) told_removed: BTreeSet<NodeId>,
+    /// This node was.
+    pub(crate) removed: bool,
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
@@ -186,6 +199,13 @@ impl Node {
             pace: Pace::default(),
             formers: BTreeSet::new(),
             turned_away: BTreeSet::new(),
+            admission: Arc::default(),
+            admission_of: (0, false),
+            refused: BTreeMap::new(),
+            follows_since: None,
+            waiting: BTreeMap::new(),
+            told_removed: BTreeSet::new(),
+            removed: false,
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
@@ -279,6 +299,9 @@ impl Node {
     }
 
     fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
+        if self.waiting.contains_key(&from) || self.admission.gone.contains_key(&from) {
+            return;
+        }
         if self.turned_away.contains(&from) && frame.kind != kind::LEVEL {
             return;
         }
@@ -301,6 +324,7 @@ impl Node {
                     self.ends_below(agreed, out);
                 }
             }
+            kind::REMOVED => self.told_removed(now, from, out),
             kind::DEMAND | kind::DOORS if !self.reports => (),
             kind::DEMAND => {
                 if let Some(demand) = Demand::decode(&frame.head) {
@@ -369,6 +393,7 @@ impl Node {
         self.keep_leaving(now, out);
         self.tend_groups(now, out);
         self.hang_up_outdated(out);
+        self.keep_admission(now, out);
         if self.root.is_leader() {
             self.keep_level(now, out);
             self.keep_map(now, out);
@@ -518,23 +543,15 @@ impl Machine for Node {
             Event::Wake => self.wake(now, out),
             Event::Start { log, remarks, rebooted } => self.start(now, log, remarks, rebooted, out),
             Event::Disk { trouble } => self.disk(now, trouble, out),
-            Event::Linked { peer, .. } if self.former(peer).is_some() => {
-                let text = format!("{peer} entered this cluster anew and is not to come back as who it was; hung up");
-                out.push(Effect::Note(Note::warn(text)));
-                out.push(Effect::Hangup { peer });
-            }
             Event::Linked { peer, boot, card } => match Card::decode(&card) {
-                Some(card) if card.id == peer && card.level < self.agreed() => self.turn_away(&card, out),
-                Some(card) if card.id == peer && card.boot == boot => {
-                    self.turned_away.remove(&peer);
-                    self.membership_in(now, membership::Input::Linked { card }, out);
-                }
+                Some(card) if card.id == peer && card.boot == boot => self.linked(now, card, out),
                 Some(_) | None => {
                     out.push(Effect::Note(Note::warn(format!("{peer} showed a card that is not its own; hung up"))));
                     out.push(Effect::Hangup { peer });
                 }
             },
             Event::Unlinked { peer, addr, why } => {
+                peer.and_then(|peer| self.waiting.remove(&peer));
                 self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
             }
             Event::Appended { group: GroupId::ROOT, ticket } => {

@@ -18,7 +18,6 @@ use state::session::odds::{Observed, odds};
 use state::session::{self, Merges};
 
 use crate::View;
-use crate::declared::kind;
 use crate::facts::{self, NodeReport};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
@@ -46,12 +45,9 @@ impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
         self.seen.retain(|_, seen| !gone(seen));
-        // Who entered anew is shown once, as who it is now.
-        if self.root.declared().of_kind(kind::FORMER).next().is_some() {
-            let ids = self.seen.keys().copied();
-            let former: Vec<NodeId> = ids.filter(|id| self.former(*id).is_some()).collect();
-            self.seen.retain(|id, _| !former.contains(id));
-        }
+        // Who entered anew is shown once, as who it is now; who was removed, not at all. This node shows itself to the end.
+        let (admission, me) = (Arc::clone(&self.admission), self.me());
+        self.seen.retain(|id, _| *id == me || !admission.gone.contains_key(id));
         self.show_shards(now);
         // Clones of live nodes only: what a dead one said last is no longer so.
         let running: Vec<(&Card, &CloneStatus)> =
@@ -85,6 +81,8 @@ impl Node {
             functions: Arc::clone(&self.functions_of),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),
+            admission: Arc::clone(&self.admission),
+            removed: self.removed,
         };
         self.routes = routes;
         view

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use base::{Boot, NodeId};
 use clones::route::Routes;
+use cluster::Admission;
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
 use state::session::odds::Odds;
@@ -56,6 +57,12 @@ pub struct View {
     /// Archives of deployed folders that every node must have.
     #[serde(skip)]
     pub codes: Arc<BTreeSet<String>>,
+    /// Which nodes are let in, for the host.
+    #[serde(skip)]
+    pub admission: Arc<Admission>,
+    /// This node was removed: it gives up what it has before it ends.
+    #[serde(skip)]
+    pub removed: bool,
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
@@ -371,7 +378,7 @@ pub struct GroupsView {
 pub struct EventView {
     pub at_ms: u64,
     /// `deployed`, `scaled`, `overflow`, `birth`, `death`, `suspect`, `clone-started`, `clone-died`, `clone-moved`, `leader`, `applied`, `switched`, `leaving`,
-    /// `disk`, `anew`,
+    /// `disk`, `anew`, `removed`,
     /// `warning`.
     pub kind: String,
     /// Whom it concerns: a node's or a clone's name.

@@ -230,6 +230,7 @@ impl Node {
         self.placed = Arc::new(placed.collect());
         self.tell_classes(now, level, out);
         self.tell_formers(now);
+        self.admit_anew(now, out);
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         self.off = declared::off(self.root.declared());
         let off = &self.off;
@@ -287,8 +288,14 @@ impl Node {
             let former =
                 self.root.declared().get(record::FORMER, id).and_then(|b| facts::decode::<declared::Former>(b));
             if let Some(former) = former {
-                let text = format!("its disk is not to be trusted ({}); it enters anew as {}", former.why, former.node);
-                self.happened(now, "anew", &former.name, text);
+                let (kind, text) = match former.is_removed() {
+                    true => ("removed", format!("is not one of the cluster's nodes any more: {}", former.why)),
+                    false => {
+                        let (why, node) = (&former.why, former.node);
+                        ("anew", format!("its disk is not to be trusted ({why}); it enters anew as {node}"))
+                    }
+                };
+                self.happened(now, kind, &former.name, text);
             }
         }
         self.formers = all;
@@ -427,8 +434,7 @@ impl Node {
             away.insert(id, now.mono.since(self.started));
         }
         // Who entered anew does not come back as who it was.
-        let formers = self.root.declared().of_kind(record::FORMER);
-        away.extend(formers.filter_map(|(key, _)| Some((declared::former_of(key)?, Span(u64::MAX)))));
+        away.extend(self.admission.gone.keys().map(|id| (*id, Span(u64::MAX))));
         away
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{AskId, Boot, NodeId, Rng, Span, Time};
+use base::{AskId, Boot, LEVEL, NodeId, Rng, Span, Time};
 use node::view::NodeState;
 use node::{Ask, View};
 use state::linear::{self, Ran};
@@ -26,7 +26,7 @@ use crate::promises::linear::Linear;
 use crate::promises::modes::Modes;
 use crate::promises::session::Sessions;
 use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
-use crate::shipped::{Bug, Cluster, FILE, Shipped};
+use crate::shipped::{Bug, Cluster, FILE, Shipped, TOKEN};
 use crate::world::{Happened, World};
 
 mod judge;
@@ -136,6 +136,10 @@ enum Asked {
     Switch,
     /// A node is asked to leave for good.
     Leave,
+    /// A machine has lost its disk, and with it who it was: that is removed.
+    Former(usize),
+    /// ... and it comes in as who it is now.
+    Comes(usize, NodeId),
 }
 
 /// An operation of class `linear`, perhaps asked several times.
@@ -220,6 +224,8 @@ pub struct Scene {
     whole_at: Time,
     /// When a machine last came back as a new node.
     emptied: BTreeMap<usize, Time>,
+    /// As whom machines were admitted last.
+    admitted: Vec<NodeId>,
     /// Cut off for so long that the others may do without them.
     dropped: BTreeSet<usize>,
     /// When a machine last came back from a loss of power.
@@ -277,6 +283,7 @@ impl Scene {
         let seeds = (0..plan.nodes.min(3)).map(|node| world.peer_addr(node)).collect();
         world.factory_mut().seeds = seeds;
         world.factory_mut().ids = (0..plan.nodes).map(|node| world.id(node)).collect();
+        let admitted = world.factory_mut().ids.clone();
         let mut scene = Self {
             seed: plan.seed,
             faults: Faults::new(rng.fork()),
@@ -303,6 +310,7 @@ impl Scene {
             quiet_since: Time::ZERO,
             whole_at: Time::ZERO,
             emptied: BTreeMap::new(),
+            admitted,
             dropped: BTreeSet::new(),
             power_lost: None,
             answers: Answers::default(),
@@ -562,6 +570,7 @@ impl Scene {
         if self.groups_are_whole() {
             self.whole_at = now;
         }
+        self.admit();
         for node in 0..self.seen.len() {
             let seen = &self.seen[node];
             let up = self.world.is_running(node);
@@ -744,6 +753,32 @@ impl Scene {
         entropy[..8].copy_from_slice(&self.rng.u64().to_le_bytes());
         let ask = Ask::Apply { file: FILE.into(), text, dry_run: false, entropy };
         self.send_operator(nodes[n], ask, Asked::Apply(mark));
+    }
+
+    /// Lets machines in that nobody has heard of: their disks were lost, or they take the place of one that has left.
+    fn admit(&mut self) {
+        for node in 0..self.world.machines() {
+            let id = self.world.id(node);
+            let asked = |what: &Asked| matches!(what, Asked::Former(of) | Asked::Comes(of, _) if *of == node);
+            if self.admitted[node] == id || self.flights.values().any(|flight| asked(&flight.what)) {
+                continue;
+            }
+            let others = (0..self.world.machines()).filter(|n| *n != node && self.world.is_running(*n));
+            let others: Vec<usize> = others.collect();
+            let Some(&other) = self.rng.pick(&others) else { continue };
+            let ask = Ask::Remove { name: format!("n{}", node + 1), force: true };
+            self.send_operator(other, ask, Asked::Former(node));
+        }
+    }
+
+    /// Its former name is nobody's any more.
+    fn comes(&mut self, node: usize, asked: usize) {
+        let id = self.world.id(node);
+        if self.world.is_running(asked) && self.admitted[node] != id {
+            let level = if self.older == Some(node) { LEVEL - 1 } else { LEVEL };
+            let ask = Ask::Admit { secret_hash: TOKEN, name: format!("n{}", node + 1), level, wish: id };
+            self.send_operator(asked, ask, Asked::Comes(node, id));
+        }
     }
 
     fn send_operator(&mut self, node: usize, ask: Ask, what: Asked) {

@@ -15,7 +15,7 @@ use super::peer::{Peer, Suspicion};
 use super::who::{FocaRng, Who, Wishes};
 use super::wire::{self, Head, Wire};
 use super::{Input, Output, Standing};
-use crate::Card;
+use crate::{Admission, Card};
 
 /// Who is here, as this node knows it.
 pub struct Membership {
@@ -23,6 +23,7 @@ pub struct Membership {
     foca: Foca<Who, Wire, FocaRng, NoCustomBroadcast>,
     rng: Rng,
     peers: BTreeMap<NodeId, Peer>,
+    admission: Arc<Admission>,
     seeds: Vec<Seed>,
     /// What foca waits for, by time and order of request. All times in here are awake time, see `awake`.
     timers: BTreeMap<(Time, u64), Timer<Who>>,
@@ -51,6 +52,7 @@ impl Membership {
             foca,
             rng,
             peers: BTreeMap::new(),
+            admission: Arc::default(),
             seeds,
             timers: BTreeMap::new(),
             timer_count: 0,
@@ -74,6 +76,7 @@ impl Membership {
                     return;
                 }
             }
+            Input::Admission { now: admission } => self.admit(now, admission, out),
             Input::Doubt { peer } => self.ask(now, peer, out),
             Input::Wake => (),
         }
@@ -146,7 +149,7 @@ impl Membership {
     fn linked(&mut self, now: Time, card: Card, out: &mut Vec<Output>) {
         let id = card.id;
         let full = self.peers.len() >= MEMBERS_MAX && !self.peers.contains_key(&id);
-        if id == self.me.id || full {
+        if id == self.me.id || full || !self.admission.lets_in(&card) {
             return;
         }
         if let Some(known) = self.peers.get(&id).map(|peer| &peer.who.card).filter(|known| is_after(known, &card)) {
@@ -381,6 +384,21 @@ impl Membership {
         }
     }
 
+    /// Others may not have heard yet who is gone, and go on talking of him.
+    fn admit(&mut self, now: Time, admission: Arc<Admission>, out: &mut Vec<Output>) {
+        self.admission = admission;
+        self.is_stale = true;
+        let out_of_it: Vec<Member<Who>> = self
+            .peers
+            .values()
+            .filter(|peer| peer.state != State::Down && !self.admission.lets_in(&peer.who.card))
+            .map(|peer| Member::new(peer.who.clone(), peer.incarnation, State::Down))
+            .collect();
+        for down in out_of_it {
+            self.apply(now, down, out);
+        }
+    }
+
     fn is_alone(&self) -> bool {
         self.peers.values().all(|peer| peer.told.is_none())
     }
@@ -390,7 +408,9 @@ impl Membership {
         if !std::mem::replace(&mut self.is_stale, false) {
             return;
         }
-        let mut list: Vec<Member<Who>> = self.foca.iter_membership_state().cloned().collect();
+        let all = self.foca.iter_membership_state();
+        let mut list: Vec<Member<Who>> =
+            all.filter(|member| self.admission.lets_in(&member.id().card)).cloned().collect();
         list.sort_by_key(|member| member.id().card.id);
         let was_alone = self.is_alone();
         let me = self.me.id;

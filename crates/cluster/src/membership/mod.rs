@@ -29,6 +29,7 @@ mod wire;
 mod tests;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base::{Boot, LinkEnd, NodeId};
 use bytes::Bytes;
@@ -37,7 +38,7 @@ pub use machine::Membership;
 #[doc(hidden)]
 pub use wire::holds as wire_holds;
 
-use crate::Card;
+use crate::{Admission, Card};
 
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -55,6 +56,10 @@ pub enum Input {
     Frame {
         from: NodeId,
         head: Bytes,
+    },
+    /// Who is let in, from now on: whoever is not is dead here, whatever others say.
+    Admission {
+        now: Arc<Admission>,
     },
     /// A call to this peer failed or timed out: ask it whether it lives.
     Doubt {

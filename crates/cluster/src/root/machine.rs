@@ -70,6 +70,8 @@ pub struct Parting {
     pub aside: BTreeSet<NodeId>,
     /// They leave for good, and do not vote as soon as another one does instead. True: also if nobody can.
     pub leaving: BTreeMap<NodeId, bool>,
+    /// They were removed: they do not come back, and are members of nothing.
+    pub gone: BTreeSet<NodeId>,
 }
 
 #[derive(Debug)]
@@ -354,6 +356,11 @@ impl Root {
         other != self.me && self.live.contains(&other) && !self.parting.aside.contains(&other)
     }
 
+    /// It hears what the root group agrees on: what it knows to be declared is a moment old at most.
+    pub fn follows(&self) -> bool {
+        !self.mute && self.leader().is_some()
+    }
+
     /// Has another voter lead. False: none could at once.
     fn hand_over(&mut self) -> bool {
         let has_all = |id: &NodeId| self.member.as_ref().is_some_and(|member| member.has_all(*id));
@@ -539,6 +546,11 @@ impl Root {
         }
         scene.live = self.live.clone();
         scene.away = self.away.iter().map(|(id, since)| (*id, now.since(*since))).collect();
+        let gone = || self.parting.gone.iter().copied();
+        scene.live.retain(|id| !self.parting.gone.contains(id));
+        // Its vote is nobody's until another one takes it over: a group of two would stop at the loss of either.
+        scene.leaving.extend(gone().map(|id| (id, false)));
+        scene.away.extend(gone().map(|id| (id, Span(u64::MAX))));
         let Some(step) = group::next(&scene) else { return false };
         member.regroup(&step)
     }

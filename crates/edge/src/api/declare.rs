@@ -95,6 +95,7 @@ pub async fn export(State(api): State<Api>, headers: HeaderMap) -> Result<Respon
 #[serde(deny_unknown_fields)]
 struct Wish {
     lifetime_ms: Option<u64>,
+    uses: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -103,7 +104,7 @@ struct Token {
     expires_at_ms: u64,
 }
 
-/// Body: nothing, or `{"lifetime_ms": n}`. Answer: `{"token": "...", "expires_at_ms": n}`.
+/// Body: nothing, or `{"lifetime_ms": n, "uses": n}`. Answer: `{"token": "...", "expires_at_ms": n}`.
 pub async fn token(State(api): State<Api>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     guard::operator(&headers, &api.view())?;
     let body = whole(body, BODY_BYTES_MAX).await?;
@@ -111,17 +112,21 @@ pub async fn token(State(api): State<Api>, headers: HeaderMap, body: Body) -> Re
         Wish::default()
     } else {
         serde_json::from_slice(&body)
-            .map_err(|e| Problem::wrong(format!("the body must be {{\"lifetime_ms\": n}}: {e}")))?
+            .map_err(|e| Problem::wrong(format!("the body must be {{\"lifetime_ms\": n, \"uses\": n}}: {e}")))?
     };
     let lifetime = wish.lifetime_ms.map_or(JOIN_TOKEN_LIFE, Duration::from_millis);
     if lifetime.is_zero() || lifetime > JOIN_TOKEN_LIFE_MAX {
         let max = JOIN_TOKEN_LIFE_MAX.as_millis();
         return Err(Problem::wrong(format!("lifetime_ms must be 1 to {max}, not {}", lifetime.as_millis())));
     }
+    let uses = wish.uses.unwrap_or(1);
+    if !(1..=JOIN_USES_MAX).contains(&uses) {
+        return Err(Problem::wrong(format!("uses must be 1 to {JOIN_USES_MAX}, not {uses}")));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires_at_ms = (now + lifetime).as_millis() as u64;
     let minted = api.backend.mint().map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why))?;
-    let ask = Ask::JoinToken { secret_hash: minted.secret_hash, expires_wall_ms: expires_at_ms };
+    let ask = Ask::JoinToken { secret_hash: minted.secret_hash, expires_wall_ms: expires_at_ms, uses };
     match api.backend.ask(ask, CHANGE_BUDGET).await? {
         Answer::Done(outcome) => {
             done(outcome)?;
@@ -129,6 +134,27 @@ pub async fn token(State(api): State<Api>, headers: HeaderMap, body: Body) -> Re
                 .into_response())
         }
         other => unreachable!("a join token was answered by {other:?}"),
+    }
+}
+
+/// Those that are live: `[{"name", "expires_at_ms", "uses_left"}]`.
+pub async fn tokens(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    match api.backend.ask(Ask::JoinTokens, CHANGE_BUDGET).await? {
+        Answer::JoinTokens(tokens) => Ok(Json(tokens).into_response()),
+        other => unreachable!("a question for join tokens was answered by {other:?}"),
+    }
+}
+
+/// Ends one, by its name. Answer: `{}`.
+pub async fn revoke(State(api): State<Api>, Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    match api.backend.ask(Ask::RevokeToken { name }, CHANGE_BUDGET).await? {
+        Answer::Done(outcome) => {
+            done(outcome)?;
+            Ok(Json(serde_json::json!({})).into_response())
+        }
+        other => unreachable!("the end of a join token was answered by {other:?}"),
     }
 }
 

@@ -62,6 +62,8 @@ pub const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 pub const JOIN_TOKEN_LIFE: Duration = Duration::from_secs(3600);
 /// And never longer: a token in a chat log must not open the cluster next year.
 pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Machines that join with one token: a rack, by a script.
+pub const JOIN_USES_MAX: u32 = 1000;
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

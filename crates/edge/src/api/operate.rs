@@ -25,32 +25,37 @@ pub struct Force {
 /// `202`: the node will close its doors, end, and be started again by whoever watches over it.
 pub async fn restart(
     api: State<Api>,
-    name: Path<String>,
-    force: Query<Force>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    leave(api, name, force, headers, Leaving::Restart).await
-}
-
-/// `202`: the node will hand on what it holds, close its doors, and end.
-pub async fn remove(
-    api: State<Api>,
-    name: Path<String>,
-    force: Query<Force>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    leave(api, name, force, headers, Leaving::Remove).await
-}
-
-async fn leave(
-    State(api): State<Api>,
     Path(name): Path<String>,
     Query(Force { force }): Query<Force>,
     headers: HeaderMap,
-    how: Leaving,
 ) -> Result<Response, Problem> {
+    ask_leave(api, headers, Ask::Leave { name, how: Leaving::Restart, force }).await
+}
+
+#[derive(Deserialize)]
+pub struct How {
+    #[serde(default)]
+    force: bool,
+    /// It hands on nothing: it is shut out.
+    #[serde(default)]
+    now: bool,
+}
+
+/// `202`: the node will hand on what it holds, close its doors, and end; with `now` it is none of the cluster's any more.
+pub async fn remove(
+    api: State<Api>,
+    Path(name): Path<String>,
+    Query(How { force, now }): Query<How>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let how = Leaving::Remove;
+    let ask = if now { Ask::Remove { name, force } } else { Ask::Leave { name, how, force } };
+    ask_leave(api, headers, ask).await
+}
+
+async fn ask_leave(State(api): State<Api>, headers: HeaderMap, ask: Ask) -> Result<Response, Problem> {
     guard::operator(&headers, &api.view())?;
-    match api.backend.ask(Ask::Leave { name, how, force }, CHANGE_BUDGET).await? {
+    match api.backend.ask(ask, CHANGE_BUDGET).await? {
         Answer::Done(outcome) => {
             done(outcome)?;
             Ok((StatusCode::ACCEPTED, Json(serde_json::json!({}))).into_response())

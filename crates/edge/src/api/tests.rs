@@ -11,8 +11,8 @@ use flow::histogram::Powers;
 use flow::stage::Shown;
 use http_body_util::BodyExt;
 use hyper::service::Service;
-use node::Applied;
 use node::view::{NodeState, NodeView, StubView};
+use node::{Applied, JoinTokenView};
 use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When};
 
 use super::*;
@@ -296,13 +296,29 @@ fn a_join_token_lives_as_long_as_was_asked() {
     let done = || Some(Answer::Done(Outcome::Done(())));
     let (status, _, text, asked) = ask(done(), request("POST /v1/tokens", &[ROOT], r#"{"lifetime_ms": 60000}"#));
     assert!(status == 200 && text.starts_with(r#"{"token":"token-text","expires_at_ms":"#), "{status} {text}");
-    let Some(Ask::JoinToken { secret_hash, expires_wall_ms }) = asked else { panic!("{asked:?}") };
+    let Some(Ask::JoinToken { secret_hash, expires_wall_ms, uses: 1 }) = asked else { panic!("{asked:?}") };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
     assert!(secret_hash == [7; 32] && (now + 50_000..now + 70_000).contains(&expires_wall_ms));
     assert_eq!(ask(done(), request("POST /v1/tokens", &[ROOT], "")).0, 200);
-    for wrong in [r#"{"lifetime_ms": 0}"#, r#"{"lifetime_ms": 99999999999}"#, r#"{"life": 1}"#, "x"] {
+    for wrong in [r#"{"lifetime_ms": 0}"#, r#"{"lifetime_ms": 99999999999}"#, r#"{"life": 1}"#, r#"{"uses": 0}"#, "x"] {
         assert_eq!(ask(done(), request("POST /v1/tokens", &[ROOT], wrong)).0, 400, "{wrong}");
     }
+    let asked = ask(done(), request("POST /v1/tokens", &[ROOT], r#"{"uses": 3}"#)).3;
+    assert!(matches!(asked, Some(Ask::JoinToken { uses: 3, .. })), "{asked:?}");
+}
+
+#[test]
+fn join_tokens_are_shown_and_revoked_by_operators_only() {
+    for line in ["GET /v1/tokens", "DELETE /v1/tokens/1f00a2b3"] {
+        let (status, _, _, asked) = ask(None, request(line, &[CARTS], ""));
+        assert_eq!((status, asked.is_none()), (401, true), "{line}");
+    }
+    let token = JoinTokenView { name: "1f00a2b3".into(), expires_at_ms: 5, uses_left: Some(2) };
+    let (status, _, text, _) = ask(Some(Answer::JoinTokens(vec![token])), request("GET /v1/tokens", &[ROOT], ""));
+    assert_eq!((status, &*text), (200, r#"[{"name":"1f00a2b3","expires_at_ms":5,"uses_left":2}]"#));
+    let done = Some(Answer::Done(Outcome::Done(())));
+    let (status, _, _, asked) = ask(done, request("DELETE /v1/tokens/1f00a2b3", &[ROOT], ""));
+    assert!(status == 200 && matches!(&asked, Some(Ask::RevokeToken { name }) if name == "1f00a2b3"), "{asked:?}");
 }
 
 #[test]
@@ -668,6 +684,9 @@ fn nodes_restart_for_operators_only_and_a_refusal_says_why() {
     let (status, _, text, asked) = ask(Some(Answer::Done(refused)), request("POST /v1/nodes/n2/remove", &[ROOT], ""));
     assert_eq!((status, text.contains("n3 is leaving")), (503, true), "{text}");
     assert!(matches!(asked, Some(Ask::Leave { how: node::Leaving::Remove, force: false, .. })));
+    let done = Some(Answer::Done(Outcome::Done(())));
+    let asked = ask(done, request("POST /v1/nodes/n2/remove?now=true", &[ROOT], "")).3;
+    assert!(matches!(asked, Some(Ask::Remove { name, force: false }) if name == "n2"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub fn is_another(log: &Path) -> bool {
 /// From now on nothing of before this boot matters.
 pub fn remember(log: &Path) {
     if let Some(id) = current()
-        && let Err(error) = crate::identity::write_safely(log, FILE, id.as_bytes(), 0o644)
+        && let Err(error) = crate::identity::write_safely(log, FILE, id.as_bytes())
     {
         // The next start asks the other members once more.
         tracing::warn!(%error, "it could not be noted that this node has recovered");

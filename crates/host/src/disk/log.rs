@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::segment::{self, Head, Unreadable};
 use super::snapshot::{self, Work};
 use super::{Job, Kept, Room, Safe, give_up, spare};
-use crate::Error;
 use crate::limits::{BATCH_BYTES_MAX, SEAL_AFTER, SEGMENT_BYTES};
+use crate::{Error, private};
 
 pub struct Log {
     dir: PathBuf,
@@ -56,7 +56,7 @@ const FAILED: &str = "failed";
 /// Reads what is there, and makes ready to append. Also says what it put right.
 pub fn open(dir: &Path) -> Result<(Log, Kept, Vec<String>), Error> {
     let failed = || Error::io(dir.display().to_string());
-    fs::create_dir_all(dir).map_err(failed())?;
+    private::make_dir(dir).map_err(failed())?;
     let mut remarks = Vec::new();
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed())? {
@@ -316,7 +316,7 @@ impl Log {
 
     fn fail(&self, error: &io::Error) -> ! {
         // If not even that can be written, the next start fails as this life did.
-        let _ = fs::write(self.dir.join(FAILED), error.to_string());
+        let _ = private::create(&self.dir.join(FAILED)).and_then(|mut f| f.write_all(error.to_string().as_bytes()));
         give_up(&format!("{}: {error}", self.dir.display()))
     }
 
@@ -430,7 +430,7 @@ pub fn make_segment(
     let path = dir.join(format!("{:016x}.seg", head.first));
     let temp = path.with_extension("tmp");
     spare::take(dir, &temp);
-    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&temp)?;
+    let file = private::options().create(true).truncate(false).read(true).write(true).open(&temp)?;
     let names = File::open(dir)?;
     // Until then a spare may have the name on the disk that it had as a segment, and would be one with a wrong head.
     sync(&names)?;

@@ -108,7 +108,7 @@ impl Disk {
             let what = "this folder is of a version before the first release; empty it and found or join anew".into();
             return Err(Error::NotOurs { file: old, what });
         }
-        let (log, kept, remarks) = log::open(&dir.join("log"))?;
+        let (log, kept, remarks) = log::open(&dir.join(LOG_DIR))?;
         let rebooted = boot::is_another(log.dir());
         let (jobs, queue) = channel();
         let (done, safe) = unbounded_channel();
@@ -189,19 +189,19 @@ impl Job {
 
 /// Has a node with this folder ever saved a snapshot of this group?
 pub fn has_snapshot(dir: &Path, group: GroupId) -> bool {
-    let files = std::fs::read_dir(dir.join("log")).into_iter().flatten().flatten();
+    let files = std::fs::read_dir(dir.join(LOG_DIR)).into_iter().flatten().flatten();
     files.filter_map(|file| snapshot::named(&file.file_name().to_string_lossy())).any(|(of, _)| of == group)
 }
 
 /// Has a log ever been begun in this folder?
 pub fn has_log(dir: &Path) -> bool {
-    let files = std::fs::read_dir(dir.join("log")).into_iter().flatten().flatten();
+    let files = std::fs::read_dir(dir.join(LOG_DIR)).into_iter().flatten().flatten();
     files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(".seg"))
 }
 
 /// Leaves word that what this disk has kept is not to be believed, and ends the process: the next start enters anew.
 pub fn distrust(dir: &Path, why: &str) -> ! {
-    if let Err(error) = crate::identity::write_safely(dir, DISTRUSTED, why.as_bytes(), 0o644) {
+    if let Err(error) = crate::identity::write_safely(dir, DISTRUSTED, why.as_bytes()) {
         tracing::error!(%error, "no word could be left for the next start");
     }
     tracing::error!("the node stops and comes back as a new member: {why}");
@@ -209,6 +209,8 @@ pub fn distrust(dir: &Path, why: &str) -> ! {
     std::process::exit(EXIT_AGAIN)
 }
 
+/// The log's folder, in a node's.
+pub(crate) const LOG_DIR: &str = "log";
 /// Word of an earlier life that the log is not to be believed.
 pub(crate) const DISTRUSTED: &str = "distrusted";
 /// To be started again at once (EX_TEMPFAIL of sysexits).

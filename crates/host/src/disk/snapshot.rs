@@ -19,8 +19,8 @@ use base::{GroupId, Parts, Ticket};
 use bytes::{Buf, Bytes};
 
 use super::{Job, Room, give_up, is_full, spare};
-use crate::Error;
 use crate::limits::{FORCED_BYTES, REST_MAX};
+use crate::{Error, private};
 
 const MAGIC: &[u8; 8] = b"COPSNP1\n";
 const END: u32 = u32::MAX;
@@ -118,7 +118,7 @@ fn write(dir: &Path, group: GroupId, upto: u64, parts: Parts, room: &Room) -> io
     let path = path(dir, group, upto);
     let temp = path.with_extension("tmp");
     let what = path.display().to_string();
-    let file = room.wait(&what, || File::create(&temp))?;
+    let file = room.wait(&what, || private::create(&temp))?;
     let mut file = BufWriter::with_capacity(1 << 20, Patient { dir, file, unforced: 0, what: what.clone(), room });
     file.write_all(MAGIC)?;
     let mut count = 0u64;

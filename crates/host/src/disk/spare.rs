@@ -1,13 +1,14 @@
 //! Segments whose records are no longer needed, kept to be written anew: a file that keeps its size and place is forced faster than one
 //! that grows, and to make one takes the disk as much as a segment full of records.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use super::snapshot;
 use crate::limits::{FORCED_BYTES, SEGMENT_BYTES};
+use crate::private;
 
 /// A snapshot of a group that writes much gives two back at once; the third is for other groups' records between them.
 const NAMES: [&str; 3] = ["spare", "spare-1", "spare-2"];
@@ -32,7 +33,7 @@ pub fn make(dir: &Path, ends: &AtomicBool) -> io::Result<()> {
         return Ok(());
     }
     let temp = dir.join(TEMP);
-    let mut file = File::create(&temp)?;
+    let mut file = private::create(&temp)?;
     let zeros = vec![0; FORCED_BYTES];
     for _ in 0..SEGMENT_BYTES / FORCED_BYTES {
         file.write_all(&zeros)?;

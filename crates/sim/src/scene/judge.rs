@@ -31,7 +31,7 @@ impl Scene {
             }
             Asked::Linear(_) => self.judge_linear(flight, Outcome::Unknown(Unknown { why: "its node died".into() }))?,
             // It may have happened.
-            Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave => (),
+            Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave | Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
         }
         Ok(())
@@ -56,6 +56,23 @@ impl Scene {
                 self.modes_load.heard((flight.client - MODES) as usize, act, &outcome);
                 self.modes.end(act, flight.start, now, &outcome, self.sessions.void_before())
             }
+            (Asked::Former(node), Answer::Done(outcome)) => {
+                let (node, asked) = (*node, flight.node);
+                self.ended(&flight, &text(&outcome, |()| String::new()));
+                // It may have been nobody's before.
+                if !matches!(outcome, Outcome::Unknown(_)) {
+                    self.comes(node, asked);
+                }
+                Ok(())
+            }
+            (Asked::Comes(node, id), Answer::Admitted(outcome)) => {
+                let (node, id) = (*node, *id);
+                self.ended(&flight, &text(&outcome, |_| String::new()));
+                if matches!(outcome, Outcome::Done(_)) {
+                    self.admitted[node] = id;
+                }
+                Ok(())
+            }
             (Asked::Leave, Answer::Done(outcome)) => {
                 self.ended(&flight, &text(&outcome, |()| String::new()));
                 Ok(())
@@ -78,6 +95,7 @@ impl Scene {
                 self.ended(&flight, &text(&outcome, |_| String::new()));
                 if let Outcome::Done(admitted) = outcome {
                     self.world.enter_anew(node, admitted.id);
+                    self.admitted[node] = admitted.id;
                     self.world.start(node);
                 }
                 Ok(())
@@ -210,6 +228,8 @@ impl Scene {
             Asked::Anew(_) => ("enter-anew", "", None),
             Asked::Switch => ("switch", "", None),
             Asked::Leave => ("leave", "", None),
+            Asked::Former(_) => ("remove", "", None),
+            Asked::Comes(..) => ("admit", "", None),
         };
         let word = outcome.split(' ').next().unwrap_or_default();
         *self.ops.entry(format!("{op} {word}")).or_default() += 1;
@@ -231,6 +251,8 @@ impl Scene {
             }
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
+            // Looked after with each tick.
+            Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(_) | Asked::Switch | Asked::Leave => {
                 let pause = self.load.operator_pause().times(self.round.operator);
                 self.world.alarm(pause, OPERATOR);
