@@ -51,6 +51,8 @@ pub struct CloneStatus {
     pub spec_hash: u64,
     /// Version of its program; 0 if it was never deployed.
     pub version: u32,
+    /// How often processes of that version died here, since the clone is to run it; none if its node's program does not tell.
+    pub deaths: Option<u32>,
     /// It fails its probes, or was restarted for that and does not serve yet.
     pub sick: bool,
 }

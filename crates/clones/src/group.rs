@@ -30,16 +30,10 @@ use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones, ServiceSp
 pub enum Input {
     /// What some leader says should run where. Older ones than the newest seen change nothing.
     Assigned(Assignments),
-    /// All declared services.
-    Services(BTreeMap<String, ServiceSpec>),
-    /// The same services with the versions that are being rolled out.
-    Next(BTreeMap<String, ServiceSpec>),
+    /// What is declared now.
+    Declared(Declared),
     /// Archives of deployed folders that are on this node.
     Codes(BTreeSet<String>),
-    /// The URL by which this node's clones reach each namespace, by its name. A clone waits until all of its are known.
-    Urls(BTreeMap<String, String>),
-    /// The token of each service's clones.
-    Tokens(BTreeMap<String, String>),
     /// The APIs of other nodes, for clones that are started from now on.
     Apis(Vec<String>),
     /// What live nodes, without this one, say of their sick clones: after every change.
@@ -62,6 +56,19 @@ pub enum Input {
         result: Result<(), String>,
     },
     Wake,
+}
+
+/// What is declared, as far as it is the clones' matter. It holds as a whole from one moment: between two parts of it clones
+/// would be started that nobody wants.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    pub services: BTreeMap<String, ServiceSpec>,
+    /// The same services with the versions that are being rolled out.
+    pub next: BTreeMap<String, ServiceSpec>,
+    /// The URL by which this node's clones reach each namespace, by its name. A clone waits until all of its are known.
+    pub urls: BTreeMap<String, String>,
+    /// The token of each service's clones.
+    pub tokens: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +104,10 @@ pub struct Group {
     urls: BTreeMap<String, String>,
     tokens: BTreeMap<String, String>,
     apis: Vec<String>,
-    /// What should run here: follows from the three above.
+    /// Clones here that run a version that is being rolled out. They do until the declaration says how that ended: the
+    /// leader's word that it is over may come first, and does not say how.
+    fresh: BTreeMap<CloneId, u32>,
+    /// What should run here: follows from the above.
     wanted: BTreeMap<CloneId, Wanted>,
     /// Invariant: has the keys of `wanted`, no others.
     slots: BTreeMap<CloneId, Slot>,
@@ -129,6 +139,8 @@ struct Slot {
     retry_at: Time,
     died: bool,
     restarts: u32,
+    /// Deaths of what it is to run now, since it is to run that.
+    deaths: u32,
     last_exit: Option<String>,
     last_output: Vec<String>,
     /// Whose output that is.
@@ -145,12 +157,19 @@ impl Slot {
             retry_at: now.mono,
             died: false,
             restarts: 0,
+            deaths: 0,
             last_exit: None,
             last_output: Vec::new(),
             last_proc: None,
             since_ms: now.wall_ms,
             sick: false,
         }
+    }
+
+    /// It is to run something else: what that does begins now, whatever the one before did.
+    fn begin(&mut self, now: Now) {
+        let Self { restarts, since_ms, .. } = *self;
+        *self = Self { restarts, since_ms, ..Self::new(now) };
     }
 }
 
@@ -170,6 +189,7 @@ impl Group {
             urls: BTreeMap::new(),
             tokens: BTreeMap::new(),
             apis: Vec::new(),
+            fresh: BTreeMap::new(),
             wanted: BTreeMap::new(),
             slots: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -195,24 +215,14 @@ impl Group {
                     }
                 }
             }
-            Input::Services(services) => {
+            Input::Declared(Declared { services, next, urls, tokens }) => {
                 self.services = services.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
-                self.want(now);
-            }
-            Input::Next(next) => {
                 self.next = next.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
+                (self.urls, self.tokens) = (urls, tokens);
                 self.want(now);
             }
             Input::Codes(codes) => {
                 self.codes = codes;
-                self.want(now);
-            }
-            Input::Urls(urls) => {
-                self.urls = urls;
-                self.want(now);
-            }
-            Input::Tokens(tokens) => {
-                self.tokens = tokens;
                 self.want(now);
             }
             Input::Apis(apis) => self.apis = apis,
@@ -277,12 +287,15 @@ impl Group {
 
     /// Works out anew what should run here.
     fn want(&mut self, now: Now) {
-        let mut wanted = BTreeMap::new();
+        let (mut wanted, mut fresh) = (BTreeMap::new(), BTreeMap::new());
         for id in self.assigned.at(self.me) {
-            if let Some(spec) = self.spec_of(id) {
-                wanted.insert(id.clone(), self.wanted_by(&id.service, spec));
+            let Some(spec) = self.spec_of(id) else { continue };
+            wanted.insert(id.clone(), self.wanted_by(&id.service, spec));
+            if self.next.get(&id.service).is_some_and(|next| Arc::ptr_eq(next, spec)) {
+                fresh.insert(id.clone(), spec.version);
             }
         }
+        self.fresh = fresh;
         for life in self.lives.values_mut() {
             // New probes, signals and patience hold at once; only what the process was started with needs a new one.
             let of = [self.services.get(&life.id.service), self.next.get(&life.id.service)];
@@ -296,17 +309,16 @@ impl Group {
         }
         for (id, want) in &wanted {
             let before = self.wanted.get(id);
-            // What is declared anew gets its chance at once.
-            if before.is_none_or(|before| before.hash != want.hash || before.lacks != want.lacks) {
-                let slot = self.slots.get_mut(id).expect("was just made");
+            let slot = self.slots.get_mut(id).expect("was just made");
+            if before.is_some_and(|before| before.hash != want.hash) {
+                slot.begin(now);
+                self.changed = true;
+            }
+            // What it waited for has come: it gets its chance at once.
+            if before.is_none_or(|before| before.lacks != want.lacks) {
                 slot.backoff.reset();
                 slot.retry_at = now.mono;
                 self.changed = true;
-            }
-            // What another program printed says nothing of this one.
-            if before.is_some_and(|before| before.hash != want.hash) {
-                let slot = self.slots.get_mut(id).expect("was just made");
-                (slot.last_output, slot.last_proc, slot.sick) = (Vec::new(), None, false);
             }
         }
         self.changed |= self.wanted.len() != wanted.len();
@@ -316,7 +328,8 @@ impl Group {
     /// What a clone is to run: what is declared, or the version that is being rolled out once its turn has come.
     fn spec_of(&self, id: &CloneId) -> Option<&Arc<ServiceSpec>> {
         let declared = self.services.get(&id.service)?;
-        let next = self.next.get(&id.service).filter(|next| self.assigned.fresh.get(id) == Some(&next.version));
+        let is_told = |version| self.assigned.fresh.get(id) == Some(version) || self.fresh.get(id) == Some(version);
+        let next = self.next.get(&id.service).filter(|next| is_told(&next.version));
         Some(next.unwrap_or(declared))
     }
 
@@ -336,8 +349,11 @@ impl Group {
             lacks = Some(format!("waits for the folder {} to be fetched", &code[..code.len().min(12)]));
         }
         let started_with = match &spec.code {
-            None => serde_json::to_vec(&(&spec.run, &spec.dir, &env)),
-            Some(code) => serde_json::to_vec(&(&spec.run, &spec.dir, &env, code)),
+            // What ran before a first deploy is version 1 from then on, and goes on.
+            None if spec.version <= 1 => serde_json::to_vec(&(&spec.run, &spec.dir, &env)),
+            None => serde_json::to_vec(&(&spec.run, &spec.dir, &env, spec.version)),
+            // Two versions of one folder are two: each is judged by its own processes.
+            Some(code) => serde_json::to_vec(&(&spec.run, &spec.dir, &env, code, spec.version)),
         };
         let started_with = started_with.expect("strings become JSON");
         Wanted { spec: spec.clone(), env, hash: place_hash(&started_with), lacks }
@@ -440,13 +456,16 @@ impl Group {
             }
             Death::Died { text, served } => ("clone-died", text, served),
         };
-        if let Some(slot) = self.slots.get_mut(&life.id) {
+        // One that was about to be replaced says nothing of what replaces it, and must not delay that.
+        let runs_wanted = self.hash_of(&life.id) == Some(life.hash);
+        if let Some(slot) = self.slots.get_mut(&life.id).filter(|_| runs_wanted) {
             if served >= BACKOFF_FORGIVEN {
                 slot.backoff.reset();
             }
             let wait = slot.backoff.next(&mut self.rng);
             slot.retry_at = now.mono + wait;
             slot.died = true;
+            slot.deaths = slot.deaths.saturating_add(1);
             slot.sick |= life.is_sick();
             slot.last_exit = Some(text.clone());
             slot.last_output = life.output.into();
@@ -571,6 +590,7 @@ impl Group {
             spec_hash: life.hash,
             life: proc.0,
             version: life.version,
+            deaths: Some(slot.filter(|_| self.hash_of(&life.id) == Some(life.hash)).map_or(0, |slot| slot.deaths)),
             sick: life.is_sick() || is_starting && slot.is_some_and(|slot| slot.sick),
         }
     }
@@ -589,6 +609,7 @@ impl Group {
             spec_hash: want.hash,
             life: 0,
             version: want.spec.version,
+            deaths: Some(slot.deaths),
             sick: slot.sick,
         }
     }

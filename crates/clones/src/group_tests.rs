@@ -10,6 +10,7 @@ const ME: NodeId = NodeId(1);
 struct Fake {
     group: Group,
     now: Now,
+    declared: Declared,
     /// All that the group asked for and nobody has looked at.
     out: Vec<Output>,
 }
@@ -17,15 +18,16 @@ struct Fake {
 impl Fake {
     fn new() -> Self {
         let now = Now { mono: Time(5_000_000), wall_ms: 1_000_000 };
-        Self { group: Group::new(ME, Boot(4), "n1", "http://10.0.0.1:7070", Rng::new(7)), now, out: Vec::new() }
+        let group = Group::new(ME, Boot(4), "n1", "http://10.0.0.1:7070", Rng::new(7));
+        Self { group, now, declared: Declared::default(), out: Vec::new() }
     }
 
     /// A node to which `clones` of the service "shop" are assigned.
     fn with_shop(spec: &ServiceSpec, clones: u32) -> Self {
         let mut fake = Self::new();
-        fake.put(Input::Tokens(BTreeMap::from([("shop".into(), "secret".into())])));
+        fake.declared.tokens = BTreeMap::from([("shop".into(), "secret".into())]);
         fake.put(Input::Apis(vec!["http://10.0.0.2:7070".into()]));
-        fake.put(Input::Urls(BTreeMap::from([("carts".into(), "redis://carts:T@10.0.0.1:6379".into())])));
+        fake.declared.urls = BTreeMap::from([("carts".into(), "redis://carts:T@10.0.0.1:6379".into())]);
         fake.declare(spec);
         fake.assign(1, clones);
         fake
@@ -37,7 +39,8 @@ impl Fake {
     }
 
     fn declare(&mut self, spec: &ServiceSpec) {
-        self.put(Input::Services(BTreeMap::from([("shop".into(), spec.clone())])));
+        self.declared.services = BTreeMap::from([("shop".into(), spec.clone())]);
+        self.put(Input::Declared(self.declared.clone()));
     }
 
     fn assign(&mut self, seq: u64, clones: u32) {
@@ -382,7 +385,7 @@ fn a_clone_wanted_again_before_it_was_told_to_go_serves_on() {
 fn a_removed_service_is_drained_even_if_nobody_assigns_anew() {
     let mut fake = Fake::with_shop(&shop(), 1);
     fake.serve(1);
-    fake.put(Input::Services(BTreeMap::new()));
+    fake.put(Input::Declared(Declared::default()));
     assert_eq!(fake.shown(), "0:draining@101");
 }
 
@@ -495,7 +498,8 @@ fn a_clone_waits_for_its_namespaces_and_says_so() {
     assert_eq!((fake.spawned().len(), fake.shown()), (0, "0:backoff".into()));
     assert_eq!(fake.group.clones()[0].last_exit.as_deref(), Some("waits for namespace \"carts\""));
     assert_eq!(fake.group.wake_at(), None);
-    fake.put(Input::Urls(BTreeMap::from([("carts".into(), "redis://x".into())])));
+    fake.declared.urls = BTreeMap::from([("carts".into(), "redis://x".into())]);
+    fake.declare(&shop());
     assert_eq!(fake.spawned().len(), 1);
     assert_eq!(fake.group.clones()[0].last_exit, None);
 }

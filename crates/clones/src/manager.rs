@@ -13,7 +13,7 @@ use crate::clone::Happened;
 use crate::conduct::Conduct;
 use crate::limits::*;
 use crate::plan::{Absence, Cluster, plan};
-use crate::rollout::{LastSaid, LastWords, Rollout, Scene, Step};
+use crate::rollout::{LastSaid, Rollout, Scene, Step};
 use crate::sizing::{Seen, Sizer};
 use crate::{Assignments, CloneId, CloneState, Demand, NodeClones, ServiceSpec, Version};
 
@@ -44,8 +44,8 @@ pub struct NodeLoad {
     /// Of clones that serve: the version, and since when, as the node says (milliseconds since 1970). None of those of which
     /// there are two.
     pub serving: BTreeMap<CloneId, (u32, u64)>,
-    /// How often each was started again.
-    pub restarts: BTreeMap<CloneId, u32>,
+    /// Deaths of processes of each version that a clone is to run, since it is to run that.
+    pub deaths: BTreeMap<(CloneId, u32), u32>,
     /// How those that do not serve ended, and what they printed last.
     pub last_said: BTreeMap<CloneId, LastSaid>,
 }
@@ -147,7 +147,7 @@ impl NodeLoad {
             }
         }
         let obeys = says.map_or_else(Version::default, |says| says.obeys);
-        let (mut versions, mut restarts, mut last_said) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut versions, mut deaths, mut last_said) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let (mut serving, mut twice) = (BTreeMap::new(), BTreeSet::new());
         for clone in says.iter().flat_map(|says| &says.clones) {
             if clone.state == CloneState::Serving {
@@ -156,8 +156,8 @@ impl NodeLoad {
                     twice.insert(&clone.id);
                 }
             }
-            let most = restarts.entry(clone.id.clone()).or_insert(0);
-            *most = clone.restarts.max(*most);
+            let most = deaths.entry((clone.id.clone(), clone.version)).or_insert(0);
+            *most = clone.deaths.unwrap_or(0).max(*most);
             let is_down = matches!(clone.state, CloneState::Starting | CloneState::Backoff);
             if is_down && (clone.last_exit.is_some() || !clone.last_output.is_empty()) {
                 let (exit, line) = (clone.last_exit.clone(), clone.last_output.last().cloned());
@@ -179,7 +179,7 @@ impl NodeLoad {
             clones,
             versions,
             serving,
-            restarts,
+            deaths,
             last_said,
         }
     }
@@ -449,35 +449,10 @@ impl Leading {
     fn roll_out(&mut self, now: Time, cluster: &Cluster, next: &mut Assignments, out: &mut Vec<Output>) {
         let is_next = |service: &String, number: u32| cluster.next.get(service).is_some_and(|next| next.0 == number);
         self.rollouts.retain(|service, rollout| is_next(service, rollout.number));
-        let restarts: BTreeMap<CloneId, u32> = cluster.live.iter().fold(BTreeMap::new(), |mut all, node| {
-            for (id, count) in &node.restarts {
-                let most = all.entry(id.clone()).or_insert(0);
-                *most = (*most).max(*count);
-            }
-            all
-        });
         for (service, &(number, judged)) in &cluster.next {
             let Some(spec) = cluster.services.get(service) else { continue };
-            let its = |id: &CloneId| id.service == *service;
-            let clones: Vec<CloneId> = next.of.keys().filter(|id| its(id)).cloned().collect();
-            let fresh: BTreeSet<CloneId> =
-                next.fresh.iter().filter(|(id, of)| its(id) && **of == number).map(|(id, _)| id.clone()).collect();
-            let serves = |id: &&CloneId| {
-                cluster
-                    .live
-                    .iter()
-                    .any(|node| next.has(id, node.id) && node.versions.contains(&((*id).clone(), number)))
-            };
-            let serving = fresh.iter().filter(serves).cloned().collect();
-            let last_words = |id: &CloneId| {
-                let node = cluster.live.iter().find(|node| next.has(id, node.id))?;
-                let said = node.last_said.get(id).cloned().unwrap_or_default();
-                Some((id.clone(), LastWords { node: node.name.clone(), said }))
-            };
-            let last_words = fresh.iter().filter_map(last_words).collect();
-            let start_timeout = spec.start_timeout;
-            let scene = Scene { clones, fresh, serving, restarts: &restarts, last_words, start_timeout, judged };
-            let begin = || Rollout::new(number, now, restarts.clone());
+            let scene = Scene::of(service, (number, judged), spec.start_timeout, cluster, next);
+            let begin = || Rollout::new(number, now);
             let take_back = match self.rollouts.entry(service.clone()).or_insert_with(begin).look(now, &scene) {
                 Step::Wait => continue,
                 Step::Next(more) => {

@@ -364,6 +364,7 @@ fn of_a_clone_listed_twice_the_best_state_counts() {
         spec_hash: 0,
         life: 3,
         version: 0,
+        deaths: Some(0),
         sick: false,
     };
     use CloneState::*;

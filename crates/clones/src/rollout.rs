@@ -1,14 +1,16 @@
 //! A new version of a service is rolled out clone by clone, each started beside the old one it replaces. The new ones are
 //! judged against the old ones, who serve the same requests at the same time: by their deaths, by answers that fail, and by
-//! how long answers take. If they are worse, all goes back by itself.
+//! how long answers take. If they are worse, all goes back by itself. Where the old version serves nowhere there is nothing
+//! to compare and nobody to spare: all clones get the new one at once, which has to live and to serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Span, Time};
 
-use crate::CloneId;
 use crate::demand::{CloneDemand, GroupDemand};
 use crate::limits::*;
+use crate::plan::Cluster;
+use crate::{Assignments, CloneId};
 
 /// What clones of a version answered.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -32,15 +34,21 @@ pub enum Step {
 }
 
 /// What is seen of a service.
-pub struct Scene<'a> {
+pub struct Scene {
     /// All its clones.
     pub clones: Vec<CloneId>,
     /// Those that are to run the new version.
     pub fresh: BTreeSet<CloneId>,
     /// Those of them that do.
     pub serving: BTreeSet<CloneId>,
-    /// How often each was started again after a death.
-    pub restarts: &'a BTreeMap<CloneId, u32>,
+    /// Deaths of processes of the new version.
+    pub deaths: BTreeMap<CloneId, u32>,
+    /// Some clone serves with another version.
+    pub old_serves: bool,
+    /// All that are to run the old version have died of it, and none serves.
+    pub old_died: bool,
+    /// Some that is to run the old version does not serve yet, and has not died.
+    pub old_starts: bool,
     /// Of those that are to run the new version.
     pub last_words: BTreeMap<CloneId, LastWords>,
     /// Within which a clone has to serve.
@@ -64,7 +72,47 @@ pub struct LastSaid {
     pub line: Option<String>,
 }
 
-impl Scene<'_> {
+impl Scene {
+    /// Of a service, and the number of the version that is being rolled out, and whether that is judged.
+    pub(crate) fn of(
+        service: &str,
+        (number, judged): (u32, bool),
+        start_timeout: Span,
+        cluster: &Cluster,
+        next: &Assignments,
+    ) -> Self {
+        let (live, its) = (&cluster.live, |id: &CloneId| id.service == service);
+        let clones: Vec<CloneId> = next.of.keys().filter(|id| its(id)).cloned().collect();
+        let told = next.fresh.iter().filter(|(id, of)| its(id) && **of == number);
+        let fresh: BTreeSet<CloneId> = told.map(|(id, _)| id.clone()).collect();
+        let serves = |id: &&CloneId| {
+            live.iter().any(|node| next.has(id, node.id) && node.versions.contains(&((*id).clone(), number)))
+        };
+        let serving = fresh.iter().filter(serves).cloned().collect();
+        // Of the new version, or of others.
+        let deaths_of = |id: &CloneId, new: bool| {
+            let all = live.iter().flat_map(|node| &node.deaths);
+            let of_it = all.filter(|((dead, version), _)| dead == id && (*version == number) == new);
+            of_it.map(|(_, deaths)| *deaths).max().unwrap_or(0)
+        };
+        let deaths = fresh.iter().map(|id| (id.clone(), deaths_of(id, true))).collect();
+        let is_old = |(id, version): &(CloneId, u32)| its(id) && *version != number;
+        let serve_old: BTreeSet<&CloneId> =
+            live.iter().flat_map(|node| &node.versions).filter(|of| is_old(of)).map(|(id, _)| id).collect();
+        let old_serves = !serve_old.is_empty();
+        let mut old = clones.iter().filter(|id| !fresh.contains(id) && !serve_old.contains(id));
+        let old_starts = old.any(|id| deaths_of(id, false) == 0);
+        let all_told = live.iter().all(|node| node.reported);
+        let old_died = all_told && !old_serves && !old_starts;
+        let last_words = |id: &CloneId| {
+            let node = live.iter().find(|node| next.has(id, node.id))?;
+            let said = node.last_said.get(id).cloned().unwrap_or_default();
+            Some((id.clone(), LastWords { node: node.name.clone(), said }))
+        };
+        let last_words = fresh.iter().filter_map(last_words).collect();
+        Self { clones, fresh, serving, deaths, old_serves, old_died, old_starts, last_words, start_timeout, judged }
+    }
+
     /// For people: by the time they read it the clone runs the old version again, and only its log has more.
     fn last_words(&self, id: &CloneId) -> String {
         let log = id.log();
@@ -86,8 +134,9 @@ pub struct Rollout {
     new: Tally,
     /// A new one that answers nothing, and for how long, while old ones do.
     mute: Option<(u64, Span)>,
-    /// Deaths before it began.
-    restarts: BTreeMap<CloneId, u32>,
+    began: Time,
+    /// The old version has served since.
+    old_served: bool,
     /// When the last clones were told to run it.
     step_at: Time,
     /// Since when all that were told serve, and what the new ones had answered then.
@@ -109,9 +158,9 @@ impl Tally {
 }
 
 impl Rollout {
-    pub fn new(number: u32, now: Time, restarts: BTreeMap<CloneId, u32>) -> Self {
+    pub fn new(number: u32, now: Time) -> Self {
         let (old, new) = (Tally::default(), Tally::default());
-        Self { number, old, new, mute: None, restarts, step_at: now, well_since: None }
+        Self { number, old, new, mute: None, began: now, old_served: false, step_at: now, well_since: None }
     }
 
     /// What an edge saw.
@@ -132,12 +181,23 @@ impl Rollout {
         }
     }
 
-    pub fn look(&mut self, now: Time, scene: &Scene<'_>) -> Step {
+    pub fn look(&mut self, now: Time, scene: &Scene) -> Step {
+        self.old_served |= scene.old_serves;
         if let Some(why) = self.ails(now, scene) {
             return Step::TakeBack(why);
         }
-        if let Some(why) = self.is_worse().filter(|_| scene.judged) {
+        if let Some(why) = self.is_worse().filter(|_| scene.judged && self.old_served) {
             return Step::TakeBack(why);
+        }
+        let left: Vec<CloneId> = scene.clones.iter().filter(|id| !scene.fresh.contains(id)).cloned().collect();
+        let is_alone = !self.old_served && (scene.old_died || now.since(self.began) > scene.start_timeout);
+        if is_alone && !left.is_empty() {
+            (self.step_at, self.well_since) = (now, None);
+            return Step::Next(left);
+        }
+        // The old ones are being started as well: it shows soon whether there is something to compare.
+        if scene.old_starts && scene.fresh.is_empty() && now.since(self.began) <= scene.start_timeout {
+            return Step::Wait;
         }
         if scene.fresh.iter().any(|id| !scene.serving.contains(id)) {
             self.well_since = None;
@@ -146,16 +206,16 @@ impl Rollout {
         let (since, answered) = *self.well_since.get_or_insert((now, self.new.done));
         let waited = now.since(since);
         let seen_enough = self.new.done >= answered + JUDGE_ANSWERS && waited >= JUDGE_MIN;
-        if scene.judged && !scene.fresh.is_empty() && !seen_enough && waited < JUDGE_MAX {
+        let judged = scene.judged && !is_alone;
+        if judged && !scene.fresh.is_empty() && !seen_enough && waited < JUDGE_MAX {
             return Step::Wait;
         }
         // The only one has nobody beside it that goes on with the old version: what that does is seen before.
-        let is_only = scene.judged && scene.fresh.is_empty() && scene.clones.len() == 1;
+        let is_only = judged && scene.fresh.is_empty() && scene.clones.len() == 1;
         let seen_before = self.old.done >= JUDGE_ANSWERS || self.old.done == 0 && waited >= JUDGE_MIN;
         if is_only && !seen_before && waited < JUDGE_MAX {
             return Step::Wait;
         }
-        let left: Vec<CloneId> = scene.clones.iter().filter(|id| !scene.fresh.contains(id)).cloned().collect();
         if left.is_empty() {
             return if waited >= JUDGE_LAST || !scene.judged { Step::Keep } else { Step::Wait };
         }
@@ -166,10 +226,9 @@ impl Rollout {
     }
 
     /// New ones that die, or do not come up.
-    fn ails(&self, now: Time, scene: &Scene<'_>) -> Option<String> {
+    fn ails(&self, now: Time, scene: &Scene) -> Option<String> {
         for id in &scene.fresh {
-            let before = self.restarts.get(id).copied().unwrap_or(0);
-            let deaths = scene.restarts.get(id).copied().unwrap_or(0).saturating_sub(before);
+            let deaths = scene.deaths.get(id).copied().unwrap_or(0);
             if deaths >= DEATHS_MAX {
                 return Some(format!("{id} died {deaths} times{}", scene.last_words(id)));
             }
@@ -226,7 +285,10 @@ mod tests {
         now: Time,
         fresh: BTreeSet<CloneId>,
         stuck: BTreeSet<CloneId>,
-        restarts: BTreeMap<CloneId, u32>,
+        deaths: BTreeMap<CloneId, u32>,
+        /// The old version serves, or has died everywhere.
+        old_serves: bool,
+        old_died: bool,
         /// (failed of 100, ms) of old and new.
         old: (u64, u64),
         new: (u64, u64),
@@ -240,14 +302,15 @@ mod tests {
     impl Fake {
         fn new() -> Self {
             let now = Time(1_000_000);
-            let restarts = BTreeMap::from([(CloneId::new("s", 0), 5)]);
             Self {
                 clones: 4,
-                rollout: Rollout::new(7, now, restarts.clone()),
+                rollout: Rollout::new(7, now),
                 now,
                 fresh: BTreeSet::new(),
                 stuck: BTreeSet::new(),
-                restarts,
+                deaths: BTreeMap::new(),
+                old_serves: true,
+                old_died: false,
                 old: (0, 10),
                 new: (0, 10),
                 overloads: (0, 0),
@@ -271,7 +334,10 @@ mod tests {
                     clones: ids.clone(),
                     fresh: self.fresh.clone(),
                     serving: self.fresh.difference(&self.stuck).cloned().collect(),
-                    restarts: &self.restarts,
+                    deaths: self.deaths.clone(),
+                    old_serves: self.old_serves && self.fresh.len() < ids.len(),
+                    old_died: self.old_died,
+                    old_starts: !self.old_serves && !self.old_died,
                     start_timeout: Span::secs(5),
                     judged: self.judged,
                 };
@@ -346,14 +412,16 @@ mod tests {
             assert_eq!(fresh, 1);
         }
         assert_eq!(Fake { clones: 1, old: (40, 200), new: (40, 200), ..Fake::new() }.run(), (1, Step::Keep));
-        let mut idle = Rollout::new(7, Time(0), BTreeMap::new());
+        let mut idle = Rollout::new(7, Time(0));
         let ids = vec![CloneId::new("s", 0)];
-        let restarts = BTreeMap::new();
         let scene = Scene {
             clones: ids.clone(),
             fresh: BTreeSet::new(),
             serving: BTreeSet::new(),
-            restarts: &restarts,
+            deaths: BTreeMap::new(),
+            old_serves: true,
+            old_died: false,
+            old_starts: false,
             last_words: BTreeMap::new(),
             start_timeout: Span::secs(5),
             judged: true,
@@ -370,7 +438,7 @@ mod tests {
     #[test]
     fn one_that_dies_or_does_not_come_up_goes_back_even_if_an_operator_wanted_it() {
         let mut fake = Fake { judged: false, ..Fake::new() };
-        fake.restarts.insert(CloneId::new("s", 2), DEATHS_MAX);
+        fake.deaths.insert(CloneId::new("s", 2), DEATHS_MAX);
         let why = "s/2 died 2 times, at last: exit status 1; its last line was: no module named honey (all of them: logs/s-2.log in the folder of n1)";
         assert_eq!(fake.run(), (3, Step::TakeBack(why.into())));
         let mut fake = Fake::new();
@@ -378,6 +446,25 @@ mod tests {
         assert!(
             matches!(fake.run(), (1, Step::TakeBack(text)) if text.ends_with("its output: logs/s-0.log in the folder of n1"))
         );
+    }
+
+    #[test]
+    fn where_the_old_one_serves_nowhere_all_get_the_new_one_at_once_and_are_compared_with_nothing() {
+        for new in [(0, 10), (40, 200)] {
+            let mut fake = Fake { new, old_serves: false, old_died: true, ..Fake::new() };
+            let began = fake.now;
+            assert_eq!(fake.run(), (4, Step::Keep), "{new:?}");
+            assert!(fake.now.since(began) <= JUDGE_LAST + LOAD_EVERY + LOAD_EVERY, "{:?}", fake.now.since(began));
+        }
+        // One of which it is not known yet whether it will serve has its time to start.
+        let mut fake = Fake { old_serves: false, ..Fake::new() };
+        let began = fake.now;
+        assert_eq!(fake.run(), (4, Step::Keep));
+        assert!(fake.now.since(began) > Span::secs(5) + JUDGE_LAST, "{:?}", fake.now.since(began));
+        // The new one has to live and to serve all the same.
+        let mut fake = Fake { old_serves: false, old_died: true, ..Fake::new() };
+        fake.deaths.insert(CloneId::new("s", 1), DEATHS_MAX);
+        assert!(matches!(fake.run(), (4, Step::TakeBack(why)) if why.starts_with("s/1 died 2 times")));
     }
 
     #[test]

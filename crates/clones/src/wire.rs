@@ -119,6 +119,9 @@ struct WireClone {
     version: u32,
     #[prost(bool, tag = "17")]
     sick: bool,
+    /// Not told by programs of 0.1.
+    #[prost(uint32, optional, tag = "18")]
+    deaths: Option<u32>,
 }
 
 /// Numbers names in the order they are first met.
@@ -264,6 +267,7 @@ impl NodeClones {
                 life: clone.life,
                 version: clone.version,
                 sick: clone.sick,
+                deaths: clone.deaths,
             }
         };
         let clones = self.clones.iter().map(clone).collect();
@@ -301,6 +305,7 @@ impl NodeClones {
                 life: clone.life,
                 version: clone.version,
                 sick: clone.sick,
+                deaths: clone.deaths,
             });
         }
         let obeys = (wire.term, wire.seq, NodeId(wire.by), Boot(wire.boot));

@@ -50,6 +50,7 @@ fn clones() -> NodeClones {
         spec_hash: 0x11,
         life: 0,
         version: 0,
+        deaths: None,
         sick: false,
     };
     let well = CloneStatus {
@@ -95,6 +96,14 @@ fn a_nodes_clones_have_these_bytes() {
          4a036f6e654a0374776f511100000000000000180320072902010000000000003005"
     );
     assert_eq!(NodeClones::decode(&bytes), Some(clones()));
+}
+
+/// Of a program of 0.1, whose bytes are above, nothing is known.
+#[test]
+fn how_often_a_version_died_comes_over() {
+    let mut told = clones();
+    (told.clones[0].deaths, told.clones[1].deaths) = (Some(0), Some(3));
+    assert_eq!(NodeClones::decode(&told.encode()), Some(told));
 }
 
 #[test]

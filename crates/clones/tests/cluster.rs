@@ -86,7 +86,8 @@ impl World {
         let (procs, heard) = (BTreeMap::new(), BTreeMap::new());
         let manager = Manager::new(id, base::Boot(1));
         self.nodes.insert(id, Node { group, manager, procs, heard, leads: false, told_at: Time::ZERO });
-        let services = group::Input::Services(self.services.clone());
+        let services =
+            group::Input::Declared(group::Declared { services: self.services.clone(), ..Default::default() });
         self.give_group(id, services);
         self.publish_clones(id);
         // The gossip brings a newcomer what the others hold.

@@ -52,7 +52,10 @@ impl World {
         let of = (0..clones).map(|n| (CloneId::new("shop", n), me(n as usize % nodes))).collect();
         let assigned = Assignments { term: 1, by: NodeId(1), of, ..Assignments::default() };
         for node in 0..nodes {
-            world.give(node, group::Input::Services(services.clone()));
+            world.give(
+                node,
+                group::Input::Declared(group::Declared { services: services.clone(), ..Default::default() }),
+            );
             world.give(node, group::Input::Assigned(assigned.clone()));
         }
         world.run(Span::secs(3));

@@ -249,16 +249,13 @@ impl Node {
         let token = |name: &String| Some((name.clone(), declared::service_token(&self.admin_token, name)?));
         self.service_tokens = Arc::new(services.keys().filter_map(token).collect());
         let tokens = (*self.service_tokens).clone();
-        self.group_in(now, group::Input::Tokens(tokens), out);
-        self.group_in(now, group::Input::Urls(urls), out);
         let deployed = self.root.declared().of_kind(record::DEPLOY);
         self.deployed = deployed.filter_map(|(name, bytes)| Some((name.to_owned(), facts::decode(bytes)?))).collect();
         self.codes = Arc::new(deploy::codes(self.root.declared()));
         let next =
             self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), all.next_on(services.get(name)?)?)));
         let next = next.collect();
-        self.group_in(now, group::Input::Next(next), out);
-        self.group_in(now, group::Input::Services(services), out);
+        self.group_in(now, group::Input::Declared(group::Declared { services, next, urls, tokens }), out);
         self.retry_pending(now, out);
         self.report_brick(now, out);
         self.cluster_changed(now, out);
