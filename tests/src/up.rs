@@ -177,10 +177,12 @@ impl Up {
         }
     }
 
-    /// What a node says of the cluster.
+    /// What a node says of the cluster, to its operator.
     pub fn status(&self, node: u8) -> Result<Value, String> {
         let at = self.at(node);
-        http::get(at.api, "/v1/status").map_err(|e| format!("status of {}: {e}", at.name))?.json()
+        let bearer = format!("Bearer {}", self.admin_token());
+        let asked = http::request(at.api, "GET", "/v1/status", &[("Authorization", &bearer)], b"");
+        asked.map_err(|e| format!("status of {}: {e}", at.name))?.json()
     }
 
     /// The process of a node, as `up` last started it.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
 use edge::Meter;
-use edge::api::{Gone, Minted};
+use edge::api::{Gone, Minted, Sight};
 use futures_util::future::BoxFuture;
 use host::{
     Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
@@ -97,9 +97,10 @@ impl PageSource {
 }
 
 impl monitor::Source for PageSource {
-    fn snapshot(&self) -> serde_json::Value {
+    fn snapshot(&self, to_operator: bool) -> serde_json::Value {
         let view = self.port.view();
-        let mut picture = serde_json::to_value(&*view).expect("a view is plain data");
+        let sight = if to_operator { Sight::operator() } else { Sight::nobody() };
+        let mut picture = serde_json::to_value(&*sight.view(&view)).expect("a view is plain data");
         // Other nodes are told of some stages only.
         if let Some(me) = view.nodes.iter().position(|node| node.name == view.me) {
             let gauges = &mut picture["nodes"][me]["gauges"];
@@ -234,8 +235,8 @@ impl host::TunnelDesk for TunnelDesk {
 pub struct EdgeDial(Dialer);
 
 impl EdgeDial {
-    pub fn new(identity: &Identity) -> Result<Self, String> {
-        Ok(Self(Dialer::new(identity).map_err(|e| e.to_string())?))
+    pub fn new(identity: &Identity, me: SocketAddr) -> Result<Self, String> {
+        Ok(Self(Dialer::new(identity, me).map_err(|e| e.to_string())?))
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn events(args: EventsArgs) -> Result<(), String> {
 async fn gather(api: &Api) -> Result<Vec<EventView>, String> {
     let first = view(api.clone()).await?;
     let others = first.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != first.me);
-    let others = join_all(others.map(|n| view(Api { addr: n.api, token: None }))).await;
+    let others = join_all(others.map(|n| view(Api { addr: n.api, token: api.token.clone() }))).await;
     // One that does not answer now has told others what matters.
     let views = std::iter::once(first).chain(others.into_iter().flatten());
     let mut all: Vec<EventView> = views.flat_map(|view| view.events).map(Arc::unwrap_or_clone).collect();

@@ -163,7 +163,7 @@ impl Cluster {
     async fn view(&mut self) -> Result<View, String> {
         let mut problem = String::new();
         for at in 0..self.apis.len() {
-            let api = Api { addr: self.apis[at], token: None };
+            let api = Api { addr: self.apis[at], token: self.token.clone() };
             match api.get("/v1/status").await.and_then(|reply| reply.json()) {
                 Ok(json) => {
                     let view: View = serde_json::from_value(json)

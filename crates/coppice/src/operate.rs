@@ -101,8 +101,10 @@ pub struct TokenRevokeArgs {
 }
 
 impl NodeArgs {
+    /// With the operator's token, if there is one: it shows more.
     pub fn reader(&self) -> Api {
-        Api { addr: self.api, token: None }
+        let token = self.token.clone().or_else(|| found::admin_token(&self.dir).ok());
+        Api { addr: self.api, token }
     }
 
     pub fn operator(&self) -> Result<Api, String> {

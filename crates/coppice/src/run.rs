@@ -55,12 +55,19 @@ pub struct RunArgs {
     /// HTTP connections of one client address at most (default: an eighth of those that are still free of 20,000)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub address_connections_max: Option<u64>,
+    /// A field that clients may set (CF-Connecting-IP, X-HTTP-Method-Override): what is before this door sets it, or takes out
+    /// theirs; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = trusted_header)]
+    pub trusted_header: Vec<hyper::header::HeaderName>,
     /// Redis protocol
     #[arg(long)]
     pub resp: Option<SocketAddr>,
     /// API and monitor
     #[arg(long)]
     pub api: Option<SocketAddr>,
+    /// The API shows nothing to who shows no token, but whether the node lives and is ready
+    #[arg(long)]
+    pub api_private: bool,
     /// Other nodes
     #[arg(long)]
     pub peer: Option<SocketAddr>,
@@ -83,6 +90,16 @@ pub struct RunArgs {
     /// this program has)
     #[arg(long, value_name = "N", default_value_t = LEVEL, hide_default_value = true, value_parser = level)]
     pub level: u32,
+}
+
+/// One of the fields that are taken out unless somebody says so.
+fn trusted_header(text: &str) -> Result<hyper::header::HeaderName, String> {
+    let name = text.to_ascii_lowercase();
+    let known = edge::http::headers::BELIEVED;
+    if !known.contains(&&*name) {
+        return Err(format!("fields that are taken out otherwise are {}", known.join(", ")));
+    }
+    name.parse().map_err(|_| "no name of a field".to_owned())
 }
 
 /// What a program may take part as.
@@ -239,7 +256,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let tunnels = Arc::new(TunnelDesk::new(api, Arc::clone(&doorman)));
     let code_dir = args.dir.join("code");
     let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
-    let dial = Arc::new(EdgeDial::new(&identity)?);
+    let dial = Arc::new(EdgeDial::new(&identity, peer)?);
     let config = HostConfig {
         dir: args.dir.clone(),
         peer: listen(peer)?,
@@ -298,7 +315,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     io.spawn(found::forget_founding(args.dir.clone()));
     io.spawn(anew::remember_peers(port.watch(), args.dir.clone()));
     tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
-    let dialer = host::Dialer::new(&identity).map_err(|e| e.to_string())?;
+    let dialer = host::Dialer::new(&identity, peer).map_err(|e| e.to_string())?;
     let keeper = Keeper::new(store, dialer, port.clone());
     tunnels.open(port.clone(), Arc::clone(&keeper));
     let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
@@ -306,7 +323,8 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
     let entered = io.enter();
     let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
     functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
-    let api_router = edge::api::router(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages);
+    let api_router =
+        edge::api::router_with(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages, args.api_private);
     drop(entered);
     let ports = Arc::clone(&tcp_ports);
     let leaves = io.block_on(async move {
@@ -316,6 +334,7 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
         let (api_door, http_door) = (doors.api, doors.http);
         let config = edge::http::Config {
             accept_proxy: args.accept_proxy,
+            trusted_headers: args.trusted_header,
             address_connections_max: args.address_connections_max,
             files_dir: services_dir,
             ..Default::default()

@@ -57,6 +57,9 @@ pub struct UpArgs {
     /// Certificates for HTTPS: NAME.crt with NAME.key, or fullchain.pem with privkey.pem; without, there is no HTTPS
     #[arg(long, value_name = "DIR")]
     pub tls_dir: Option<PathBuf>,
+    /// The API of each node shows nothing to who shows no token
+    #[arg(long)]
+    pub api_private: bool,
     /// HTTPS edge, if there are certificates
     #[arg(long, requires = "tls_dir", default_value_t = crate::run::HTTPS_PORT)]
     pub https_port: u16,
@@ -301,6 +304,9 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
     if ward.index > args.nodes.saturating_sub(args.overflow) {
         command.arg("--overflow");
     }
+    if args.api_private {
+        command.arg("--api-private");
+    }
     if let Some(most) = args.clones_max {
         command.args(["--clones-max", &most.to_string()]);
     }
@@ -361,11 +367,12 @@ fn last_lines(ward: &Ward) -> String {
 /// Waits until every node sees every node live and all clones of these services serving.
 async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<View, String> {
     let begun = Instant::now();
+    let token = found::admin_token(&args.dir)?;
     loop {
         let views =
             join_all(
                 wards.iter().map(|w| {
-                    let api = Api { addr: args.ports.on(w.host).api, token: None };
+                    let api = Api { addr: args.ports.on(w.host).api, token: Some(token.clone()) };
                     async move {
                         api.get("/v1/status").await.ok().and_then(|r| serde_json::from_slice::<View>(&r.body).ok())
                     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::checksum::place_hash;
+pub use host::crowd::network;
 
 /// What one address may have is to what it leaves free as one to this.
 pub const LEAVES: u64 = 8;
@@ -57,14 +58,6 @@ impl Drop for Share {
                 of.remove(&self.address);
             }
         }
-    }
-}
-
-/// Of IPv6 one client has a whole network of 64 bits.
-pub fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(ip) => IpAddr::from((u128::from(ip) >> 64 << 64).to_be_bytes()),
-        v4 => v4,
     }
 }
 

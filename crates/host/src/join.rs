@@ -19,9 +19,11 @@ use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::crowd::Place;
 use crate::hello::Purpose;
 use crate::identity::{fill_random, new_request, random_node_id};
 use crate::limits::{CONNECT_WAIT, JOIN_BYTES_MAX, JOIN_WAIT};
@@ -236,20 +238,39 @@ fn accept(token: &JoinToken, name: &str, key_pem: String, grant: JoinGrant) -> R
     Ok(identity)
 }
 
-/// One newcomer, from its preface (read already) to its grant.
-pub(crate) async fn serve(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: Arc<dyn JoinDesk>) {
-    match timeout(JOIN_WAIT, serve_one(tcp, tls, &*desk)).await {
+/// One newcomer, from its preface (read already) to its grant. It has this place until it has said what it wants.
+pub(crate) async fn serve(
+    tcp: std::net::TcpStream,
+    tls: Arc<ServerConfig>,
+    desk: Arc<dyn JoinDesk>,
+    place: Place,
+    joins: &Semaphore,
+) {
+    match timeout(JOIN_WAIT, serve_one(tcp, tls, &*desk, place, joins)).await {
         Ok(Ok(())) => (),
         Ok(Err(e)) => tracing::warn!("a newcomer is refused: {}", explain(&e).1),
         Err(_) => tracing::warn!("a newcomer took too long"),
     }
 }
 
-async fn serve_one(tcp: std::net::TcpStream, tls: Arc<ServerConfig>, desk: &dyn JoinDesk) -> io::Result<()> {
+async fn serve_one(
+    tcp: std::net::TcpStream,
+    tls: Arc<ServerConfig>,
+    desk: &dyn JoinDesk,
+    place: Place,
+    joins: &Semaphore,
+) -> io::Result<()> {
     let tcp = TcpStream::from_std(tcp)?;
     let from = tcp.peer_addr()?;
-    let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
-    let message: WishMessage = serde_json::from_slice(&read_message(&mut stream).await?)?;
+    let said = async {
+        let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
+        let message = read_message(&mut stream).await?;
+        io::Result::Ok((stream, message))
+    };
+    let (mut stream, message) = place.within(said).await.ok_or(io::ErrorKind::ConnectionAborted)??;
+    let message: WishMessage = serde_json::from_slice(&message)?;
+    let _one = joins.try_acquire().map_err(|_| io::Error::other("too many join at once"))?;
+    drop(place);
     let answer = match (BASE64_URL_SAFE_NO_PAD.decode(&message.secret), BASE64_URL_SAFE_NO_PAD.decode(&message.request))
     {
         (Ok(secret), Ok(request)) => {

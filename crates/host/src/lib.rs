@@ -2,11 +2,12 @@
 //!
 //! `driver` runs one `base::Machine` on a thread of its own; `net` and `link` are its connections to peers over mutual
 //! TLS (`tls`, `identity`), `disk` its one log, `process` its children, `join` how a newcomer gets a certificate,
-//! `tunnel` how an edge reaches a clone on another node. The host knows effects, never a protocol: it cannot tell a
-//! beacon from a session. Anything that decides lives below, in a machine.
+//! `tunnel` how an edge reaches a clone on another node, `crowd` who is at a door and has not shown who it is. The host
+//! knows effects, never a protocol: it cannot tell a beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod code;
+pub mod crowd;
 mod disk;
 pub mod driver;
 pub mod error;
@@ -34,6 +35,7 @@ pub mod tunnel;
 mod vitals;
 
 pub use code::CodeStore;
+pub use crowd::Crowd;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
 pub use driver::EXIT_OUTDATED;
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};

@@ -30,8 +30,23 @@ pub const LOSER_LINGERS: Duration = Duration::from_millis(500);
 pub const LOSER_READS: Duration = Duration::from_secs(10);
 /// Unacknowledged bytes for this long end a link (TCP_USER_TIMEOUT). Membership is much faster; this frees the socket.
 pub const USER_TIMEOUT_MS: u32 = 10_000;
-/// Strangers and newcomers in their handshake at one time. Each costs a socket and some milliseconds of computing.
-pub const HANDSHAKES_MAX: usize = 64;
+/// Connections that have not said yet what they are for, of strangers and of members' addresses each. Each costs a socket. Ten
+/// thousand a second of one address push out who is silent for 400 ms; who speaks at once takes a few.
+pub const SILENT_MAX: usize = 4096;
+/// Connections in their handshake at one time, of strangers and of members' addresses each. Each costs a socket and, once its first
+/// words are there, a millisecond of computing: a second's worth of them.
+pub const HANDSHAKES_MAX: usize = 1024;
+/// Addresses of members that are known: more than a cluster has.
+pub const MEMBERS_KNOWN_MAX: usize = 4096;
+/// A crowd at a door has one in so many of the files that this process may have, so that it never takes those of others,
+pub const CROWD_FILES_PART: usize = 8;
+/// ... and so many in any case.
+pub const CROWD_MIN: usize = 64;
+/// Connections that the kernel keeps until they are accepted: a busy thread comes to them some tens of milliseconds later. (The
+/// kernel takes less if `net.core.somaxconn` is less.)
+pub const BACKLOG: i32 = 4096;
+/// Newcomers that are answered at one time. Each costs a change of the root group.
+pub const JOINS_MAX: usize = 64;
 /// The five bytes that say what a connection is for come with the first packet.
 pub const PREFACE_WAIT: Duration = Duration::from_secs(1);
 /// At most one line about strangers in this time: whoever knocks does not fill the log.

@@ -20,11 +20,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::crowd::{Crowd, network};
 use crate::driver::{HostConfig, Sink, spawn};
 use crate::hello::{Hello, PREFACE_BYTES, Purpose, WIRE_MAJOR, WIRE_MINOR};
 use crate::limits::{
-    CONNECT_WAIT, CROSSED_DIALS, HANDSHAKES_MAX, HELLO_BYTES_MAX, HELLO_WAIT, LOSER_READS, PREFACE_WAIT, READ_BYTES,
-    STRANGER_LINES, TUNNELS_MAX, USER_TIMEOUT_MS,
+    CONNECT_WAIT, CROSSED_DIALS, HANDSHAKES_MAX, HELLO_BYTES_MAX, HELLO_WAIT, JOINS_MAX, LOSER_READS,
+    MEMBERS_KNOWN_MAX, PREFACE_WAIT, READ_BYTES, SILENT_MAX, STRANGER_LINES, TUNNELS_MAX, USER_TIMEOUT_MS,
 };
 use crate::link::{Figures, Link, Peer, count};
 use crate::tls::{Tls, explain, peer_of};
@@ -45,7 +46,8 @@ pub(crate) struct Net {
     figures: Rc<Figures>,
     /// The figures at the last look.
     seen: Cell<(u64, u64, u64)>,
-    handshakes: Rc<Cell<usize>>,
+    /// Addresses of members: where this node was told to look for them, and from where those came who proved to be some.
+    members: RefCell<BTreeSet<IpAddr>>,
     strangers: Cell<(Option<Instant>, u32)>,
 }
 
@@ -54,6 +56,25 @@ pub(crate) struct Desks {
     pub join: Option<Arc<dyn JoinDesk>>,
     pub tunnels: Option<Arc<dyn TunnelDesk>>,
     pub io: tokio::runtime::Handle,
+}
+
+/// Who has connected and has not proved yet who it is; apart, who comes from a member's address, whose places strangers cannot take.
+struct Unproved {
+    silent: [Arc<Crowd>; 2],
+    greeting: [Arc<Crowd>; 2],
+    joins: Arc<Semaphore>,
+    tunnels: Arc<Semaphore>,
+}
+
+impl Unproved {
+    fn new() -> Self {
+        Self {
+            silent: std::array::from_fn(|_| Crowd::of_strangers(SILENT_MAX)),
+            greeting: std::array::from_fn(|_| Crowd::of_strangers(HANDSHAKES_MAX)),
+            joins: Arc::new(Semaphore::new(JOINS_MAX)),
+            tunnels: Arc::new(Semaphore::new(TUNNELS_MAX)),
+        }
+    }
 }
 
 /// Why a handshake came to nothing. `line` goes to the log.
@@ -83,7 +104,7 @@ impl Net {
             buffer: RefCell::new(vec![0; READ_BYTES]),
             figures: Rc::default(),
             seen: Cell::default(),
-            handshakes: Rc::default(),
+            members: RefCell::default(),
             strangers: Cell::default(),
         })
     }
@@ -114,6 +135,7 @@ impl Net {
         if !self.dialling.borrow_mut().insert(addr) {
             return;
         }
+        self.is_member(addr.ip());
         let net = self.clone();
         spawn(async move {
             // Also if there is a link: the machine dials a silent peer to learn whether it lives, and a link that is
@@ -197,6 +219,9 @@ impl Net {
 
     /// Takes over an authenticated connection. `dialled` is where, if we dialled it.
     fn adopt(self: &Rc<Self>, peer: Peer, stream: (TcpStream, Connection), dialled: Option<SocketAddr>) {
+        if let Ok(from) = stream.0.peer_addr() {
+            self.is_member(from.ip());
+        }
         let linked = Event::Linked { peer: peer.node, boot: peer.boot, card: peer.card.clone() };
         let (link, reader) = Link::new(peer, dialled.is_some(), stream, self.figures.clone());
         let old = self.links.borrow().get(&link.peer).cloned();
@@ -269,7 +294,7 @@ impl Net {
     /// Answers whoever connects, for as long as the node lives.
     pub async fn listen(self: Rc<Self>, listener: TcpListener, desks: Desks) {
         let desks = Rc::new(desks);
-        let (joins, tunnels) = (Arc::new(Semaphore::new(HANDSHAKES_MAX)), Arc::new(Semaphore::new(TUNNELS_MAX)));
+        let unproved = Rc::new(Unproved::new());
         loop {
             let (tcp, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -280,20 +305,14 @@ impl Net {
                     continue;
                 }
             };
-            if self.handshakes.get() >= HANDSHAKES_MAX {
-                self.stranger(&format!("{from} is turned away: {HANDSHAKES_MAX} are in their handshake already"));
-                continue;
-            }
-            let slot = Slot::of(&self.handshakes);
-            let (net, desks, joins, tunnels) = (self.clone(), desks.clone(), joins.clone(), tunnels.clone());
+            let (net, desks, unproved) = (self.clone(), desks.clone(), unproved.clone());
             spawn(async move {
-                match net.welcome(tcp, &desks, &joins, &tunnels).await {
+                match net.welcome(tcp, from.ip(), &desks, &unproved).await {
                     Ok(Some((peer, stream))) => net.adopt(peer, stream, None),
                     Ok(None) => (),
                     Err(Failed { line: Some(line), .. }) => net.stranger(&format!("{from} is refused: {line}")),
                     Err(_) => (),
                 }
-                drop(slot);
             });
         }
     }
@@ -301,17 +320,23 @@ impl Net {
     async fn welcome(
         &self,
         mut tcp: TcpStream,
+        from: IpAddr,
         desks: &Desks,
-        joins: &Arc<Semaphore>,
-        tunnels: &Arc<Semaphore>,
+        unproved: &Unproved,
     ) -> Result<Option<(Peer, (TcpStream, Connection))>, Failed> {
+        let whose = usize::from(self.members.borrow().contains(&network(from)));
+        let made_room = |what| Failed::rejected(format!("it {what} while too many others came"));
         let mut preface = [0; PREFACE_BYTES];
-        match timeout(PREFACE_WAIT, tcp.read_exact(&mut preface)).await {
-            Ok(Ok(_)) => (),
+        let silent = unproved.silent[whose].come(from);
+        match silent.within(timeout(PREFACE_WAIT, tcp.read_exact(&mut preface))).await {
+            Some(Ok(Ok(_))) => (),
             // A look at the port, nothing more.
-            Ok(Err(_)) => return Err(LinkEnd::Closed.into()),
-            Err(_) => return Err(Failed::rejected("it said nothing")),
+            Some(Ok(Err(_))) => return Err(LinkEnd::Closed.into()),
+            Some(Err(_)) => return Err(Failed::rejected("it said nothing")),
+            None => return Err(made_room("said nothing")),
         }
+        drop(silent);
+        let place = unproved.greeting[whose].come(from);
         prepare(&tcp)?;
         match Purpose::of(&preface) {
             Some(Purpose::Link) => {
@@ -319,49 +344,40 @@ impl Net {
                     let stream = TlsAcceptor::from(self.tls.server.clone()).accept(tcp).await?;
                     self.greet(stream.into()).await
                 };
-                let greeted = timeout(HELLO_WAIT, greet).await;
+                let greeted = place.within(timeout(HELLO_WAIT, greet)).await;
+                let greeted = greeted.ok_or_else(|| made_room("was in its handshake"))?;
                 greeted.map_err(|_| Failed::rejected("its handshake took too long"))?.map(Some)
             }
             Some(Purpose::Join) => {
                 let Some(desk) = desks.join.clone() else { return Err(Failed::rejected("no joining here")) };
-                let Ok(slot) = joins.clone().try_acquire_owned() else {
-                    return Err(Failed::rejected("too many join at once"));
-                };
                 let tls = self.tls.join_server.clone();
-                let tcp = tcp.into_std()?;
-                desks.io.spawn(async move {
-                    join::serve(tcp, tls, desk).await;
-                    drop(slot);
-                });
+                let (tcp, joins) = (tcp.into_std()?, unproved.joins.clone());
+                desks.io.spawn(async move { join::serve(tcp, tls, desk, place, &joins).await });
                 Ok(None)
             }
             Some(Purpose::Renew) => {
                 let Some(desk) = desks.join.clone() else { return Err(Failed::rejected("nobody enters anew here")) };
-                let Ok(slot) = joins.clone().try_acquire_owned() else {
-                    return Err(Failed::rejected("too many enter at once"));
-                };
                 let (tls, cluster) = (self.tls.server.clone(), self.cluster);
-                let tcp = tcp.into_std()?;
-                desks.io.spawn(async move {
-                    renew::serve(tcp, tls, cluster, desk).await;
-                    drop(slot);
-                });
+                let (tcp, joins) = (tcp.into_std()?, unproved.joins.clone());
+                desks.io.spawn(async move { renew::serve(tcp, tls, cluster, desk, place, &joins).await });
                 Ok(None)
             }
             Some(Purpose::Tunnel) => {
                 let Some(desk) = desks.tunnels.clone() else { return Err(Failed::rejected("no tunnels here")) };
-                let Ok(slot) = tunnels.clone().try_acquire_owned() else {
-                    return Err(Failed::rejected("too many tunnels at once"));
-                };
                 let (tls, cluster) = (self.tls.server.clone(), self.cluster);
-                let tcp = tcp.into_std()?;
-                desks.io.spawn(async move {
-                    tunnel::serve(tcp, tls, cluster, desk).await;
-                    drop(slot);
-                });
+                let (tcp, tunnels) = (tcp.into_std()?, unproved.tunnels.clone());
+                desks.io.spawn(async move { tunnel::serve(tcp, tls, cluster, desk, place, &tunnels).await });
                 Ok(None)
             }
             None => Err(Failed::rejected("it is a stranger: these are not the first bytes of a peer")),
+        }
+    }
+
+    /// From now on there are places for whoever comes from here that strangers from elsewhere cannot take.
+    fn is_member(&self, address: IpAddr) {
+        let mut members = self.members.borrow_mut();
+        if members.len() < MEMBERS_KNOWN_MAX {
+            members.insert(network(address));
         }
     }
 
@@ -434,23 +450,7 @@ fn retire(link: Rc<Link>) {
     });
 }
 
-/// One of a bounded number, given back when dropped.
-struct Slot(Rc<Cell<usize>>);
-
-impl Slot {
-    fn of(count: &Rc<Cell<usize>>) -> Slot {
-        count.set(count.get() + 1);
-        Slot(count.clone())
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-async fn connect(addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+pub(crate) async fn connect(addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if let Some(from) = from.filter(|from| addr.ip().is_loopback() && from.is_ipv4() == addr.is_ipv4()) {
         socket.bind((from, 0).into())?;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use base::Rng;
 
 use crate::Error;
-use crate::limits::{CHILD_PORT_FIRST, CHILD_PORT_TRIES};
+use crate::limits::{BACKLOG, CHILD_PORT_FIRST, CHILD_PORT_TRIES};
 
 /// Listens, or says who else does. The socket is not blocking, as runtimes want it.
 pub fn listen(addr: SocketAddr) -> Result<TcpListener, Error> {
@@ -16,6 +16,8 @@ pub fn listen(addr: SocketAddr) -> Result<TcpListener, Error> {
         io::ErrorKind::AddrInUse => Error::PortTaken { addr, holder: holder(addr) },
         _ => Error::io(format!("cannot listen on {addr}"))(e),
     })?;
+    // The library's own choice is 128: at ten thousand a second those of 13 ms, and who comes then comes again after a second.
+    rustix::net::listen(&listener, BACKLOG).map_err(|e| Error::io(format!("cannot listen on {addr}"))(e.into()))?;
     listener.set_nonblocking(true).map_err(Error::io(format!("cannot listen on {addr}")))?;
     Ok(listener)
 }

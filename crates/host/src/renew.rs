@@ -14,9 +14,11 @@ use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::crowd::Place;
 use crate::disk::DISTRUSTED;
 use crate::hello::Purpose;
 use crate::identity::{new_request, random_node_id, write_safely};
@@ -113,14 +115,16 @@ async fn ask(peer: SocketAddr, tls: &Tls, wish: &[u8]) -> io::Result<Result<Join
     serde_json::from_slice(&answer).map_err(io::Error::from)
 }
 
-/// One node, from its preface (read already) to its grant.
+/// One node, from its preface (read already) to its grant. It has this place until it has shown who it was.
 pub(crate) async fn serve(
     tcp: std::net::TcpStream,
     tls: Arc<ServerConfig>,
     cluster: ClusterId,
     desk: Arc<dyn JoinDesk>,
+    place: Place,
+    joins: &Semaphore,
 ) {
-    match timeout(JOIN_WAIT, serve_one(tcp, tls, cluster, &*desk)).await {
+    match timeout(JOIN_WAIT, serve_one(tcp, tls, cluster, &*desk, place, joins)).await {
         Ok(Ok(())) => (),
         Ok(Err(e)) => tracing::warn!("a node that would enter anew is refused: {}", explain(&e).1),
         Err(_) => tracing::warn!("a node that would enter anew took too long"),
@@ -132,14 +136,19 @@ async fn serve_one(
     tls: Arc<ServerConfig>,
     cluster: ClusterId,
     desk: &dyn JoinDesk,
+    place: Place,
+    joins: &Semaphore,
 ) -> io::Result<()> {
     let tcp = TcpStream::from_std(tcp)?;
     let from = tcp.peer_addr()?;
-    let mut stream = TlsAcceptor::from(tls).accept(tcp).await?;
+    let proved = place.within(TlsAcceptor::from(tls).accept(tcp)).await;
+    let mut stream = proved.ok_or(io::ErrorKind::ConnectionAborted)??;
     let former = node_of(stream.get_ref().1, cluster)?;
     if !desk.may_renew(former).await {
         return Err(io::Error::other(format!("{former} is not one of the cluster's nodes")));
     }
+    let _one = joins.try_acquire().map_err(|_| io::Error::other("too many enter at once"))?;
+    drop(place);
     let message: WishMessage = serde_json::from_slice(&read_message(&mut stream).await?)?;
     let request = BASE64_URL_SAFE_NO_PAD.decode(&message.request).map_err(io::Error::other)?;
     let WishMessage { name, why, node, .. } = message;

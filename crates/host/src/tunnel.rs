@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base::{ClusterId, NodeId};
@@ -12,13 +12,14 @@ use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::crowd::Place;
 use crate::hello::Purpose;
-use crate::limits::{
-    CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT, TUNNEL_BUFFER_BYTES, USER_TIMEOUT_MS,
-};
+use crate::limits::{CONNECT_WAIT, HELLO_WAIT, TARGET_BYTES_MAX, TARGET_CONNECT_WAIT, TUNNEL_BUFFER_BYTES};
+use crate::net::connect;
 use crate::relay::relay;
 use crate::tls::{Tls, explain, node_of};
 use crate::{Error, Identity};
@@ -59,6 +60,8 @@ pub type TunnelStream = tokio_rustls::client::TlsStream<BufReader<TcpStream>>;
 #[derive(Clone)]
 pub struct Dialer {
     tls: Tls,
+    /// Loopback only, as for links.
+    from: Option<IpAddr>,
 }
 
 /// The byte that answers a target's name.
@@ -72,8 +75,9 @@ enum Answer {
 }
 
 impl Dialer {
-    pub fn new(identity: &Identity) -> Result<Dialer, Error> {
-        Ok(Dialer { tls: Tls::new(identity)? })
+    /// Of the node whose peer address is `me`.
+    pub fn new(identity: &Identity, me: SocketAddr) -> Result<Dialer, Error> {
+        Ok(Dialer { tls: Tls::new(identity)?, from: Some(me.ip()).filter(IpAddr::is_loopback) })
     }
 
     /// Connects to `target` on `node`, whose peer address is `peer`; verifies that it is this node.
@@ -82,10 +86,17 @@ impl Dialer {
     /// `ConnectionRefused`: nobody listens, at the node or the clone. `TimedOut`: no answer. `PermissionDenied`: it is
     /// not that node, or it does not want us.
     pub async fn dial(&self, peer: SocketAddr, node: NodeId, target: &str) -> io::Result<TunnelStream> {
+        match self.dial_once(peer, node, target).await {
+            // Its place was given away before it could show who it is: strangers push there.
+            Err(e) if is_end(e.kind()) => self.dial_once(peer, node, target).await,
+            dialled => dialled,
+        }
+    }
+
+    async fn dial_once(&self, peer: SocketAddr, node: NodeId, target: &str) -> io::Result<TunnelStream> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("{peer} does not answer"));
-        let mut tcp = timeout(CONNECT_WAIT, TcpStream::connect(peer)).await.map_err(late)??;
+        let mut tcp = timeout(CONNECT_WAIT, connect(peer, self.from)).await.map_err(late)??;
         let open = async {
-            prepare(&tcp)?;
             tcp.write_all(Purpose::Tunnel.preface()).await?;
             let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, tcp);
             let connector = TlsConnector::from(self.tls.client.clone());
@@ -104,6 +115,11 @@ impl Dialer {
     }
 }
 
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
 fn denied(e: io::Error) -> io::Error {
     match explain(&e) {
         (true, line) => io::Error::new(io::ErrorKind::PermissionDenied, line),
@@ -111,20 +127,16 @@ fn denied(e: io::Error) -> io::Error {
     }
 }
 
-fn prepare(tcp: &TcpStream) -> io::Result<()> {
-    tcp.set_nodelay(true)?;
-    rustix::net::sockopt::set_tcp_user_timeout(tcp, USER_TIMEOUT_MS)?;
-    Ok(())
-}
-
-/// One tunnel, from its preface (read already) to its end.
+/// One tunnel, from its preface (read already) to its end. It has this place until it has shown who it is.
 pub(crate) async fn serve(
     tcp: std::net::TcpStream,
     tls: Arc<ServerConfig>,
     cluster: ClusterId,
     desk: Arc<dyn TunnelDesk>,
+    place: Place,
+    tunnels: &Semaphore,
 ) {
-    if let Err(e) = serve_one(tcp, tls, cluster, &*desk).await {
+    if let Err(e) = serve_one(tcp, tls, cluster, &*desk, place, tunnels).await {
         match explain(&e) {
             (true, line) => tracing::warn!("a tunnel is refused: {line}"),
             (false, line) => tracing::debug!("a tunnel ended: {line}"),
@@ -137,6 +149,8 @@ async fn serve_one(
     tls: Arc<ServerConfig>,
     cluster: ClusterId,
     desk: &dyn TunnelDesk,
+    place: Place,
+    tunnels: &Semaphore,
 ) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let tcp = BufReader::with_capacity(TUNNEL_BUFFER_BYTES, TcpStream::from_std(tcp)?);
@@ -153,7 +167,10 @@ async fn serve_one(
         let target = std::str::from_utf8(&name[..len]).ok().and_then(|name| desk.target(name));
         io::Result::Ok((stream, node, target))
     };
-    let (mut stream, node, target) = timeout(HELLO_WAIT, open).await.map_err(late)??;
+    let opened = place.within(timeout(HELLO_WAIT, open)).await;
+    let (mut stream, node, target) = opened.ok_or(io::ErrorKind::ConnectionAborted)?.map_err(late)??;
+    let Ok(_one) = tunnels.try_acquire() else { return Err(io::Error::other("there are too many tunnels")) };
+    drop(place);
     let mut own = None;
     let (answer, clone) = match target {
         None => (Answer::Unknown, None),

@@ -6,6 +6,8 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::{Boot, Effect, Event, Frame, GroupId, LinkEnd, NodeId, Span, Ticket, kind};
@@ -467,7 +469,7 @@ fn a_tunnel_reaches_a_clone_and_every_failure_has_its_kind() {
         tcp.read_to_end(&mut all).unwrap();
         tcp.write_all(&all).unwrap();
     });
-    let dialer = Dialer::new(&edge).unwrap();
+    let dialer = Dialer::new(&edge, a.addr).unwrap();
     field.io.block_on(async {
         let mut stream = dialer.dial(a.addr, a.id, "echo/0").await.unwrap();
         let sent: Vec<u8> = (0..500_000u32).map(|i| i as u8).collect();
@@ -483,7 +485,7 @@ fn a_tunnel_reaches_a_clone_and_every_failure_has_its_kind() {
         assert_eq!(kind(dead, a.id, "echo/0").await, ErrorKind::ConnectionRefused);
         assert_eq!(kind(a.addr, NodeId(7), "echo/0").await, ErrorKind::PermissionDenied);
         let (strangers, _) = cluster(&["x"]);
-        let stranger = Dialer::new(&strangers[0]).unwrap();
+        let stranger = Dialer::new(&strangers[0], a.addr).unwrap();
         assert_eq!(stranger.dial(a.addr, a.id, "echo/0").await.unwrap_err().kind(), ErrorKind::PermissionDenied);
     });
     echoing.join().unwrap();
@@ -693,4 +695,81 @@ fn a_machine_that_is_due_is_woken_at_the_end_of_the_turn_when_all_was_heard() {
     assert_eq!(told.recv().unwrap(), ASKS);
     let wakes = a.events().iter().filter(|event| matches!(event, Event::Wake)).count();
     assert_eq!(wakes, 1);
+}
+
+struct AnyTarget(SocketAddr);
+
+impl TunnelDesk for AnyTarget {
+    fn target(&self, _: &str) -> Option<SocketAddr> {
+        Some(self.0)
+    }
+}
+
+/// Opens up to 2,500 connections a second, says these words on each and then nothing, and keeps a thousand until told to stop.
+fn strangers(at: SocketAddr, from: [u8; 4], words: &'static [u8], stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        let io = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        io.block_on(async {
+            let (mut open, mut count) = (std::collections::VecDeque::new(), 0);
+            let mut every = tokio::time::interval(Duration::from_micros(400));
+            every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            while !stop.load(Relaxed) {
+                every.tick().await;
+                let socket = tokio::net::TcpSocket::new_v4().unwrap();
+                // Its ports are free again at once.
+                socket.set_zero_linger().unwrap();
+                socket.bind((from, 0).into()).unwrap();
+                let Ok(mut tcp) = socket.connect(at).await else { continue };
+                if tcp.write_all(words).await.is_ok() {
+                    count += 1;
+                    open.push_back(tcp);
+                }
+                if open.len() > 1000 {
+                    open.pop_front();
+                }
+            }
+            count
+        })
+    })
+}
+
+#[test]
+fn strangers_without_end_keep_no_link_tunnel_or_newcomer_from_a_node() {
+    let mut field = Field::new();
+    let (ids, authority) = cluster(&["a", "b"]);
+    let (a, b) = (&ids[0], &ids[1]);
+    let clone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Arc::new(AnyTarget(clone.local_addr().unwrap()));
+    // Takes whoever comes, until the test's process ends.
+    std::thread::spawn(move || clone.incoming().for_each(drop));
+    let at = listener("127.0.0.1");
+    let token = JoinToken::new(vec![at.local_addr().unwrap()], &a.ca_pem).unwrap();
+    let desk = Arc::new(Desk { authority, of: a.clone(), good: token.secret_hash() });
+    let a = field.node_at(a, at, |config| {
+        config.tunnels = Some(target);
+        config.join = Some(desk);
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    // From the address that a member's tunnels come from, and from another one; silent, and after the first words.
+    let all =
+        [([127, 0, 0, 1], &b""[..]), ([127, 0, 0, 66], b""), ([127, 0, 0, 1], b"COP1T"), ([127, 0, 0, 67], b"COP1J")];
+    let all = all.map(|(from, words)| strangers(a.addr, from, words, &stop));
+    let dialer = Dialer::new(b, "127.0.0.1:1".parse().unwrap()).unwrap();
+    let (begun, mut tunnels) = (Instant::now(), 0);
+    field.io.block_on(async {
+        while begun.elapsed() < Duration::from_secs(3) {
+            dialer.dial(a.addr, a.id, "any").await.unwrap_or_else(|e| panic!("tunnel {tunnels}: {e}"));
+            tunnels += 1;
+        }
+        host::join::join(&token, "c", base::LEVEL).await.unwrap();
+    });
+    let b = field.node(b, "127.0.0.2");
+    b.act(vec![dial(a.addr, Some(a.id))]);
+    b.wait_linked(a.id);
+    stop.store(true, Relaxed);
+    let came: usize = all.map(|one| one.join().unwrap()).into_iter().sum();
+    let per_second = came as f64 / begun.elapsed().as_secs_f64();
+    println!("{tunnels} tunnels beside {came} strangers, {per_second:.0} a second");
+    assert!(came > 2000 && tunnels > 2, "{tunnels} tunnels beside {came} strangers say nothing");
 }

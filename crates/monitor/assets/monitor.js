@@ -48,7 +48,7 @@ let wish = null;
 document.documentElement.classList.add("scripted");
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-post]");
+  const button = event.target.closest("button[data-post], button[data-show]");
   if (!button) return;
   wish = { ...button.dataset };
   document.getElementById("switch-title").textContent = wish.ask;
@@ -64,6 +64,10 @@ dialog.querySelector("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const asked = wish;
   try {
+    if (asked.show !== undefined) {
+      await reveal(asked);
+      return;
+    }
     const reply = await fetch(asked.post, { method: "POST", headers: { Authorization: "Bearer " + token.value } });
     const answer = await reply.json();
     if (!reply.ok) throw new Error(answer.error);
@@ -75,9 +79,20 @@ dialog.querySelector("form").addEventListener("submit", async (event) => {
   }
 });
 
-const stream = new EventSource("/live");
-stream.addEventListener("parts", (message) => {
-  const frame = JSON.parse(message.data);
+// Keys and what clones said are for who has the token: with it the stream is asked for anew.
+async function reveal(asked) {
+  const look = new AbortController();
+  const reply = await fetch("/live", { headers: { Authorization: "Bearer " + token.value }, signal: look.signal });
+  if (!reply.ok) throw new Error(await reply.text());
+  look.abort();
+  if (asked !== wish) return;
+  shows = true;
+  said.textContent = "Keys and output are shown.";
+  dialog.close();
+  follow();
+}
+
+function show(frame) {
   connection.textContent = "live, " + new Date(frame.at_ms).toLocaleTimeString();
   connection.dataset.state = "live";
   replace(summary, frame.summary);
@@ -89,8 +104,35 @@ stream.addEventListener("parts", (message) => {
     replace(element, html);
   }
   addEvents(frame.events);
-});
-stream.addEventListener("error", () => {
-  connection.textContent = "this node does not answer; trying again. Another node shows the same page.";
-  connection.dataset.state = "lost";
-});
+}
+
+// Server-sent events by hand: a browser's own reader of them shows no token.
+let shows = false;
+let stream = null;
+async function follow() {
+  stream?.abort();
+  const mine = stream = new AbortController();
+  while (stream === mine) {
+    try {
+      const headers = shows ? { Authorization: "Bearer " + token.value } : {};
+      const reply = await fetch("/live", { headers, signal: mine.signal, cache: "no-store" });
+      const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (let part; reply.ok && !(part = await reader.read()).done;) {
+        const events = (text + part.value).split("\n\n");
+        text = events.pop();
+        for (const event of events) {
+          const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+          if (data.length && stream === mine) show(JSON.parse(data.join("\n")));
+        }
+      }
+    } catch {
+      // It is tried again, whatever it was.
+    }
+    if (stream !== mine) return;
+    connection.textContent = "this node does not answer; trying again. Another node shows the same page.";
+    connection.dataset.state = "lost";
+    await new Promise((again) => setTimeout(again, 2000));
+  }
+}
+follow();

@@ -24,6 +24,6 @@ pub use site::router;
 
 /// Where the picture comes from.
 pub trait Source: Send + Sync + 'static {
-    /// The node's view as `GET /v1/status` shows it. Called once a second and at each load of the page.
-    fn snapshot(&self) -> serde_json::Value;
+    /// The node's view as `GET /v1/status` shows it, to the operator or to anybody. Called once a second and at each load of the page.
+    fn snapshot(&self, to_operator: bool) -> serde_json::Value;
 }

@@ -49,7 +49,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                     h1 { "Coppice " span.cluster { (picture.cluster) } }
                     p #summary { (summary(picture)) }
                     p #said role="status" {}
-                    p.connection { span #connection { "as of this load" } noscript { ". " a href="/" { "Load again" } } }
+                    p.connection { span #connection { "as of this load" } " " (switch::show()) noscript { ". " a href="/" { "Load again" } } }
                     nav aria-label="Parts of this page" {
                         ul {
                             @for part in &PARTS { li { a href={ "#" (part.id) } { (part.title) } } }

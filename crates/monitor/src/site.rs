@@ -2,18 +2,21 @@
 //! are written once, whoever looks; pages get them as `event: parts` with `{id: html}` and the newest events.
 
 use std::convert::Infallible;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use futures_util::StreamExt;
+use host::crowd::{Caller, Crowd};
 use serde::Serialize;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::Source;
 use crate::history::History;
@@ -24,9 +27,13 @@ use crate::picture::Picture;
 /// The monitor's addresses: `/`, `/live`, `/assets/...`. Starts the task that samples, so it needs a tokio runtime;
 /// the task ends with the router and its pages.
 pub fn router(source: Arc<dyn Source>) -> Router {
-    let (frames, _) = watch::channel(Arc::from(""));
-    let site =
-        Arc::new(Site { source, history: Mutex::default(), frames, viewers: Arc::new(Semaphore::new(VIEWERS_MAX)) });
+    let site = Arc::new(Site {
+        source,
+        history: Mutex::default(),
+        frames: [false, true].map(|_| watch::channel(Arc::from("")).0),
+        viewers: Crowd::new(VIEWERS_MAX),
+        operators: Crowd::new(VIEWERS_MAX),
+    });
     tokio::spawn(sample(Arc::downgrade(&site)));
     Router::new()
         .route("/", get(whole))
@@ -44,9 +51,11 @@ pub fn router(source: Arc<dyn Source>) -> Router {
 struct Site {
     source: Arc<dyn Source>,
     history: Mutex<History>,
-    /// The newest parts, as pages get them.
-    frames: watch::Sender<Arc<str>>,
-    viewers: Arc<Semaphore>,
+    /// The newest parts, as pages of anybody get them, and as operators' do.
+    frames: [watch::Sender<Arc<str>>; 2],
+    /// Whose pages are kept current, by address; operators' have places of their own.
+    viewers: Arc<Crowd>,
+    operators: Arc<Crowd>,
 }
 
 /// What an open page gets each second.
@@ -60,8 +69,8 @@ struct Frame {
 }
 
 impl Site {
-    fn picture(&self) -> (Picture, Option<String>) {
-        match Picture::read(self.source.snapshot()) {
+    fn picture(&self, to_operator: bool) -> (Picture, Option<String>) {
+        match Picture::read(self.source.snapshot(to_operator)) {
             Ok(picture) => (picture, None),
             Err(problem) => (Picture::default(), Some(problem)),
         }
@@ -69,7 +78,7 @@ impl Site {
 
     /// Takes what the last second brought, and tells open pages.
     fn tick(&self) {
-        let (picture, problem) = self.picture();
+        let (picture, problem) = self.picture(false);
         if problem.is_some() {
             // The page says so when it is loaded; there is nothing to draw.
             return;
@@ -79,19 +88,25 @@ impl Site {
             history.push(&picture);
             history.clone()
         };
-        if self.frames.receiver_count() == 0 {
-            return;
+        let [anybody, operators] = &self.frames;
+        if operators.receiver_count() > 0 {
+            operators.send_replace(frame(&self.picture(true).0, &history));
         }
-        let newest = picture.events.iter().rev().take(EVENTS_SHOWN);
-        let frame = Frame {
-            summary: page::summary(&picture).into_string(),
-            parts: PARTS.iter().map(|part| (part.id, (part.write)(&picture, &history).into_string())).collect(),
-            events: newest.map(|event| (page::event_key(event), page::event(event).into_string())).collect(),
-            at_ms: picture.at_ms,
-        };
-        let text = serde_json::to_string(&frame).expect("strings and numbers are always JSON");
-        self.frames.send_replace(text.into());
+        if anybody.receiver_count() > 0 {
+            anybody.send_replace(frame(&picture, &history));
+        }
     }
+}
+
+fn frame(picture: &Picture, history: &History) -> Arc<str> {
+    let newest = picture.events.iter().rev().take(EVENTS_SHOWN);
+    let frame = Frame {
+        summary: page::summary(picture).into_string(),
+        parts: PARTS.iter().map(|part| (part.id, (part.write)(picture, history).into_string())).collect(),
+        events: newest.map(|event| (page::event_key(event), page::event(event).into_string())).collect(),
+        at_ms: picture.at_ms,
+    };
+    serde_json::to_string(&frame).expect("strings and numbers are always JSON").into()
 }
 
 async fn sample(site: std::sync::Weak<Site>) {
@@ -106,29 +121,40 @@ async fn sample(site: std::sync::Weak<Site>) {
     }
 }
 
-async fn whole(State(site): State<Arc<Site>>) -> Html<String> {
-    let (picture, problem) = site.picture();
+async fn whole(State(site): State<Arc<Site>>, Asks(caller): Asks) -> Html<String> {
+    let (picture, problem) = site.picture(caller.is_operator);
     let history = site.history.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Html(page::page(&picture, &history, problem.as_deref()).into_string())
 }
 
-async fn live(State(site): State<Arc<Site>>) -> Response {
-    let Ok(place) = Arc::clone(&site.viewers).try_acquire_owned() else {
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many pages are open; this one shows what was when it was loaded\n",
-        )
-            .into_response();
-    };
+async fn live(State(site): State<Arc<Site>>, Asks(caller): Asks, headers: HeaderMap) -> Response {
+    if headers.contains_key(header::AUTHORIZATION) && !caller.is_operator {
+        return (StatusCode::UNAUTHORIZED, "this is not the operator's token\n").into_response();
+    }
+    // When there are too many, the oldest of whoever has most ends; that one shows what was until then.
+    let place = if caller.is_operator { &site.operators } else { &site.viewers }.come(caller.from);
     // Holds the site too: while a page is open, sampling goes on.
-    let start = (site.frames.subscribe(), place, site);
-    let frames = futures_util::stream::unfold(start, |(mut frames, place, site)| async move {
+    let start = (site.frames[usize::from(caller.is_operator)].subscribe(), site);
+    let frames = futures_util::stream::unfold(start, |(mut frames, site)| async move {
         frames.changed().await.ok()?;
         let text = Arc::clone(&frames.borrow_and_update());
-        Some((text, (frames, place, site)))
+        Some((text, (frames, site)))
     });
     let events = frames.map(|text| Ok::<_, Infallible>(Event::default().event("parts").data(&*text)));
+    let events = events.take_until(place.left());
     Sse::new(events).keep_alive(KeepAlive::new().interval(STREAM_KEEPALIVE)).into_response()
+}
+
+/// Who asks; somebody from nowhere, if nobody has found out.
+struct Asks(Caller);
+
+impl<S: Sync> FromRequestParts<S> for Asks {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let nobody = Caller { from: Ipv4Addr::UNSPECIFIED.into(), is_operator: false };
+        Ok(Self(parts.extensions.get::<Caller>().copied().unwrap_or(nobody)))
+    }
 }
 
 async fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -169,7 +195,7 @@ mod tests {
     struct Fixed;
 
     impl Source for Fixed {
-        fn snapshot(&self) -> serde_json::Value {
+        fn snapshot(&self, _: bool) -> serde_json::Value {
             serde_json::json!({
                 "cluster": "demo", "me": "n1",
                 "nodes": [{"name": "n1", "state": "live", "gauges": {"http.requests": 7}}],
@@ -227,16 +253,49 @@ mod tests {
         });
     }
 
+    async fn get_as(router: &Router, path: &str, from: [u8; 4], is_operator: bool) -> axum::response::Response {
+        let mut request = Request::get(path).header("host", "localhost").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Caller { from: from.into(), is_operator });
+        TowerToHyperService::new(router.clone()).call(request).await.unwrap()
+    }
+
     #[test]
-    fn only_so_many_pages_are_kept_current() {
+    fn only_so_many_pages_are_kept_current_and_who_opens_many_lets_others_in() {
         run(async |router| {
-            let mut open = vec![];
+            let other = get_as(&router, "/live", [203, 0, 113, 2], false).await;
+            let operator = get_as(&router, "/live", [203, 0, 113, 1], true).await;
+            let mut many = vec![];
             for _ in 0..VIEWERS_MAX {
-                open.push(get(&router, "/live").await);
+                many.push(get_as(&router, "/live", [203, 0, 113, 1], false).await);
             }
-            assert_eq!(get(&router, "/live").await.status(), 503);
-            open.pop();
-            assert_eq!(get(&router, "/live").await.status(), 200);
+            for page in [other, operator, many.pop().unwrap()] {
+                assert!(page.into_body().frame().await.is_some(), "it is still told");
+            }
+            assert!(many.swap_remove(0).into_body().frame().await.is_none(), "the oldest of many is over");
+        });
+    }
+
+    #[test]
+    fn a_page_shows_what_its_reader_may_see_and_a_wrong_token_is_told() {
+        struct Secret;
+        impl Source for Secret {
+            fn snapshot(&self, to_operator: bool) -> serde_json::Value {
+                let key = if to_operator { "alice" } else { "1f00aa99" };
+                serde_json::json!({"namespaces": [{"name": "bank", "hot": [{"key": key, "rate": 5}]}]})
+            }
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let router = router(Arc::new(Secret));
+            for (path, is_operator) in [("/", false), ("/", true), ("/live", false), ("/live", true)] {
+                let mut body = get_as(&router, path, [203, 0, 113, 1], is_operator).await.into_body();
+                let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
+                let text = String::from_utf8(data.to_vec()).unwrap();
+                assert_eq!((text.contains("alice"), text.contains("1f00aa99")), (is_operator, !is_operator), "{path}");
+            }
+            let wrong = Request::get("/live").header("authorization", "Bearer x").body(Body::empty()).unwrap();
+            let refused = TowerToHyperService::new(router.clone()).call(wrong).await.unwrap();
+            assert_eq!(refused.status(), 401);
         });
     }
 
@@ -244,7 +303,7 @@ mod tests {
     fn a_view_that_cannot_be_read_is_told() {
         struct Broken;
         impl Source for Broken {
-            fn snapshot(&self) -> serde_json::Value {
+            fn snapshot(&self, _: bool) -> serde_json::Value {
                 serde_json::json!({"nodes": 3})
             }
         }

@@ -31,6 +31,15 @@ pub fn enable(part: &str) -> Markup {
     button(&format!("/v1/enable/{}", plain(part)), "Enable", part, "It is put back into use.")
 }
 
+/// What only the operator sees: it is hidden until the token is there.
+pub fn show() -> Markup {
+    let what = "Keys of namespaces, and what clones said before they ended, are shown to who has the operator's token.";
+    html! {
+        button.switch type="button" aria-haspopup="dialog" data-show="" data-ask="Show keys and output?" data-what=(what)
+            data-verb="Show" { "Show keys and output" }
+    }
+}
+
 fn button(path: &str, verb: &str, which: &str, what: &str) -> Markup {
     html! {
         button.switch type="button" aria-haspopup="dialog" aria-label={ (verb) " " (which) } data-post=(path)

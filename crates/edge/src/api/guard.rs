@@ -1,37 +1,93 @@
 //! Who may come in. A page of another site can make a browser send requests to a node on the same machine; two checks
-//! keep it out: the `Host` must be an address or a name of ours (a rebound DNS name is neither), and a browser that says
+//! keep it out: the `Host` must be the address it came to or a name of ours (a rebound DNS name is neither), and a browser that says
 //! that another site asks is refused, except when a person follows a link. Then the tokens: compared in constant time.
 
 use std::net::IpAddr;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use host::crowd::Caller;
 use node::View;
 
+use super::places::{self, Visitor};
 use super::{Api, Problem};
 use crate::resp::same_secret;
 
 /// Stands before every handler.
-pub async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let (headers, method) = (request.headers(), request.method());
-    match check_host(headers, request.uri(), &api.view()).and_then(|()| check_site(headers, method)) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+    let view = api.view();
+    basic_is_bearer(&mut request);
+    if let Err(problem) = admit(&api, &view, &request) {
+        let mut response = problem.into_response();
+        if response.status() == StatusCode::UNAUTHORIZED && !request.uri().path().starts_with("/v1/") {
+            // A browser asks the person.
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"coppice\""));
+        }
+        return response;
+    }
+    if !request.uri().path().starts_with("/v1/") {
+        let from = places::from(request.extensions());
+        let caller = Caller { from, is_operator: operator(request.headers(), &view).is_ok() };
+        request.extensions_mut().insert(caller);
+    }
+    next.run(request).await
+}
+
+fn admit(api: &Api, view: &View, request: &Request) -> Result<(), Problem> {
+    let (headers, path, visitor) = (request.headers(), request.uri().path(), request.extensions().get::<Visitor>());
+    check_host(headers, request.uri(), view, visitor.map(Visitor::to))?;
+    check_site(headers, request.method())?;
+    if let Some(visitor) = visitor {
+        visitor.asks(path, headers, view)?;
+    }
+    // A handle is a secret itself, and its program has no other.
+    let is_open =
+        || places::is_probe(path) || path.starts_with("/v1/session/") || places::holder(path, headers, view).is_some();
+    if api.is_private && !is_open() {
+        return Err(Problem::token("the operator's token: this node's API is private (`--api-private`)"));
+    }
+    Ok(())
+}
+
+/// Browsers show a password by themselves, once they were told it: it is taken for a token of who only looks.
+fn basic_is_bearer(request: &mut Request) {
+    if !request.method().is_safe() {
+        return;
+    }
+    let Some(value) = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes) else { return };
+    let Some((scheme, rest)) = value.split_at_checked("Basic ".len()) else { return };
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return;
+    }
+    let said = STANDARD.decode(rest.trim_ascii()).unwrap_or_default();
+    let password = said.splitn(2, |b| *b == b':').nth(1).unwrap_or_default();
+    if let Ok(bearer) = HeaderValue::from_bytes(&[b"Bearer ", password].concat()) {
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
     }
 }
 
-fn check_host(headers: &HeaderMap, uri: &Uri, view: &View) -> Result<(), Problem> {
+/// `own` is the node's address that the request came to, if it came by a connection.
+fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, own: Option<IpAddr>) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::wrong("one Host header is needed"));
     };
     let host = host.to_str().map_err(|_| Problem::wrong("the Host header is not text"))?;
+    // One that the node is reached by from elsewhere is one of those that it tells others.
+    let is_ours = |ip: IpAddr| {
+        own.is_none_or(|own| own == ip || own.is_loopback() && ip.is_loopback())
+            || view.nodes.iter().any(|node| node.api.ip() == ip)
+    };
     let names_us = |name: &str| {
         let name = name.strip_suffix('.').unwrap_or(name);
         let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
-        bare.parse::<IpAddr>().is_ok()
+        bare.parse::<IpAddr>().is_ok_and(|ip| is_ours(ip.to_canonical()))
             || name.eq_ignore_ascii_case("localhost")
             || name.eq_ignore_ascii_case(&view.me)
             || view.nodes.iter().any(|node| name.eq_ignore_ascii_case(&node.name))

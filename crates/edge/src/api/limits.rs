@@ -29,9 +29,11 @@ pub const CHANGE_BUDGET: Span = Span::secs(10);
 pub const SHOWN_TIME_MAX: Duration = Duration::from_secs(2);
 /// The node's own thread must answer `/livez` within this.
 pub const LIVE_WITHIN: Span = Span::secs(2);
-/// Readers of `/v1/events` and the like at a time.
+/// Readers of `/v1/events` and the like at a time: without a token,
 pub const STREAMS_MAX: usize = 256;
-/// Readers of a service's members and messages at a time: every clone that a node may run, and some people.
+/// ... with the operator's.
+pub const OPERATOR_STREAMS_MAX: usize = 64;
+/// Readers of a service's members and messages at a time, with its token: every clone that a node may run, and some people.
 pub const MEMBER_STREAMS_MAX: usize = 1280;
 /// A broadcast must be confirmed by all live nodes by then; a dead one is known sooner.
 pub const BROADCAST_BUDGET: Span = Span::secs(5);
@@ -52,8 +54,15 @@ pub const WATCHER_STALL_MAX: Duration = Duration::from_secs(30);
 pub const WATCH_AGAIN: Span = Span::millis(100);
 /// A client that takes nothing of its answer for so long is gone.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
-/// Connections to the API at a time: people, scripts, scrapers, and clients of `/v1/ns`.
+/// Connections to the API at a time that showed a token: clones, clients of `/v1/ns`, operators. When there is no room, whoever has
+/// fewer than another one takes the oldest of that one's.
 pub const CONNECTIONS_MAX: usize = 2048;
+/// ... that asked without one: people, scripts, scrapers; and programs with the handle of a session.
+pub const STRANGERS_MAX: usize = 1024;
+/// ... that asked only whether the node lives or is ready.
+pub const PROBES_MAX: usize = 256;
+/// ... that have not asked yet: ten thousand a second push out who says nothing for 400 ms; a request is there after a few.
+pub const SILENT_MAX: usize = 4096;
 /// A request's header must have come by then.
 pub const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A request's body must have come by then.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 use super::address::{Path, Query};
 use super::declare::whole;
 use super::limits::*;
+use super::places::{From, Who, held};
 use super::problem::done;
 use super::{Api, Problem, guard};
 
@@ -100,16 +100,25 @@ pub struct Look {
 }
 
 /// Who is a member and who leads; with `?watch` as a stream: `members` (all of it), then `birth`, `state`, `death`, `leader`.
-pub async fn members(State(api): State<Api>, Path(service): Path<String>, look: Result<Query<Look>, Problem>) -> Done {
+pub async fn members(
+    State(api): State<Api>,
+    Path(service): Path<String>,
+    look: Result<Query<Look>, Problem>,
+    From(from): From,
+    headers: HeaderMap,
+) -> Done {
     let Query(look) = look?;
-    let now = group(&api.view(), &service)?;
+    let view = api.view();
+    let now = group(&view, &service)?;
     if look.watch.is_none() {
         return Ok(Json(now).into_response());
     }
-    let place = place(&api)?;
+    let is_member = guard::member(&headers, &view, &service).is_ok();
+    let who = if is_member { Who::Service(service.as_str().into()) } else { Who::Address(from) };
+    let place = api.member_streams.take(who)?;
     let first = stream::iter([Ok::<_, Infallible>(event("members", &now))]);
     let views = api.backend.watch();
-    let changes = stream::unfold((views, now, place), move |(mut views, before, place)| {
+    let changes = stream::unfold((views, now), move |(mut views, before)| {
         let service = service.clone();
         async move {
             loop {
@@ -119,12 +128,12 @@ pub async fn members(State(api): State<Api>, Path(service): Path<String>, look: 
                 let told = now.since(&before);
                 if !told.is_empty() {
                     let events: Vec<_> = told.iter().map(|(name, data)| Ok(event(name, data))).collect();
-                    return Some((stream::iter(events), (views, now, place)));
+                    return Some((stream::iter(events), (views, now)));
                 }
             }
         }
     });
-    Ok(lasting(first.chain(changes.flatten())))
+    Ok(lasting(held(first.chain(changes.flatten()), place)))
 }
 
 /// The token of a service's clones, for programs that are none: `{"token": "..."}`.
@@ -195,7 +204,7 @@ pub async fn barrier(
 /// read. A reader that comes back with `Last-Event-ID` goes on where it was.
 pub async fn messages(State(api): State<Api>, Path(service): Path<String>, headers: HeaderMap) -> Done {
     guard::member(&headers, &api.view(), &service)?;
-    let place = place(&api)?;
+    let place = api.member_streams.take(Who::Service(service.as_str().into()))?;
     let boot = api.view().nodes.iter().find(|n| n.name == api.view().me).map_or(0, |n| n.boot.0);
     let me = format!("{}.{boot}", api.view().me);
     // Numbers of another node, or of another life of this one, say nothing here.
@@ -213,7 +222,7 @@ pub async fn messages(State(api): State<Api>, Path(service): Path<String>, heade
     let hello = Event::default().event("listening").id(format!("{me}/{at}")).data("{}");
     let missed = cut.then(|| event("missed", &json!({"count": null})));
     let first = stream::iter(missed.into_iter().chain([hello]).map(Ok::<_, Infallible>));
-    let news = stream::unfold((api, at, place), move |(api, at, place)| {
+    let news = stream::unfold((api, at), move |(api, at)| {
         let (service, me) = (service.clone(), me.clone());
         async move {
             let op = Op::Listen { service, after: Some(at) };
@@ -221,10 +230,10 @@ pub async fn messages(State(api): State<Api>, Path(service): Path<String>, heade
             let Ok(Reply::News { messages, at, missed }) = ask(&api, op, LISTEN_FOR).await else { return None };
             let lost = (missed > 0).then(|| event("missed", &json!({"count": missed})));
             let events: Vec<Event> = lost.into_iter().chain(messages.iter().map(|m| shown(&me, m))).collect();
-            Some((stream::iter(events.into_iter().map(Ok)), (api, at, place)))
+            Some((stream::iter(events.into_iter().map(Ok)), (api, at)))
         }
     });
-    Ok(lasting(first.chain(news.flatten())))
+    Ok(lasting(held(first.chain(news.flatten()), place)))
 }
 
 fn shown(me: &str, message: &Message) -> Event {
@@ -245,11 +254,6 @@ async fn ask(api: &Api, op: Op, budget: Span) -> Result<Reply, Problem> {
 pub fn life(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(life) = headers.get(LIFE) else { return Ok(None) };
     life.to_str().map(|life| Some(life.to_owned())).map_err(|_| Problem::wrong("Coppice-Member is not text"))
-}
-
-fn place(api: &Api) -> Result<tokio::sync::OwnedSemaphorePermit, Problem> {
-    let taken = Arc::clone(&api.member_streams).try_acquire_owned();
-    taken.map_err(|_| Problem::busy(format!("{MEMBER_STREAMS_MAX} readers follow already"), Span::secs(5)))
 }
 
 fn lasting(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {

@@ -1,8 +1,10 @@
 //! The JSON API of a node, for people, scripts, the command line, scrapers, and programs that reach namespaces by HTTP.
 //!
 //! - `guard.rs`: who may come in at all (DNS rebinding, other sites' pages), and who holds which token.
+//! - `places.rs`: who may have how many connections and streams.
 //! - `address.rs`: parts of a path, and what stands behind `?`. `class.rs`: what is for the other class of namespaces.
 //! - `status.rs`: the view, once or as a stream; `/livez`, `/readyz`. `metrics.rs`: the same for Prometheus.
+//! - `shown.rs`: what of the view is shown to whom.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
@@ -25,6 +27,7 @@ use axum::routing::{get, post};
 use base::Span;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use node::{Answer, Ask, View};
@@ -44,7 +47,9 @@ mod many;
 mod members;
 mod metrics;
 mod operate;
+mod places;
 mod problem;
+mod shown;
 mod stages;
 mod stall;
 mod status;
@@ -52,7 +57,11 @@ mod values;
 mod versions;
 mod watch;
 
+pub use places::Room;
 pub use problem::Problem;
+pub use shown::Sight;
+
+use places::{Door, Streams};
 
 /// How the node is asked, from any thread.
 pub trait Backend: Send + Sync + 'static {
@@ -85,11 +94,13 @@ pub struct Api {
     backend: Arc<dyn Backend>,
     meter: Arc<Meter>,
     functions: Arc<Functions>,
-    streams: Arc<Semaphore>,
-    watchers: Arc<Semaphore>,
-    member_streams: Arc<Semaphore>,
+    streams: Arc<Streams>,
+    watchers: Arc<Streams>,
+    member_streams: Arc<Streams>,
     uploads: Arc<Semaphore>,
     copies: Arc<Semaphore>,
+    /// Who shows no token learns nothing but whether the node lives.
+    is_private: bool,
 }
 
 impl Api {
@@ -100,15 +111,28 @@ impl Api {
 
 /// All of the API. `pages` (the monitor) is served beside it, behind the same guard.
 pub fn router(backend: Arc<dyn Backend>, meter: Arc<Meter>, functions: Arc<Functions>, pages: Router) -> Router {
+    router_with(backend, meter, functions, pages, false)
+}
+
+/// [`router`] that answers nobody without a token, if it `is_private`.
+pub fn router_with(
+    backend: Arc<dyn Backend>,
+    meter: Arc<Meter>,
+    functions: Arc<Functions>,
+    pages: Router,
+    is_private: bool,
+) -> Router {
     let api = Api {
         backend,
         meter,
         functions,
-        streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
-        watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
-        member_streams: Arc::new(Semaphore::new(limits::MEMBER_STREAMS_MAX)),
+        streams: Streams::new(limits::STREAMS_MAX, limits::OPERATOR_STREAMS_MAX),
+        // Who has no token watches no namespace.
+        watchers: Streams::new(0, limits::WATCHERS_MAX),
+        member_streams: Streams::new(limits::STREAMS_MAX, limits::MEMBER_STREAMS_MAX),
         uploads: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
+        is_private,
     };
     Router::new()
         .route("/v1/openapi.json", get(openapi))
@@ -169,29 +193,45 @@ const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../d
 
 /// Serves for ever; ends only if the listener cannot be used at all. Runs on the many-threaded runtime.
 pub async fn serve(listener: std::net::TcpListener, router: Router) -> io::Result<()> {
+    serve_with(listener, router, Room::default()).await
+}
+
+/// [`serve`] with room for more or fewer.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(listener: std::net::TcpListener, router: Router, room: Room) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+    let door = Door::new(room);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIME_MAX);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "api: a connection could not be accepted");
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        // Over the limit it is closed at once: better than a queue nobody sees.
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        // Who is gone already has none.
+        let Ok(to) = stream.local_addr() else { continue };
+        let visitor = door.enter(from.ip(), to.ip());
         let _ = stream.set_nodelay(true);
-        let connection =
-            http.serve_connection(TokioIo::new(stall::Stall::new(stream)), TowerToHyperService::new(router.clone()));
+        let (router, with) = (router.clone(), visitor.clone());
+        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(with.clone());
+            TowerToHyperService::new(router.clone()).call(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stall::Stall::new(stream)), service);
         tokio::spawn(async move {
-            let _place = place;
-            // It ends in an error whenever a client goes away; that is no news.
-            let _ = connection.await;
+            tokio::select! {
+                // It ends in an error whenever a client goes away; that is no news.
+                _ = connection => (),
+                // Over the limit it is closed at once: better than a queue nobody sees.
+                () = visitor.gone() => (),
+            }
         });
     }
 }

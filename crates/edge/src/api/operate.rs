@@ -13,6 +13,7 @@ use super::address::{Path, Query};
 use super::declare::change;
 use super::limits::CHANGE_BUDGET;
 use super::problem::done;
+use super::shown::Sight;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
@@ -88,13 +89,19 @@ async fn switch(State(api): State<Api>, target: Target, off: bool, headers: Head
 }
 
 /// All namespaces: class, lease, timeout, promise, odds.
-pub async fn namespaces(State(api): State<Api>) -> Response {
-    Json(&api.view().namespaces).into_response()
+pub async fn namespaces(State(api): State<Api>, headers: HeaderMap) -> Response {
+    let view = api.view();
+    Json(Sight::of(&headers, &view).namespaces(&view)).into_response()
 }
 
-pub async fn namespace(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub async fn namespace(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let view = api.view();
-    let found = view.namespaces.iter().find(|namespace| namespace.name == name);
+    let shown = Sight::of(&headers, &view).namespaces(&view);
+    let found = shown.iter().find(|namespace| namespace.name == name);
     found.map(|namespace| Json(namespace).into_response()).ok_or_else(|| {
         let names: Vec<&str> = view.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
         Problem::not_found(format!("there is no namespace {name:?}; there are: {}", names.join(", ")))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -14,48 +14,42 @@ use node::{Ask, View};
 use tokio::time::{Instant, sleep_until};
 
 use super::limits::*;
-use super::{Api, Problem};
+use super::places::{From, Who, held};
+use super::shown::Sight;
+use super::{Api, Problem, guard};
 
-pub async fn status(State(api): State<Api>) -> Response {
+pub async fn status(State(api): State<Api>, headers: HeaderMap) -> Response {
     // `View` leaves tokens out of its JSON.
-    Json(&*api.view()).into_response()
+    let view = api.view();
+    Json(&*Sight::of(&headers, &view).view(&view)).into_response()
 }
 
 /// `event: view`, the whole view each time: at once, then after each change, twice a second at most.
-pub async fn events(State(api): State<Api>) -> Result<impl IntoResponse, Problem> {
-    let place = Arc::clone(&api.streams)
-        .try_acquire_owned()
-        .map_err(|_| Problem::busy(format!("{STREAMS_MAX} readers follow already"), Span::secs(5)))?;
-    let views = views(api).map_held(place);
+pub async fn events(
+    State(api): State<Api>,
+    From(from): From,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Problem> {
+    let view = api.view();
+    let is_operator = guard::operator(&headers, &view).is_ok();
+    let place = api.streams.take(if is_operator { Who::Operator } else { Who::Address(from) })?;
+    let views = held(views(api, Sight::of(&headers, &view)), place);
     Ok(Sse::new(views).keep_alive(KeepAlive::new().interval(STREAM_KEEPALIVE)))
 }
 
-fn views(api: Api) -> impl Stream<Item = Result<Event, Infallible>> {
+fn views(api: Api, sight: Sight) -> impl Stream<Item = Result<Event, Infallible>> {
     let mut changes = api.backend.watch();
     changes.mark_changed();
-    let start = (changes, Instant::now());
-    futures_util::stream::unfold(start, |(mut changes, next)| async move {
+    let start = (changes, Instant::now(), sight);
+    futures_util::stream::unfold(start, |(mut changes, next, sight)| async move {
         sleep_until(next).await;
         // Ends when the node does.
         changes.changed().await.ok()?;
         let view: Arc<View> = Arc::clone(&changes.borrow_and_update());
-        let event = Event::default().event("view").json_data(&*view).ok()?;
-        Some((Ok(event), (changes, Instant::now() + STREAM_EVERY)))
+        let event = Event::default().event("view").json_data(&*sight.view(&view)).ok()?;
+        Some((Ok(event), (changes, Instant::now() + STREAM_EVERY, sight)))
     })
 }
-
-/// Keeps something for as long as a stream is read.
-trait MapHeld: Stream + Sized {
-    fn map_held<H>(self, held: H) -> impl Stream<Item = Self::Item> {
-        use futures_util::StreamExt;
-        self.map(move |item| {
-            let _ = &held;
-            item
-        })
-    }
-}
-
-impl<S: Stream> MapHeld for S {}
 
 /// 200 if the node's own thread answers.
 pub async fn livez(State(api): State<Api>) -> Response {

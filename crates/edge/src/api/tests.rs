@@ -19,6 +19,12 @@ use super::*;
 
 #[path = "tests/linear.rs"]
 mod of_linear;
+#[path = "tests/places.rs"]
+mod of_places;
+#[path = "tests/rights.rs"]
+mod of_rights;
+#[path = "tests/shown.rs"]
+mod of_shown;
 
 struct Toy {
     view: channel::Sender<Arc<View>>,

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use base::{Outcome, Priority, Span};
+use base::{Outcome, Priority};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
@@ -25,6 +25,7 @@ use super::address::{Path, Query};
 use super::class::only_linear;
 use super::limits::*;
 use super::linear::{problem, shown};
+use super::places::{Who, held};
 use super::problem::done;
 use super::values::passed_on;
 use super::versions::Versions;
@@ -118,9 +119,7 @@ pub async fn watch(
     let (key, prefix) = (watch.key, watch.prefix.unwrap_or_default());
     let priority = passed_on(&headers)?.0.map_or(Priority::NORMAL, Priority::of_ten);
     let what = What { ns: ns.into(), key, prefix, priority };
-    let held = Arc::clone(&api.watchers)
-        .try_acquire_owned()
-        .map_err(|_| Problem::busy(format!("{WATCHERS_MAX} clients of this node watch already"), Span::secs(5)))?;
+    let room = api.watchers.take(Who::Namespace(Arc::clone(&what.ns)))?;
     let shards = what.shards_of(&api, after.as_ref()).await?;
     let (place, first) = Place::begin(&api, what, after, shards).await?;
     let later = stream::unfold((api, place, Instant::now()), |(api, place, told)| async move {
@@ -133,11 +132,8 @@ pub async fn watch(
         let (events, goes_on) = place.next(&api).await;
         Some((events, (api, goes_on.then_some(place), Instant::now())))
     });
-    let all = stream::iter([first]).chain(later).flat_map(stream::iter).map(move |event| {
-        let _ = &held;
-        Ok::<Event, Infallible>(event)
-    });
-    Ok(sse(all))
+    let all = stream::iter([first]).chain(later).flat_map(stream::iter).map(Ok::<Event, Infallible>);
+    Ok(sse(held(all, room)))
 }
 
 fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {

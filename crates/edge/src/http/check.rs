@@ -19,9 +19,19 @@ pub enum Framing {
     Chunked,
 }
 
-/// A name or an address, with or without a port.
+/// A name or an address, with or without a port: one colon before digits.
 pub fn is_host(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && all(bytes, HOST)
+    let end = match bytes {
+        // An address of IPv6 has its colons between brackets.
+        [b'[', inside @ ..] => memchr::memchr(b']', inside).map_or(0, |end| end + 2),
+        _ => memchr::memchr(b':', bytes).unwrap_or(bytes.len()),
+    };
+    let (name, port) = bytes.split_at(end);
+    let inside = name.strip_prefix(b"[").map_or(name, |name| &name[..name.len() - 1]);
+    !inside.is_empty()
+        && all(inside, HOST)
+        && !inside.iter().any(|b| matches!(b, b'[' | b']'))
+        && (port.is_empty() || port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit))
 }
 
 /// A field's name, or a method.
@@ -193,7 +203,7 @@ impl HeadScan {
                 if self.host.replace((at, at + value.len())).is_some() {
                     return Err(bad("the request has two Host fields"));
                 }
-                if !all(value, HOST) {
+                if !value.is_empty() && !is_host(value) {
                     return Err(bad("the Host field is not a host and port"));
                 }
             }
@@ -290,7 +300,7 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Violation> {
             let rest = &target[scheme.len()..];
             let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
             // The library reads it again, as an address of a strict kind.
-            if end == 0 || !all(&rest[..end], HOST) || http::uri::Authority::try_from(&rest[..end]).is_err() {
+            if !is_host(&rest[..end]) || http::uri::Authority::try_from(&rest[..end]).is_err() {
                 return Err(bad("the request's target does not name a host"));
             }
             let from = start + method.len() + 1 + scheme.len();
@@ -438,6 +448,8 @@ mod tests {
         check("POST /x?y=%20 HTTP/1.1\r\nhOsT: a:80\r\nContent-Length:  12 \r\n\r\n", Ok(Framing::Length(12)));
         check("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", Ok(Framing::Length(1)));
         check("POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: [::1]:80\r\n\r\n", Ok(Framing::Chunked));
+        check("GET / HTTP/1.1\r\nHost: a.example:\r\n\r\n", Ok(Framing::Length(0)));
+        check("GET / HTTP/1.1\r\nHost: [2001:db8::1]\r\n\r\n", Ok(Framing::Length(0)));
         check("GET http://A.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n", Ok(Framing::Length(0)));
         check("OPTIONS * HTTP/1.1\r\nHost: a\r\nX:\r\nY: \tz\u{e9}\r\n\r\n", Ok(Framing::Length(0)));
     }
@@ -485,6 +497,16 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: me@a\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a:80:90\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a:8o\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: ::1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: []:80\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1]80\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1]:80:90\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a]:80\r\n\r\n", 400),
+            ("GET http://a:80:90/ HTTP/1.1\r\nHost: a:80:90\r\n\r\n", 400),
             ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             ("GET /\r\nHost: a\r\n\r\n", 400),
             ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", 400),

@@ -124,8 +124,7 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
 
 /// Requests that have the same effect once or twice.
 fn may_repeat(method: &Method, headers: &HeaderMap) -> bool {
-    let is_idempotent =
-        matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE);
+    let is_idempotent = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE);
     is_idempotent || headers.contains_key(IDEMPOTENCY_KEY)
 }
 

@@ -27,21 +27,69 @@ const ONE_HOP: [HeaderName; 9] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// What programs believe about where a request came from, besides what we set ourselves. `Proxy` becomes HTTP_PROXY in
-/// CGI-like programs (httpoxy).
-const BELIEVED: [&str; 11] = [
+/// What programs believe about where a request came from, what it asks for and by which method, besides what we set ourselves.
+/// `Proxy` becomes HTTP_PROXY in CGI-like programs (httpoxy). Who is behind a network that sets some of these names them
+/// (`--trusted-header`).
+pub const BELIEVED: [&str; 31] = [
     "forwarded",
+    "x-forwarded",
     "x-forwarded-for",
+    "x-forwarded-by",
     "x-forwarded-proto",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
+    "x-forwarded-ssl",
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-server",
     "x-forwarded-prefix",
+    "x-forwarded-path",
+    "x-forwarded-user",
+    "x-url-scheme",
+    "front-end-https",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
     "x-real-ip",
     "x-client-ip",
+    "client-ip",
     "true-client-ip",
+    "cf-connecting-ip",
+    "x-cluster-client-ip",
+    "fastly-client-ip",
+    "x-envoy-external-address",
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
     "proxy",
 ];
+
+/// Fields that frame a message, or are for one hop, in the spelling that CGI-like programs take for the same. We do not, and
+/// would pass them on.
+const UNDERSCORED: [&str; 7] = [
+    "transfer_encoding",
+    "content_length",
+    "keep_alive",
+    "proxy_connection",
+    "proxy_authenticate",
+    "proxy_authorization",
+    "http2_settings",
+];
+
+/// Bit N: one of these has N bytes. Most names of a request have not, and need no other look.
+const LENGTHS: u64 = {
+    let (mut bits, mut i) = (0, 0);
+    while i < BELIEVED.len() {
+        bits |= 1 << BELIEVED[i].len();
+        i += 1;
+    }
+    i = 0;
+    while i < UNDERSCORED.len() {
+        bits |= 1 << UNDERSCORED[i].len();
+        i += 1;
+    }
+    bits
+};
 
 /// Values that are the same for all requests of a connection.
 #[derive(Debug)]
@@ -130,11 +178,12 @@ fn says_trailers(headers: &HeaderMap) -> bool {
     listed.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Says from whom a request comes. With `trust`, what the client says is kept and added to.
-pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool) {
+/// Says from whom a request comes. With `trust`, what the client says is kept and added to; else only the `trusted` fields are.
+pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool, trusted: &[HeaderName]) {
     if !trust {
-        remove_believed(headers);
+        remove_if(headers, |name| is_believed(name.as_str()) && !trusted.contains(name));
     }
+    remove_if(headers, |name| is_underscored(name.as_str()));
     headers.reserve(FIELDS_ADDED);
     let host = headers.get(header::HOST).cloned();
     if let Some(forwarded) = peer.forwarded(host.as_ref()) {
@@ -147,16 +196,30 @@ pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool) {
     }
 }
 
-fn remove_believed(headers: &mut HeaderMap) {
-    // Programs behind CGI or WSGI read x_real_ip and x-real-ip as one.
-    let is_believed = |name: &str| {
-        BELIEVED.iter().any(|b| {
+fn may_be_one(name: &str) -> bool {
+    name.len() < 64 && LENGTHS & (1 << name.len()) != 0
+}
+
+/// Programs behind CGI or WSGI read x_real_ip and x-real-ip as one.
+fn is_believed(name: &str) -> bool {
+    may_be_one(name)
+        && BELIEVED.iter().any(|b| {
             b.len() == name.len() && b.bytes().zip(name.bytes()).all(|(b, n)| b == n || (b == b'-' && n == b'_'))
         })
-    };
+}
+
+fn is_underscored(name: &str) -> bool {
+    // With a dash at each place it is the field itself, which has been looked at.
+    let is = |(u, n): (u8, u8)| u == n || (u == b'_' && n == b'-');
+    may_be_one(name)
+        && name.contains('_')
+        && UNDERSCORED.iter().any(|u| u.len() == name.len() && u.bytes().zip(name.bytes()).all(is))
+}
+
+fn remove_if(headers: &mut HeaderMap, is: impl Fn(&HeaderName) -> bool) {
     // First a look without allocating: most requests carry none.
-    if headers.keys().any(|name| is_believed(name.as_str())) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| is_believed(name.as_str())).cloned().collect();
+    if headers.keys().any(&is) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| is(name)).cloned().collect();
         for name in found {
             headers.remove(name);
         }
@@ -219,7 +282,7 @@ mod tests {
             ("x-real-ip", "6.6.6.6"),
             ("proxy", "http://evil"),
         ]);
-        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap(), 80, false), false);
+        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap(), 80, false), false, &[]);
         assert_eq!(names(&headers), ["forwarded", "host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]);
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-host"], "shop:8080");
@@ -227,22 +290,52 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_programs_believe_comes_from_a_client_unless_it_is_trusted() {
+        let peer = Peer::new("192.0.2.1".parse().unwrap(), 80, false);
+        for believed in BELIEVED {
+            for name in [believed.to_owned(), believed.replace('-', "_"), believed.replacen('-', "_", 1)] {
+                let name = HeaderName::try_from(name).unwrap();
+                let mut headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("evil"))]);
+                set_forwarded(&mut headers, &peer, false, &[]);
+                let said: Vec<_> = headers.get_all(&name).iter().filter(|value| *value == "evil").collect();
+                assert!(said.is_empty(), "{name}");
+            }
+            let name = HeaderName::from_static(believed);
+            let mut headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("cdn"))]);
+            set_forwarded(&mut headers, &peer, false, std::slice::from_ref(&name));
+            assert_eq!(headers.get_all(&name).iter().next().unwrap(), "cdn", "{name} is trusted");
+        }
+    }
+
+    #[test]
+    fn no_field_frames_a_message_in_another_spelling() {
+        let spelt = ["transfer_encoding", "content_length", "keep_alive", "proxy_connection", "proxy_authorization"];
+        let mut headers: HeaderMap =
+            spelt.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("chunked"))).collect();
+        headers.insert("content_type", HeaderValue::from_static("kept"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("5"));
+        set_forwarded(&mut headers, &Peer::new("192.0.2.1".parse().unwrap(), 80, false), true, &[]);
+        let left = names(&headers);
+        assert_eq!(left, ["content-length", "content_type", "forwarded", "x-forwarded-for", "x-forwarded-proto"]);
+    }
+
+    #[test]
     fn each_request_of_a_connection_is_told_its_own_host() {
         let peer = Peer::new("192.0.2.1".parse().unwrap(), 80, false);
         for host in ["a", "b", "a", "b:80"] {
             let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
-            set_forwarded(&mut headers, &peer, false);
+            set_forwarded(&mut headers, &peer, false, &[]);
             assert_eq!(headers["forwarded"], format!("for=192.0.2.1;proto=http;host=\"{host}\""));
         }
         let mut headers = HeaderMap::new();
-        set_forwarded(&mut headers, &peer, false);
+        set_forwarded(&mut headers, &peer, false, &[]);
         assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http");
     }
 
     #[test]
     fn a_trusted_client_is_added_to() {
         let mut headers = map(&[("host", "a"), ("x-forwarded-for", "6.6.6.6"), ("x-forwarded-proto", "https")]);
-        set_forwarded(&mut headers, &Peer::new("::1".parse().unwrap(), 443, true), true);
+        set_forwarded(&mut headers, &Peer::new("::1".parse().unwrap(), 443, true), true, &[]);
         let all: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         assert_eq!(all, ["6.6.6.6", "::1"]);
         assert_eq!(headers["x-forwarded-proto"], "https");

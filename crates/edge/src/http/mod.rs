@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use http::HeaderName;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -71,6 +72,8 @@ pub struct Config {
     pub body_bytes_max: u64,
     /// Whether what clients say in X-Forwarded-* and Forwarded is kept: only behind a proxy that sets them.
     pub trust_forwarded: bool,
+    /// Of those fields ([`headers::BELIEVED`]), which are kept in any case: what the network before this door sets itself.
+    pub trusted_headers: Vec<HeaderName>,
     /// Open client connections; more get 503.
     pub connections_max: u64,
     /// Of one client address; none: so many as are an eighth of those that are still free.
@@ -88,6 +91,7 @@ impl Default for Config {
         Self {
             body_bytes_max: limits::BODY_BYTES_MAX,
             trust_forwarded: false,
+            trusted_headers: Vec::new(),
             connections_max: limits::CONNECTIONS_MAX,
             address_connections_max: None,
             accept_proxy: false,

@@ -98,6 +98,10 @@ async fn carry(
         let unnamed = Violation { status: 400, why: "this method is not for clients" };
         return Err(Refusal::Violation(client.flags.violation().unwrap_or(unnamed)));
     }
+    // It shows whoever asks what the program was told for itself alone: a ticket, a session.
+    if matches!(request.method().as_str(), "TRACE" | "TRACK") {
+        return Err(Refusal::Violation(Violation { status: 501, why: "TRACE is not offered" }));
+    }
     let expects = takes_leave(client, &mut request)?;
     let (mut accept, mut open) = (None, client.open.clone());
     if request.version() == Version::HTTP_2 && h2::to_http1(&mut request).map_err(Refusal::Violation)? {
@@ -129,7 +133,7 @@ async fn carry(
     let (mut parts, incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
     let takes_trailers = strip_one_hop(&mut parts.headers);
-    set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded);
+    set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded, &edge.config.trusted_headers);
     let deadline = Deadline::of(&parts.headers, began);
     let carried_on = passed::class(&parts.headers, edge.pool.table().secret());
     remove_ours(&mut parts.headers);

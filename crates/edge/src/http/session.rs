@@ -22,6 +22,7 @@ use state::session::{Action, Lease, Op, Reply, When};
 use tokio::sync::watch;
 
 use super::limits::{COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT};
+use super::passed::DEADLINE;
 use super::refusal::Refusal;
 use crate::api::Backend;
 use crate::cookie::{self, Held};
@@ -31,10 +32,8 @@ use crate::meter::Sessions as Meter;
 const VALUE: HeaderName = HeaderName::from_static("coppice-session");
 const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
 const RENEW: HeaderName = HeaderName::from_static("coppice-session-renew");
-/// What we tell programs, in any spelling, begins with one of these.
-const OURS: &str = "coppice-";
-const OUR_NAMES: [&str; 5] =
-    ["coppice-session", "coppice-priority", "coppice-pressure", "coppice-deadline", "coppice-ticket"];
+/// What we tell programs, and they us, begins with this and a dash, or what some take for one.
+const OURS: &str = "coppice";
 /// To the program: there is no session. From the program: there is to be none.
 const NONE: &[u8] = b"-";
 /// To the program: the value is large, and the handle gets it.
@@ -300,17 +299,15 @@ impl Carried {
     }
 }
 
-/// Takes out what clients must not say, and programs say to the edge alone; also in the spelling that WSGI and CGI
-/// programs take for the same.
+/// Takes out what clients must not say, and programs say to the edge alone: all that begins with our name, whatever it may mean
+/// one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by anybody.
 pub fn remove_ours(headers: &mut HeaderMap) {
-    let begins = |name: &str, ours: &str| {
-        name.get(..ours.len()).is_some_and(|start| {
-            start.bytes().zip(ours.bytes()).all(|(n, ours)| n == ours || (ours == b'-' && n == b'_'))
-        })
+    let is_ours = |name: &HeaderName| {
+        let begins = name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']));
+        begins && *name != DEADLINE
     };
-    let is_ours = |name: &str| begins(name, OURS) && OUR_NAMES.iter().any(|ours| begins(name, ours));
-    if headers.keys().any(|name| is_ours(name.as_str())) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
+    if headers.keys().any(is_ours) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
         for name in found {
             headers.remove(name);
         }
@@ -344,12 +341,24 @@ mod tests {
     #[test]
     fn nobody_but_the_edge_speaks_under_our_names() {
         let mut headers = HeaderMap::new();
-        for name in
-            ["coppice-session", "coppice_session", "coppice-session-handle", "coppice_session_x", "coppice-other"]
-        {
+        for name in [
+            "coppice-session",
+            "coppice_session",
+            "coppice-session-handle",
+            "coppice_session_x",
+            "coppice-member",
+            "coppice-profile",
+            "coppice_what-is-to-come",
+            "coppice_deadline_ms",
+            "coppice-deadline-ms",
+            "coppices",
+            "x-coppice-other",
+        ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
         }
         remove_ours(&mut headers);
-        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["coppice-other"]);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["coppice-deadline-ms", "coppices", "x-coppice-other"]);
     }
 }

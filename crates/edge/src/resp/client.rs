@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use base::{Priority, Span};
 use bytes::Bytes;
+use host::crowd::{Crowd, Gone, Place, network};
 use node::View;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
@@ -31,6 +32,12 @@ pub struct Client {
     pub protocol: Protocol,
     pub wrong_passwords: u32,
     pub known: Option<Known>,
+    /// Of its namespace's, while it is known,
+    pub place: Option<Place<Arc<str>>>,
+    /// ... and of strangers' else.
+    pub stranger: Option<Place>,
+    /// Tells it that its place, whichever it has, is somebody else's.
+    pub gone: Arc<Gone>,
     /// Commands between MULTI and EXEC (class `linear`).
     pub multi: Option<Multi>,
     /// What it reads may be so old (class `linear`, READONLY).
@@ -140,6 +147,9 @@ impl Client {
             protocol: Protocol::default(),
             wrong_passwords: 0,
             known: None,
+            place: None,
+            stranger: None,
+            gone: Arc::default(),
             multi: None,
             stale: None,
             class: USUAL_CLASS,
@@ -170,7 +180,7 @@ impl Client {
         known.seen = Arc::clone(&view.tokens);
         let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()));
         if !same {
-            self.known = None;
+            (self.known, self.place) = (None, None);
         }
     }
 
@@ -201,6 +211,28 @@ impl Client {
                 false
             }
         }
+    }
+}
+
+impl Client {
+    /// It counts among those of its namespace from now on. False: they are too many, and it is a stranger again.
+    pub fn take_place(&mut self, among: &Arc<Crowd<Arc<str>>>) -> bool {
+        let Some(known) = &self.known else { return false };
+        if self.place.as_ref().is_some_and(|place| *place.whose() == known.namespace) {
+            return true;
+        }
+        self.place = among.try_enter(Arc::clone(&known.namespace), Arc::clone(&self.gone));
+        if self.place.is_none() {
+            self.known = None;
+            return false;
+        }
+        // At once, or it could be pushed out as the stranger that it was.
+        self.stranger = None;
+        true
+    }
+
+    pub fn be_stranger(&mut self, among: &Arc<Crowd>) {
+        self.stranger = Some(among.enter(network(self.addr.ip()), Arc::clone(&self.gone)));
     }
 }
 

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,9 @@ use super::{Node, ops};
 use crate::meter::Opened;
 
 /// Serves one client until either side closes.
-pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opened) {
+pub async fn run(stream: TcpStream, mut client: Client, node: Rc<Node>, _open: Opened) {
+    let gone = Arc::clone(&client.gone);
+    client.be_stranger(&node.strangers);
     let mut conn = Conn {
         stream,
         client,
@@ -57,11 +60,13 @@ pub async fn run(stream: TcpStream, client: Client, node: Rc<Node>, _open: Opene
     let said_all = {
         let node = Rc::clone(&conn.node);
         let mut told = std::pin::pin!(node.told.notified());
+        let mut heard = std::pin::pin!(gone.heard());
         let mut listens = false;
         poll_fn(|cx| {
             if !std::mem::replace(&mut listens, true) {
-                // Wakes this task, whose waker stays the same, when the door closes; what is to be known is in `closing`.
-                let _ = told.as_mut().poll(cx);
+                // Wakes this task, whose waker stays the same, when the door closes or somebody else is given this place; what is to
+                // be known is in `closing` and `gone`.
+                let _ = (told.as_mut().poll(cx), heard.as_mut().poll(cx));
             }
             conn.poll(cx)
         })
@@ -166,7 +171,7 @@ impl Conn {
         if self.node.closing.get() && self.is_new {
             self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
         }
-        if self.is_out_of_patience(cx) {
+        if self.client.gone.is() || self.is_out_of_patience(cx) {
             return Poll::Ready(false);
         }
         loop {
@@ -246,6 +251,10 @@ impl Conn {
     fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
         if self.client.known.is_some() {
             self.patience = None;
+        } else if self.client.stranger.is_none() {
+            // Its token was taken away.
+            self.client.be_stranger(&self.node.strangers);
+            self.patience = Some(Box::pin(sleep(STRANGER_TIME_MAX)));
         }
         let mut over = |timer: &mut Option<Pin<Box<Sleep>>>| {
             timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
@@ -298,7 +307,12 @@ impl Conn {
         }
         let mut any = false;
         if self.parked.is_some() || !self.input.buffer.is_empty() {
+            let was_known = self.client.known.is_some();
             self.client.still_known(&self.node.gate.view());
+            if was_known && self.client.known.is_none() {
+                // It is a stranger from its next look at itself on.
+                cx.waker().wake_by_ref();
+            }
         }
         while self.may_start() {
             let command = match self.parked.take() {

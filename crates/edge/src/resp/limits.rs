@@ -88,8 +88,12 @@ pub const OUT_DONE_BYTES_MAX: usize = 64 << 10;
 /// Segments of one `writev`.
 pub const OUT_SEGMENTS_MAX: usize = 64;
 
-/// Connections of one node. Each idle one costs a few hundred bytes and a file descriptor.
+/// Connections of one node that have said who they are. Each idle one costs a few hundred bytes and a file descriptor. When there
+/// is no room, a namespace that has fewer than another one takes the oldest of that one's.
 pub const CONNECTIONS_MAX: usize = 16 << 10;
+/// ... and that have not: ten thousand a second push out who says nothing for most of a second, and who says at once who it is
+/// takes some milliseconds.
+pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
 /// A connection that has not authenticated by then is closed: pools connect early, but they say who they are.
 pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(30);
 pub use crate::http::limits::HEAR_OUT;

@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use base::Span;
 use bytes::Bytes;
+use host::Crowd;
 use node::{Answer, Ask, View};
 use tokio::sync::{Notify, oneshot};
 
@@ -72,6 +73,23 @@ pub struct Node {
     /// Connections end as soon as they have answered what has come.
     closing: Cell<bool>,
     told: Notify,
+    /// Who has not said who it is, by address.
+    strangers: Arc<Crowd>,
+    /// Who has, by namespace.
+    known: Arc<Crowd<Arc<str>>>,
+}
+
+/// How many connections there are at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub strangers: usize,
+    pub known: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { strangers: limits::STRANGERS_MAX, known: limits::CONNECTIONS_MAX }
+    }
 }
 
 /// Cursors are numbers in this protocol, and keys are not: each number stands for the key after which a scan goes on.
@@ -107,6 +125,21 @@ pub async fn serve(
     functions: Arc<Functions>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_with(listener, backend, meter, functions, stop, Room::default()).await
+}
+
+/// [`serve`] with room for more or fewer.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    listener: std::net::TcpListener,
+    backend: Rc<dyn Backend>,
+    meter: Arc<Meter>,
+    functions: Arc<Functions>,
+    stop: impl Future<Output = ()>,
+    room: Room,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let sheds = backend.sheds();
@@ -125,6 +158,8 @@ pub async fn serve(
         blocked: Rc::default(),
         closing: Cell::new(false),
         told: Notify::new(),
+        strangers: Crowd::of_strangers(room.strangers),
+        known: Crowd::new(room.known),
     });
     let mut stop = std::pin::pin!(stop);
     let _listens = node.meter.resp.listens();
@@ -138,10 +173,6 @@ pub async fn serve(
             }
         };
         match accepted {
-            Ok((stream, _)) if node.meter.resp.connections() >= limits::CONNECTIONS_MAX as u64 => {
-                // One try is enough for a line this short; a client that does not get it sees the connection closed.
-                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            }
             Ok((stream, addr)) => {
                 node.last_id.set(node.last_id.get() + 1);
                 // Not being able to set these costs speed and notices of dead clients, nothing else.

@@ -103,7 +103,12 @@ fn in_multi(call: &mut Call<'_>, name: &str) -> Option<Act> {
 /// What to answer if it did not work.
 fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act> {
     if call.client.authenticate(&call.node.gate.view(), user, token) {
-        return None;
+        let has_room = call.client.take_place(&call.node.known);
+        return (!has_room).then(|| {
+            Act::Close(Reply::error(
+                "ERR max number of clients reached: this namespace has most of them, and others need some, too",
+            ))
+        });
     }
     let wrong = Reply::error("WRONGPASS no namespace of this name has this token; `coppice status` lists namespaces");
     Some(if call.client.wrong_passwords < WRONG_PASSWORDS_MAX { Act::Now(wrong) } else { Act::Close(wrong) })

@@ -17,6 +17,7 @@ mod blocked;
 mod commands;
 mod conduct;
 mod linear_commands;
+mod strangers;
 
 #[derive(Default)]
 struct Toy {

@@ -1,0 +1,77 @@
+//! What of the view is shown to whom. Keys of a namespace are often names and addresses of people, so whoever has neither its token
+//! nor the operator's sees a hash of each: the same key is recognised from one second to the next, and nothing else. What clones
+//! said before they ended may have secrets in it, and is the operator's.
+
+use std::borrow::Cow;
+
+use axum::http::HeaderMap;
+use node::View;
+use node::view::{HotKeyView, NamespaceView};
+use ring::hmac;
+
+use super::guard;
+
+/// Of the hash, digits.
+const DIGITS: usize = 8;
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    is_operator: bool,
+    /// Those whose token was shown.
+    namespaces: Vec<String>,
+}
+
+impl Sight {
+    pub fn of(headers: &HeaderMap, view: &View) -> Self {
+        let is_operator = guard::operator(headers, view).is_ok();
+        let names = view.tokens.keys().filter(|name| guard::holder(headers, view, name).is_ok());
+        Self { is_operator, namespaces: names.cloned().collect() }
+    }
+
+    pub fn operator() -> Self {
+        Self { is_operator: true, namespaces: Vec::new() }
+    }
+
+    pub fn nobody() -> Self {
+        Self { is_operator: false, namespaces: Vec::new() }
+    }
+
+    /// The view as it is for this one: mostly there is nothing to hide, and it is not copied.
+    pub fn view<'a>(&self, view: &'a View) -> Cow<'a, View> {
+        let talks = view.services.iter().flat_map(|service| &service.clones).any(|clone| !clone.last_output.is_empty());
+        if self.is_operator || !talks && view.namespaces.iter().all(|namespace| namespace.hot.is_empty()) {
+            return Cow::Borrowed(view);
+        }
+        let mut view = view.clone();
+        view.services.iter_mut().flat_map(|service| &mut service.clones).for_each(|clone| clone.last_output.clear());
+        let key = key(&view);
+        view.namespaces.iter_mut().for_each(|namespace| self.hide(namespace, &key));
+        Cow::Owned(view)
+    }
+
+    pub fn namespaces(&self, view: &View) -> Vec<NamespaceView> {
+        let key = key(view);
+        let mut all = view.namespaces.clone();
+        all.iter_mut().for_each(|namespace| self.hide(namespace, &key));
+        all
+    }
+
+    fn hide(&self, namespace: &mut NamespaceView, key: &hmac::Key) {
+        if !(self.is_operator || self.namespaces.contains(&namespace.name)) {
+            for hot in &mut namespace.hot {
+                hot.key = hash(key, &namespace.name, hot);
+            }
+        }
+    }
+}
+
+/// The same at every node of the cluster, and known to no one else.
+fn key(view: &View) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, view.admin_token.as_bytes())
+}
+
+fn hash(key: &hmac::Key, namespace: &str, hot: &HotKeyView) -> String {
+    let mac = hmac::sign(key, format!("hot key of {namespace}: {}", hot.key).as_bytes());
+    mac.as_ref()[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
