@@ -37,7 +37,11 @@ fn missing(document: &str, text: &str, is_there: &dyn Fn(&str) -> bool) -> Vec<F
         }
         for path in line.split('`').skip(1).step_by(2).flat_map(spelled_out) {
             if is_path(&path) && !is_there(&path) && !is_there(&format!("crates/{path}")) {
-                findings.push(Finding { place: document.to_owned(), line: at + 1, what: format!("{path} is not there") });
+                findings.push(Finding {
+                    place: document.to_owned(),
+                    line: at + 1,
+                    what: format!("{path} is not there"),
+                });
             }
         }
     }
@@ -80,7 +84,9 @@ mod tests {
 
     #[test]
     fn what_is_there_and_what_is_no_path_is_not_found() {
-        for text in ["`a/src/b.rs`", "`crates/a/src/b.rs` and `docs/c.md`", "`b.rs`", "`fn a()`", "`crates/NAME/src/x.rs`"] {
+        for text in
+            ["`a/src/b.rs`", "`crates/a/src/b.rs` and `docs/c.md`", "`b.rs`", "`fn a()`", "`crates/NAME/src/x.rs`"]
+        {
             assert_eq!(found(text), [""; 0], "{text}");
         }
         assert_eq!(found("```\n`a/src/d.rs`\n```"), [""; 0], "drawings are not read");

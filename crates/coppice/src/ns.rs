@@ -1,9 +1,9 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
 use base::text::span_text;
-use std::time::{Duration, Instant};
 use bytes::Bytes;
 use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView};
+use std::time::{Duration, Instant};
 
 use crate::operate::NodeArgs;
 
