@@ -234,6 +234,18 @@ async fn over_http_2_an_early_answer_comes_first_and_the_body_is_read_for_a_mome
     assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "big");
 }
 
+/// A window full of a body that nobody has taken yet is no flood.
+#[tokio::test]
+async fn over_http_2_a_body_that_waits_does_not_cost_its_client_the_connection() {
+    let secure = Secure::to("waits", &[], 100 << 20).await;
+    let (ended_at, reset, sent) = uploads(&secure, "/", 300_000).await;
+    assert!(
+        ended_at.is_some_and(|at| at >= 256 << 10),
+        "{ended_at:?}: all that its window holds came before the answer"
+    );
+    assert_eq!((reset, sent), (None, 300_000));
+}
+
 #[tokio::test]
 async fn who_sends_on_over_http_2_after_an_early_answer_is_told_to_stop_without_an_error() {
     let toy = hasty().await;

@@ -134,6 +134,9 @@ impl Drop for Counted {
         if let (true, Ok(runtime)) = (is_worth_it, Handle::try_current()) {
             let manners = self.limits.take().and_then(|limits| limits.manners);
             let moment = self.flags.is_none().then_some(LINGER);
+            if let Some(manners) = &manners {
+                manners.thrown_away.fetch_add(1, Relaxed);
+            }
             runtime.spawn(throw_away(incoming, manners, moment));
         }
     }
@@ -152,6 +155,9 @@ async fn throw_away(mut rest: Incoming, manners: Option<Arc<Manners>>, moment: O
         // Who sends more after it is told to stop (RFC 9113 8.1).
         Some(moment) => drop(tokio::time::timeout(moment, all).await),
         None => all.await,
+    }
+    if let Some(manners) = &manners {
+        manners.thrown_away.fetch_sub(1, Relaxed);
     }
 }
 

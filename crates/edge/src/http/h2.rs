@@ -43,6 +43,8 @@ pub struct Manners {
     came: AtomicU64,
     allowed: AtomicU64,
     enough: Notify,
+    /// Bodies of requests that were answered, while what comes of them is thrown away.
+    pub thrown_away: AtomicU64,
     /// How often all that there was to write was written.
     flushes: AtomicU64,
     is_asked_to_flush: Notify,
@@ -63,6 +65,7 @@ impl Manners {
             came,
             allowed,
             enough: Notify::new(),
+            thrown_away: zero(),
             flushes: zero(),
             is_asked_to_flush: Notify::new(),
             wait_for_flush: Mutex::default(),
@@ -118,7 +121,16 @@ impl Manners {
 
     fn is_flooding(&self) -> bool {
         let by_time = CONTROL_BYTES_MAX + self.began.elapsed().as_secs() * CONTROL_BYTES_PER_SECOND;
-        self.came.load(Relaxed) > self.allowed.load(Relaxed) + by_time
+        let more = self.came.load(Relaxed).saturating_sub(self.allowed.load(Relaxed) + by_time);
+        more > 0 && more > self.untaken()
+    }
+
+    /// What may have come of bodies while nobody took it: their windows, and the frames that it came in.
+    fn untaken(&self) -> u64 {
+        let (asked, ended) = self.asked_and_ended();
+        let bodies = asked.saturating_sub(ended) + self.thrown_away.load(Relaxed);
+        let bytes = bodies.saturating_mul(STREAM_WINDOW_BYTES.into()).min(CONNECTION_WINDOW_BYTES.into());
+        bytes + bytes / 8
     }
 
     pub fn ended(&self, is_answered: bool) {
