@@ -22,6 +22,20 @@ for protocol in (2, 3):
     assert sorted(at[-1].scan_iter(match=f"{key}:*", count=7)) == sorted(f"{key}:{i}" for i in range(100))
     assert at[-1].mget([f"{key}:3", f"{key}:nothing"]) == ["vvv", None]
     assert first.delete(*[f"{key}:{i}" for i in range(100)]) == 100
+    # A pipeline is written whole before the first answer is read.
+    patient, long = redis.from_url(urls[0], protocol=protocol, socket_timeout=120), f"{key}:".ljust(250, "k")
+    assert patient.set(long, b"v" * 1000)
+    pipe = patient.pipeline(transaction=False)
+    for _ in range(20_000):
+        pipe.get(long)
+    assert pipe.execute() == [b"v" * 1000] * 20_000 and patient.delete(long) == 1
+    # What is parsed by name, as of old: redis-py 4.6 and 5.3 want each of these.
+    info, names = first.client_info(), "id age idle db sub psub multi qbuf qbuf-free obl argv-mem oll omem tot-mem".split()
+    assert all(isinstance(info[name], int) for name in names) and info["user"] == "carts", info
+    assert [client["id"] for client in first.client_list()] == [str(info["id"])]
+    assert first.set(key, "1") and first.info("keyspace")["db0"]["keys"] >= 1
+    server = first.info()
+    assert server["arch_bits"] == 64 and server["used_memory"] > 1 << 20 and server["redis_version"] == "7.2.0"
     try:
         first.lpush(key, "x")
         raise SystemExit("LPUSH should be refused")

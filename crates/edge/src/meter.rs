@@ -28,6 +28,8 @@ pub struct Meter {
     pub http: Arc<Door>,
     /// `resp.commands`, `resp.errors`, `resp.p50_us`, `resp.p99_us`, `resp.connections`.
     pub resp: Arc<Door>,
+    /// `resp.unread_bytes`, `resp.unread_closed_total`.
+    pub unread: Unread,
     /// `tcp.streams` (connections ended), `tcp.errors` (no clone reached), `tcp.connections`.
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
@@ -96,6 +98,24 @@ pub struct Sessions {
     pub ended: AtomicU64,
     /// Requests that ended in 503, since the session could not be read or stored.
     pub failed: AtomicU64,
+}
+
+/// Answers of the Redis door that clients have not taken, but for what each connection may have anyway.
+#[derive(Debug, Default)]
+pub struct Unread {
+    bytes: AtomicU64,
+    /// Connections closed as they had too many of them, since the start.
+    closed: AtomicU64,
+}
+
+impl Unread {
+    pub fn show(&self, bytes: usize) {
+        self.bytes.store(bytes as u64, Relaxed);
+    }
+
+    pub fn closed(&self) {
+        self.closed.fetch_add(1, Relaxed);
+    }
 }
 
 /// Functions of services, counted since the start.
@@ -217,6 +237,7 @@ impl Meter {
         Self {
             http: Arc::new(Door::new("http", "requests")),
             resp: Arc::new(Door::new("resp", "commands")),
+            unread: Unread::default(),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
             calls: Arc::default(),
@@ -235,6 +256,7 @@ impl Meter {
         for door in [&self.http, &self.resp, &self.tcp] {
             door.gauges(Instant::now(), &mut all);
         }
+        all.insert("resp.unread_bytes".into(), self.unread.bytes.load(Relaxed));
         self.show_turnstiles(Instant::now());
         let (of_doors, others): (Vec<_>, Vec<_>) =
             self.stages.all().into_iter().partition(|(name, _)| Name::is_stage(name));
@@ -276,6 +298,7 @@ impl Meter {
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
             all.insert(format!("{}.connections_over_share_total", door.name), door.shares.refused());
         }
+        all.insert("resp.unread_closed_total".into(), self.unread.closed.load(Relaxed));
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Calls { calls, rounds, conflicts } = &*self.calls;
         for (what, count) in [("calls", calls), ("rounds", rounds), ("conflicts", conflicts)] {

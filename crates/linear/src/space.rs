@@ -186,6 +186,11 @@ impl Space {
         self.map.len()
     }
 
+    /// How many of them have an end.
+    pub fn ending(&self) -> usize {
+        self.ends.len()
+    }
+
     pub fn is_over(&self, entry: &Entry) -> bool {
         entry.end != 0 && entry.end <= self.clock
     }

@@ -93,6 +93,16 @@ impl Multi {
         Ok(())
     }
 
+    /// How many commands are kept.
+    pub fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// ... and about how many bytes of memory they hold.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// A command was refused: EXEC will be, so nothing is kept for it.
     pub fn spoil(&mut self) {
         *self = Self { is_bad: true, ..Self::default() };

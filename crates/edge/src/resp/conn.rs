@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use base::Outcome;
 use futures_util::future::LocalBoxFuture;
 use state::session::Reply as Found;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
@@ -30,6 +30,7 @@ use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
+use super::unread::Unread;
 use super::{Node, ops};
 use crate::meter::Opened;
 
@@ -50,6 +51,7 @@ pub async fn run(stream: TcpStream, mut client: Client, node: Rc<Node>, _open: O
         held_bytes: 0,
         answer_bytes: ANSWER_BYTES_FIRST,
         out: Out::default(),
+        unread: Unread::new(Rc::clone(&node)),
         state: State::Open,
         patience: Some(Box::pin(sleep(STRANGER_TIME_MAX))),
         is_new: true,
@@ -124,6 +126,8 @@ struct Conn {
     /// Bytes that an answer may have, going by the last ones: nobody knows before it comes.
     answer_bytes: usize,
     out: Out,
+    /// What of `out` counts for the node.
+    unread: Unread,
     state: State,
     /// Runs while the client has not said who it is.
     patience: Option<Pin<Box<Sleep>>>,
@@ -140,6 +144,8 @@ enum State {
     Open,
     /// Nothing more is read; what is under way is answered.
     Closing,
+    /// Likewise, but what comes is read and thrown away: its client will not read what it is told before it has written all.
+    GivenUp,
 }
 
 /// A command under way.
@@ -179,16 +185,19 @@ impl Conn {
                 return Poll::Ready(false);
             }
             while self.collect(cx) | self.start(cx) {}
-            let was_full = self.out.len() >= OUT_BYTES_MAX;
+            let was_full = !self.has_room_for_answers();
             if self.write(cx).is_err() {
                 return Poll::Ready(false);
             }
-            if was_full && self.out.len() < OUT_BYTES_MAX {
+            if was_full && self.has_room_for_answers() || self.is_to_be_given_up(cx) {
                 // What stood still for lack of room may go on.
                 continue;
             }
-            if self.state == State::Closing && self.slots.is_empty() && self.out.is_empty() {
+            if self.state != State::Open && self.slots.is_empty() && self.out.is_empty() {
                 return Poll::Ready(true);
+            }
+            if self.state == State::GivenUp && self.pass_over(cx).is_err() {
+                return Poll::Ready(false);
             }
             if !self.wants_more() {
                 return Poll::Pending;
@@ -223,7 +232,12 @@ impl Conn {
         self.slots.len() < IN_FLIGHT_MAX
             && self.held_bytes < IN_FLIGHT_BYTES_MAX
             && self.slots.len() * self.answer_bytes < IN_FLIGHT_BYTES_MAX
-            && self.out.len() < OUT_BYTES_MAX
+            && self.has_room_for_answers()
+    }
+
+    /// Of who is given up all that is under way has room: it will end soon.
+    fn has_room_for_answers(&self) -> bool {
+        self.unread.has_room(self.out.len()) || self.state == State::GivenUp
     }
 
     fn wants_more(&self) -> bool {
@@ -270,8 +284,8 @@ impl Conn {
         {
             last.work.unblock();
         }
-        while let Some(slot) = self.slots.front_mut()
-            && self.out.len() < OUT_BYTES_MAX
+        while self.has_room_for_answers()
+            && let Some(slot) = self.slots.front_mut()
             && let Poll::Ready(reply) = slot.work.poll(cx)
         {
             any = true;
@@ -283,7 +297,7 @@ impl Conn {
             self.tell(reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
         self.busy.set(!self.slots.is_empty());
-        if self.out.len() >= OUT_BYTES_MAX {
+        if !self.has_room_for_answers() {
             // Whoever does not read keeps the answers, but not the places of operations under way.
             self.slots.iter_mut().for_each(|slot| slot.work.settle(cx));
         } else {
@@ -298,11 +312,12 @@ impl Conn {
         let before = self.out.len();
         self.out.push(reply, protocol);
         self.answer_bytes = (self.out.len() - before).max(self.answer_bytes / 2);
+        self.unread.count(self.out.len());
     }
 
     /// Starts commands that have come. True if any was.
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.state == State::Closing && self.parked.is_none() || !self.may_start() {
+        if self.state != State::Open && self.parked.is_none() || !self.may_start() {
             return false;
         }
         let mut any = false;
@@ -317,7 +332,7 @@ impl Conn {
         while self.may_start() {
             let command = match self.parked.take() {
                 Some(parked) => parked,
-                None if self.state == State::Closing => break,
+                None if self.state != State::Open => break,
                 None => match self.parser.next(&mut self.input.buffer, self.input.allocated, self.client.bounds()) {
                     Ok(Parsed::Need(missing)) => {
                         self.missing = missing;
@@ -454,6 +469,8 @@ impl Conn {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
                     self.out.advance(n);
+                    self.unread.count(self.out.len());
+                    self.unread.took();
                     self.stall = None;
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -467,6 +484,51 @@ impl Conn {
                     }
                     break;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a client up that wants more than is kept for it, and does not begin to read. True if that is new.
+    fn is_to_be_given_up(&mut self, cx: &mut Context<'_>) -> bool {
+        let (bytes, open) = (self.out.len(), self.state == State::Open);
+        if !open || self.unread.has_room(bytes) || self.waits_long() || !self.has_more_to_say(cx) {
+            // Who waits for an item, or has nothing more to say, may read when it likes.
+            self.unread.took();
+            return false;
+        }
+        if !self.unread.is_stuck(cx) {
+            return false;
+        }
+        let why = self.unread.why(bytes);
+        let namespace = self.client.known.as_ref().map_or("", |known| &*known.namespace);
+        tracing::warn!(client = %self.client.addr, namespace, bytes, why, "resp: a connection is closed");
+        self.node.meter.unread.closed();
+        (self.parked, self.state) = (None, State::GivenUp);
+        self.input.buffer.clear();
+        self.say(Reply::Error(format!("ERR {why}")));
+        true
+    }
+
+    fn has_more_to_say(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut byte = [0];
+        self.parked.is_some()
+            || !self.input.buffer.is_empty()
+            || matches!(self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)), Poll::Ready(Ok(1..)))
+    }
+
+    /// Reads what comes, for nothing.
+    fn pass_over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut sink = [0; 16 << 10];
+        while let Poll::Ready(ready) = self.stream.poll_read_ready(cx) {
+            ready?;
+            match self.stream.try_read(&mut sink) {
+                Ok(0) => {
+                    self.state = State::Closing;
+                    break;
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Ok(_) | Err(_) => (),
             }
         }
         Ok(())
@@ -490,6 +552,8 @@ impl Conn {
             ready!(read.poll(cx))?
         };
         self.input.came(n);
+        // It is there, though it may not read before it has written all.
+        self.stall = None;
         Poll::Ready(Ok(n))
     }
 }

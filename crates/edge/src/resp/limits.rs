@@ -79,12 +79,21 @@ pub const KEYS_TRACKED_MAX: usize = 32;
 pub const FAN_OUT_MAX: usize = 64;
 /// Answer of one command. An MGET past it is an error that says to ask for fewer keys.
 pub const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// With more than this unread by the client, no further command of it is started.
-pub const OUT_BYTES_MAX: usize = 1 << 20;
+/// Answers of a connection that its client has not read: so much each connection may have whatever the others have. A client that
+/// reads while it writes has less, however fast it is.
+pub const UNREAD_BYTES_FREE: usize = 1 << 20;
+/// ... and so much more, for clients that write a whole pipeline before they read: 60,000 values of 1,000 bytes. With that
+/// unread nothing more is read from the client ...
+pub const UNREAD_BYTES_SHARE: usize = 64 << 20;
+/// ... nor with so much unread by all such clients of a node: as much as their unfinished commands may have.
+pub const UNREAD_BYTES_ALL_MAX: usize = READ_BYTES_ALL_MAX;
+/// Who takes nothing for so long after that waits to be read from, and will not read before: it gets what is there, the
+/// reason, and the end. A slow network takes something within this time, a person has not gone away yet.
+pub const UNREAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Values from this size on are written from where they lie; smaller ones are copied, which costs less than a segment.
 pub const OUT_SHARED_BYTES_MIN: usize = 2 << 10;
-/// Written text is given back from so much on, once it is half of all: moving the rest costs no more than writing it did.
-pub const OUT_DONE_BYTES_MAX: usize = 64 << 10;
+/// Small answers are gathered in chunks of this: one is given back as soon as it is written, and none is moved to grow.
+pub const OUT_CHUNK_BYTES: usize = 64 << 10;
 /// Segments of one `writev`.
 pub const OUT_SEGMENTS_MAX: usize = 64;
 
@@ -112,6 +121,10 @@ pub const OP_BUDGET: Span = Span::millis(1000);
 /// a hundred writers of one key each is the fastest once.
 pub const CHANGE_TRIES_MAX: usize = 200;
 pub const CHANGE_TIME_MAX: Duration = Duration::from_millis(1500);
+/// What INFO says of keys may be so old, as counting them may mean to walk them: exporters ask some times a minute.
+pub const KEYSPACE_AGE_MAX: Duration = Duration::from_secs(10);
+/// So long INFO waits for that at most, else it says what it knows: a node in trouble must be able to tell about itself.
+pub const KEYSPACE_TIME_MAX: Duration = Duration::from_millis(500);
 /// COUNT of SCAN: at least, at most.
 pub const SCAN_COUNT_MAX: u32 = 1000;
 /// Longest name a client may give itself.
@@ -121,6 +134,9 @@ pub const PATTERN_BYTES_MAX: usize = 512;
 
 const _: () = assert!(SESSION_VALUE_BYTES_MAX <= ARG_BYTES_MAX, "a value that may be stored must be able to come in");
 const _: () = assert!(ARG_BYTES_MAX < COMMAND_BYTES_MAX, "the largest argument must fit into a command");
+const _: () = assert!(UNREAD_BYTES_SHARE * 4 <= UNREAD_BYTES_ALL_MAX, "no few clients take what others need");
+const _: () =
+    assert!(UNREAD_TIME_MAX.as_secs() < STALL_TIME_MAX.as_secs(), "the reason comes before the end without one");
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
 const _: () = assert!(SESSION_STAGE.wait_target.0 < OP_BUDGET.0, "what is held must have time left");
 const _: () = assert!(LINEAR_STAGE.wait_target.0 < LINEAR_BUDGET.0, "what is held must have time left");

@@ -9,6 +9,7 @@
 //! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when. `input.rs`: its
 //!   read buffer.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
+//! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
 //!
@@ -17,6 +18,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +42,7 @@ mod input;
 pub mod limits;
 mod ops;
 pub mod parse;
+mod unread;
 
 pub use client::same_secret;
 use commands::linear::block::Blocked;
@@ -63,11 +66,19 @@ pub struct Node {
     meter: Arc<Meter>,
     functions: Arc<Functions>,
     since: Instant,
+    /// Another at each start, as in Redis.
+    run_id: String,
+    /// Connections that were taken, and those that were not as there were too many.
     last_id: Cell<u64>,
+    turned_away: Cell<u64>,
+    /// What is known of how many keys there are (`INFO`).
+    keyspace: Rc<commands::Keyspace>,
     /// Where scans of class `linear` go on.
     cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
+    /// Bytes of answers that clients have not taken, all connections together, but for what each may have anyway.
+    unread_bytes: Cell<usize>,
     /// Who waits for items of lists.
     blocked: Rc<Blocked>,
     /// Connections end as soon as they have answered what has come.
@@ -116,6 +127,13 @@ impl Cursors {
     }
 }
 
+/// 40 hexadecimal digits, by chance.
+fn run_id() -> String {
+    // Each of these hashers has keys of its own.
+    let number = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}{:08x}", number(), number(), number() as u32)
+}
+
 /// Serves until `stop`: then nobody new is let in, and each connection is closed once it has answered what has come.
 /// Runs in a `LocalSet`, on the node's thread. An error: the listener could not be used at all.
 pub async fn serve(
@@ -152,9 +170,13 @@ pub async fn serve_with(
         meter,
         functions,
         since: Instant::now(),
+        run_id: run_id(),
         last_id: Cell::new(0),
+        turned_away: Cell::new(0),
+        keyspace: Rc::default(),
         cursors: Rc::default(),
         read_bytes: Cell::new(0),
+        unread_bytes: Cell::new(0),
         blocked: Rc::default(),
         closing: Cell::new(false),
         told: Notify::new(),

@@ -40,6 +40,7 @@ pub enum Broken {
     ExpectedBulk { got: u8 },
     NoLineEnd,
     InlineTooLong,
+    Quotes,
     Http,
     Tls,
 }
@@ -180,6 +181,7 @@ impl std::fmt::Display for Broken {
             Self::ExpectedBulk { got } => write!(f, "Protocol error: expected '$', got '{}'", got.escape_ascii()),
             Self::NoLineEnd => f.write_str("Protocol error: an argument does not end where its length says"),
             Self::InlineTooLong => write!(f, "Protocol error: an inline command may have {INLINE_BYTES_MAX} bytes"),
+            Self::Quotes => f.write_str("Protocol error: unbalanced quotes in request"),
             Self::Http => f.write_str("this port speaks the Redis protocol, not HTTP"),
             Self::Tls => f.write_str("this port speaks the Redis protocol without TLS: redis://, not rediss://"),
         }
@@ -230,7 +232,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 /// First byte of a TLS ClientHello, and of no word that a person types.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// A line of words, as a person types it; `None` if it was empty. No quotes: whoever needs them has a client.
+/// A line of words, as a person types it; `None` if it was empty.
 fn inline(buffer: &mut BytesMut, allocated: usize) -> Result<Option<Parsed>, Broken> {
     if buffer.first() == Some(&TLS_HANDSHAKE) {
         return Err(Broken::Tls);
@@ -242,20 +244,73 @@ fn inline(buffer: &mut BytesMut, allocated: usize) -> Result<Option<Parsed>, Bro
     let Some(newline) = buffer[..seen].iter().position(|&b| b == b'\n') else {
         return if seen == INLINE_BYTES_MAX { Err(Broken::InlineTooLong) } else { Ok(Some(Parsed::Need(1))) };
     };
-    let whole = buffer.split_to(newline + 1).freeze();
-    let mut args = Args::default();
-    let mut start = None;
-    for (at, byte) in whole.iter().enumerate() {
-        match (byte.is_ascii_whitespace(), start) {
-            (true, Some(from)) => {
-                args.push(from, at);
-                start = None;
-            }
-            (false, None) => start = Some(at),
-            (true, None) | (false, Some(_)) => (),
+    let line = buffer.split_to(newline + 1);
+    let (whole, args) = words(&line).ok_or(Broken::Quotes)?;
+    Ok((args.len > 0).then(|| Parsed::Command(Command { whole: whole.into(), args, buffer: allocated })))
+}
+
+/// The words of a line one behind the other, and where each lies. As Redis reads them: `"..."` with `\n`, `\x41` and the like in
+/// it, `'...'` with `\'`, and behind a quote that closes a word there is a space. None if a quote is not closed so.
+fn words(line: &[u8]) -> Option<(Vec<u8>, Args)> {
+    let (mut whole, mut args) = (Vec::with_capacity(line.len()), Args::default());
+    let mut rest = line;
+    loop {
+        rest = &rest[rest.iter().position(|&byte| !is_space(byte)).unwrap_or(rest.len())..];
+        if rest.is_empty() {
+            return Some((whole, args));
         }
+        let start = whole.len();
+        while let Some((&byte, behind)) = rest.split_first().filter(|(byte, _)| !b" \t\r\n".contains(byte)) {
+            rest = match byte {
+                b'"' | b'\'' => quoted(byte, behind, &mut whole)?,
+                _ => {
+                    whole.push(byte);
+                    behind
+                }
+            };
+        }
+        args.push(start, whole.len());
     }
-    Ok((args.len > 0).then_some(Parsed::Command(Command { whole, args, buffer: allocated })))
+}
+
+/// Reads to the end of a quote, behind which a word ends; what stands behind it.
+fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (byte, behind) = match *rest {
+            [byte, ref behind @ ..] if byte == quote => {
+                return behind.first().is_none_or(|&byte| is_space(byte)).then_some(behind);
+            }
+            [b'\\', b'x', high, low, ref behind @ ..] if quote == b'"' && hex(high).is_some() && hex(low).is_some() => {
+                (hex(high)? * 16 + hex(low)?, behind)
+            }
+            [b'\\', byte, ref behind @ ..] if quote == b'"' => (escaped(byte), behind),
+            [b'\\', b'\'', ref behind @ ..] => (b'\'', behind),
+            [byte, ref behind @ ..] => (byte, behind),
+            [] => return None,
+        };
+        word.push(byte);
+        rest = behind;
+    }
+}
+
+fn escaped(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => other,
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|digit| digit as u8)
+}
+
+/// As C counts them.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
 /// A web page can make a browser send an HTTP request here; its body could hold commands. So a line of HTTP ends it.
@@ -337,6 +392,20 @@ mod tests {
         let many: Vec<String> = (0..40).map(|i| format!("k{i}")).collect();
         let bytes: String = many.iter().map(|k| format!("${}\r\n{k}\r\n", k.len())).collect();
         check(&format!("*40\r\n{bytes}"), &[&many.iter().map(String::as_str).collect::<Vec<_>>()], None);
+    }
+
+    /// As Redis' `sdssplitargs` reads them.
+    #[test]
+    fn words_of_a_line_may_be_quoted() {
+        check("SET \"a b\" \"x\\x41\"\r\n", &[&["SET", "a b", "xA"]], None);
+        check("ECHO \"\\n\\r\\t\\b\\a\\\\\\\"\\q\"\n", &[&["ECHO", "\n\r\t\x08\x07\\\"q"]], None);
+        check("ECHO \"\\x4\" \"\\xg1\" '\\x41'\n", &[&["ECHO", "x4", "xg1", "\\x41"]], None);
+        check("ECHO 'it\\'s' 'a\"b' \"\" ''\n", &[&["ECHO", "it's", "a\"b", "", ""]], None);
+        check("ECHO a\"b c\" \\n\n", &[&["ECHO", "ab c", "\\n"]], None);
+        check("\x0bPING \x0cx\x0b\n\"\"\n", &[&["PING", "x\x0b"], &[""]], None);
+        for broken in ["SET a \"b\n", "SET a 'b\n", "SET \"a\"b c\n", "SET a 'b''c'\n", "SET \"a\\\"\n"] {
+            check(broken, &[], Some(Broken::Quotes));
+        }
     }
 
     #[test]
@@ -433,7 +502,8 @@ mod tests {
 
     /// Bytes that often look like RESP.
     fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
-        let words: Vec<&[u8]> = vec![b"*", b"$", b"\r\n", b"\n", b"1", b"3", b"-1", b"GET", b" ", b"\xff"];
+        let words: Vec<&[u8]> =
+            vec![b"*", b"$", b"\r\n", b"\n", b"1", b"3", b"-1", b"GET", b" ", b"\xff", b"\"", b"'", b"\\x4"];
         let token = prop::sample::select(words);
         prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),

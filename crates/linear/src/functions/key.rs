@@ -51,17 +51,28 @@ pub const ALL: &[Function] = &[
     },
     args_since(
         2,
-        |args| args.get(2).is_some_and(|end| &end[..] == PASSED),
-        write("put", "value always|absent|present|version:N none|keep|MS|at:UNIX-MS [old]", put),
+        |args| {
+            args.get(1).is_some_and(|when| compared(when).is_some()) || args.get(2).is_some_and(|end| &end[..] == PASSED)
+        },
+        write(
+            "put",
+            "value always|absent|present|version:N|equal:VALUE|differs:VALUE|digest:D|digest-differs:D \
+             none|keep|MS|at:UNIX-MS [old]",
+            put,
+        ),
     ),
-    write("remove", "[version:N]", |space, key, args| {
-        let may = match args {
-            [] => true,
-            [when] => is_met(space, key, when)?,
-            _ => return Err(Wrong::Arguments),
-        };
-        Ok(flag(may && space.remove(key).is_some()))
-    }),
+    args_since(
+        2,
+        |args| args.first().is_some_and(|when| compared(when).is_some()),
+        write("remove", "[version:N|equal:VALUE|differs:VALUE|digest:D|digest-differs:D]", |space, key, args| {
+            let may = match args {
+                [] => true,
+                [when] => is_met(space, key, when)?,
+                _ => return Err(Wrong::Arguments),
+            };
+            Ok(flag(may && space.remove(key).is_some()))
+        }),
+    ),
     write("take", "", |space, key, args| {
         none(args)?;
         let old = text_of(space, key)?.cloned();
@@ -190,6 +201,30 @@ impl End {
     }
 }
 
+/// A condition on the text of a key.
+struct Compared<'a> {
+    with: &'a [u8],
+    /// That is a digest of the text.
+    digest: bool,
+    differs: bool,
+}
+
+fn compared(when: &[u8]) -> Option<Compared<'_>> {
+    let words: [(&[u8], bool, bool); 4] = [
+        (b"equal:", false, false),
+        (b"differs:", false, true),
+        (b"digest:", true, false),
+        (b"digest-differs:", true, true),
+    ];
+    let of = |(word, digest, differs)| when.strip_prefix(word).map(|with| Compared { with, digest, differs });
+    words.into_iter().find_map(of)
+}
+
+/// As the Redis door's DIGEST gives it: XXH3-64, 16 hexadecimal digits.
+fn digest_of(text: &[u8]) -> String {
+    format!("{:016x}", base::checksum::place_hash(text))
+}
+
 fn is_met(space: &Space, key: &[u8], when: &[u8]) -> std::result::Result<bool, Wrong> {
     let entry = || space.get(key);
     match when {
@@ -197,6 +232,11 @@ fn is_met(space: &Space, key: &[u8], when: &[u8]) -> std::result::Result<bool, W
         b"absent" => Ok(entry().is_none()),
         b"present" => Ok(entry().is_some()),
         _ => {
+            if let Some(Compared { with, digest, differs }) = compared(when) {
+                let is = |text: &Bytes| if digest { digest_of(text).as_bytes() == with } else { text == with };
+                // No text equals nothing, and differs from everything.
+                return Ok(text_of(space, key)?.is_some_and(is) != differs);
+            }
             let version = when.strip_prefix(b"version:").ok_or(Wrong::Arguments)?;
             Ok(unsigned(version)? == entry().map_or(0, |entry| entry.version))
         }

@@ -10,6 +10,7 @@ const fn whole(merge: Merge, function: Function) -> Function {
 
 pub const ALL: &[Function] = &[
     whole(Merge::Sum, read("count", "", |space, _, args| none(args).map(|()| count(space.len())))),
+    since(2, whole(Merge::Sum, read("count.ending", "", |space, _, args| none(args).map(|()| count(space.ending()))))),
     whole(
         Merge::Chance,
         read("random", "NUMBER", |space, _, args| {

@@ -60,6 +60,34 @@ fn texts_and_numbers() {
 }
 
 #[test]
+fn a_write_may_depend_on_what_a_text_is() {
+    let put = |stored: i64, version: i64| Reply::List(vec![Int(stored), Nil, Int(version)]);
+    let wrong = Reply::Wrong;
+    // XXH3-64 of "ab".
+    check(&[
+        ("k", "put", &["x", "equal:", "none"], put(0, 0)),
+        ("k", "put", &["x", "digest:a873719c24d5735c", "none"], put(0, 0)),
+        ("k", "remove", &["differs:x"], Int(0)),
+        ("k", "put", &["ab", "differs:ab", "none"], put(1, 1)),
+        ("k", "put", &["x", "differs:ab", "none"], put(0, 1)),
+        ("k", "put", &["x", "equal:a", "none"], put(0, 1)),
+        ("k", "put", &["x", "digest:a873719c24d5735d", "none"], put(0, 1)),
+        ("k", "put", &["x", "digest-differs:a873719c24d5735c", "none"], put(0, 1)),
+        ("k", "put", &["ab", "digest:a873719c24d5735c", "none", "old"], Reply::List(vec![Int(1), text("ab"), Int(2)])),
+        ("k", "put", &["abc", "equal:ab", "none"], put(1, 3)),
+        ("k", "put", &["v", "digest-differs:a873719c24d5735c", "none"], put(1, 4)),
+        ("k", "put", &["x", "equals:v", "none"], wrong(Wrong::Arguments)),
+        ("k", "remove", &["equal:x"], Int(0)),
+        ("k", "remove", &["differs:x"], Int(1)),
+        ("n", "put", &["ab", "digest-differs:a873719c24d5735c", "none"], put(1, 5)),
+        ("h", "hash.set", &["f", "1"], Int(1)),
+        ("h", "put", &["x", "differs:ab", "none"], wrong(Wrong::Type)),
+        ("h", "remove", &["differs:ab"], wrong(Wrong::Type)),
+        ("h", "exists", &[], Int(1)),
+    ]);
+}
+
+#[test]
 fn collections() {
     let wrong = Reply::Wrong;
     check(&[

@@ -128,14 +128,21 @@ impl Lone {
 fn what_not_all_nodes_know_is_refused_at_the_door() {
     let mut lone = Lone::start(LEVEL, 1, Vec::new());
     assert!(matches!(lone.ask("put", &["v", "always", "none"]), Outcome::Done(_)));
-    for (function, args) in [("release", &["token"][..]), ("size", &[]), ("expire", &["9000", "xxlt"])] {
+    let newer: [(&'static str, &[&str]); 5] = [
+        ("release", &["token"]),
+        ("size", &[]),
+        ("expire", &["9000", "xxlt"]),
+        ("put", &["v", "equal:v", "none"]),
+        ("remove", &["differs:v"]),
+    ];
+    for (function, args) in newer {
         let Outcome::Refused(refused) = lone.ask(function, args) else { panic!("{function}") };
         let why = &refused.why;
         assert!(why.contains("until all nodes run the newer program") && why.starts_with(function), "{why}");
     }
     assert!(matches!(lone.ask("expire", &["9000", "any"]), Outcome::Done(_)), "an argument that is as old as it");
     lone.agree(2);
-    for (function, args) in [("release", &["token"][..]), ("size", &[]), ("expire", &["5000", "xxlt"])] {
+    for (function, args) in newer {
         assert!(matches!(lone.ask(function, args), Outcome::Done(_)), "{function}");
     }
 }

@@ -35,7 +35,16 @@ for protocol in (2, 3):
     assert a.randomkey() is not None and set(b.scan_iter(_type="hash")) == {"h"}
     assert sorted(c.scan_iter(match="m*", count=1)) == ["m1", "m2"]
     assert a.type("l") == "list" and a.object("ENCODING", "h") == "hashtable" and a.object("REFCOUNT", "none") is None
+    # Only while it is what somebody believes it to be.
+    assert a.set("lock", "mine") and b.execute_command("SET", "lock", "stolen", "IFEQ", "yours") is None
+    assert c.get("lock") == "mine" and b.execute_command("SET", "lock", "next", "IFEQ", "mine") in (True, "OK", b"OK")
+    digest = a.execute_command("DIGEST", "lock")
+    assert b.execute_command("DELEX", "lock", "IFDNE", digest) == 0 and c.execute_command("DELEX", "lock", "IFDEQ", digest) == 1
     # What is asked beside values.
+    info = a.client_info()
+    assert info["multi"] == -1 and info["idle"] == info["qbuf"] == 0 and info["user"], info
+    keys = a.info("keyspace")["db0"]
+    assert keys["keys"] > 0 and keys["keys"] >= keys["expires"] >= 0 and keys["avg_ttl"] == 0, keys
     assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
     assert a.info("cluster")["cluster_enabled"] in (0, "0") and "hset" in a.command() and a.command_count() > 100
     assert a.client_id() > 0 and a.client_setname("py") and a.client_getname() == "py" and a.client_info()["user"] == "bank"

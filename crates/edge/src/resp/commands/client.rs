@@ -11,7 +11,7 @@ pub static CLIENT: Spec = Spec {
     does: Does::Ask,
     syntax: "SETINFO LIB-NAME|LIB-VER text | SETNAME name | GETNAME | ID | INFO | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | LIST | REPLY ON | GETREDIR | TRACKING OFF",
     summary: "names this connection, and tells about it",
-    note: "about this connection alone",
+    note: "about this connection alone; what means nothing here is 0 or -1",
     run,
 };
 
@@ -47,7 +47,8 @@ fn run(call: &mut Call<'_>) -> Act {
         // Nothing is evicted before its lease ends, and reading changes no order: both hold already.
         (b"NO-EVICT" | b"NO-TOUCH", 3) if is(command.arg(2), "ON") || is(command.arg(2), "OFF") => Reply::OK,
         (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::error("ERR syntax error"),
-        (b"INFO" | b"LIST", 2) => Reply::Text(about(call)),
+        (b"INFO", 2) => Reply::Text(about(call, "info")),
+        (b"LIST", 2) => Reply::Text(about(call, "list")),
         // Answers are always given, and keys are not followed for clients.
         (b"REPLY", 3) if is(command.arg(2), "ON") => Reply::OK,
         (b"REPLY", 3) => Reply::error("ERR only CLIENT REPLY ON is offered: every command is answered"),
@@ -65,19 +66,23 @@ fn run(call: &mut Call<'_>) -> Act {
     Act::Now(reply)
 }
 
-fn about(call: &Call<'_>) -> String {
+/// Every field that Redis 8 has, as libraries parse them by name: true where it means something here, else 0 or -1.
+fn about(call: &Call<'_>, sub: &str) -> String {
     let client = &call.client;
     let user = client.known.as_ref().map_or("", |known| &*known.namespace);
     let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let (flags, multi, multi_bytes) = match &client.multi {
+        Some(multi) => ("x", multi.len() as i64, multi.bytes()),
+        None => ("N", -1, 0),
+    };
+    let (addr, laddr, name) = (client.addr, client.local, &client.name);
+    let (id, age, watch) = (client.id, client.since.elapsed().as_secs(), client.watched.borrow().len());
     format!(
-        "id={} addr={} laddr={} name={} age={} db=0 cmd=client|info user={user} resp={protocol} lib-name={} lib-ver={}\n",
-        client.id,
-        client.addr,
-        client.local,
-        client.name,
-        client.since.elapsed().as_secs(),
-        client.lib_name,
-        client.lib_version,
+        "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle=0 flags={flags} db=0 sub=0 psub=0 ssub=0 \
+         multi={multi} watch={watch} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={multi_bytes} rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+         tot-mem={multi_bytes} events=r cmd=client|{sub} user={user} redir=-1 resp={protocol} lib-name={} lib-ver={} io-thread=0 \
+         tot-net-in=0 tot-net-out=0 tot-cmds=0\n",
+        client.lib_name, client.lib_version,
     )
 }
 

@@ -99,6 +99,15 @@ impl Compare {
         Some(Ok(Self { with: With::Digest(text), not }))
     }
 
+    /// As functions of class `linear` take it.
+    pub fn condition(&self) -> Bytes {
+        let (word, with) = match &self.with {
+            With::Value(value) => (if self.not { "differs:" } else { "equal:" }, &value[..]),
+            With::Digest(digest) => (if self.not { "digest-differs:" } else { "digest:" }, digest.as_bytes()),
+        };
+        [word.as_bytes(), with].concat().into()
+    }
+
     /// No value equals nothing, and differs from everything.
     fn holds(&self, seen: Option<&Seen>, merges: bool) -> bool {
         let Some(seen) = seen else { return self.not };
@@ -149,6 +158,6 @@ fn without_mark(value: Bytes, merges: bool) -> Bytes {
     }
 }
 
-fn digest(value: &[u8]) -> String {
+pub fn digest(value: &[u8]) -> String {
     format!("{:016x}", place_hash(value))
 }

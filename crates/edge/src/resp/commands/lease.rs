@@ -98,14 +98,14 @@ fn get_and_lease(call: &mut Call<'_>) -> Act {
         Err(error) => return Act::Now(error),
     };
     match options {
-        Options { persist: true, .. } => {
+        Options { get: false, when: None, compare: None, lease: None, persist: true } => {
             let instead = refused::instead_of("PERSIST");
             Act::Now(Reply::Error(format!("ERR 'PERSIST' is not offered by class session: {instead}")))
         }
-        Options { get: false, when: None, compare: None, lease: None, .. } => (read::GET.run)(call),
-        Options { get: false, when: None, compare: None, lease: Some(lease @ Lease::For(_)), .. } => {
+        Options { get: false, when: None, compare: None, lease: None, persist: false } => (read::GET.run)(call),
+        Options { get: false, when: None, compare: None, lease: Some(lease @ Lease::For(_)), persist: false } => {
             Act::Op(call.space().op(call.command.key(1), Action::GetTouch { lease }), read::value)
         }
-        Options { .. } => syntax_error(),
+        Options { get: _, when: _, compare: _, lease: _, persist: _ } => syntax_error(),
     }
 }

@@ -20,10 +20,12 @@ use super::{Node, ops};
 
 mod client;
 mod command;
-mod compare;
+pub mod compare;
 mod connection;
 mod hash;
 mod info;
+mod info_fields;
+mod keyspace;
 mod lease;
 pub mod linear;
 mod many;
@@ -33,6 +35,8 @@ mod refused;
 mod rename;
 mod scan;
 mod write;
+
+pub use keyspace::Keyspace;
 
 /// Everything that is offered, by kind.
 pub static ALL: &[&Spec] = &[

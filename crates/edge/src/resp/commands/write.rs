@@ -118,7 +118,8 @@ fn unix_millis() -> i64 {
     since.map_or(0, |d| d.as_millis() as i64)
 }
 
-/// Options after the key (and value) of SET and GETEX.
+/// Options after the key (and value) of SET and GETEX. Whoever reads them takes them apart without `..`, so that none is
+/// dropped: an option that a command does not have is a syntax error of it.
 #[derive(Default)]
 pub struct Options {
     pub lease: Option<Lease>,
@@ -138,13 +139,13 @@ impl Options {
         while at < command.len() {
             let option = command.arg(at);
             if let Some(unit) = Unit::of(option) {
-                if at + 1 >= command.len() || options.lease.is_some() {
+                if at + 1 >= command.len() || options.lease.is_some() || options.persist {
                     return Err(syntax());
                 }
                 options.lease = Some(Lease::For(unit.span(command.arg(at + 1), name)?));
                 options.moment = integer(command.arg(at + 1)).and_then(|number| unit.moment(number));
                 at += 1;
-            } else if is(option, "KEEPTTL") && options.lease.is_none() {
+            } else if is(option, "KEEPTTL") && options.lease.is_none() && !options.persist {
                 options.lease = Some(Lease::Keep);
             } else if options.when.is_none()
                 && options.compare.is_none()
@@ -171,19 +172,21 @@ impl Options {
 
 fn set(call: &mut Call<'_>) -> Act {
     let command = call.command;
-    let options = match Options::read(command, 3, "set") {
-        Ok(options) if options.persist => return syntax_error(),
+    let Options { lease, when, compare, get, persist } = match Options::read(command, 3, "set") {
         Ok(options) => options,
         Err(error) => return Act::Now(error),
     };
-    if let Some(compare) = options.compare {
-        let (space, merges) = (call.space(), call.merges());
-        let (key, value, lease) = (command.key(1), command.value(2), options.lease.unwrap_or(Lease::Default));
-        return Call::later(compare::set(space, key, value, lease, compare, options.get, merges));
+    if persist {
+        return syntax_error();
     }
-    let (lease, when) = (options.lease.unwrap_or(Lease::Default), options.when.unwrap_or(When::Always));
-    let then = if options.get { stored_old } else { stored };
-    Act::Op(call.space().put(command.key(1), command.value(2), lease, when, options.get), then)
+    let lease = lease.unwrap_or(Lease::Default);
+    if let Some(compare) = compare {
+        let (space, merges) = (call.space(), call.merges());
+        let (key, value) = (command.key(1), command.value(2));
+        return Call::later(compare::set(space, key, value, lease, compare, get, merges));
+    }
+    let then = if get { stored_old } else { stored };
+    Act::Op(call.space().put(command.key(1), command.value(2), lease, when.unwrap_or(When::Always), get), then)
 }
 
 fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {

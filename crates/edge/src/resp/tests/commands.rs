@@ -248,7 +248,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
             "COMMAND INFO get nosuch",
             "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
         ),
-        ("INFO replication", "$48\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"),
+        ("INFO cluster", "$30\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n"),
         ("HELLO 4", "-NOPROTO unsupported protocol version: 2 and 3 are offered\r\n"),
         (
             "HELLO 3 SETNAME x",
@@ -256,7 +256,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
              $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
         ),
         ("GET nosuch", "_\r\n"),
-        ("INFO replication", "=52\r\ntxt:# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"),
+        ("INFO cluster", "=34\r\ntxt:# Cluster\r\ncluster_enabled:0\r\n\r\n"),
         ("QUIT", "+OK\r\n"),
     ]);
 }

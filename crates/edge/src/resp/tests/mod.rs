@@ -18,6 +18,9 @@ mod commands;
 mod conduct;
 mod linear_commands;
 mod strangers;
+mod options;
+mod texts;
+mod unread;
 
 #[derive(Default)]
 struct Toy {
@@ -32,6 +35,8 @@ struct Toy {
     sheds: Cell<bool>,
     /// All operations that were ever started, as `GET a`.
     seen: RefCell<Vec<String>>,
+    /// The same of both classes, with all that was said of them, if it is wanted.
+    asked: RefCell<Option<Vec<String>>>,
     /// Runs steps of class `linear`, if they are run at all.
     bank: RefCell<Option<Bank>>,
     /// How much each of them matters.
@@ -195,6 +200,9 @@ fn shown_linear(op: &linear::Op) -> String {
 impl Backend for Toy {
     fn ask(&self, ask: Ask, budget: Span, send: oneshot::Sender<Answer>) {
         assert!(budget > Span::ZERO);
+        if let Some(asked) = &mut *self.asked.borrow_mut() {
+            asked.push(format!("{ask:?}"));
+        }
         let op = match ask {
             Ask::Session(op) => op,
             // Whatever it is, it gives 1, unless there is a bank.

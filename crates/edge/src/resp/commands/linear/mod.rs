@@ -67,10 +67,7 @@ pub static INSTEAD: refused::Table = &[
         "messages come later; keep what must be known under a key and read it",
     ),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
-    (
-        &["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*", "DIGEST", "DELEX"],
-        "WATCH the key, GET the value, and SET or DEL it in MULTI",
-    ),
+    (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
     (&["SORT", "SORT_RO"], "LRANGE or SMEMBERS read, and the program sorts"),
     (

@@ -49,8 +49,8 @@ pub const ALL: &[Spec] = &[
     ),
     noted(
         spec("CLUSTER", -2, Keys::None, Does::Ask, "INFO", "says that this is not Redis Cluster", |call| {
-            match &call.command.arg(1).to_ascii_uppercase()[..] {
-                b"INFO" => Act::Now(Reply::Text(CLUSTER_INFO.into())),
+            match (&call.command.arg(1).to_ascii_uppercase()[..], call.command.len()) {
+                (b"INFO", 2) => Act::Now(Reply::Text(CLUSTER_INFO.into())),
                 _ => Act::Now(Reply::error(
                     "ERR This instance has cluster support disabled: every node serves every key, as a single Redis does",
                 )),
@@ -123,9 +123,9 @@ pub const ALL: &[Spec] = &[
     ),
     noted(
         spec("FUNCTION", -2, Keys::None, Does::Ask, "LIST", "functions that FCALL applies", |call| {
-            if !is(call.command.arg(1), "LIST") {
+            if !is(call.command.arg(1), "LIST") || call.command.len() > 2 {
                 return Act::Now(Reply::error(
-                    "ERR functions are built in, FUNCTION LIST names them; none can be loaded",
+                    "ERR functions are built in, FUNCTION LIST (alone) names them; none can be loaded",
                 ));
             }
             let one = |function: &functions::Function| {

@@ -5,6 +5,7 @@ use state::linear::{Condition, moment};
 use state::session::{Lease, When};
 
 use super::*;
+use crate::resp::commands::compare::{Compare, digest};
 use crate::resp::commands::write::{Options, Unit};
 
 const VALUE_MAX: i64 = VALUE_BYTES_MAX as i64;
@@ -20,7 +21,7 @@ pub const ALL: &[Spec] = &[
             -3,
             Keys::One,
             Does::Write,
-            "key value [NX | XX] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
+            "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | KEEPTTL]",
             "stores a value",
             set,
         ),
@@ -45,6 +46,26 @@ pub const ALL: &[Spec] = &[
         "key [EX seconds | PX ms | EXAT unix-seconds | PXAT unix-ms | PERSIST]",
         "the value of a key, whose end is changed",
         get_ex,
+    ),
+    spec("DIGEST", 2, Keys::One, Does::Read, "key", "XXH3-64 of a text as 16 hexadecimal digits: for IFDEQ", |call| {
+        one(call, "get", |got| match only(got) {
+            Got::Bytes(text) => Reply::text(digest(&text)),
+            other => plain_one(other),
+        })
+    }),
+    spec(
+        "DELEX",
+        -2,
+        Keys::One,
+        Does::Write,
+        "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]",
+        "removes a key if the condition holds: 1 if it was removed, else 0",
+        |call| match (call.command.len(), Compare::read(call.command, 2)) {
+            (2, None) => one_with(call, "remove", Vec::new(), plain),
+            (4, Some(Ok(compare))) => one_with(call, "remove", vec![compare.condition()], plain),
+            (4, Some(Err(error))) => Act::Now(error),
+            _ => syntax_error(),
+        },
     ),
     spec("STRLEN", 2, Keys::One, Does::Read, "key", "length of a text, bytes", |call| one(call, "text.length", plain)),
     spec("APPEND", 3, Keys::One, Does::Write, "key value", "appends to a text; its length", |call| {
@@ -134,8 +155,8 @@ fn set_many_new(call: &mut Call<'_>) -> Act {
     })
 }
 
-fn put_args(value: Bytes, when: &'static str, end: impl Into<String>, wants_old: bool) -> Vec<Bytes> {
-    let mut args = vec![value, Bytes::from_static(when.as_bytes()), word(end)];
+fn put_args(value: Bytes, when: impl Into<Bytes>, end: impl Into<String>, wants_old: bool) -> Vec<Bytes> {
+    let mut args = vec![value, when.into(), word(end)];
     if wants_old {
         args.push(Bytes::from_static(b"old"));
     }
@@ -144,25 +165,25 @@ fn put_args(value: Bytes, when: &'static str, end: impl Into<String>, wants_old:
 
 fn set(call: &mut Call<'_>) -> Act {
     let command = call.command;
-    let options = match Options::read(command, 3, "set") {
-        Ok(options) if options.persist => return syntax_error(),
+    let Options { lease, moment, when, compare, get, persist } = match Options::read(command, 3, "set") {
         Ok(options) => options,
         Err(error) => return Act::Now(error),
     };
-    let when = match options.when {
-        None => "always",
-        Some(When::Absent) => "absent",
-        Some(When::Present) => "present",
-        Some(_) => return syntax_error(),
+    let when = match (when, compare) {
+        _ if persist => return syntax_error(),
+        (None, None) => "always".into(),
+        (Some(When::Absent), None) => "absent".into(),
+        (Some(When::Present), None) => "present".into(),
+        (None, Some(compare)) => compare.condition(),
+        (Some(_), _) => return syntax_error(),
     };
-    let end = match (options.moment, options.lease) {
+    let end = match (moment, lease) {
         (Some(moment), _) => moment::at(moment),
         (None, None | Some(Lease::Default)) => "none".to_owned(),
         (None, Some(Lease::Keep)) => "keep".to_owned(),
         (None, Some(Lease::For(span))) => span.as_millis().max(1).to_string(),
     };
-    let args = put_args(command.value(2), when, end, options.get);
-    one_with(call, "put", args, if options.get { old } else { stored })
+    one_with(call, "put", put_args(command.value(2), when, end, get), if get { old } else { stored })
 }
 
 fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {
@@ -182,15 +203,17 @@ fn get_ex(call: &mut Call<'_>) -> Act {
         Err(error) => return Act::Now(error),
     };
     match options {
-        Options { get: false, when: None, lease: None, persist: false, .. } => one_with(call, "get", Vec::new(), plain),
-        Options { get: false, when: None, lease: None, persist: true, .. } => {
+        Options { get: false, when: None, compare: None, lease: None, moment: _, persist: false } => {
+            one_with(call, "get", Vec::new(), plain)
+        }
+        Options { get: false, when: None, compare: None, lease: None, moment: _, persist: true } => {
             one_with(call, "get-expire", vec![word("none")], plain)
         }
-        Options { get: false, when: None, lease: Some(Lease::For(span)), moment, .. } => {
+        Options { get: false, when: None, compare: None, lease: Some(Lease::For(span)), moment, persist: false } => {
             let end = moment.map_or_else(|| span.as_millis().max(1).to_string(), moment::at);
             one_with(call, "get-expire", vec![word(end)], plain)
         }
-        Options { .. } => syntax_error(),
+        Options { get: _, when: _, compare: _, lease: _, moment: _, persist: _ } => syntax_error(),
     }
 }
 

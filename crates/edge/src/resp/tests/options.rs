@@ -1,0 +1,263 @@
+//! No option is dropped without a word: each command of each class is sent with every option that any command has. That changes
+//! what the node is asked, or what is answered, or it is an error.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::resp::commands::{self, Does, Spec};
+
+/// Words that change nothing, and the docs say so; without a word: whatever stands there.
+const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
+    (&["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"], "XX", "of class session each value has an end"),
+    (&["FLUSHDB", "FLUSHALL"], "ASYNC", "there is one way to remove all"),
+    (&["FLUSHDB", "FLUSHALL"], "SYNC", "there is one way to remove all"),
+    (&["COPY"], "DB", "a namespace is one database"),
+    (&["MEMORY"], "SAMPLES", "all of a value is counted"),
+    (&["READONLY"], "COUNT", "a number alone is what it takes"),
+    (&["CONFIG"], "", "names of settings that there are not"),
+    (&["INFO"], "", "names of sections that there are not, as in Redis"),
+    (&["QUIT"], "", "as in Redis"),
+];
+
+/// Each command without an option, of class `session` ...
+const SESSION: &str = "
+    GET text\nSTRLEN text\nTYPE text\nTTL text\nPTTL text\nMGET text\nEXISTS text\nSET text v\nSETEX text 100 v
+    PSETEX text 5000 v\nSETNX text v\nMSET text v\nDEL text\nUNLINK text\nRENAME text new\nDIGEST text\nDELEX text
+    GETEX text\nGETDEL text\nEXPIRE text 100\nPEXPIRE text 5000\nEXPIREAT text 4102444800\nPEXPIREAT text 4102444800000
+    HSET hash f v\nHMSET hash f v\nHSETNX hash f v\nHGET hash f\nHMGET hash f\nHGETALL hash\nHKEYS hash\nHVALS hash
+    HLEN hash\nHEXISTS hash f\nHDEL hash f\nDBSIZE\nSCAN 0";
+
+/// ... of class `linear` ...
+const LINEAR: &str = "
+    DEL text\nUNLINK text\nEXISTS text\nTOUCH text\nTYPE text\nTTL text\nPTTL text\nEXPIRE ends 100\nPEXPIRE ends 5000
+    EXPIREAT ends 4102444800\nPEXPIREAT ends 4102444800000\nPERSIST text\nRENAME text new\nRENAMENX text new\nCOPY text new
+    EXPIRETIME text\nPEXPIRETIME text\nGET text\nSET text v\nSETNX text v\nSETEX text 100 v\nPSETEX text 5000 v
+    GETSET text v\nGETDEL text\nGETEX text\nDIGEST text\nDELEX text\nSTRLEN text\nAPPEND text v\nGETRANGE text 0 1
+    SUBSTR text 0 1\nSETRANGE text 0 v\nMSETNX new v\nINCR number\nDECR number\nINCRBY number 1\nDECRBY number 1
+    INCRBYFLOAT number 1\nMGET text\nMSET text v\nSETBIT text 0 1\nGETBIT text 0\nBITCOUNT text\nBITPOS text 1
+    BITOP NOT new text\nHSET hash f v\nHMSET hash f v\nHSETNX hash f v\nHGET hash f\nHMGET hash f\nHGETALL hash
+    HKEYS hash\nHVALS hash\nHLEN hash\nHEXISTS hash f\nHDEL hash f\nHINCRBY hash n 1\nHINCRBYFLOAT hash n 1\nHSCAN hash 0
+    HRANDFIELD hash 9\nHGETDEL hash FIELDS 1 f\nHSTRLEN hash f\nLPUSH list v\nRPUSH list v\nLPOP list\nRPOP list\nLLEN list
+    LRANGE list 0 9\nLINDEX list 0\nLREM list 0 a\nLTRIM list 0 0\nLPUSHX list v\nRPUSHX list v\nLSET list 0 v
+    LINSERT list BEFORE a v\nLPOS list a\nLMPOP 1 list LEFT\nLMOVE list list LEFT RIGHT\nRPOPLPUSH list list\nSADD set v
+    SREM set a\nSMEMBERS set\nSISMEMBER set a\nSMISMEMBER set a\nSCARD set\nSSCAN set 0\nSPOP set\nSRANDMEMBER set
+    SMOVE set new a\nSUNION set\nSINTER set\nSDIFF set\nSUNIONSTORE new set\nSINTERSTORE new set\nSDIFFSTORE new set
+    SINTERCARD 1 set\nDBSIZE\nRANDOMKEY\nFLUSHDB\nFLUSHALL\nSCAN 0\nKEYS *\nMULTI\nEXEC\nDISCARD\nWATCH text\nUNWATCH
+    BLPOP list 1\nBRPOP list 1\nBLMPOP 1 1 list LEFT\nBLMOVE list list LEFT RIGHT 1\nBRPOPLPUSH list list 1\nREADONLY
+    READWRITE\nCONFIG GET databases\nCLUSTER INFO\nOBJECT ENCODING text\nMEMORY USAGE text\nTIME\nROLE\nFCALL get 1 text
+    FCALL_RO get 1 text\nFUNCTION LIST\nONCE 01980000-0000-7000-8000-000000000001 SET text v";
+
+/// ... and of both.
+const CONNECTION: &str = "
+    HELLO\nAUTH secret3\nPING\nECHO hi\nSELECT 0\nQUIT\nCLIENT ID\nCOMMAND COUNT\nPRIORITY 5\nINFO replication";
+
+/// What is there when they are sent.
+const THERE: &[(&str, &str, &[&str])] = &[
+    ("text", "put", &["ab", "always", "none"]),
+    ("number", "put", &["5", "always", "none"]),
+    ("ends", "put", &["v", "always", "9000"]),
+    ("hash", "hash.set", &["f", "1", "n", "2"]),
+    ("list", "list.push-right", &["a", "b", "a"]),
+    ("set", "set.add", &["a", "b"]),
+];
+
+/// That is there, or nothing is.
+fn put_there(toy: &Toy, there: bool) {
+    let mut bank = bank();
+    let mut values = BTreeMap::new();
+    for (key, function, args) in THERE.iter().filter(|_| there) {
+        let args: Vec<Bytes> = args.iter().map(|arg| Bytes::from_static(arg.as_bytes())).collect();
+        if *function == "put" {
+            let version = Version { ms: 1, counter: 0, node: NodeId(1) };
+            let entry = Entry { value: args[0].clone(), version, lease: DEFAULT_LEASE };
+            values.insert(Bytes::from_static(key.as_bytes()), entry);
+        }
+        bank(&linear::Step::new((*key).into(), function, args));
+    }
+    (*toy.values.borrow_mut(), *toy.bank.borrow_mut()) = (values, Some(bank));
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
+fn name_of(line: &str) -> &str {
+    line.split(' ').next().unwrap()
+}
+
+/// What stands for a word in small letters of a syntax.
+fn value_of(word: &str) -> Option<String> {
+    // Of the text that is there.
+    if word == "digest" {
+        return Some(commands::compare::digest(b"ab"));
+    }
+    Some(String::from(match word {
+        "seconds" | "rank" => "2",
+        "ms" => "5000",
+        "unix-seconds" => "4102444800",
+        "unix-ms" => "4102444800000",
+        "n" | "count" => "2",
+        "limit" | "length" | "numfields" => "1",
+        "value" => "ab",
+        "type" => "hash",
+        "pattern" => "nosuch*",
+        "0" => "0",
+        other if other.bytes().all(|byte| byte.is_ascii_lowercase()) && !other.is_empty() => other,
+        _ => return None,
+    }))
+}
+
+/// Words in capitals of a syntax, each with what must stand behind it.
+fn options_of(syntax: &str) -> BTreeSet<String> {
+    let text = syntax.replace('|', " | ").replace('[', " [ ").replace(']', " ] ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_option = |word: &str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+    let mut options = BTreeSet::new();
+    for (at, word) in words.iter().enumerate().filter(|(_, word)| is_option(word)) {
+        let value = words.get(at + 1).and_then(|next| value_of(next));
+        options.insert(value.map_or_else(|| (*word).to_owned(), |value| format!("{word} {value}")));
+    }
+    options
+}
+
+fn specs(linear: bool) -> Vec<&'static Spec> {
+    let of_linear = || commands::linear::ALL.iter().flat_map(|some| some.iter());
+    let of_connection = |spec: &&Spec| matches!(spec.does, Does::Connect | Does::Ask);
+    let of_session = commands::ALL.iter().copied();
+    if linear { of_session.filter(of_connection).chain(of_linear()).collect() } else { of_session.collect() }
+}
+
+/// What came of a command: an error, or what was asked and answered.
+type Came = Result<(Vec<String>, String), String>;
+
+/// Where commands are sent.
+struct Door {
+    toy: Rc<Toy>,
+    at: std::net::SocketAddr,
+    linear: bool,
+    /// A connection of which no command has changed anything.
+    kept: RefCell<Option<TcpStream>>,
+}
+
+impl Door {
+    /// Is an option passed over in silence? Not if it makes a difference where all is there, or where nothing is, so that any
+    /// condition that is before it holds.
+    async fn drops(&self, before: &str, option: &str) -> bool {
+        for there in [true, false] {
+            let plain = came_of(self, there, before).await;
+            let with = came_of(self, there, &format!("{before} {option}")).await;
+            if with.is_err() || with != plain {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Sends a command, alone, where all is as it always is.
+async fn came_of(door: &Door, there: bool, command: &str) -> Came {
+    let Door { toy, at, linear, kept } = door;
+    put_there(toy, there);
+    let kept_one = kept.take();
+    let mut stream = match kept_one {
+        Some(kept) => kept,
+        None => {
+            let mut new = TcpStream::connect(at).await.unwrap();
+            new.set_nodelay(true).unwrap();
+            if *linear {
+                sign_in_linear(&mut new).await
+            } else {
+                sign_in(&mut new).await
+            }
+            new
+        }
+    };
+    *toy.asked.borrow_mut() = Some(vec![]);
+    send(&mut stream, &[command, "ECHO done"]).await;
+    let text = answers(&mut stream, "$4\r\ndone\r\n").await;
+    let spec = specs(*linear).into_iter().find(|spec| spec.name == name_of(command)).unwrap();
+    if matches!(spec.does, Does::Read | Does::Write) {
+        *kept.borrow_mut() = Some(stream);
+    }
+    let asked = toy.asked.take().unwrap().iter().map(|ask| without_chance(ask)).collect();
+    if text.starts_with('-') { Err(text) } else { Ok((asked, without_chance(&text))) }
+}
+
+/// All that comes before this, or before the end.
+async fn answers(stream: &mut TcpStream, end: &str) -> String {
+    let mut got = vec![];
+    while !got.ends_with(end.as_bytes()) && stream.read_buf(&mut got).await.unwrap() > 0 {}
+    String::from_utf8_lossy(&got).trim_end_matches(end).to_owned()
+}
+
+/// Numbers as long as those that are drawn look alike.
+fn without_chance(text: &str) -> String {
+    let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| run.len() >= 15);
+    runs.fold(text.to_owned(), |text, run| text.replace(run, "#"))
+}
+
+#[test]
+fn none_is_dropped_in_class_session() {
+    none_is_dropped(false);
+}
+
+#[test]
+fn none_is_dropped_in_class_linear() {
+    none_is_dropped(true);
+}
+
+fn none_is_dropped(linear: bool) {
+    with_door(|toy, stream| async move {
+        toy.set_linear();
+        let door = Door { toy, at: stream.peer_addr().unwrap(), linear, kept: RefCell::default() };
+        let forms = [if linear { LINEAR } else { SESSION }, CONNECTION].into_iter().flat_map(lines);
+        let forms: BTreeMap<&str, &str> = forms.map(|form| (name_of(form), form)).collect();
+        let specs: BTreeMap<&str, &Spec> = specs(linear).into_iter().map(|spec| (spec.name, spec)).collect();
+        assert!(forms.keys().eq(specs.keys()), "each command has a line above: {forms:?}");
+        let mut dropped = vec![];
+        for (name, form) in forms {
+            dropped.extend(dropped_by(&door, form, specs[name]).await);
+        }
+        assert!(dropped.is_empty(), "the last option makes no difference: {dropped:#?}");
+    });
+}
+
+/// Options of every command, of either class.
+fn all_options() -> BTreeSet<String> {
+    let all =
+        specs(true).into_iter().chain(specs(false)).flat_map(|spec| options_of(spec.syntax)).collect::<BTreeSet<_>>();
+    assert!(["IFEQ ab", "EX 2", "NX", "GT", "DB 0", "WITHVALUES"].iter().all(|word| all.contains(*word)), "{all:?}");
+    all
+}
+
+async fn dropped_by(door: &Door, form: &str, spec: &Spec) -> Vec<String> {
+    let mut dropped = vec![];
+    let counts = |option: &&String| {
+        let fits = |(commands, word, _): &(&[&str], &str, &str)| {
+            commands.contains(&spec.name) && (word.is_empty() || name_of(option) == *word)
+        };
+        !MEANS_NOTHING.iter().any(fits)
+    };
+    let plain = came_of(door, true, form).await;
+    let may_fail = ["EXEC", "DISCARD"].contains(&spec.name) || spec.name.starts_with('H') && !door.linear;
+    assert!(plain.is_ok() || may_fail, "{form}: {plain:?}");
+    for option in all_options().iter().filter(counts) {
+        if door.drops(form, option).await {
+            dropped.push(format!("{form} {option}"));
+        }
+    }
+    // Of two that a command has each does what it does, too. Of SCAN it cannot be seen where all values are of one type.
+    let own = if form == "SCAN 0" && !door.linear { BTreeSet::new() } else { options_of(spec.syntax) };
+    for one in own.iter().filter(counts) {
+        let before = format!("{form} {one}");
+        if came_of(door, true, &before).await.is_err() {
+            continue;
+        }
+        for other in own.iter().filter(counts).filter(|other| *other != one) {
+            if door.drops(&before, other).await {
+                dropped.push(format!("{before} {other}"));
+            }
+        }
+    }
+    dropped
+}
