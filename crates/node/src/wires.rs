@@ -238,6 +238,7 @@ impl Node {
             Some((name.clone(), (secret.id, spec.clone(), secret.cookie.clone())))
         });
         let namespaces = namespaces.collect();
+        self.session_in(now, session::Input::Level(level), out);
         self.session_in(now, session::Input::Namespaces(namespaces), out);
         if let Some(map) = self.map() {
             self.session_in(now, session::Input::Map(map), out);

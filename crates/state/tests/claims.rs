@@ -5,7 +5,7 @@
 mod world;
 
 use base::{NodeId, Outcome, Span};
-use state::session::{Action, BrickMap, Input, Lease, Op, Reply, When};
+use state::session::{Action, BrickMap, Input, Kind, Lease, Op, Reply, When};
 use world::{Clients, Host, Net, World, calm, kills, one_sleeps_one_restarts, op, put, put_action, put_when, rough};
 
 fn check(verdict: &world::Verdict, what: &str) {
@@ -101,7 +101,13 @@ fn conditions_hold_also_while_one_brick_is_dead() {
         };
         let stale = world.done(1, put_when(&key, "d", When::Version(version)));
         assert_eq!(stale, Reply::NotStored { version: Some(second), old: None });
-        let swap = Action::Put { value: "e".into(), lease: Lease::Default, when: When::Present, want_old: true };
+        let swap = Action::Put {
+            kind: Kind::Text,
+            value: "e".into(),
+            lease: Lease::Default,
+            when: When::Present,
+            want_old: true,
+        };
         assert!(matches!(world.done(1, op(&key, swap)), Reply::Stored { old: Some(old), .. } if old == "c"));
         assert!(matches!(world.done(1, op(&key, Action::Take)), Reply::Value { value, .. } if value == "e"));
         assert_eq!(world.value(1, &key), None);
@@ -202,7 +208,7 @@ fn a_walk_and_a_count_see_every_key_through_any_node_also_with_one_dead() {
                 else {
                     panic!("a page")
                 };
-                seen.extend(keys);
+                seen.extend(keys.into_iter().map(|(key, _)| key));
                 pages += 1;
                 cursor = next;
                 if cursor == 0 {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::checksum::Checksum;
 use base::{Span, Time};
 
-use super::Version;
 use super::limits::{
     BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL, GROWTH_SHARE, SETTLED_KEPT,
     SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
 use super::map::Placement;
 use super::table::{Entry, Key, Table, Value};
+use super::{Kind, Version};
 
 /// How much of a value a reader wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +109,8 @@ pub(super) struct Line {
     pub version: Version,
     pub standing: Standing,
     pub live: bool,
+    /// Of the value, where it is live.
+    pub kind: Kind,
     pub keep_left: Span,
 }
 
@@ -398,6 +400,7 @@ impl Brick {
                 version: entry.version,
                 standing: entry.standing,
                 live: entry.is_live(now),
+                kind: entry.value.as_ref().map_or(Kind::Text, |value| value.kind),
                 keep_left: entry.keep_end.since(now),
             }));
             // The second bound is for walks that want few of the keys they pass.
@@ -460,7 +463,7 @@ impl Brick {
 }
 
 /// A value with its checksum, computed here and nowhere else (state.md, rule 3).
-pub(super) fn seal(bytes: bytes::Bytes) -> Value {
+pub(super) fn seal(bytes: bytes::Bytes, kind: Kind) -> Value {
     let sum = Checksum::of(&bytes);
-    Value { bytes, sum }
+    Value { bytes, kind, sum }
 }

@@ -21,7 +21,7 @@ fn version(n: u64) -> Version {
 }
 
 fn write(n: u64, value: Option<&str>, lease: Span) -> Write {
-    let value = value.map(|text| seal(Bytes::copy_from_slice(text.as_bytes())));
+    let value = value.map(|text| seal(Bytes::copy_from_slice(text.as_bytes()), super::Kind::Text));
     Write {
         version: version(n),
         value,
@@ -163,7 +163,8 @@ fn what_was_confirmed_replaces_the_newer_that_lost_to_it_and_nothing_else() {
     ] {
         let mut brick = Brick::new();
         brick.write(now, 100, &key("k"), guarded(7, guard));
-        let line = |n| Line { key: key("k"), version: version(n), standing, live: true, keep_left: Span::ZERO };
+        let kind = super::Kind::Text;
+        let line = |n| Line { key: key("k"), version: version(n), standing, live: true, kind, keep_left: Span::ZERO };
         assert_eq!(brick.wants(&line(5)), wins, "{guard} {standing:?}");
         let wrote = brick.write(now, 100, &key("k"), copy(5, standing));
         assert_eq!(wrote == Wrote::Stored { had: true }, wins, "{guard} {standing:?}: {wrote:?}");

@@ -228,7 +228,7 @@ impl Session {
             Some(What::Found(found)) => {
                 let Some(at) = pull.under_way.iter().position(|(id, _)| *id == head.id) else { return };
                 let (_, (key, under)) = pull.under_way.swap_remove(at);
-                let found = found.take(body);
+                let found = found.take(body, &key);
                 // A value that was damaged on its way stays with who sent it; another brick may have it whole.
                 let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
                 let sound = sound && found.value.is_some() == found.live;

@@ -120,6 +120,8 @@ pub const INTERVALS_TOLD: usize = 64;
 pub const SHRINK_BELOW: usize = 8;
 /// Book-keeping of one entry (two table slots, counters), bytes.
 pub const ENTRY_BYTES: u64 = 192;
+/// The level ([`base::level`]) from which on every program keeps the kind beside a value.
+pub const KINDS_SINCE: u32 = 2;
 /// Values below this are copied when a brick stores them: a slice would hold the read buffer it came in.
 pub const COPY_BELOW: usize = 64 << 10;
 /// Shards of a brick's index. A page of a walk is some whole shards, so a walk needs no lock and no snapshot; one

@@ -70,7 +70,7 @@ use flow::histogram::Powers;
 pub use brick::Intervals;
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
-pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use op::{Action, Kind, Lease, Op, Place, Reply, When};
 pub use outlier::{Measure, Opinion, Outlier};
 pub use secret::{CookieKey, CookieSecret};
 pub use shown::Stub;
@@ -107,6 +107,8 @@ pub enum Input {
     Map(BrickMap),
     /// The declaration changed.
     Namespaces(Namespaces),
+    /// What all programs of the cluster understand ([`base::level`]).
+    Level(u32),
     /// What another node's stub thinks of the bricks, as its [`Session::look`] says.
     Opinion { from: NodeId, opinion: Opinion },
     /// The moment of `wake_at` has come.
@@ -146,6 +148,7 @@ pub struct Session {
     /// Since when.
     map_since: Time,
     namespaces: FixedMap<Box<str>, Namespace>,
+    level: u32,
     peers: BTreeMap<NodeId, Peer>,
     brick: Brick,
     fill: Fill,
@@ -235,6 +238,7 @@ impl Session {
             map: None,
             map_since: Time::ZERO,
             namespaces: FixedMap::default(),
+            level: 1,
             peers: BTreeMap::new(),
             brick: Brick::new(),
             fill: Fill::new(rng.u64()),
@@ -286,6 +290,7 @@ impl Session {
             Input::Death { peer } => self.death(call, peer),
             Input::Map(map) => self.adopt(call, map),
             Input::Namespaces(namespaces) => self.declare(namespaces),
+            Input::Level(level) => self.level = level,
             Input::Opinion { from, opinion } => self.hear_opinion(call, from, opinion),
             Input::Wake => (),
         }

@@ -9,10 +9,10 @@ use base::Time;
 use base::checksum::Checksum;
 use bytes::Bytes;
 
-use super::Version;
 use super::brick::Standing;
 use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS, SHRINK_BELOW};
 use super::map::{Placement, key_hash};
+use super::{Kind, Version};
 use crate::hash::FixedMap;
 
 /// A key of a namespace, with the hash that places it.
@@ -49,6 +49,7 @@ impl Hash for Key {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Value {
     pub bytes: Bytes,
+    pub kind: Kind,
     pub sum: Checksum,
 }
 
@@ -267,7 +268,7 @@ mod tests {
         let sum = Checksum::of(&bytes);
         Entry {
             version: Version::default(),
-            value: Some(Value { bytes, sum }),
+            value: Some(Value { bytes, kind: Kind::Text, sum }),
             lease_end: Time(lease_end * 1_000_000),
             keep_end: Time(keep_end * 1_000_000),
             before: None,

@@ -34,7 +34,7 @@ use super::limits::{BRICK_TIMEOUT, OPEN_MAX};
 use super::map::place;
 use super::ops::{Leg, Running};
 use super::table::Key;
-use super::{Action, Lease, Op, Reply, When};
+use super::{Action, Kind, Lease, Op, Reply, When};
 use world::{Net, Verdict, World, kills, one_sleeps_one_restarts, op, put_when};
 
 /// Broken promises of one scene over some seeds.
@@ -74,6 +74,7 @@ fn fields_lost(bug: Planted) -> usize {
         world.net = Net { delay: (100, 400), loss: 0.1, double: 0.0 };
         let maps = |action| Op::keyed("maps".into(), Bytes::from_static(b"k"), action);
         let put = |text: String| Action::Put {
+            kind: Kind::Text,
             value: text.into(),
             lease: Lease::Default,
             when: When::Always,
@@ -168,7 +169,7 @@ fn a_reader_that_does_not_reach_the_winner_has_it_found_out_by_who_does() {
     let maps = |action| Op { namespace: "maps".into(), ..op("k", action) };
     let put = |text: &str, when| {
         let value = Bytes::copy_from_slice(text.as_bytes());
-        maps(Action::Put { value, lease: Lease::Default, when, want_old: false })
+        maps(Action::Put { kind: Kind::Text, value, lease: Lease::Default, when, want_old: false })
     };
     let mut world = World::settled(7, 3);
     let Reply::Stored { version, .. } = world.done(1, put("{}", When::Always)) else { panic!("it is not stored") };
@@ -193,6 +194,50 @@ fn a_reader_that_does_not_reach_the_winner_has_it_found_out_by_who_does() {
     assert!(world.now.since(before) < Span::millis(200), "{:?}", world.now.since(before));
     world.run(Span::secs(3));
     assert!(!matches!(world.answers[&loser].1, Outcome::Done(Reply::Stored { .. })), "{:?}", world.answers[&loser]);
+}
+
+/// Nodes 2 and 3 run a program of the version before: whatever it stores or sends has no kind.
+#[test]
+fn a_value_that_came_without_its_kind_is_what_it_was_before_and_is_written_with_it() {
+    let maps = |key: &'static str, action| Op::keyed("maps".into(), Bytes::from_static(key.as_bytes()), action);
+    let put = |value: &Bytes, kind| Action::Put {
+        value: value.clone(),
+        kind,
+        lease: Lease::Default,
+        when: When::Always,
+        want_old: false,
+    };
+    let mut doc = super::doc::Doc::new(super::doc::Form::Hash);
+    doc.set("f".into(), "1".into());
+    let (hash, text) = (doc.write(), Bytes::from_static(b"{}"));
+    let mut world = World::settled(23, 3);
+    world.level = 1;
+    world.retold = Some(super::wire::without_kinds);
+    (1..=3).for_each(|node| world.declare(NodeId(node)));
+    world.done(2, maps("h", put(&hash, Kind::Hash)));
+    world.done(3, maps("t", put(&text, Kind::Text)));
+    let refused = world.call(1, maps("k", put(&hash, Kind::Text)));
+    assert!(matches!(&refused, Outcome::Refused(why) if why.why.contains("newer program")), "{refused:?}");
+    // They are replaced, one after the other; then all have the newer program, and say so.
+    for node in 1..=3 {
+        world.kill(NodeId(node));
+        world.run(Span::secs(1));
+        world.start(NodeId(node));
+        world.settle();
+    }
+    (world.level, world.retold) = (2, None);
+    (1..=3).for_each(|node| world.declare(NodeId(node)));
+    for (key, kind) in [("h", Kind::Hash), ("t", Kind::Text)] {
+        for node in 1..=3 {
+            let there = world.done(node, maps(key, Action::Get));
+            assert!(matches!(&there, Reply::Value { kind: is, .. } if *is == kind), "{there:?}");
+        }
+    }
+    assert_eq!(world.done(1, maps("h", Action::Take)), Reply::OtherKind(Kind::Hash));
+    assert!(matches!(world.done(1, maps("k", put(&hash, Kind::Text))), Reply::Stored { .. }));
+    assert!(
+        matches!(world.done(2, maps("k", Action::Take)), Reply::Value { value, kind: Kind::Text, .. } if value == hash)
+    );
 }
 
 /// All wall clocks were 20 s ahead, node 1's by a second and more beyond that, and are right again; the hybrid clocks are not.
@@ -379,7 +424,7 @@ fn a_frame_of_a_life_that_is_over_counts_for_nothing() {
 fn a_write(ms: u64, node: u64, guard: Option<super::Version>) -> super::brick::Write {
     super::brick::Write {
         version: super::Version { ms, counter: 0, node: NodeId(node) },
-        value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+        value: Some(super::brick::seal(Bytes::from_static(b"v"), Kind::Text)),
         lease: Span::secs(60),
         keep: Span::secs(60),
         guard,
@@ -519,7 +564,7 @@ fn what_bricks_that_were_not_heard_for_long_may_refuse_can_be_taken_back() {
         let mut world = World::settled(7, 3);
         let (now, wall_ms, key) = (world.now, world.wall_ms(), Key::new(1, Bytes::from_static(b"k")));
         let value = Bytes::from_static(b"v");
-        let put = Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
+        let put = Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: When::Always, want_old: false };
         let mut op = Box::new(Running::new(key.clone(), put));
         (op.ask, op.deadline, op.phase) = (Some(AskId(9)), now + Span::secs(1), super::ops::Phase::Write);
         let mut out = Vec::new();
@@ -546,7 +591,7 @@ fn a_conditional_write_asks_no_other_brick_if_one_of_the_same_node_was_before_it
         let version = |nth: u64, node| super::Version { ms: wall_ms + nth, counter: 0, node };
         let write = |version, guard| super::brick::Write {
             version,
-            value: Some(super::brick::seal(Bytes::from_static(b"v"))),
+            value: Some(super::brick::seal(Bytes::from_static(b"v"), Kind::Text)),
             lease: Span::secs(60),
             keep: Span::secs(60),
             guard: Some(guard),

@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 use base::NodeId;
 use bytes::Bytes;
 
+use super::brick::Line;
 use super::limits::{BRICKS_ACKED, BRICKS_ASKED, PAGE_ENTRIES, SHARDS};
 use super::op::{Action, Reply};
 use super::ops::{LegState, Phase, Running};
 use super::run::Next;
-use super::table::Key;
 use super::wire::{ListMessage, PageMessage, What};
-use super::{Call, Session, Version};
+use super::{Call, Kind, Session, Version};
 
 pub(super) struct Walk {
     cursor: u64,
     count: u64,
     /// First shard that at least one brick did not list.
     end: u64,
-    /// By shard and key: the newest version, and whether it has a value.
-    keys: BTreeMap<(usize, Bytes), (Version, bool)>,
+    /// By shard and key: the newest version, and of which kind its value is, if it has one.
+    keys: BTreeMap<(usize, Bytes), (Version, Option<Kind>)>,
 }
 
 impl Walk {
@@ -30,18 +30,19 @@ impl Walk {
 
     pub fn take(&mut self, _from: NodeId, page: PageMessage) {
         let next = page.next;
-        self.take_lines(page.take().into_iter().map(|line| (line.key, line.version, line.live)), next);
+        self.take_lines(page.take(), next);
     }
 
-    fn take_lines(&mut self, lines: impl Iterator<Item = (Key, Version, bool)>, next: u64) {
+    fn take_lines(&mut self, lines: Vec<Line>, next: u64) {
         if next > 0 {
             self.end = self.end.min(next);
         }
-        for (key, version, live) in lines {
-            let place = (key.shard(), key.bytes);
-            let known = self.keys.entry(place).or_insert((version, live));
+        for line in lines {
+            let (version, kind) = (line.version, line.live.then_some(line.kind));
+            let place = (line.key.shard(), line.key.bytes);
+            let known = self.keys.entry(place).or_insert((version, kind));
             if version > known.0 {
-                *known = (version, live);
+                *known = (version, kind);
             }
         }
     }
@@ -78,10 +79,11 @@ impl Session {
             let end = walk.end;
             let there = std::mem::take(&mut walk.keys)
                 .into_iter()
-                .filter(|((shard, _), (_, live))| *live && (*shard as u64) < end);
+                .filter(|((shard, _), _)| (*shard as u64) < end)
+                .filter_map(|((_, key), (_, kind))| Some((key, kind?)));
             let next = if end >= SHARDS as u64 { 0 } else { end };
             if matches!(op.action, Action::Scan { .. }) {
-                let keys = there.map(|((_, key), _)| key).collect();
+                let keys = there.collect();
                 self.done(call, op, Reply::Page { cursor: next, keys });
                 return Next::Over;
             }
@@ -110,7 +112,7 @@ impl Session {
         }
         let (lines, next) = self.brick.list(call.now, cursor, most, |key, _| key.namespace == namespace);
         let walk = op.walk.as_mut().expect("it walks");
-        walk.take_lines(lines.into_iter().map(|line| (line.key, line.version, line.live)), next);
+        walk.take_lines(lines, next);
         op.legs[at].state = LegState::Answered;
     }
 }

@@ -10,7 +10,7 @@ use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use state::NamespaceSpec;
 use state::session::{
-    Action, BrickMap, CookieSecret, Input, Lease, Op, Opinion, Output, Reply, Session, When, next_map,
+    Action, BrickMap, CookieSecret, Input, Kind, Lease, Op, Opinion, Output, Reply, Session, When, next_map,
 };
 
 pub struct World {
@@ -19,6 +19,10 @@ pub struct World {
     pub nodes: BTreeMap<NodeId, Host>,
     pub net: Net,
     pub map: Option<BrickMap>,
+    /// What all programs understand.
+    pub level: u32,
+    /// What becomes of each frame on its way.
+    pub retold: Option<fn(&mut Frame)>,
     pub answers: BTreeMap<AskId, (Time, Outcome<Reply>)>,
     pub notes: Vec<String>,
     /// Nobody moves the map while this is off.
@@ -80,6 +84,8 @@ impl World {
             nodes: BTreeMap::new(),
             net: Net { delay: (100, 400), loss: 0.0, double: 0.0 },
             map: None,
+            level: base::level::LEVEL,
+            retold: None,
             answers: BTreeMap::new(),
             notes: Vec::new(),
             leads: true,
@@ -172,6 +178,7 @@ impl World {
         let secret = |id| if id == 1 { self.secret.clone() } else { CookieSecret::new(id, [7; 32]) };
         let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), (id, spec, secret(id))));
         self.input(node, Input::Namespaces(spaces.into()));
+        self.input(node, Input::Level(self.level));
     }
 
     pub fn start(&mut self, node: NodeId) {
@@ -285,6 +292,9 @@ impl World {
         match output {
             Output::Send { to, mut frame } => {
                 self.frames += 1;
+                if let Some(retold) = self.retold {
+                    retold(&mut frame);
+                }
                 if !frame.body.is_empty() && self.flips > 0.0 && self.rng.chance(self.flips) {
                     let mut bytes = frame.body.to_vec();
                     bytes[0] ^= 1;
@@ -501,7 +511,7 @@ pub fn op(key: &str, action: Action) -> Op {
 
 pub fn put_action(value: &str) -> Action {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false }
+    Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: When::Always, want_old: false }
 }
 
 /// An operation of another namespace.
@@ -519,7 +529,7 @@ pub fn put(key: &str, value: &str) -> Op {
 
 pub fn put_when(key: &str, value: &str, condition: When) -> Op {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    op(key, Action::Put { value, lease: Lease::Default, when: condition, want_old: false })
+    op(key, Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: condition, want_old: false })
 }
 
 /// What a client did, and when.

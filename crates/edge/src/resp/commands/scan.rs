@@ -2,7 +2,7 @@
 
 use base::Outcome;
 use bytes::Bytes;
-use state::session::{Action, Reply as Found};
+use state::session::{Action, Kind, Reply as Found};
 
 use super::*;
 use crate::resp::glob;
@@ -40,7 +40,7 @@ fn scan(call: &mut Call<'_>) -> Act {
     let command = call.command;
     let cursor = std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(cursor) = cursor else { return Act::Now(Reply::error("ERR invalid cursor")) };
-    let (mut pattern, mut count, mut strings) = (None, 10, true);
+    let (mut pattern, mut count, mut kinds) = (None, 10, &[Kind::Text, Kind::Hash][..]);
     if command.len().is_multiple_of(2) {
         for at in (2..command.len()).step_by(2) {
             let (option, value) = (command.arg(at), command.arg(at + 1));
@@ -56,7 +56,11 @@ fn scan(call: &mut Call<'_>) -> Act {
                     None => return Act::Now(not_an_integer()),
                 }
             } else if is(option, "TYPE") {
-                strings = is(value, "string");
+                kinds = match value {
+                    _ if is(value, "string") => &[Kind::Text],
+                    _ if is(value, "hash") => &[Kind::Hash],
+                    _ => &[],
+                };
             } else {
                 return syntax_error();
             }
@@ -68,8 +72,10 @@ fn scan(call: &mut Call<'_>) -> Act {
     Call::later(async move {
         match ops::done(space.ask(space.op(Bytes::new(), Action::Scan { cursor, count })).await) {
             Ok(Found::Page { cursor, keys }) => {
-                let fits = |key: &Bytes| strings && pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key));
-                let keys = keys.into_iter().filter(fits).map(Reply::Bulk).collect();
+                let fits = |(key, kind): &(Bytes, Kind)| {
+                    kinds.contains(kind) && pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key))
+                };
+                let keys = keys.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
                 Reply::List(vec![Reply::text(cursor.to_string()), Reply::List(keys)])
             }
             Ok(other) => ops::odd(&other),
