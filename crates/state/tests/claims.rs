@@ -14,6 +14,48 @@ fn check(verdict: &world::Verdict, what: &str) {
 }
 
 #[test]
+fn how_many_values_there_are_is_told_at_once_and_nearly_right() {
+    let mut world = World::settled(31, 5);
+    let count = |world: &mut World, node, space: &str| {
+        let op = Op { namespace: space.into(), ..op("", Action::Count) };
+        let (before, reply) = (world.now, world.done(node, op));
+        assert!(world.now.since(before) < Span::millis(3), "{:?}", world.now.since(before));
+        let Reply::Count(count) = reply else { panic!("{reply:?}") };
+        count
+    };
+    let other = |key: String| Op { namespace: "other".into(), ..put(&key, "v") };
+    for n in 0..4_000 {
+        world.ask(n % 5 + 1, put(&format!("k{n}"), "v"));
+        if n % 40 == 0 {
+            world.ask(n % 5 + 1, other(format!("k{n}")));
+        }
+        world.run(Span::micros(200));
+    }
+    world.run(Span::secs(1));
+    assert_eq!((count(&mut world, 1, "carts"), count(&mut world, 2, "other")), (4_000, 100));
+    for n in 0..1_000 {
+        world.done(n % 5 + 1, op(&format!("k{n}"), Action::Remove));
+    }
+    world.run(Span::secs(1));
+    assert_eq!((count(&mut world, 3, "carts"), count(&mut world, 4, "maps")), (3_000, 0));
+    // One is away, and one comes: nearly.
+    world.kill(NodeId(5));
+    world.run(Span::secs(1));
+    assert!((2_850..3_150).contains(&count(&mut world, 1, "carts")));
+    world.start(NodeId(5));
+    world.settle();
+    world.add();
+    for _ in 0..40 {
+        world.run(Span::millis(50));
+        let counted = count(&mut world, 1, "carts");
+        // Some have dropped what is another's now, and some have not heard of that yet.
+        assert!((2_450..3_550).contains(&counted), "{counted}");
+    }
+    world.settle();
+    assert!((2_990..3_010).contains(&count(&mut world, 6, "carts")));
+}
+
+#[test]
 fn what_is_written_through_one_node_is_read_through_every_other() {
     for count in 1..=5 {
         let mut world = World::settled(count, count);

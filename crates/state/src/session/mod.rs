@@ -24,11 +24,13 @@
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` and `secret` what clients hold
-//! and its keys; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick` and `table` its memory; `fill`; `wire`.
+//! and its keys; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick`, `table` and `counted` its memory; `fill`; `copies` third ones that were missed; `wire`.
 
 mod brick;
 pub mod cookie;
 mod cookie_ops;
+mod copies;
+mod counted;
 pub mod doc;
 mod fill;
 mod intake;
@@ -170,6 +172,8 @@ pub struct Session {
     /// When it was last noted that a value could not be merged.
     plain_noted: Option<Time>,
     writers: Writers,
+    /// When bricks are next told what they lack.
+    tell_missed_at: Option<Time>,
     /// When refused cookies were last reported, and how many had been refused by then.
     cookies_noted: Option<(Time, u64)>,
     figures: Figures,
@@ -254,6 +258,7 @@ impl Session {
             ahead_noted: None,
             plain_noted: None,
             writers: Writers::default(),
+            tell_missed_at: None,
             cookies_noted: None,
             figures: Figures::default(),
             opinion: Opinion::default(),
@@ -295,6 +300,7 @@ impl Session {
             Input::Wake => (),
         }
         self.fire(call);
+        self.tell_missed(call);
         self.fill_wake(call);
         self.forget_if_cut_off(call);
         self.forget_if_failing(call);
@@ -303,7 +309,8 @@ impl Session {
 
     pub fn wake_at(&self) -> Option<Time> {
         let cut_off = self.minority_since.map(|since| since + CUT_OFF_FORGETS);
-        [self.ops.wake_at(), self.brick.wake_at(), self.fill_wake_at(), cut_off].into_iter().flatten().min()
+        let (fill, missed) = (self.fill_wake_at(), self.tell_missed_wake());
+        [self.ops.wake_at(), self.brick.wake_at(), fill, missed, cut_off].into_iter().flatten().min()
     }
 
     /// Epoch of the newest map this node knows; 0 before the first. For beacons.

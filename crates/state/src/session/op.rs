@@ -58,7 +58,8 @@ pub enum Action {
     RemoveIf { version: Version },
     /// `Remove` of a text that gives what it removed. Answer: `Value`, `Absent`, `Lost` or `OtherKind`. Keyed only.
     Take,
-    /// How many values the namespace has. Answer: `Count`. Walks all keys.
+    /// How many values the namespace has: exactly if they are few (one page of a walk), else by what bricks have counted, which may
+    /// be off by what ended within ten seconds, and by a copy of each for a moment while bricks come or go. Answer: `Count`.
     Count,
     /// A page of the namespace's keys; a walk starts with cursor 0 and ends when it gets cursor 0 back. A key that is
     /// there throughout the walk is listed; `count` is a hint. Answer: `Page`.

@@ -430,7 +430,7 @@ impl Session {
             Some(
                 What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::Resolve(_),
             )
-            | Some(What::List(_))
+            | Some(What::List(_) | What::Lacks(_) | What::Heard(_))
             | None => (),
         }
     }

@@ -106,7 +106,7 @@ impl Session {
     }
 
     /// Figures for metrics, in order of their names, which makes a map of them cheap. Counted since this life began, but
-    /// for `bytes`, `bytes_max`, `entries` and `running`, which are what is now.
+    /// for `bytes`, `bytes_max`, `entries`, `lacking` and `running`, which are what is now.
     pub fn figures(&self) -> Vec<(&'static str, u64)> {
         let f = &self.figures;
         vec![
@@ -123,6 +123,7 @@ impl Session {
             ("session.entries", self.brick.entries()),
             ("session.filled_values", f.filled_values),
             ("session.full", self.brick.full),
+            ("session.lacking", self.missed()),
             ("session.late_dropped", f.late),
             ("session.lost", f.lost),
             ("session.merge_ended", f.ended),

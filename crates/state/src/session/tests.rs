@@ -13,6 +13,8 @@ pub(super) enum Planted {
     TentativeCounts,
     /// A conditional write is taken back as soon as a brick says no, whoever else may have it.
     UndoneInDoubt,
+    /// A brick is not told that it lacks something.
+    MissedUntold,
 }
 
 thread_local! {
@@ -194,6 +196,81 @@ fn a_reader_that_does_not_reach_the_winner_has_it_found_out_by_who_does() {
     assert!(world.now.since(before) < Span::millis(200), "{:?}", world.now.since(before));
     world.run(Span::secs(3));
     assert!(!matches!(world.answers[&loser].1, Outcome::Done(Reply::Stored { .. })), "{:?}", world.answers[&loser]);
+}
+
+/// Of the keys `k0`, `k1` and so on those that are not at all three bricks in one version; and how many writes the figures say lack
+/// a copy.
+fn lacking(world: &mut World, keys: u64) -> (usize, u64) {
+    let is_whole = |world: &mut World, n: u64| {
+        let key = Key::new(1, format!("k{n}").into());
+        let versions = [1, 2, 3].map(|node| world.session(node).brick.version(&key));
+        versions[0].is_some() && versions.iter().all(|version| *version == versions[0])
+    };
+    let keys = (0..keys).filter(|n| !is_whole(world, *n)).count();
+    (keys, (1..=3).map(|node| world.figure(node, "session.lacking")).sum())
+}
+
+/// For a while a brick has no room for writes, which are acknowledged without it: what it lacks then, and four seconds later.
+fn one_has_no_room(bug: Planted) -> [(usize, u64); 2] {
+    PLANTED.set(bug);
+    let mut world = World::settled(7, 3);
+    for node in [1, 2] {
+        let window = &mut world.session(node).peers.get_mut(&NodeId(3)).unwrap().window;
+        while window.has_room() {
+            window.sent();
+        }
+    }
+    for n in 0..300 {
+        assert!(matches!(world.put(n % 2 + 1, &format!("k{n}"), "v"), Reply::Stored { .. }));
+    }
+    let before = lacking(&mut world, 300);
+    for node in [1, 2] {
+        let window = &mut world.session(node).peers.get_mut(&NodeId(3)).unwrap().window;
+        while window.under_way() > 0 {
+            window.forgotten();
+        }
+    }
+    world.run(Span::secs(4));
+    PLANTED.set(Planted::Nothing);
+    [before, lacking(&mut world, 300)]
+}
+
+#[test]
+fn copies_that_a_brick_had_no_room_for_are_made_when_it_has() {
+    let [before, after] = one_has_no_room(Planted::Nothing);
+    assert!(before.0 > 200 && before.1 >= before.0 as u64, "{before:?}");
+    assert_eq!(after, (0, 0));
+    assert!(one_has_no_room(Planted::MissedUntold)[1].0 > 200);
+}
+
+/// A brick is killed and comes back to many keys and many writes, slowly: what it lacks some seconds after it is filled.
+fn one_is_back_under_load(bug: Planted) -> (usize, u64) {
+    PLANTED.set(bug);
+    let mut world = World::settled(8, 3);
+    let keys = 3_000;
+    let write = |world: &mut World, n: u64| world.ask(n % 2 + 1, world::put(&format!("k{}", n % keys), "w"));
+    for n in 0..keys {
+        write(&mut world, n);
+        world.run(Span::micros(200));
+    }
+    world.run(Span::secs(1));
+    world.kill(NodeId(3));
+    world.service.insert(NodeId(3), Span::micros(600));
+    world.restart_in(NodeId(3), Span::secs(1));
+    for n in 0..8_000 {
+        write(&mut world, n * 7);
+        world.run(Span::micros(400));
+    }
+    world.settle();
+    world.run(Span::secs(12));
+    PLANTED.set(Planted::Nothing);
+    lacking(&mut world, keys)
+}
+
+#[test]
+fn a_brick_that_is_killed_and_back_under_load_has_all_copies_soon_after() {
+    assert_eq!(one_is_back_under_load(Planted::Nothing), (0, 0));
+    assert!(one_is_back_under_load(Planted::MissedUntold).0 > 0);
 }
 
 /// Nodes 2 and 3 run a program of the version before: whatever it stores or sends has no kind.

@@ -42,7 +42,7 @@ pub(super) struct Head {
     /// ... by this stamp of it.
     #[prost(uint64, tag = "23")]
     pub asked_ms: u64,
-    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21")]
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24")]
     pub what: Option<What>,
 }
 
@@ -66,6 +66,9 @@ pub(super) enum What {
     /// should find out, and tell the bricks. No answer.
     #[prost(message, tag = "14")]
     Resolve(ReadMessage),
+    /// The asked node's brick has not stored so many acknowledged writes of the asker. Answer: `Heard`.
+    #[prost(message, tag = "15")]
+    Lacks(LacksMessage),
     #[prost(message, tag = "16")]
     Found(FoundMessage),
     #[prost(message, tag = "17")]
@@ -80,6 +83,9 @@ pub(super) enum What {
     /// The request was not carried out, as it lay for too long, as far as its stamp tells.
     #[prost(message, tag = "21")]
     Late(LateMessage),
+    /// It will see to those.
+    #[prost(message, tag = "24")]
+    Heard(LacksMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -251,6 +257,9 @@ pub(super) struct PageMessage {
     /// Shard to go on with; 0 at the end.
     #[prost(uint64, tag = "2")]
     pub next: u64,
+    /// Of a walk: how many values of the namespace this brick has, more or less. Not said by a program of level 1.
+    #[prost(uint64, optional, tag = "3")]
+    pub values: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -261,6 +270,12 @@ pub(super) struct BehindMessage {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct LateMessage {}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct LacksMessage {
+    #[prost(uint64, tag = "1")]
+    pub writes: u64,
+}
 
 pub(super) fn read(key: &Key, want: Want) -> What {
     let (value, known) = match want {
@@ -347,7 +362,7 @@ pub(super) fn wrote(wrote: Wrote) -> What {
     What::Wrote(WroteMessage { how, had, version, ahead_ms })
 }
 
-pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
+pub(super) fn page(lines: Vec<Line>, next: u64, values: Option<u64>) -> What {
     let lines = lines
         .into_iter()
         .map(|line| LineMessage {
@@ -361,7 +376,7 @@ pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
             kind: if line.live { line.kind.number() } else { 0 },
         })
         .collect();
-    What::Page(PageMessage { lines, next })
+    What::Page(PageMessage { lines, next, values })
 }
 
 impl Standing {
@@ -550,8 +565,8 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             true
         }),
         Some(What::Page(message)) => {
-            let (next, lines) = (message.next, message.take());
-            let What::Page(again) = page(lines.clone(), next) else { unreachable!("a page is one") };
+            let (next, values, lines) = (message.next, message.values, message.take());
+            let What::Page(again) = page(lines.clone(), next, values) else { unreachable!("a page is one") };
             assert_eq!((again.next, again.take()), (next, lines));
             true
         }
@@ -559,7 +574,7 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             assert_eq!(super::BrickMap::decode(&map.encode()), Some(map));
             true
         }),
-        Some(What::List(_) | What::Undone(_) | What::Late(_)) => true,
+        Some(What::List(_) | What::Undone(_) | What::Late(_) | What::Lacks(_) | What::Heard(_)) => true,
     }
 }
 
@@ -579,7 +594,10 @@ pub(super) fn without_kinds(frame: &mut Frame) {
     match &mut head.what {
         Some(What::Write(message)) => message.kind = 0,
         Some(What::Found(message)) => message.kind = 0,
-        Some(What::Page(message)) => message.lines.iter_mut().for_each(|line| line.kind = 0),
+        Some(What::Page(message)) => {
+            message.values = None;
+            message.lines.iter_mut().for_each(|line| line.kind = 0);
+        }
         _ => return,
     }
     frame.head = head.encode_to_vec().into();
@@ -694,7 +712,8 @@ mod tests {
             ("write-hash", write(&key, &hash).0),
             ("found-text", found(answer(&sample)).0),
             ("found-hash", found(answer(&hash)).0),
-            ("page", page(vec![line], 7)),
+            ("page", page(vec![line.clone()], 7, None)),
+            ("page-values", page(vec![line], 7, Some(8))),
             ("undo", undo(&key, version)),
             ("settle", settle(&key, version)),
             ("confirm", confirm(&key, version)),
@@ -704,6 +723,8 @@ mod tests {
             ("undone", What::Undone(UndoneMessage {})),
             ("behind", What::Behind(BehindMessage { map: Bytes::from_static(b"m") })),
             ("late", What::Late(LateMessage {})),
+            ("lacks", What::Lacks(LacksMessage { writes: 300 })),
+            ("heard", What::Heard(LacksMessage { writes: 300 })),
         ];
         let samples = samples.map(|(name, what)| (name, head(what.clone()).encode_to_vec(), head(what)));
         crate::kept::frames("session", &samples, open);
@@ -755,6 +776,7 @@ mod tests {
                     What::Wrote(m) => drop(m.take()),
                     What::Page(m) => drop(m.take()),
                     What::List(_) | What::Undone(_) | What::Behind(_) | What::Late(_) => (),
+                    What::Lacks(_) | What::Heard(_) => (),
                 }
             }
         }

@@ -374,6 +374,7 @@ impl Session {
         if write.guard.is_some() {
             self.confirm(call, op, write.version);
         }
+        self.note_missed(call, op);
         Next::Over
     }
 

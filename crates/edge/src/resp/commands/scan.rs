@@ -15,7 +15,7 @@ pub static DBSIZE: Spec = Spec {
     does: Does::ReadAll,
     syntax: "",
     summary: "how many values the namespace has",
-    note: "counted at this moment by walking the keys: not for each request",
+    note: "exact up to a thousand; more are counted by the bricks: what ended within ten seconds may count still, and while nodes come or go a quarter may be amiss for a moment",
     run: |call| {
         Act::Op(call.space().op(Bytes::new(), Action::Count), |outcome: Outcome<Found>| match ops::done(outcome) {
             Ok(Found::Count(n)) => Reply::Int(i64::try_from(n).unwrap_or(i64::MAX)),
