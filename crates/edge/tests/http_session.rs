@@ -78,7 +78,7 @@ impl Backend for Node {
 
 fn found(left_ms: u64) -> Outcome<Reply> {
     let (value, version) = (Bytes::from_static(b"old"), Version::default());
-    Outcome::Done(Reply::Value { value, version, lease_left: Span::millis(left_ms) })
+    Outcome::Done(Reply::Value { value, kind: state::session::Kind::Text, version, lease_left: Span::millis(left_ms) })
 }
 
 fn stored() -> Outcome<Reply> {

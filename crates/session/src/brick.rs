@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::checksum::Checksum;
 use base::{Span, Time};
 
-use super::Version;
 use super::limits::{
     BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL, GROWTH_SHARE, SETTLED_KEPT,
-    SHARDS, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
+    SHARDS, SHRINK_BELOW, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
 use super::map::Placement;
 use super::table::{Entry, Key, Table, Value};
+use super::{Kind, Version};
 
 /// How much of a value a reader wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +109,8 @@ pub(super) struct Line {
     pub version: Version,
     pub standing: Standing,
     pub live: bool,
+    /// Of the value, where it is live.
+    pub kind: Kind,
     pub keep_left: Span,
 }
 
@@ -164,7 +166,12 @@ impl Brick {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.table.bytes()
+        self.table.bytes() + (self.befores.capacity() * size_of::<(Time, Key, Version)>()) as u64
+    }
+
+    /// Values of a namespace, those among them that ended a moment ago.
+    pub fn values(&self, namespace: u32) -> u64 {
+        self.table.values(namespace)
     }
 
     /// So many values were damaged of late that it is not chance: this memory should be given up.
@@ -179,7 +186,7 @@ impl Brick {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.table = Table::new();
-        self.befores.clear();
+        self.befores = VecDeque::new();
         self.damaged_at.clear();
     }
 
@@ -275,11 +282,11 @@ impl Brick {
             }
         }
         let had = have.is_some_and(|entry| entry.is_live(now));
-        let freed = have.and_then(|entry| entry.value.as_ref()).map_or(0, |value| value.bytes.len() as u64);
+        let freed = have.and_then(|entry| entry.value.as_ref()).map_or(0, |value| value.bytes.len());
         let stood_ms = have.filter(|_| had && !write.repair).map(|have| version.ms.saturating_sub(have.version.ms));
         let known = have.is_some();
         let kept_before = have.map_or(Time::ZERO, |entry| entry.keep_end);
-        let len = write.value.as_ref().map_or(0, |value| value.bytes.len() as u64);
+        let len = write.value.as_ref().map_or(0, |value| value.bytes.len());
         // New keys are refused first. What does not grow is always taken.
         let more = match (write.repair, known) {
             (true, _) => self.bytes_max / COPY_SHARE,
@@ -287,7 +294,8 @@ impl Brick {
             (false, false) => 0,
         };
         let grows = !known || len > freed;
-        if write.value.is_some() && grows && self.table.bytes() + len - freed > self.bytes_max + more {
+        let growth = self.table.growth(key, len, now + write.lease);
+        if write.value.is_some() && grows && self.bytes() + growth > self.bytes_max + more + freed as u64 {
             self.full += 1;
             return Wrote::Full;
         }
@@ -309,13 +317,14 @@ impl Brick {
             }
             Box::new(before)
         });
-        if before.is_some() {
-            self.befores.push_back((now + UNDO_KEPT, key.clone(), version));
-        }
+        let undoable = before.is_some();
         let keep_end = kept_before.max(now + keep);
         let value = write.value.map(Value::kept);
         self.table
             .put(key, Entry { version, value, lease_end, keep_end, before, standing, bricks: write.bricks.boxed() });
+        if undoable && let Some(key) = self.table.kept_key(key) {
+            self.befores.push_back((now + UNDO_KEPT, key.clone(), version));
+        }
         Wrote::Stored { had }
     }
 
@@ -398,6 +407,7 @@ impl Brick {
                 version: entry.version,
                 standing: entry.standing,
                 live: entry.is_live(now),
+                kind: entry.value.as_ref().map_or(Kind::Text, |value| value.kind),
                 keep_left: entry.keep_end.since(now),
             }));
             // The second bound is for walks that want few of the keys they pass.
@@ -435,6 +445,11 @@ impl Brick {
                 self.table.put(&key, settled);
             }
         }
+        if self.befores.is_empty() {
+            self.befores = VecDeque::new();
+        } else if self.befores.capacity() > SHRINK_BELOW * (self.befores.len() + 1) {
+            self.befores.shrink_to(2 * self.befores.len());
+        }
         while self.undone_ends.front().is_some_and(|(end, _)| *end <= now) {
             let (_, version) = self.undone_ends.pop_front().expect("just seen");
             self.undone.remove(&version);
@@ -460,7 +475,7 @@ impl Brick {
 }
 
 /// A value with its checksum, computed here and nowhere else (state.md, rule 3).
-pub(super) fn seal(bytes: bytes::Bytes) -> Value {
+pub(super) fn seal(bytes: bytes::Bytes, kind: Kind) -> Value {
     let sum = Checksum::of(&bytes);
-    Value { bytes, sum }
+    Value { bytes, kind, sum }
 }

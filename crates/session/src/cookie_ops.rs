@@ -136,7 +136,8 @@ impl Session {
                 }
                 if matches!(op.action, Action::Get) {
                     let lease_left = found.lease_left;
-                    self.done(call, op, Reply::Value { value: value.bytes, version, lease_left });
+                    let (kind, value) = (value.kind, value.bytes);
+                    self.done(call, op, Reply::Value { value, kind, version, lease_left });
                     return Next::Over;
                 }
                 return self.touch_cookie(call, number, op, found, value, version);

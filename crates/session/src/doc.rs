@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::Kind;
+use super::cookie_ops::is_cookie_key;
 use super::limits::FIELDS_MAX;
+use super::table::Key;
 
 /// How a map is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +21,7 @@ pub enum Form {
     Hash,
 }
 
-/// What a hash begins with. The first byte begins no UTF-8 text and no MessagePack.
+/// What a hash begins with. The first byte begins no UTF-8 text and no MessagePack. Programs of level 1 knew hashes by it.
 pub const HASH_MAGIC: &[u8] = b"\xC1hash\x01";
 
 /// A map's fields in their order, each name once.
@@ -34,18 +37,25 @@ impl Doc {
         Self { form, fields: Vec::new() }
     }
 
-    /// The fields of a value, or nothing if it is no map (or has more fields than can be merged). The fields are parts
-    /// of `value`.
+    /// The fields of a text, or nothing if it is no map (or has more fields than can be merged). The fields are parts
+    /// of `value`. A hash is no text: see [`Doc::hash`].
     pub fn parse(value: &Bytes) -> Option<Self> {
-        let (form, spans) = if value.starts_with(HASH_MAGIC) {
-            (Form::Hash, hash(value)?)
-        } else if is_map_head(*value.first()?) {
+        let (form, spans) = if is_map_head(*value.first()?) {
             (Form::MessagePack, message_pack(value)?)
         } else {
             (Form::Json, json(value)?)
         };
+        Some(Self::of_spans(form, value, spans))
+    }
+
+    /// The fields of a value of kind [`Kind::Hash`]; nothing if it is not written as one.
+    pub fn hash(value: &Bytes) -> Option<Self> {
+        Some(Self::of_spans(Form::Hash, value, hash(value)?))
+    }
+
+    fn of_spans(form: Form, value: &Bytes, spans: Spans) -> Self {
         let part = |(from, to): Span| value.slice(from..to);
-        Some(Self { form, fields: once_each(spans.into_iter().map(|(name, value)| (part(name), part(value)))) })
+        Self { form, fields: once_each(spans.into_iter().map(|(name, value)| (part(name), part(value)))) }
     }
 
     pub fn len(&self) -> usize {
@@ -173,6 +183,12 @@ impl Doc {
     }
 }
 
+/// What a value is that came without its kind, from a program from before there were kinds: hashes were known by how they begin.
+/// By cookie there never were any.
+pub(super) fn kind_of_old(key: &Key, value: &[u8]) -> Kind {
+    if !is_cookie_key(key) && hash(value).is_some() { Kind::Hash } else { Kind::Text }
+}
+
 /// Of a name that is written twice the last value counts, as with every parser.
 fn once_each(fields: impl Iterator<Item = (Bytes, Bytes)>) -> Vec<(Bytes, Bytes)> {
     let mut at = BTreeMap::new();
@@ -193,6 +209,9 @@ type Span = (usize, usize);
 type Spans = Vec<(Span, Span)>;
 
 fn hash(value: &[u8]) -> Option<Spans> {
+    if !value.starts_with(HASH_MAGIC) {
+        return None;
+    }
     let mut at = HASH_MAGIC.len();
     let mut part = || {
         let len = u32::from_le_bytes(value.get(at..at + 4)?.try_into().ok()?) as usize;

@@ -12,7 +12,7 @@ use base::{NodeId, Time};
 use bytes::Bytes;
 
 use super::brick::{Found, Line, Want, Wrote};
-use super::limits::{FILL_TIMEOUT, FILL_UNDER_WAY, PAGE_ENTRIES, SETTLE_GRACE};
+use super::limits::{FILL_TIMEOUT, FILL_UNDER_WAY, LACKS_TOLD_EVERY, LOOKS_AGAIN_EVERY, PAGE_ENTRIES, SETTLE_GRACE};
 use super::map::place;
 use super::ops::FILL_BIT;
 use super::table::Key;
@@ -30,6 +30,13 @@ pub(super) struct Fill {
     busy: bool,
     /// Where dropping keys that are not this brick's any more goes on.
     foreign: Option<usize>,
+    /// Writes that this brick lacks, by who told, for which it has not begun to look through the others; those for which it looks
+    /// now; and when it began.
+    lacks: BTreeMap<NodeId, u64>,
+    looks_for: u64,
+    looked: Option<Time>,
+    /// Since when there is something to look for.
+    lacked: Option<Time>,
 }
 
 /// What is asked of one other brick.
@@ -60,7 +67,23 @@ impl Pull {
 
 impl Fill {
     pub fn new(seed: u64) -> Self {
-        Self { filled: 0, write_floor: 0, next_id: seed, pulls: BTreeMap::new(), busy: true, foreign: None }
+        Self {
+            filled: 0,
+            write_floor: 0,
+            next_id: seed,
+            pulls: BTreeMap::new(),
+            busy: true,
+            foreign: None,
+            lacks: BTreeMap::new(),
+            looks_for: 0,
+            looked: None,
+            lacked: None,
+        }
+    }
+
+    /// Writes that this brick lacks, as far as it has been told.
+    pub fn lacks(&self) -> u64 {
+        self.lacks.values().copied().fold(self.looks_for, u64::saturating_add)
     }
 
     fn id(&mut self) -> u64 {
@@ -78,6 +101,38 @@ impl Session {
     pub(super) fn fill_death(&mut self, peer: NodeId) {
         self.fill.pulls.remove(&peer);
         self.fill.busy = true;
+    }
+
+    /// Somebody says that this brick lacks so many writes. Whoever says it twice has not heard the answer.
+    pub(super) fn fill_lacks(&mut self, now: Time, from: NodeId, writes: u64) {
+        if self.peers.contains_key(&from) || from == self.me {
+            let known = self.fill.lacks.entry(from).or_default();
+            *known = if from == self.me { known.saturating_add(writes) } else { writes.max(*known) };
+            self.fill.lacked.get_or_insert(now);
+            self.fill.busy = true;
+        }
+    }
+
+    /// Looks through all others once more, if it lacks something.
+    fn look_again(&mut self, call: &mut Call, everyone: &[NodeId]) {
+        self.fill.looks_for = 0;
+        if self.fill.lacks.is_empty() || self.looks_again_at().is_some_and(|at| at > call.now) {
+            return;
+        }
+        self.fill.looks_for = std::mem::take(&mut self.fill.lacks).into_values().fold(0, u64::saturating_add);
+        (self.fill.looked, self.fill.lacked) = (Some(call.now), None);
+        for node in everyone {
+            if let Some(pull) = self.fill.pulls.get_mut(node) {
+                *pull = Pull::new();
+                self.pull_on(call, *node);
+            }
+        }
+    }
+
+    fn looks_again_at(&self) -> Option<Time> {
+        // Others miss theirs in the same moment, and tell so soon.
+        let told = self.fill.lacked.map(|since| since + LACKS_TOLD_EVERY);
+        told.max(self.fill.looked.map(|looked| looked + LOOKS_AGAIN_EVERY))
     }
 
     /// The own memory is gone.
@@ -116,7 +171,8 @@ impl Session {
         let grace = if self.fill.filled < map.epoch { self.missing_waited_for() } else { None };
         let grace = grace.filter(|until| *until > self.last);
         let foreign = self.fill.foreign.is_some().then(|| self.born.unwrap_or_default());
-        [pulls, grace, foreign].into_iter().flatten().min()
+        let again = if self.fill.lacks.is_empty() { None } else { self.looks_again_at().filter(|at| *at > self.last) };
+        [pulls, grace, foreign, again].into_iter().flatten().min()
     }
 
     /// Asks for what is to be asked, and sees whether this brick is filled now.
@@ -124,6 +180,7 @@ impl Session {
         let Some(map) = self.map.as_ref().filter(|_| self.fill.busy) else { return };
         if !map.is_brick(self.me) {
             self.fill.filled = map.epoch;
+            (self.fill.lacks, self.fill.looks_for) = (BTreeMap::new(), 0);
             self.drop_foreign();
             self.fill.busy = self.fill.foreign.is_some();
             return;
@@ -147,8 +204,13 @@ impl Session {
                 self.fill.filled = self.map_seen();
             }
         }
+        if !pulling && self.fill.filled == self.map_seen() {
+            self.look_again(call, &everyone);
+        }
+        let pulling = pulling || self.fill.looks_for > 0;
         self.drop_foreign();
-        self.fill.busy = pulling || self.fill.foreign.is_some() || self.fill.filled < self.map_seen();
+        self.fill.busy =
+            pulling || !self.fill.lacks.is_empty() || self.fill.foreign.is_some() || self.fill.filled < self.map_seen();
     }
 
     /// Until when members that are not there are waited for; none if all are there.
@@ -228,7 +290,7 @@ impl Session {
             Some(What::Found(found)) => {
                 let Some(at) = pull.under_way.iter().position(|(id, _)| *id == head.id) else { return };
                 let (_, (key, under)) = pull.under_way.swap_remove(at);
-                let found = found.take(body);
+                let found = found.take(body, &key);
                 // A value that was damaged on its way stays with who sent it; another brick may have it whole.
                 let sound = found.value.as_ref().is_none_or(|value| value.is_whole());
                 let sound = sound && found.value.is_some() == found.live;

@@ -23,12 +23,16 @@
 //!   lock; locks belong in `linear`.
 //!
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
-//! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` what clients hold; `shown` figures; `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick` and `table` its memory; `fill`; `wire`.
+//! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` what clients hold; `shown` figures;
+//! `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick`, `table` and `counted` its memory;
+//! `fill`; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod brick;
 pub mod cookie;
 mod cookie_ops;
+mod copies;
+mod counted;
 pub mod doc;
 mod fill;
 mod intake;
@@ -82,7 +86,7 @@ pub use brick::Intervals;
 pub use class::{CookieKey, CookieSecret};
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
-pub use op::{Action, Lease, Op, Place, Reply, When};
+pub use op::{Action, Kind, Lease, Op, Place, Reply, When};
 pub use outlier::{Measure, Opinion, Outlier};
 pub use shown::Stub;
 pub use spec::{Merges, Spec};
@@ -122,6 +126,7 @@ pub struct Session {
     /// Since when.
     map_since: Time,
     namespaces: FixedMap<Box<str>, Namespace>,
+    level: u32,
     peers: BTreeMap<NodeId, Peer>,
     brick: Brick,
     fill: Fill,
@@ -143,6 +148,8 @@ pub struct Session {
     /// When it was last noted that a value could not be merged.
     plain_noted: Option<Time>,
     writers: Writers,
+    /// When bricks are next told what they lack.
+    tell_missed_at: Option<Time>,
     /// When refused cookies were last reported, and how many had been refused by then.
     cookies_noted: Option<(Time, u64)>,
     figures: Figures,
@@ -221,7 +228,8 @@ impl Class for Session {
 
     fn wake_at(&self) -> Option<Time> {
         let cut_off = self.minority_since.map(|since| since + CUT_OFF_FORGETS);
-        [self.ops.wake_at(), self.brick.wake_at(), self.fill_wake_at(), cut_off].into_iter().flatten().min()
+        let (fill, missed) = (self.fill_wake_at(), self.tell_missed_wake());
+        [self.ops.wake_at(), self.brick.wake_at(), fill, missed, cut_off].into_iter().flatten().min()
     }
 
     fn figures(&self) -> Vec<u64> {
@@ -247,6 +255,7 @@ impl Session {
             map: None,
             map_since: Time::ZERO,
             namespaces: FixedMap::default(),
+            level: 1,
             peers: BTreeMap::new(),
             brick: Brick::new(),
             fill: Fill::new(rng.u64()),
@@ -262,6 +271,7 @@ impl Session {
             ahead_noted: None,
             plain_noted: None,
             writers: Writers::default(),
+            tell_missed_at: None,
             cookies_noted: None,
             figures: Figures::default(),
             opinion: Opinion::default(),
@@ -296,7 +306,8 @@ impl Session {
             Input::Frame { from, frame } => self.frame(call, from, frame),
             Input::Birth { peer, boot } => self.birth(call, peer, boot),
             Input::Death { peer } => self.death(call, peer),
-            Input::Declared(Declared { spaces, mut records, .. }) => {
+            Input::Declared(Declared { level, spaces, mut records, .. }) => {
+                self.level = level;
                 self.declare(spaces);
                 if let Some(map) = records.remove(MAP_RECORD) {
                     self.adopt(call, map);
@@ -309,6 +320,7 @@ impl Session {
             Input::Tend | Input::Wake => (),
         }
         self.fire(call);
+        self.tell_missed(call);
         self.fill_wake(call);
         self.forget_if_cut_off(call);
         self.forget_if_failing(call);

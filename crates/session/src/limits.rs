@@ -116,10 +116,13 @@ pub const OUTLIER_FORGIVEN: Span = Span::secs(4 * 3600);
 pub const TIMER_QUEUES_KEPT: usize = 8;
 /// Namespaces whose write intervals a brick tells of; a report is a few kilobytes.
 pub const INTERVALS_TOLD: usize = 64;
-/// A shard of the index gives memory back when it is emptier than one in so many slots.
-pub const SHRINK_BELOW: usize = 8;
-/// Book-keeping of one entry (two table slots, counters), bytes.
-pub const ENTRY_BYTES: u64 = 192;
+/// A table of a brick gives memory back when it is emptier than one in so many slots. A generation from which sessions move on,
+/// each time they are touched, would stay as large as it was until its last lease ends.
+pub const SHRINK_BELOW: usize = 4;
+/// Beside its bytes a handle ([`bytes::Bytes`]) with more than one holder has a counter, their place and their number.
+pub const HANDLE_BYTES: u64 = 24;
+/// The level ([`base::level`]) from which on every program keeps the kind beside a value.
+pub const KINDS_SINCE: u32 = 2;
 /// Values below this are copied when a brick stores them: a slice would hold the read buffer it came in.
 pub const COPY_BELOW: usize = 64 << 10;
 /// Shards of a brick's index. A page of a walk is some whole shards, so a walk needs no lock and no snapshot; one
@@ -133,6 +136,11 @@ pub const FREED_PER_CALL: usize = 512;
 pub const SWEEP_EVERY: Span = Span::secs(1);
 /// Entries listed in one page of a fill or walk; a page of longest keys is 512 KiB.
 pub const PAGE_ENTRIES: usize = 1024;
+/// Who lacks writes is told so after this, and again until it has heard: one look makes up for all that were missed together.
+pub const LACKS_TOLD_EVERY: Span = Span::secs(1);
+/// A brick looks through the others for what it lacks no more often: with a million keys that costs each of them a second of work,
+/// and where too much is asked of it all the time there is always something.
+pub const LOOKS_AGAIN_EVERY: Span = Span::secs(10);
 /// Values a filling brick has on order from one peer: 16 of 8 KiB a round trip is 100 MB/s and leaves room for work.
 pub const FILL_UNDER_WAY: usize = 16;
 /// Silence after which a filling brick asks again.

@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use base::{Refused, Span};
 use bytes::Bytes;
 
-use super::doc::{Doc, Form};
+use super::doc::Doc;
 use super::limits::{FIELDS_MAX, PLAIN_NOTED_EVERY, WRITERS_FIELDS_MAX};
 use super::merge::{Base, marked, merge, take_mark};
 use super::op::{Action, Reply, When};
 use super::ops::Running;
-use super::{Call, Session};
+use super::table::Value;
+use super::{Call, Kind, Session};
 use base::hash::FixedMap;
 
 /// What a write is going to merge.
@@ -53,7 +54,7 @@ impl Writers {
 impl Session {
     /// Takes the mark off a document that is put. If it was read under this key, the put is to merge.
     pub(super) fn begin_merge(&mut self, call: &mut Call, name: &str, op: &mut Running) -> Result<(), Refused> {
-        let Action::Put { value, .. } = &mut op.action else { return Ok(()) };
+        let Action::Put { value, kind: Kind::Text, .. } = &mut op.action else { return Ok(()) };
         let Some(mut doc) = Doc::parse(value) else {
             self.figures.plain += 1;
             if self.plain_noted.is_none_or(|at| call.now.since(at) >= PLAIN_NOTED_EVERY) {
@@ -65,9 +66,6 @@ impl Session {
             }
             return Ok(());
         };
-        if doc.form == Form::Hash {
-            return Ok(());
-        }
         let Some(mark) = take_mark(&mut doc) else { return Ok(()) };
         let mark = mark.map_err(|e| Refused::wrong(e.to_string()))?;
         *value = doc.write();
@@ -78,12 +76,10 @@ impl Session {
         Ok(())
     }
 
-    /// A document as it is handed out.
+    /// A text as it is handed out.
     pub(super) fn hand_out(&mut self, op: &Running, value: Bytes) -> Bytes {
         match Doc::parse(&value) {
-            Some(doc) if doc.form != Form::Hash && doc.len() < FIELDS_MAX => {
-                marked(&doc, &op.key.bytes, self.rng.u64())
-            }
+            Some(doc) if doc.len() < FIELDS_MAX => marked(&doc, &op.key.bytes, self.rng.u64()),
             _ => value,
         }
     }
@@ -92,7 +88,7 @@ impl Session {
     pub(super) fn merge_with(
         &mut self,
         op: &mut Running,
-        there: Option<&Bytes>,
+        there: Option<&Value>,
         lost: bool,
     ) -> Option<Result<Reply, Refused>> {
         let merging = op.merge.as_deref_mut()?;
@@ -106,7 +102,9 @@ impl Session {
             merging.result = merging.new.write();
             return None;
         };
-        let Some(current) = Doc::parse(there) else {
+        let Some(current) =
+            Some(there).filter(|there| there.kind == Kind::Text).and_then(|there| Doc::parse(&there.bytes))
+        else {
             merging.result = merging.new.write();
             return None;
         };

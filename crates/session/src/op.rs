@@ -45,24 +45,36 @@ pub enum Place {
 pub enum Action {
     /// Answer: `Value`, `Absent` or `Lost`.
     Get,
-    /// Answer: `Stored` or `NotStored`.
-    Put { value: Bytes, lease: Lease, when: When, want_old: bool },
+    /// Answer: `Stored` or `NotStored`; with `want_old`, which hands out a text, also `OtherKind`.
+    Put { value: Bytes, kind: Kind, lease: Lease, when: When, want_old: bool },
     /// A new lease for a value that stays. Answer: `Touched` (in cookie mode `Stored` with the new cookie). The version
     /// changes.
     Touch { lease: Lease },
-    /// `Touch` and `Get` in one. Answer: `Value` (with the new lease), `Absent` or `Lost`. Keyed only.
+    /// `Touch` and `Get` of a text in one. Answer: `Value` (with the new lease), `Absent`, `Lost` or `OtherKind`. Keyed only.
     GetTouch { lease: Lease },
     /// Answer: `Removed`, true if there was a value.
     Remove,
     /// Answer: `Removed`, or `NotStored` if the present value has another version. Keyed only.
     RemoveIf { version: Version },
-    /// `Remove` that gives what it removed. Answer: `Value`, `Absent` or `Lost`. Keyed only.
+    /// `Remove` of a text that gives what it removed. Answer: `Value`, `Absent`, `Lost` or `OtherKind`. Keyed only.
     Take,
-    /// How many values the namespace has. Answer: `Count`. Walks all keys.
+    /// How many values the namespace has: exactly if they are few (one page of a walk), else by what bricks have counted, which may
+    /// be off by what ended within ten seconds, and by a copy of each for a moment while bricks come or go. Answer: `Count`.
     Count,
     /// A page of the namespace's keys; a walk starts with cursor 0 and ends when it gets cursor 0 back. A key that is
     /// there throughout the walk is listed; `count` is a hint. Answer: `Page`.
     Scan { cursor: u64, count: u32 },
+}
+
+/// What a value is, as who wrote it said. It goes beside the value everywhere, so that no bytes of a client's can be taken for
+/// something else than they were written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// Whatever a client puts: bytes, for most a text.
+    #[default]
+    Text,
+    /// Fields, written as [`super::doc::Form::Hash`].
+    Hash,
 }
 
 /// How long a value is kept unless it is written or touched again.
@@ -90,6 +102,7 @@ pub enum When {
 pub enum Reply {
     Value {
         value: Bytes,
+        kind: Kind,
         version: Version,
         lease_left: Span,
     },
@@ -113,12 +126,14 @@ pub enum Reply {
     },
     Removed(bool),
     Touched(bool),
+    /// A text was to be handed out and changed, but the value is of this kind. Nothing changed.
+    OtherKind(Kind),
     /// The cookie of the operation opens nothing. Nothing was done.
     BadCookie(CookieError),
     Count(u64),
     /// Cursor 0: the walk is over.
     Page {
         cursor: u64,
-        keys: Vec<Bytes>,
+        keys: Vec<(Bytes, Kind)>,
     },
 }

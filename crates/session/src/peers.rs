@@ -29,6 +29,9 @@ pub(super) struct Peer {
     pub delay: Delay,
     /// Over all its lives.
     pub counts: Counts,
+    /// Acknowledged writes that it has not stored, of which it has not heard; and when the first came, or it was last told.
+    pub missed: u64,
+    pub missed_told: Option<Time>,
     /// How it does, beside others.
     pub conduct: Conduct,
     /// What its stub thinks of the bricks, and when that was heard.
@@ -98,6 +101,8 @@ impl Peer {
             clock: None,
             delay: Delay::default(),
             counts: Counts::default(),
+            missed: 0,
+            missed_told: None,
             conduct: Conduct::default(),
             opinion: None,
         }
@@ -107,7 +112,16 @@ impl Peer {
     /// sent before may still arrive: it must be known for late (seed 727003422327: a write came after it had been taken back).
     pub fn reborn(&self, boot: Boot, now: Time) -> Self {
         let delay = if boot == self.boot { self.delay } else { Delay::default() };
-        Self { counts: self.counts, delay, conduct: Conduct::since(self.counts), ..Self::new(boot, now) }
+        // It may be filled already by those who met it sooner than this node did, with all but what was written meanwhile.
+        let (missed, missed_told) = (self.missed, self.missed_told);
+        Self {
+            counts: self.counts,
+            delay,
+            missed,
+            missed_told,
+            conduct: Conduct::since(self.counts),
+            ..Self::new(boot, now)
+        }
     }
 
     /// Nothing else that was known of its life counts for the next one.

@@ -14,7 +14,7 @@ use super::peers::Peer;
 use super::run::Next;
 use super::table::Key;
 use super::wire;
-use super::{Call, Output, Session, Version};
+use super::{Call, Kind, Output, Session, Version};
 
 impl Leg {
     fn has_answered(&self) -> bool {
@@ -325,13 +325,18 @@ impl Session {
             let span = self.pause(op);
             return self.rest(call, number, op, span);
         }
+        if let Some(kind) = live.and_then(|live| op.other_kind(live)) {
+            self.done(call, op, Reply::OtherKind(kind));
+            return Next::Over;
+        }
         let known = op.newest_seen.is_some();
         let nothing =
             || if best.is_some() || sure || !known && !op.may_be_lost() { Reply::Absent } else { Reply::Lost };
         let reply = match (&op.action, live) {
             (Action::Get, Some(found)) => match (&found.value, found.version) {
                 (Some(value), Some(version)) => {
-                    Some(Reply::Value { value: value.bytes.clone(), version, lease_left: found.lease_left })
+                    let (value, kind) = (value.bytes.clone(), value.kind);
+                    Some(Reply::Value { value, kind, version, lease_left: found.lease_left })
                 }
                 _ => Some(Reply::Lost),
             },
@@ -363,7 +368,7 @@ impl Session {
             return Next::Over;
         }
         let lost = nothing() == Reply::Lost;
-        let there = live.and_then(|live| live.value.as_ref()).map(|value| value.bytes.clone());
+        let there = live.and_then(|live| live.value.clone());
         match self.merge_with(op, there.as_ref(), lost) {
             None => (),
             Some(Ok(reply)) => {
@@ -468,6 +473,17 @@ impl Running {
         place.is_some_and(|place| {
             self.of(place).filter(|leg| !leg.is_sure(wanted)).count() >= BRICKS_ACKED.min(place.nodes().len())
         })
+    }
+
+    /// The kind of what is there, if it is not the one that is to be handed out and changed.
+    fn other_kind(&self, live: &Found) -> Option<Kind> {
+        let hands_out = match &self.action {
+            Action::GetTouch { .. } | Action::Take => true,
+            Action::Put { want_old, .. } => *want_old,
+            Action::Get | Action::Touch { .. } | Action::Remove | Action::RemoveIf { .. } => false,
+            Action::Count | Action::Scan { .. } => false,
+        };
+        live.value.as_ref().map(|value| value.kind).filter(|kind| hands_out && *kind != Kind::Text)
     }
 
     pub(super) fn lease_of_action(&self) -> Span {

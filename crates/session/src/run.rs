@@ -6,8 +6,9 @@ use base::{AskId, NodeId, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 
 use super::brick::{Want, Write, Wrote};
+use super::doc::kind_of_old;
 use super::limits::{
-    AHEAD_NOTED_EVERY, BUDGET_MAX, LEASE_MS_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG,
+    AHEAD_NOTED_EVERY, BUDGET_MAX, KINDS_SINCE, LEASE_MS_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG,
     YOUNG_RESTS,
 };
 use super::map::place;
@@ -15,7 +16,8 @@ use super::op::{Action, Op, Place, Reply};
 use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
 use super::table::{Key, Value};
 use super::wire::{self, Head, What};
-use super::{Call, CookieError, Output, Session};
+use super::{Call, CookieError, Kind, Output, Session};
+use crate::namespace::LEASE_MS_MAX;
 
 /// Why an operation was not begun.
 pub(super) enum NotBegun {
@@ -81,6 +83,7 @@ impl Session {
             self.open_cookie(call, &mut running, text.as_deref())?;
         }
         running.merges = merges && !running.by_cookie;
+        self.check_kind(&running)?;
         if running.merges {
             self.begin_merge(call, &name, &mut running)?;
         }
@@ -190,7 +193,7 @@ impl Session {
     /// Ends an operation with its reply.
     pub(super) fn done(&mut self, call: &mut Call, op: &mut Running, mut reply: Reply) {
         let Some(id) = op.ask.take() else { return };
-        if let Reply::Value { value, .. } = &mut reply
+        if let Reply::Value { value, kind: Kind::Text, .. } = &mut reply
             && op.merges
             && op.action != Action::Take
         {
@@ -205,6 +208,7 @@ impl Session {
             Reply::Stored { .. } | Reply::NotStored { .. } | Reply::Removed(_) | Reply::Touched(_) => {
                 self.figures.writes += 1;
             }
+            Reply::OtherKind(_) => self.figures.reads += 1,
             Reply::Count(_) | Reply::Page { .. } | Reply::BadCookie(_) => (),
         }
         call.answer(id, Outcome::Done(reply));
@@ -382,7 +386,7 @@ impl Session {
         leg.filled = head.filled;
         match head.what {
             Some(What::Found(found)) => {
-                let found = found.take(body);
+                let found = found.take(body, &op.key);
                 if found.value.as_ref().is_some_and(|value| !value.is_whole()) {
                     // As if it had been lost on its way: it is asked for again.
                     self.figures.damaged_frames += 1;
@@ -426,7 +430,7 @@ impl Session {
             Some(
                 What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) | What::Resolve(_),
             )
-            | Some(What::List(_))
+            | Some(What::List(_) | What::Lacks(_) | What::Heard(_))
             | None => (),
         }
     }
@@ -561,8 +565,8 @@ impl Session {
         }
     }
 
-    pub(super) fn sealed(value: &Bytes) -> Value {
-        super::brick::seal(value.clone())
+    pub(super) fn sealed(value: &Bytes, kind: Kind) -> Value {
+        super::brick::seal(value.clone(), kind)
     }
 }
 
@@ -597,6 +601,21 @@ fn check(op: &Op, walks: bool) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+impl Session {
+    /// A text that a program from before kinds would take for a hash is kept out until there is none.
+    fn check_kind(&self, op: &Running) -> Result<(), Refused> {
+        match &op.action {
+            Action::Put { value, kind: Kind::Text, .. }
+                if self.level < KINDS_SINCE && kind_of_old(&op.key, value) != Kind::Text =>
+            {
+                let why = "a value that begins as this one does is possible once all nodes run the newer program";
+                Err(Refused::wrong(why))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A document's mark does not count: it is not kept.

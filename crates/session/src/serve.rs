@@ -9,7 +9,7 @@ use super::limits::{BUDGET_MAX, LATE_TOLD_EVERY, PAGE_ENTRIES, WAIT_TOLD_MS};
 use super::map::place;
 use super::ops::FILL_BIT;
 use super::table::Key;
-use super::wire::{self, BehindMessage, Head, LateMessage, ListMessage, UndoneMessage, What};
+use super::wire::{self, BehindMessage, Head, LacksMessage, LateMessage, ListMessage, UndoneMessage, What};
 use super::{Call, Output, Session};
 
 impl Session {
@@ -33,13 +33,17 @@ impl Session {
         let asks = match &what {
             What::Read(_) | What::Write(_) | What::Undo(_) | What::Settle(_) | What::Confirm(_) => true,
             What::Resolve(_) | What::List(_) => true,
+            What::Lacks(_) => true,
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
-            What::Late(_) => false,
+            What::Late(_) | What::Heard(_) => false,
         };
         let has_stood = head.waited_ms > 0 && self.has_stood(call, head.waited_ms, head.asked_ms);
         if matches!(what, What::Late(_)) && (!has_stood || head.id & FILL_BIT != 0) {
             // It lay in queues, and there it would lie again: its time passes. Or it is asked for again in a moment.
             return;
+        }
+        if let What::Heard(LacksMessage { writes }) = what {
+            return self.heard_missed(from, writes);
         }
         if !asks {
             head.what = Some(what);
@@ -75,6 +79,7 @@ impl Session {
         let writes = matches!(what, What::Write(_));
         let serves = match &what {
             What::List(list) if list.fill => self.map_seen() == head.epoch,
+            What::Lacks(_) => true,
             _ => self.epoch_serves(call.now, head.epoch, writes),
         };
         if !serves {
@@ -117,10 +122,15 @@ impl Session {
             What::Resolve(message) => self.resolve(call, message.take().0),
             What::List(list) => {
                 let (lines, next) = self.list_for(call, from, list);
-                self.reply(call, from, head, wire::page(lines, next), Bytes::new());
+                let values = (!list.fill).then(|| self.brick.values(list.namespace));
+                self.reply(call, from, head, wire::page(lines, next, values), Bytes::new());
+            }
+            What::Lacks(message) => {
+                self.fill_lacks(call.now, from, message.writes);
+                self.reply(call, from, head, What::Heard(message), Bytes::new());
             }
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) => (),
-            What::Behind(_) | What::Late(_) => (),
+            What::Behind(_) | What::Late(_) | What::Heard(_) => (),
         }
     }
 

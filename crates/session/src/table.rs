@@ -9,11 +9,12 @@ use base::Time;
 use base::checksum::Checksum;
 use bytes::Bytes;
 
-use super::Version;
 use super::brick::Standing;
-use super::limits::{COPY_BELOW, ENTRY_BYTES, GENERATION, SHARDS, SHRINK_BELOW};
+use super::counted::Counted;
+use super::limits::{COPY_BELOW, GENERATION, HANDLE_BYTES, SHARDS};
 use super::map::{Placement, key_hash};
 use base::hash::FixedMap;
+use super::{Kind, Version};
 
 /// A key of a namespace, with the hash that places it.
 #[derive(Clone, Debug)]
@@ -49,6 +50,7 @@ impl Hash for Key {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Value {
     pub bytes: Bytes,
+    pub kind: Kind,
     pub sum: Checksum,
 }
 
@@ -89,35 +91,47 @@ impl Entry {
         self.value.is_some() && self.lease_end > now
     }
 
+    /// Memory that lies behind it.
     fn bytes(&self) -> u64 {
         let before = match &self.before {
-            Some(before) => before.as_ref().as_ref().map_or(0, Entry::bytes),
+            Some(before) => size_of::<Option<Entry>>() as u64 + before.as_ref().as_ref().map_or(0, Entry::bytes),
             None => 0,
         };
         let bricks = self.bricks.as_ref().map_or(0, |_| size_of::<Placement>() as u64);
-        ENTRY_BYTES + self.value.as_ref().map_or(0, |v| v.bytes.len() as u64) + before + bricks
+        self.value.as_ref().map_or(0, |value| handle_bytes(value.bytes.len())) + before + bricks
     }
 
     /// The generation in which it is filed: that of its next change by time alone.
     fn slot(&self) -> u64 {
-        let end = if self.value.is_some() { self.lease_end } else { self.keep_end };
-        end.0.div_ceil(GENERATION.0)
+        slot_of(if self.value.is_some() { self.lease_end } else { self.keep_end })
     }
+}
+
+fn slot_of(end: Time) -> u64 {
+    end.0.div_ceil(GENERATION.0)
+}
+
+/// Memory behind a handle to so many bytes of its own, once there was a second handle.
+fn handle_bytes(len: usize) -> u64 {
+    if len == 0 { 0 } else { len as u64 + HANDLE_BYTES }
 }
 
 pub(super) struct Table {
     /// Invariant: names the generation that holds the key's entry, for every key of every generation.
-    index: Vec<FixedMap<Key, u64>>,
+    index: Vec<Counted<Key, u64>>,
     /// Invariant: none is empty.
-    generations: BTreeMap<u64, FixedMap<Key, Entry>>,
+    generations: BTreeMap<u64, Counted<Key, Entry>>,
+    /// Invariant: what both of these and all that is behind them take, beside the empty index.
     bytes: u64,
     len: u64,
+    /// Entries with a value, by namespace. Invariant: none is 0.
+    values: BTreeMap<u32, u64>,
 }
 
 impl Table {
     pub fn new() -> Self {
-        let index = (0..SHARDS).map(|_| FixedMap::default()).collect();
-        Self { index, generations: BTreeMap::new(), bytes: 0, len: 0 }
+        let index = (0..SHARDS).map(|_| Counted::default()).collect();
+        Self { index, generations: BTreeMap::new(), bytes: 0, len: 0, values: BTreeMap::new() }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -129,62 +143,111 @@ impl Table {
     }
 
     pub fn get(&self, key: &Key) -> Option<&Entry> {
-        let slot = self.index[key.shard()].get(key)?;
-        self.generations.get(slot)?.get(key)
+        let slot = self.index[key.shard()].map().get(key)?;
+        self.generations.get(slot)?.map().get(key)
+    }
+
+    /// The key as it is kept here, which pins no memory but its own.
+    pub fn kept_key(&self, key: &Key) -> Option<&Key> {
+        self.index[key.shard()].map().get_key_value(key).map(|(key, _)| key)
+    }
+
+    /// Values of a namespace, those among them that ended a moment ago.
+    pub fn values(&self, namespace: u32) -> u64 {
+        self.values.get(&namespace).copied().unwrap_or(0)
+    }
+
+    /// So much more memory a value takes that ends then, beside that of what it replaces.
+    pub fn growth(&self, key: &Key, len: usize, end: Time) -> u64 {
+        let index = &self.index[key.shard()];
+        let (slot, had) = (slot_of(end), index.map().get(key));
+        let of_key = if had.is_some() { 0 } else { index.growth() + handle_bytes(key.bytes.len()) };
+        let generation = self.generations.get(&slot);
+        let of_entry = match had {
+            Some(had) if *had == slot => 0,
+            _ => generation.map_or_else(|| Counted::<Key, Entry>::default().growth(), Counted::growth),
+        };
+        handle_bytes(len) + of_key + of_entry
     }
 
     /// Files an entry; what was there is freed at once and handed back.
     pub fn put(&mut self, key: &Key, entry: Entry) -> Option<Entry> {
         let slot = entry.slot();
         let shard = &mut self.index[key.shard()];
-        let (key, old_slot) = match shard.get_key_value(key) {
+        let (key, old_slot) = match shard.map().get_key_value(key) {
             Some((have, slot)) => (have.clone(), Some(*slot)),
             None => (Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key }, None),
         };
-        self.bytes += entry.bytes() + key.bytes.len() as u64;
-        self.len += 1;
-        if old_slot != Some(slot) {
-            shard.insert(key.clone(), slot);
-        }
         let mut old = None;
-        if let Some(old_slot) = old_slot
-            && old_slot != slot
-        {
-            old = self.unfile(old_slot, &key);
+        match old_slot {
+            Some(old_slot) if old_slot != slot => {
+                *shard.get_mut(&key).expect("just seen") = slot;
+                old = self.unfile(old_slot, &key);
+            }
+            Some(_) => (),
+            None => {
+                let before = shard.bytes();
+                shard.insert(key.clone(), slot);
+                self.bytes += shard.bytes() - before + handle_bytes(key.bytes.len());
+            }
         }
-        let key_bytes = key.bytes.len() as u64;
-        let replaced = self.generations.entry(slot).or_default().insert(key, entry);
-        let old = old.or(replaced);
-        if let Some(old) = &old {
-            self.bytes -= old.bytes() + key_bytes;
-            self.len -= 1;
+        self.counts(key.namespace, &entry);
+        let generation = self.generations.entry(slot).or_default();
+        let before = generation.bytes();
+        let namespace = key.namespace;
+        let replaced = generation.insert(key, entry);
+        self.bytes += generation.bytes() - before;
+        if let Some(replaced) = &replaced {
+            self.counts_no_more(namespace, replaced);
         }
-        old
+        old.or(replaced)
     }
 
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let slot = self.unindex(key)?;
-        let old = self.unfile(slot, key)?;
-        self.bytes -= old.bytes() + key.bytes.len() as u64;
-        self.len -= 1;
-        Some(old)
+        self.unfile(slot, key)
     }
 
-    /// Takes a key out of the index; a shard that has become far too large gives memory back.
+    fn counts(&mut self, namespace: u32, entry: &Entry) {
+        self.bytes += entry.bytes();
+        self.len += 1;
+        if entry.value.is_some() {
+            *self.values.entry(namespace).or_default() += 1;
+        }
+    }
+
+    fn counts_no_more(&mut self, namespace: u32, entry: &Entry) {
+        self.bytes -= entry.bytes();
+        self.len -= 1;
+        if entry.value.is_some()
+            && let Some(values) = self.values.get_mut(&namespace)
+        {
+            *values -= 1;
+            if *values == 0 {
+                self.values.remove(&namespace);
+            }
+        }
+    }
+
+    /// Takes a key out of the index.
     fn unindex(&mut self, key: &Key) -> Option<u64> {
         let shard = &mut self.index[key.shard()];
+        let before = shard.bytes();
         let slot = shard.remove(key)?;
-        if shard.capacity() > SHRINK_BELOW * (shard.len() + 1) {
-            shard.shrink_to(2 * shard.len());
-        }
+        self.bytes -= before - shard.bytes() + handle_bytes(key.bytes.len());
         Some(slot)
     }
 
     fn unfile(&mut self, slot: u64, key: &Key) -> Option<Entry> {
         let generation = self.generations.get_mut(&slot)?;
+        let before = generation.bytes();
         let old = generation.remove(key);
-        if generation.is_empty() {
+        self.bytes -= before - generation.bytes();
+        if generation.map().is_empty() {
             self.generations.remove(&slot);
+        }
+        if let Some(old) = &old {
+            self.counts_no_more(key.namespace, old);
         }
         old
     }
@@ -204,14 +267,15 @@ impl Table {
             else {
                 return false;
             };
-            let ended: Vec<(Key, Entry)> = first.get_mut().extract_if(|_, _| true).take(left).collect();
-            if first.get().is_empty() {
+            let before = first.get().bytes();
+            let ended = first.get_mut().take_some(left);
+            self.bytes -= before - first.get().bytes();
+            if first.get().map().is_empty() {
                 first.remove();
             }
             left -= ended.len();
             for (key, mut entry) in ended {
-                self.bytes -= entry.bytes() + key.bytes.len() as u64;
-                self.len -= 1;
+                self.counts_no_more(key.namespace, &entry);
                 self.unindex(&key);
                 if entry.keep_end > now {
                     entry.value = None;
@@ -226,20 +290,21 @@ impl Table {
     /// Keys of one shard, in order.
     pub fn shard(&self, shard: usize) -> Vec<(&Key, &Entry)> {
         let mut keys: Vec<_> = self.index[shard]
+            .map()
             .iter()
-            .filter_map(|(key, slot)| Some((key, self.generations.get(slot)?.get(key)?)))
+            .filter_map(|(key, slot)| Some((key, self.generations.get(slot)?.map().get(key)?)))
             .collect();
         keys.sort_unstable_by(|(a, _), (b, _)| (a.namespace, &a.bytes).cmp(&(b.namespace, &b.bytes)));
         keys
     }
 
     pub fn shard_is_empty(&self, shard: usize) -> bool {
-        self.index[shard].is_empty()
+        self.index[shard].map().is_empty()
     }
 
     /// Flips a bit of a stored value, as failing memory would. False if there is no such value.
     pub fn flip_bit(&mut self, key: &Key) -> bool {
-        let Some(slot) = self.index[key.shard()].get(key) else { return false };
+        let Some(slot) = self.index[key.shard()].map().get(key) else { return false };
         let entry = self.generations.get_mut(slot).and_then(|generation| generation.get_mut(key));
         let Some(value) = entry.and_then(|entry| entry.value.as_mut()) else { return false };
         let mut bytes = value.bytes.to_vec();
@@ -267,7 +332,7 @@ mod tests {
         let sum = Checksum::of(&bytes);
         Entry {
             version: Version::default(),
-            value: Some(Value { bytes, sum }),
+            value: Some(Value { bytes, kind: Kind::Text, sum }),
             lease_end: Time(lease_end * 1_000_000),
             keep_end: Time(keep_end * 1_000_000),
             before: None,
@@ -288,13 +353,14 @@ mod tests {
                 table.put(&key(&i.to_string()), entry(round * 10, 100 + i * round as u64, 100 + i * round as u64));
             }
         }
-        assert_eq!(table.len(), 100);
+        assert_eq!((table.len(), table.values(1), table.values(2)), (100, 100, 0));
         for i in 0..50 {
             assert!(table.remove(&key(&i.to_string())).is_some());
         }
         while table.expire(Time(10_000_000_000), 7) {}
         assert_eq!((table.len(), table.bytes()), (0, 0));
-        assert!(table.generations.is_empty() && table.index.iter().all(FixedMap::is_empty));
+        assert!(table.generations.is_empty() && table.index.iter().all(|shard| shard.map().is_empty()));
+        assert_eq!(table.values(1), 0);
     }
 
     #[test]
@@ -303,10 +369,10 @@ mod tests {
         for i in 0..100_000 {
             table.put(&key(&i.to_string()), entry(0, 10, 10));
         }
-        let slots = |table: &Table| table.index.iter().map(FixedMap::capacity).sum::<usize>();
+        let slots = |table: &Table| table.index.iter().map(|shard| shard.map().capacity()).sum::<usize>();
         assert!(slots(&table) >= 100_000);
         while table.expire(Time(20_000_000), 1000) {}
-        assert!(slots(&table) <= SHARDS * SHRINK_BELOW, "{} slots for nothing", slots(&table));
+        assert_eq!((slots(&table), table.bytes()), (0, 0), "slots for nothing");
     }
 
     #[test]

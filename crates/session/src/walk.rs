@@ -1,47 +1,52 @@
 //! Walks over all keys of a namespace, page by page. Pages are whole shards of the hash space, which is cut alike on
-//! every brick; all live bricks list the same shards, and the newest version of each key decides if it is there.
+//! every brick; all live bricks list the same shards, and the newest version of each key decides if it is there. Who wants to know how
+//! many there are is told by the first page: exactly if all of them are on it, else by what each brick has counted.
 
 use std::collections::BTreeMap;
 
 use base::NodeId;
 use bytes::Bytes;
 
+use super::brick::Line;
 use super::limits::{BRICKS_ACKED, BRICKS_ASKED, PAGE_ENTRIES, SHARDS};
 use super::op::{Action, Reply};
-use super::ops::{LegState, Phase, Running};
+use super::ops::{Leg, LegState, Phase, Running};
 use super::run::Next;
-use super::table::Key;
 use super::wire::{ListMessage, PageMessage, What};
-use super::{Call, Session, Version};
+use super::{Call, Kind, Session, Version};
 
 pub(super) struct Walk {
     cursor: u64,
     count: u64,
     /// First shard that at least one brick did not list.
     end: u64,
-    /// By shard and key: the newest version, and whether it has a value.
-    keys: BTreeMap<(usize, Bytes), (Version, bool)>,
+    /// By shard and key: the newest version, and of which kind its value is, if it has one.
+    keys: BTreeMap<(usize, Bytes), (Version, Option<Kind>)>,
+    /// What each brick has counted.
+    values: BTreeMap<NodeId, u64>,
 }
 
 impl Walk {
     fn from(cursor: u64) -> Self {
-        Self { cursor, count: 0, end: SHARDS as u64, keys: BTreeMap::new() }
+        Self { cursor, count: 0, end: SHARDS as u64, keys: BTreeMap::new(), values: BTreeMap::new() }
     }
 
-    pub fn take(&mut self, _from: NodeId, page: PageMessage) {
+    pub fn take(&mut self, from: NodeId, page: PageMessage) {
         let next = page.next;
-        self.take_lines(page.take().into_iter().map(|line| (line.key, line.version, line.live)), next);
+        self.values.extend(page.values.map(|values| (from, values)));
+        self.take_lines(page.take(), next);
     }
 
-    fn take_lines(&mut self, lines: impl Iterator<Item = (Key, Version, bool)>, next: u64) {
+    fn take_lines(&mut self, lines: Vec<Line>, next: u64) {
         if next > 0 {
             self.end = self.end.min(next);
         }
-        for (key, version, live) in lines {
-            let place = (key.shard(), key.bytes);
-            let known = self.keys.entry(place).or_insert((version, live));
+        for line in lines {
+            let (version, kind) = (line.version, line.live.then_some(line.kind));
+            let place = (line.key.shard(), line.key.bytes);
+            let known = self.keys.entry(place).or_insert((version, kind));
             if version > known.0 {
-                *known = (version, live);
+                *known = (version, kind);
             }
         }
     }
@@ -78,14 +83,24 @@ impl Session {
             let end = walk.end;
             let there = std::mem::take(&mut walk.keys)
                 .into_iter()
-                .filter(|((shard, _), (_, live))| *live && (*shard as u64) < end);
+                .filter(|((shard, _), _)| (*shard as u64) < end)
+                .filter_map(|((_, key), (_, kind))| Some((key, kind?)));
             let next = if end >= SHARDS as u64 { 0 } else { end };
             if matches!(op.action, Action::Scan { .. }) {
-                let keys = there.map(|((_, key), _)| key).collect();
+                let keys = there.collect();
                 self.done(call, op, Reply::Page { cursor: next, keys });
                 return Next::Over;
             }
+            let (is_first, values) = (walk.cursor == 0, std::mem::take(&mut walk.values));
             let count = walk.count + there.count() as u64;
+            if next > 0
+                && is_first
+                && let Some(count) = self.counted(op, &values)
+            {
+                self.done(call, op, Reply::Count(count));
+                return Next::Over;
+            }
+            let walk = op.walk.as_mut().expect("it walks");
             if next == 0 {
                 self.done(call, op, Reply::Count(count));
                 return Next::Over;
@@ -95,6 +110,17 @@ impl Session {
             // Pages of one walk are no tries of one round.
             op.round &= 0x1f;
         }
+    }
+
+    /// How many values there are by what the settled bricks have counted. None if there is one that cannot say (an older program).
+    fn counted(&self, op: &Running, values: &BTreeMap<NodeId, u64>) -> Option<u64> {
+        let map = self.map.as_ref()?;
+        // In a transition all that was acknowledged is where it was, too.
+        let members = map.old.as_ref().unwrap_or(&map.members);
+        let wanted = op.filled_wanted();
+        let says = |leg: &&Leg| leg.state == LegState::Answered && leg.filled >= wanted && members.contains(&leg.node);
+        let said = op.legs.iter().filter(says).map(|leg| values.get(&leg.node).copied());
+        estimate(members.len(), &said.collect::<Option<Vec<u64>>>()?)
     }
 
     fn list(&mut self, call: &mut Call, number: u64, op: &mut Running, at: usize) {
@@ -110,7 +136,34 @@ impl Session {
         }
         let (lines, next) = self.brick.list(call.now, cursor, most, |key, _| key.namespace == namespace);
         let walk = op.walk.as_mut().expect("it walks");
-        walk.take_lines(lines.into_iter().map(|line| (line.key, line.version, line.live)), next);
-        op.legs[at].state = LegState::Answered;
+        walk.take_lines(lines, next);
+        walk.values.insert(self.me, self.brick.values(namespace));
+        (op.legs[at].state, op.legs[at].filled) = (LegState::Answered, self.fill.filled);
+    }
+}
+
+/// Of so many bricks some have said how many values they have. Each value is at three of them, spread evenly; where there are no
+/// more than three, each brick has all.
+fn estimate(members: usize, said: &[u64]) -> Option<u64> {
+    if members <= BRICKS_ASKED {
+        return said.iter().copied().max();
+    }
+    let copies = (said.len() * BRICKS_ASKED) as u128;
+    let sum = said.iter().map(|values| u128::from(*values)).sum::<u128>() * members as u128;
+    let rounded = (sum + copies / 2).checked_div(copies)?;
+    Some(u64::try_from(rounded).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_bricks_make_one_of_values() {
+        assert_eq!((estimate(3, &[]), estimate(5, &[])), (None, None));
+        assert_eq!((estimate(1, &[7]), estimate(3, &[100, 99, 100])), (Some(7), Some(100)));
+        assert_eq!(estimate(5, &[600, 600, 600, 600, 600]), Some(1000));
+        assert_eq!(estimate(5, &[600, 610, 590, 600]), Some(1000), "one is away");
+        assert_eq!(estimate(4, &[u64::MAX; 4]), Some(u64::MAX));
     }
 }

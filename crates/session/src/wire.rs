@@ -6,10 +6,11 @@ use base::{Frame, NodeId, Span};
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-use super::Version;
 use super::brick::{Found, Line, Standing, Want, Write, Wrote};
+use super::doc::kind_of_old;
 use super::map::Placement;
 use super::table::{Key, Value};
+use super::{Kind, Version};
 use base::checksum::Checksum;
 
 #[derive(Clone, PartialEq, Message)]
@@ -41,7 +42,7 @@ pub(super) struct Head {
     /// ... by this stamp of it.
     #[prost(uint64, tag = "23")]
     pub asked_ms: u64,
-    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21")]
+    #[prost(oneof = "What", tags = "8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 24")]
     pub what: Option<What>,
 }
 
@@ -65,6 +66,9 @@ pub(super) enum What {
     /// should find out, and tell the bricks. No answer.
     #[prost(message, tag = "14")]
     Resolve(ReadMessage),
+    /// The asked node's brick has not stored so many acknowledged writes of the asker. Answer: `Heard`.
+    #[prost(message, tag = "15")]
+    Lacks(LacksMessage),
     #[prost(message, tag = "16")]
     Found(FoundMessage),
     #[prost(message, tag = "17")]
@@ -79,6 +83,9 @@ pub(super) enum What {
     /// The request was not carried out, as it lay for too long, as far as its stamp tells.
     #[prost(message, tag = "21")]
     Late(LateMessage),
+    /// It will see to those.
+    #[prost(message, tag = "24")]
+    Heard(LacksMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -148,6 +155,9 @@ pub(super) struct WriteMessage {
     confirmed: bool,
     #[prost(fixed64, repeated, tag = "13")]
     bricks: Vec<u64>,
+    /// Of the value: 0 from a program that knows no kinds, or no value; 1 a text, 2 a hash.
+    #[prost(uint32, tag = "14")]
+    kind: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -198,6 +208,9 @@ pub(super) struct FoundMessage {
     confirmed: bool,
     #[prost(fixed64, repeated, tag = "11")]
     bricks: Vec<u64>,
+    /// As in [`WriteMessage`].
+    #[prost(uint32, tag = "12")]
+    kind: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -232,6 +245,9 @@ pub(super) struct LineMessage {
     open: Option<VersionMessage>,
     #[prost(bool, tag = "7")]
     confirmed: bool,
+    /// As in [`WriteMessage`], of a live value.
+    #[prost(uint32, tag = "8")]
+    kind: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -241,6 +257,9 @@ pub(super) struct PageMessage {
     /// Shard to go on with; 0 at the end.
     #[prost(uint64, tag = "2")]
     pub next: u64,
+    /// Of a walk: how many values of the namespace this brick has, more or less. Not said by a program of level 1.
+    #[prost(uint64, optional, tag = "3")]
+    pub values: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -251,6 +270,12 @@ pub(super) struct BehindMessage {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct LateMessage {}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct LacksMessage {
+    #[prost(uint64, tag = "1")]
+    pub writes: u64,
+}
 
 pub(super) fn read(key: &Key, want: Want) -> What {
     let (value, known) = match want {
@@ -285,6 +310,7 @@ pub(super) fn write(key: &Key, write: &Write) -> (What, Bytes) {
         open: write.standing.open(),
         confirmed: write.standing == Standing::Confirmed,
         bricks: numbers(&write.bricks),
+        kind: number_of(write.value.as_ref()),
     });
     (what, write.value.as_ref().map(|v| v.bytes.clone()).unwrap_or_default())
 }
@@ -320,6 +346,7 @@ pub(super) fn found(found: Found) -> (What, Bytes) {
         open: found.standing.open(),
         confirmed: found.standing == Standing::Confirmed,
         bricks: numbers(&found.bricks),
+        kind: number_of(found.value.as_ref()),
     });
     (what, found.value.map(|v| v.bytes).unwrap_or_default())
 }
@@ -335,7 +362,7 @@ pub(super) fn wrote(wrote: Wrote) -> What {
     What::Wrote(WroteMessage { how, had, version, ahead_ms })
 }
 
-pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
+pub(super) fn page(lines: Vec<Line>, next: u64, values: Option<u64>) -> What {
     let lines = lines
         .into_iter()
         .map(|line| LineMessage {
@@ -346,9 +373,10 @@ pub(super) fn page(lines: Vec<Line>, next: u64) -> What {
             keep_ms: millis_up(line.keep_left),
             open: line.standing.open(),
             confirmed: line.standing == Standing::Confirmed,
+            kind: if line.live { line.kind.number() } else { 0 },
         })
         .collect();
-    What::Page(PageMessage { lines, next })
+    What::Page(PageMessage { lines, next, values })
 }
 
 impl Standing {
@@ -379,7 +407,8 @@ impl ReadMessage {
 
 impl WriteMessage {
     pub fn take(self, body: Bytes) -> Option<(Key, Write)> {
-        let value = (!self.remove).then_some(Value { bytes: body, sum: Checksum(self.sum) });
+        let key = Key::new(self.namespace, self.key);
+        let value = (!self.remove).then(|| value(&key, body, self.kind, self.sum));
         let write = Write {
             version: self.version?.into(),
             value,
@@ -391,7 +420,7 @@ impl WriteMessage {
             standing: Standing::of(self.open, self.confirmed),
             bricks: placement(&self.bricks),
         };
-        Some((Key::new(self.namespace, self.key), write))
+        Some((key, write))
     }
 }
 
@@ -402,7 +431,7 @@ impl UndoMessage {
 }
 
 impl FoundMessage {
-    pub fn take(self, body: Bytes) -> Found {
+    pub fn take(self, body: Bytes, key: &Key) -> Found {
         Found {
             version: self.version.map(Into::into),
             live: self.live,
@@ -411,8 +440,36 @@ impl FoundMessage {
             damaged: self.damaged,
             lease_left: span(self.lease_ms),
             keep_left: span(self.keep_ms),
-            value: self.value.then_some(Value { bytes: body, sum: Checksum(self.sum) }),
+            value: self.value.then(|| value(key, body, self.kind, self.sum)),
             bricks: placement(&self.bricks),
+        }
+    }
+}
+
+/// A program from before kinds says none: then the value is what such a program takes it for, and from here on that is said.
+fn value(key: &Key, bytes: Bytes, kind: u32, sum: u32) -> Value {
+    let kind = Kind::of_number(kind).unwrap_or_else(|| kind_of_old(key, &bytes));
+    Value { bytes, kind, sum: Checksum(sum) }
+}
+
+fn number_of(value: Option<&Value>) -> u32 {
+    value.map_or(0, |value| value.kind.number())
+}
+
+impl Kind {
+    fn number(self) -> u32 {
+        match self {
+            Kind::Text => 1,
+            Kind::Hash => 2,
+        }
+    }
+
+    /// None: it was not said.
+    fn of_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Kind::Text),
+            2 => Some(Kind::Hash),
+            _ => None,
         }
     }
 }
@@ -446,6 +503,7 @@ impl PageMessage {
                 version: line.version?.into(),
                 standing: Standing::of(line.open, line.confirmed),
                 live: line.live,
+                kind: Kind::of_number(line.kind).unwrap_or_default(),
                 keep_left: span(line.keep_ms),
             })
         };
@@ -494,9 +552,11 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             })
         }
         Some(What::Found(message)) => {
-            let answer = message.take(body);
+            // Whose it is tells who asked.
+            let key = Key::new(9, Bytes::from_static(b"k"));
+            let answer = message.take(body, &key);
             let (What::Found(again), body) = found(answer.clone()) else { unreachable!("an answer is one") };
-            assert_eq!(again.take(body), answer);
+            assert_eq!(again.take(body, &key), answer);
             true
         }
         Some(What::Wrote(message)) => message.take().is_some_and(|answer| {
@@ -505,8 +565,8 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             true
         }),
         Some(What::Page(message)) => {
-            let (next, lines) = (message.next, message.take());
-            let What::Page(again) = page(lines.clone(), next) else { unreachable!("a page is one") };
+            let (next, values, lines) = (message.next, message.values, message.take());
+            let What::Page(again) = page(lines.clone(), next, values) else { unreachable!("a page is one") };
             assert_eq!((again.next, again.take()), (next, lines));
             true
         }
@@ -514,7 +574,7 @@ pub fn holds(head: Bytes, body: Bytes) -> bool {
             assert_eq!(super::BrickMap::decode(&map.encode()), Some(map));
             true
         }),
-        Some(What::List(_) | What::Undone(_) | What::Late(_)) => true,
+        Some(What::List(_) | What::Undone(_) | What::Late(_) | What::Lacks(_) | What::Heard(_)) => true,
     }
 }
 
@@ -527,8 +587,26 @@ fn span(ms: u64) -> Span {
     Span(ms.saturating_mul(1000))
 }
 
+/// A frame as a program of the version before would have sent it.
+#[cfg(test)]
+pub(super) fn without_kinds(frame: &mut Frame) {
+    let Some(mut head) = open(frame.head.clone()) else { return };
+    match &mut head.what {
+        Some(What::Write(message)) => message.kind = 0,
+        Some(What::Found(message)) => message.kind = 0,
+        Some(What::Page(message)) => {
+            message.values = None;
+            message.lines.iter_mut().for_each(|line| line.kind = 0);
+        }
+        _ => return,
+    }
+    frame.head = head.encode_to_vec().into();
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::cookie_ops::COOKIE_BIT;
+    use super::super::doc::HASH_MAGIC;
     use super::*;
     use proptest::prelude::*;
 
@@ -544,7 +622,7 @@ mod tests {
     const VERSION: Version = Version { ms: 300, counter: 2, node: NodeId(5) };
 
     fn sample() -> Write {
-        let value = Value { bytes: Bytes::from_static(b"v"), sum: Checksum(7) };
+        let value = Value { bytes: Bytes::from_static(b"v"), kind: Kind::Text, sum: Checksum(7) };
         Write {
             version: VERSION,
             value: Some(value),
@@ -558,14 +636,84 @@ mod tests {
         }
     }
 
+    fn hash() -> Write {
+        let value = Value { bytes: Bytes::from_static(HASH_MAGIC), kind: Kind::Hash, sum: Checksum(7) };
+        Write { value: Some(value), ..sample() }
+    }
+
+    fn answer(written: &Write) -> Found {
+        let (version, value) = (Some(written.version), written.value.clone());
+        Found { version, live: true, value, lease_left: written.lease, keep_left: written.keep, ..Found::default() }
+    }
+
+    /// As a program of the version before writes it.
+    fn before_kinds(what: What) -> What {
+        match what {
+            What::Write(message) => What::Write(WriteMessage { kind: 0, ..message }),
+            What::Found(message) => What::Found(FoundMessage { kind: 0, ..message }),
+            other => other,
+        }
+    }
+
+    #[test]
+    fn the_kind_is_what_was_said_and_without_a_word_what_it_was_before() {
+        let by_key = Key::new(9, Bytes::from_static(b"k"));
+        let by_cookie = Key::new(9 | COOKIE_BIT, Bytes::from_static(b"k"));
+        let taken = |key: &Key, (what, body): (What, Bytes)| {
+            let value = match what {
+                What::Write(message) => message.take(body).unwrap().1.value,
+                What::Found(message) => message.take(body, key).value,
+                other => panic!("{other:?}"),
+            };
+            value.unwrap().kind
+        };
+        let text_like_a_hash = {
+            let mut write = hash();
+            write.value.as_mut().unwrap().kind = Kind::Text;
+            write
+        };
+        let broken = {
+            let mut write = text_like_a_hash.clone();
+            write.value.as_mut().unwrap().bytes = [HASH_MAGIC, b"no"].concat().into();
+            write
+        };
+        for (written, said, before) in [
+            (sample(), Kind::Text, Kind::Text),
+            (hash(), Kind::Hash, Kind::Hash),
+            (text_like_a_hash, Kind::Text, Kind::Hash),
+            (broken, Kind::Text, Kind::Text),
+        ] {
+            for (key, before) in [(&by_key, before), (&by_cookie, Kind::Text)] {
+                for (what, body) in [write(key, &written), found(answer(&written))] {
+                    assert_eq!(taken(key, (before_kinds(what.clone()), body.clone())), before, "{written:?}");
+                    assert_eq!(taken(key, (what, body)), said, "{written:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn fixtures_are_read() {
         let key = Key::new(9, Bytes::from_static(b"k"));
-        let (version, sample) = (VERSION, sample());
+        let (version, sample, hash) = (VERSION, sample(), hash());
+        let line = Line {
+            key: key.clone(),
+            version,
+            standing: Standing::Plain,
+            live: true,
+            kind: Kind::Hash,
+            keep_left: Span::secs(1),
+        };
         let samples = [
             ("read-newer", read(&key, Want::Newer(version))),
             ("read-under", read(&key, Want::Under(version))),
-            ("write", write(&key, &sample).0),
+            ("write", before_kinds(write(&key, &sample).0)),
+            ("write-text", write(&key, &sample).0),
+            ("write-hash", write(&key, &hash).0),
+            ("found-text", found(answer(&sample)).0),
+            ("found-hash", found(answer(&hash)).0),
+            ("page", page(vec![line.clone()], 7, None)),
+            ("page-values", page(vec![line], 7, Some(8))),
             ("undo", undo(&key, version)),
             ("settle", settle(&key, version)),
             ("confirm", confirm(&key, version)),
@@ -575,6 +723,8 @@ mod tests {
             ("undone", What::Undone(UndoneMessage {})),
             ("behind", What::Behind(BehindMessage { map: Bytes::from_static(b"m") })),
             ("late", What::Late(LateMessage {})),
+            ("lacks", What::Lacks(LacksMessage { writes: 300 })),
+            ("heard", What::Heard(LacksMessage { writes: 300 })),
         ];
         let samples = samples.map(|(name, what)| (name, head(what.clone()).encode_to_vec(), head(what)));
         crate::kept::frames("session", &samples, open);
@@ -589,7 +739,8 @@ mod tests {
         for (what, tail) in [
             (read(&key, Want::Newer(version)), format!("421a080912016b18012211{v}")),
             (read(&key, Want::Under(version)), format!("421c080912016b18012211{v}2801")),
-            (write(&key, &sample).0, format!("4a38080912016b1a11{v}28e80730d00f3d070000004211{v}4801")),
+            (write(&key, &sample).0, format!("4a3a080912016b1a11{v}28e80730d00f3d070000004211{v}48017001")),
+            (found(answer(&hash())).0, format!("8201240a11{v}100128e80730d00f380145070000006002")),
             (undo(&key, version), format!("5218080912016b1a11{v}")),
             (settle(&key, version), format!("6218080912016b1a11{v}")),
             (confirm(&key, version), format!("6a18080912016b1a11{v}")),
@@ -621,10 +772,11 @@ mod tests {
                     What::Read(m) | What::Resolve(m) => drop(m.take()),
                     What::Write(m) => drop(m.take(body)),
                     What::Undo(m) | What::Settle(m) | What::Confirm(m) => drop(m.take()),
-                    What::Found(m) => drop(m.take(body)),
+                    What::Found(m) => drop(m.take(body, &Key::new(9, Bytes::from_static(b"k")))),
                     What::Wrote(m) => drop(m.take()),
                     What::Page(m) => drop(m.take()),
                     What::List(_) | What::Undone(_) | What::Behind(_) | What::Late(_) => (),
+                    What::Lacks(_) | What::Heard(_) => (),
                 }
             }
         }

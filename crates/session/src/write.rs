@@ -16,7 +16,7 @@ use super::read::FETCH_TRIES;
 use super::run::{Next, request_id};
 use super::table::Value;
 use super::wire;
-use super::{Call, Output, Session, Version};
+use super::{Call, Kind, Output, Session, Version};
 
 /// Why a write cannot be begun.
 enum Cannot {
@@ -33,7 +33,7 @@ impl Session {
     /// A write that needs to know nothing of what is there.
     pub(super) fn blind_write(&mut self, op: &mut Running) {
         let value = match &op.action {
-            Action::Put { value, .. } => Some(Self::sealed(value)),
+            Action::Put { value, kind, .. } => Some(Self::sealed(value, *kind)),
             Action::Remove => None,
             Action::Get | Action::Touch { .. } | Action::GetTouch { .. } | Action::Take => None,
             Action::RemoveIf { .. } => None,
@@ -46,9 +46,9 @@ impl Session {
     pub(super) fn write_after_read(&mut self, op: &mut Running, guard: Version) {
         let old = || op.base.as_ref().and_then(|base| base.value.clone());
         let (value, guard) = match &op.action {
-            Action::Put { value, .. } => {
+            Action::Put { value, kind, .. } => {
                 let value = op.merge.as_ref().map_or(value, |merge| &merge.result);
-                (Some(Self::sealed(value)), Some(guard))
+                (Some(Self::sealed(value, *kind)), Some(guard))
             }
             // A touch says nothing new: it names the version it found. Under a version of its own the old value would
             // overrule what is put meanwhile.
@@ -328,15 +328,18 @@ impl Session {
         let base = op.base.as_ref().filter(|base| base.live);
         let had = op.had || base.is_some();
         let old = base.and_then(|base| base.value.as_ref()).map(|value| value.bytes.clone());
+        // What is handed out here was judged to be one when it was read.
+        let kind = Kind::Text;
         let reply = match &op.action {
             _ if op.by_cookie => self.cookie_reply(call, op, &write),
             Action::Put { want_old, .. } => Reply::Stored { version, old: old.filter(|_| *want_old), cookie: None },
             Action::Touch { .. } => Reply::Touched(true),
             Action::GetTouch { .. } => {
-                Reply::Value { value: old.unwrap_or_default(), version, lease_left: write.lease }
+                Reply::Value { value: old.unwrap_or_default(), kind, version, lease_left: write.lease }
             }
             Action::Take => Reply::Value {
                 value: old.unwrap_or_default(),
+                kind,
                 version: base.and_then(|base| base.version).unwrap_or_default(),
                 lease_left: Span::ZERO,
             },
@@ -371,6 +374,7 @@ impl Session {
         if write.guard.is_some() {
             self.confirm(call, op, write.version);
         }
+        self.note_missed(call, op);
         Next::Over
     }
 

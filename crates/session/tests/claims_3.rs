@@ -6,7 +6,7 @@ mod world;
 
 use base::{NodeId, Outcome, Rng, Span};
 use session::odds::loss;
-use session::{Action, CookieError, Lease, Reply, When};
+use session::{Action, CookieError, Kind, Lease, Reply, When};
 use world::{Clients, Verdict, World, by_cookie, calm, kills, of, op, put, put_action};
 
 fn check(verdict: &Verdict, what: &str) {
@@ -204,7 +204,8 @@ fn a_value_damaged_on_its_way_is_neither_stored_nor_returned() {
 #[test]
 fn values_end_with_their_lease() {
     let mut world = World::settled(6, 3);
-    let action = |lease| Action::Put { value: "v".into(), lease, when: When::Always, want_old: false };
+    let action =
+        |lease| Action::Put { kind: Kind::Text, value: "v".into(), lease, when: When::Always, want_old: false };
     world.done(1, op("short", action(Lease::For(Span::secs(2)))));
     world.done(1, op("long", action(Lease::Default)));
     world.run(Span::millis(1900));
@@ -217,7 +218,16 @@ fn values_end_with_their_lease() {
     world.run(Span::secs(3));
     world.done(
         1,
-        op("short", Action::Put { value: "w".into(), lease: Lease::Keep, when: When::Always, want_old: false }),
+        op(
+            "short",
+            Action::Put {
+                kind: Kind::Text,
+                value: "w".into(),
+                lease: Lease::Keep,
+                when: When::Always,
+                want_old: false,
+            },
+        ),
     );
     assert_eq!(world.value(2, "short"), Some("w".into()));
     world.run(Span::secs(2));
@@ -240,7 +250,7 @@ fn values_end_with_their_lease() {
 fn what_a_short_lease_replaced_does_not_come_back_when_it_ends() {
     let mut world = World::settled(6, 3);
     let lease = Lease::For(Span::secs(2));
-    let short = || Action::Put { value: "new".into(), lease, when: When::Always, want_old: false };
+    let short = || Action::Put { kind: Kind::Text, value: "new".into(), lease, when: When::Always, want_old: false };
     world.done(1, op("everywhere", short()));
     world.hang(NodeId(1), Span::millis(500));
     for i in 0..20 {

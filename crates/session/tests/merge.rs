@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use session::doc::{Doc, Form};
 use session::merge::{Base, MARK, marked, merge, take_mark};
-use session::{Action, Lease, Op, Reply, When};
+use session::{Action, Kind, Lease, Op, Reply, When};
 use world::World;
 
 fn op(action: Action) -> Op {
@@ -21,7 +21,13 @@ fn op(action: Action) -> Op {
 }
 
 fn put(value: impl Into<Bytes>) -> Op {
-    op(Action::Put { value: value.into(), lease: Lease::Default, when: When::Always, want_old: false })
+    op(Action::Put {
+        kind: Kind::Text,
+        value: value.into(),
+        lease: Lease::Default,
+        when: When::Always,
+        want_old: false,
+    })
 }
 
 fn bytes_at(world: &mut World, node: u64) -> Option<Bytes> {
@@ -76,6 +82,65 @@ fn the_same_value_with_other_spaces_is_no_change() {
     assert_eq!(json!(fields(&mut world, 3)), json!({"cart": [], "views": 1}));
 }
 
+fn hash(fields: &[(&'static str, &'static str)]) -> Bytes {
+    let mut doc = Doc::new(Form::Hash);
+    for (name, value) in fields {
+        doc.set((*name).into(), (*value).into());
+    }
+    doc.write()
+}
+
+fn put_kind(value: &Bytes, kind: Kind, when: When, want_old: bool) -> Op {
+    op(Action::Put { value: value.clone(), kind, lease: Lease::For(Span::secs(90)), when, want_old })
+}
+
+#[test]
+fn what_hands_out_and_changes_a_text_leaves_a_hash_as_it_is() {
+    let mut world = World::settled(21, 3);
+    let fields = hash(&[("f", "1")]);
+    assert!(matches!(world.done(1, put_kind(&fields, Kind::Hash, When::Absent, false)), Reply::Stored { .. }));
+    let text = Bytes::from_static(b"x");
+    for asked in [
+        op(Action::Take),
+        op(Action::GetTouch { lease: Lease::For(Span::secs(5)) }),
+        put_kind(&text, Kind::Text, When::Always, true),
+        put_kind(&text, Kind::Text, When::Present, true),
+        put_kind(&text, Kind::Text, When::Absent, true),
+    ] {
+        assert_eq!(world.done(2, asked.clone()), Reply::OtherKind(Kind::Hash), "{asked:?}");
+        let there = world.done(3, op(Action::Get));
+        let Reply::Value { value, kind: Kind::Hash, lease_left, .. } = there else { panic!("{there:?}") };
+        assert!(value == fields && lease_left > Span::secs(80), "{asked:?} {value:?} {lease_left:?}");
+    }
+    // What is put over it without a look at it replaces it, as ever.
+    assert!(matches!(world.done(1, put("{}")), Reply::Stored { .. }));
+    assert!(matches!(world.done(2, op(Action::Take)), Reply::Value { kind: Kind::Text, .. }));
+}
+
+#[test]
+fn a_text_that_begins_as_a_hash_stays_a_text_also_where_it_is_filled_and_walked() {
+    let mut world = World::settled(22, 3);
+    let text = hash(&[("f", "1")]);
+    world.done(1, put_kind(&text, Kind::Text, When::Always, false));
+    for node in 1..=3 {
+        world.kill(NodeId(node));
+        world.run(Span::secs(1));
+        world.start(NodeId(node));
+        world.settle();
+    }
+    for node in 1..=3 {
+        let there = world.done(node, op(Action::Get));
+        assert!(matches!(&there, Reply::Value { value, kind: Kind::Text, .. } if *value == text), "{there:?}");
+    }
+    let walk = |world: &mut World| world.done(1, Op { key: Bytes::new(), ..op(Action::Scan { cursor: 0, count: 9 }) });
+    let page = |kind| Reply::Page { cursor: 0, keys: vec![("sess:1".into(), kind)] };
+    assert_eq!(walk(&mut world), page(Kind::Text));
+    world.done(1, put_kind(&text, Kind::Hash, When::Always, false));
+    assert_eq!(walk(&mut world), page(Kind::Hash));
+    let there = world.done(2, put_kind(&text, Kind::Text, When::Always, true));
+    assert_eq!(there, Reply::OtherKind(Kind::Hash));
+}
+
 #[test]
 fn a_session_that_was_ended_does_not_come_back_with_a_slow_request() {
     let mut world = World::settled(2, 3);
@@ -91,6 +156,7 @@ fn a_session_that_was_ended_does_not_come_back_with_a_slow_request() {
         Arc::from("maps"),
         Bytes::from_static(b"sess:2"),
         Action::Put {
+            kind: Kind::Text,
             value: serde_json::to_vec(&slow).unwrap().into(),
             lease: Lease::Default,
             when: When::Absent,
@@ -371,9 +437,11 @@ proptest! {
         if let Some(head) = head {
             bytes.splice(0..0, heads[head].iter().copied());
         }
-        if let Some(doc) = Doc::parse(&bytes.into()) {
-            let again = Doc::parse(&doc.write()).unwrap();
-            prop_assert_eq!(again, doc);
+        let bytes = bytes.into();
+        for read in [Doc::parse, Doc::hash] {
+            if let Some(doc) = read(&bytes) {
+                prop_assert_eq!(read(&doc.write()).unwrap(), doc);
+            }
         }
     }
 
@@ -383,7 +451,8 @@ proptest! {
         for (name, value) in &fields {
             prop_assert!(doc.set(name.clone().into(), value.clone().into()));
         }
-        let back = Doc::parse(&doc.write()).unwrap();
+        let back = Doc::hash(&doc.write()).unwrap();
+        prop_assert_eq!(Doc::parse(&doc.write()), None);
         prop_assert_eq!(&back, &doc);
         for (name, value) in &fields {
             prop_assert_eq!(back.get(name).unwrap(), value);

@@ -94,7 +94,8 @@ impl Load {
             1..=5 => (Lease::For(Span::secs(600)), Span::secs(600)),
             _ => (Lease::Default, LEASE_DEFAULT),
         };
-        let put = |when| Action::Put { value: value(id), lease, when, want_old: false };
+        let put =
+            |when| Action::Put { kind: state::session::Kind::Text, value: value(id), lease, when, want_old: false };
         let (name, key, action, what) = match kind {
             45..85 => ("put", key, put(When::Always), What::Put { lease: span }),
             85..90 => match read.take() {

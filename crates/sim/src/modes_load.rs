@@ -179,7 +179,13 @@ impl Act {
     }
 
     pub fn op(&self) -> Op {
-        let put = |value| Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
+        let put = |value| Action::Put {
+            kind: state::session::Kind::Text,
+            value,
+            lease: Lease::Default,
+            when: When::Always,
+            want_old: false,
+        };
         let key = Bytes::from(self.key().to_owned());
         match self {
             Act::Put { id, cookie, .. } => {

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use node::view::{NodeState, NodeView, StubView};
 use node::{Applied, JoinTokenView};
-use state::session::{Action, CookieError, Lease, Op, Place, Reply, Version, When};
+use state::session::{Action, CookieError, Kind, Lease, Op, Place, Reply, Version, When};
 
 use super::*;
 
@@ -148,7 +148,7 @@ async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
 }
 
 async fn text(response: Response<Body>) -> String {
-    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    String::from_utf8_lossy(&response.into_body().collect().await.unwrap().to_bytes()).into_owned()
 }
 
 /// One request to a node that gives this answer: status and body.
@@ -378,7 +378,7 @@ fn a_value_is_stored_read_and_removed() {
     assert_eq!((&*op.namespace, &op.key[..], op.place), ("carts", &b"a/b c"[..], Place::Keyed));
     let lease = Lease::For(Span::millis(5000));
     let when = When::Version(VERSION);
-    assert_eq!(op.action, Action::Put { value: Bytes::from("value"), lease, when, want_old: false });
+    assert_eq!(op.action, Action::Put { kind: Kind::Text, value: Bytes::from("value"), lease, when, want_old: false });
 
     for (header, expect) in
         [(("if-none-match", "*"), When::Absent), (("if-match", "*"), When::Present), (("x", "y"), When::Always)]
@@ -406,7 +406,7 @@ fn a_value_is_stored_read_and_removed() {
     let get = |headers: &[(&str, &str)], reply| {
         ask(session(reply), request("GET /v1/ns/carts/keys/a", &[&[CARTS], headers].concat(), ""))
     };
-    let value = Reply::Value { value: "v".into(), version: VERSION, lease_left: Span::millis(77) };
+    let value = Reply::Value { value: "v".into(), kind: Kind::Text, version: VERSION, lease_left: Span::millis(77) };
     let (status, headers, text, _) = get(&[], value.clone());
     assert_eq!((status, &*text, header(&headers, "etag"), header(&headers, "coppice-lease-ms")), (200, "v", TAG, "77"));
     assert_eq!(header(&headers, "x-content-type-options"), "nosniff");
@@ -421,9 +421,11 @@ fn a_value_is_stored_read_and_removed() {
     assert_eq!((status, header(&headers, "etag")), (412, TAG));
     assert!(body.contains(TAG.trim_matches('"')), "it names the newer version: {body}");
     let hash = Bytes::from_static(state::session::doc::HASH_MAGIC);
-    let hash = Reply::Value { value: hash, version: VERSION, lease_left: Span::secs(1) };
-    let (status, _, body, _) = ask(session(hash), request("GET /v1/ns/carts/keys/a", &[CARTS], ""));
+    let fields = Reply::Value { value: hash.clone(), kind: Kind::Hash, version: VERSION, lease_left: Span::secs(1) };
+    let (status, _, body, _) = ask(session(fields), request("GET /v1/ns/carts/keys/a", &[CARTS], ""));
     assert!(status == 409 && body.contains("HGETALL"), "{status} {body}");
+    let text = Reply::Value { value: hash, kind: Kind::Text, version: VERSION, lease_left: Span::secs(1) };
+    assert_eq!(get(&[], text).0, 200, "a client's bytes are no hash");
     let delete = |there| ask(session(Reply::Removed(there)), request("DELETE /v1/ns/carts/keys/a", &[CARTS], ""));
     assert_eq!((delete(true).0, delete(false).0), (204, 404));
     let large = "x".repeat(limits::VALUE_BYTES_MAX + 1);
@@ -455,7 +457,7 @@ fn a_session_goes_by_the_cookie_that_its_first_write_gave() {
     assert_eq!(first.place, Place::Cookie(None));
     assert_eq!(first.key.len(), 22);
 
-    let value = Reply::Value { value: "v".into(), version: VERSION, lease_left: Span::millis(77) };
+    let value = Reply::Value { value: "v".into(), kind: Kind::Text, version: VERSION, lease_left: Span::millis(77) };
     let held = format!("other=1; coppice-carts={cookie}");
     for held in [("cookie", &*held), ("coppice-cookie", &*cookie)] {
         let (status, _, text, asked) =

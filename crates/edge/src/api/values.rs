@@ -13,8 +13,7 @@ use base::{Priority, Span};
 use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::Serialize;
-use state::session::doc::HASH_MAGIC;
-use state::session::{Action, Lease, Op, Reply, Version, When};
+use state::session::{Action, Kind, Lease, Op, Reply, Version, When};
 
 use super::address::{Keyed, Path, Query};
 use super::class::{only_session, without};
@@ -67,7 +66,8 @@ pub async fn put(
     }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
-    let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
+    let action =
+        Action::Put { kind: Kind::Text, value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     match keyed(&api, ns, key, action, &headers).await? {
         Reply::Stored { version, .. } => Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(version))]).into_response()),
         Reply::NotStored { version, .. } => Ok(not_stored(version)),
@@ -119,7 +119,8 @@ pub async fn cookie_put(State(api): State<Api>, Path(ns): Path<String>, headers:
         Some(held) => held,
         None => Held::fresh().map_err(no_chance)?,
     };
-    let action = Action::Put { value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
+    let action =
+        Action::Put { kind: Kind::Text, value, lease: lease(&headers)?, when: when(&headers)?, want_old: false };
     sealed(&api, &ns, held, action, &headers).await
 }
 
@@ -182,7 +183,7 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, head
     if value.is_empty() {
         return Err(Problem::wrong("an empty value; to end the session answer with `Coppice-Session: -`"));
     }
-    let action = Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false };
+    let action = Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: When::Always, want_old: false };
     match operate(&api, handle.held.op(&ns, action), &headers).await? {
         Reply::Stored { cookie, .. } => {
             let handle = Handle { held: Held { cookie, ..handle.held }, ..handle };
@@ -244,11 +245,11 @@ fn token(api: &Api, ns: &str) -> String {
 
 fn value(reply: Reply, headers: &HeaderMap) -> Done {
     match reply {
-        Reply::Value { value, .. } if value.starts_with(HASH_MAGIC) => {
+        Reply::Value { kind: Kind::Hash, .. } => {
             let why = "this is a hash, which HSET wrote: HGETALL reads it, by the Redis protocol";
             Err(Problem::new(StatusCode::CONFLICT, why))
         }
-        Reply::Value { value, version, lease_left } => {
+        Reply::Value { value, kind: Kind::Text, version, lease_left } => {
             let tag = tag(version);
             let same = headers.get(header::IF_NONE_MATCH).is_some_and(|has| has.as_bytes() == tag.as_bytes());
             let left = HeaderValue::from(lease_left.as_millis());

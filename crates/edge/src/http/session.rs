@@ -18,7 +18,7 @@ use clones::RouteSession;
 use clones::session::SameSite;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use node::{Answer, Ask, View};
-use state::session::{Action, Lease, Op, Reply, When};
+use state::session::{Action, Kind, Lease, Op, Reply, When};
 use tokio::sync::watch;
 
 use super::limits::{COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT};
@@ -216,7 +216,13 @@ impl Sessions {
 
     async fn store(&self, carried: &Carried, value: Bytes, renew: bool) -> Result<Held, Refusal> {
         let namespace = &carried.route.spec.namespace;
-        let put = || Action::Put { value: value.clone(), lease: Lease::Default, when: When::Always, want_old: false };
+        let put = || Action::Put {
+            kind: Kind::Text,
+            value: value.clone(),
+            lease: Lease::Default,
+            when: When::Always,
+            want_old: false,
+        };
         let mut held = if renew { Held::fresh().map_err(|_| Refusal::SessionUnstored)? } else { carried.held.clone() };
         let mut outcome = self.ask(held.op(namespace, put()), carried.class).await;
         if matches!(outcome, Outcome::Done(Reply::BadCookie(_))) {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use node::{Answer, Ask};
 use state::linear;
-use state::session::{Action, Lease, Op, Reply as Found, Version, When};
+use state::session::{Action, Kind, Lease, Op, Reply as Found, Version, When};
 use tokio::sync::oneshot;
 
 use super::encode::Reply;
@@ -29,6 +29,7 @@ pub struct Space {
 /// A value as it was read.
 pub struct Seen {
     pub value: Bytes,
+    pub kind: Kind,
     pub version: Version,
     pub lease_left: Span,
 }
@@ -43,7 +44,12 @@ impl Space {
     }
 
     pub fn put(&self, key: Bytes, value: Bytes, lease: Lease, when: When, want_old: bool) -> Op {
-        self.op(key, Action::Put { value, lease, when, want_old })
+        self.op(key, Action::Put { value, kind: Kind::Text, lease, when, want_old })
+    }
+
+    /// Of either kind.
+    pub fn put_kind(&self, key: Bytes, (value, kind): (Bytes, Kind), lease: Lease, when: When) -> Op {
+        self.op(key, Action::Put { value, kind, lease, when, want_old: false })
     }
 
     pub fn start(&self, op: Op) -> Waiting {
@@ -56,11 +62,13 @@ impl Space {
 
     /// What is there now, for a write that depends on it.
     pub async fn see(&self, key: Bytes) -> Result<Option<Seen>, Reply> {
-        Ok(match done(self.ask(self.get(key)).await)? {
-            Found::Value { value, version, lease_left } => Some(Seen { value, version, lease_left }),
-            Found::Absent | Found::Lost => None,
-            other => odd(&other),
-        })
+        done(self.ask(self.get(key)).await).map(value_of)
+    }
+
+    /// The same, where only a text will do.
+    pub async fn see_text(&self, key: Bytes) -> Result<Option<Seen>, Reply> {
+        let seen = self.see(key).await?;
+        if seen.as_ref().is_some_and(|seen| seen.kind != Kind::Text) { Err(wrong_type()) } else { Ok(seen) }
     }
 
     /// Reads and writes on what was read, again and again while others are faster (`None`).
@@ -120,9 +128,17 @@ pub fn outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<Fou
     }
 }
 
+/// A command does not take values of this kind.
+pub fn wrong_type() -> Reply {
+    Reply::error(
+        "WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, other values GET and SET",
+    )
+}
+
 /// What happened, or the error reply that says why it did not or may not have.
 pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
     match outcome {
+        Outcome::Done(Found::OtherKind(_)) => Err(wrong_type()),
         Outcome::Done(found) => Ok(found),
         // Redis' own word for it, which clients know.
         Outcome::Refused(why) if why.why.starts_with(state::session::FULL) => Err(Reply::Error(format!("OOM {why}"))),
@@ -143,9 +159,9 @@ pub fn odd(found: &Found) -> ! {
 
 /// The value, if there is one. *Lost* (its bricks are gone) is no value either: Redis has no word for it, and a client
 /// must go on as if the session had ended. The node counts losses (`session.lost`).
-pub fn value_of(found: Found) -> Option<(Bytes, Span)> {
+pub fn value_of(found: Found) -> Option<Seen> {
     match found {
-        Found::Value { value, lease_left, .. } => Some((value, lease_left)),
+        Found::Value { value, kind, version, lease_left } => Some(Seen { value, kind, version, lease_left }),
         Found::Absent | Found::Lost => None,
         other => odd(&other),
     }

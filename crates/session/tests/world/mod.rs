@@ -10,8 +10,8 @@ use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::{Class, Declared, Space};
 use session::{
-    Action, BrickMap, CookieSecret, Input, Lease, MAP_RECORD, Merges, Op, Opinion, Output, Reply, Session, Spec, When,
-    next_map,
+    Action, BrickMap, CookieSecret, Input, Kind, Lease, MAP_RECORD, Merges, Op, Opinion, Output, Reply, Session, Spec,
+    When, next_map,
 };
 
 pub struct World {
@@ -20,6 +20,10 @@ pub struct World {
     pub nodes: BTreeMap<NodeId, Host>,
     pub net: Net,
     pub map: Option<BrickMap>,
+    /// What all programs understand.
+    pub level: u32,
+    /// What becomes of each frame on its way.
+    pub retold: Option<fn(&mut Frame)>,
     pub answers: BTreeMap<AskId, (Time, Outcome<Reply>)>,
     pub notes: Vec<String>,
     /// Nobody moves the map while this is off.
@@ -81,6 +85,8 @@ impl World {
             nodes: BTreeMap::new(),
             net: Net { delay: (100, 400), loss: 0.0, double: 0.0 },
             map: None,
+            level: base::level::LEVEL,
+            retold: None,
             answers: BTreeMap::new(),
             notes: Vec::new(),
             leads: true,
@@ -182,7 +188,7 @@ impl World {
         let secret = |id| if id == 1 { self.secret.clone() } else { CookieSecret::new(id, [7; 32]) };
         let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), Space { id, spec, secret: secret(id) })).into();
         let records = map.map(|map| (MAP_RECORD.to_owned(), map)).into_iter().collect();
-        self.input(node, Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records }));
+        self.input(node, Input::Declared(Declared { version: 1, level: self.level, spaces, records }));
     }
 
     pub fn start(&mut self, node: NodeId) {
@@ -296,6 +302,9 @@ impl World {
         match output {
             Output::Send { to, mut frame } => {
                 self.frames += 1;
+                if let Some(retold) = self.retold {
+                    retold(&mut frame);
+                }
                 if !frame.body.is_empty() && self.flips > 0.0 && self.rng.chance(self.flips) {
                     let mut bytes = frame.body.to_vec();
                     bytes[0] ^= 1;
@@ -513,7 +522,7 @@ pub fn op(key: &str, action: Action) -> Op {
 
 pub fn put_action(value: &str) -> Action {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    Action::Put { value, lease: Lease::Default, when: When::Always, want_old: false }
+    Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: When::Always, want_old: false }
 }
 
 /// An operation of another namespace.
@@ -531,7 +540,7 @@ pub fn put(key: &str, value: &str) -> Op {
 
 pub fn put_when(key: &str, value: &str, condition: When) -> Op {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    op(key, Action::Put { value, lease: Lease::Default, when: condition, want_old: false })
+    op(key, Action::Put { kind: Kind::Text, value, lease: Lease::Default, when: condition, want_old: false })
 }
 
 /// What a client did, and when.

@@ -245,7 +245,12 @@ mod tests {
     }
 
     fn value(value: impl Into<Bytes>) -> Outcome<Reply> {
-        Outcome::Done(Reply::Value { value: value.into(), version: version(), lease_left: Span::secs(1) })
+        Outcome::Done(Reply::Value {
+            value: value.into(),
+            kind: state::session::Kind::Text,
+            version: version(),
+            lease_left: Span::secs(1),
+        })
     }
 
     #[test]

@@ -296,6 +296,7 @@ fn shown(reply: &Reply) -> String {
         Reply::Absent => "absent".into(),
         Reply::Lost => "lost".into(),
         Reply::Removed(was) => format!("removed {was}"),
+        Reply::OtherKind(kind) => format!("a {kind:?}"),
         Reply::Touched(was) => format!("touched {was}"),
         Reply::BadCookie(error) => format!("{} cookie", error.name()),
         Reply::Count(n) => format!("count {n}"),

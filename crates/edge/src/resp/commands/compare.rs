@@ -21,7 +21,7 @@ pub static DIGEST: Spec = Spec {
     run: |call| {
         let (space, key, merges) = (call.space(), call.command.key(1), call.merges());
         Call::later(async move {
-            match space.see(key).await {
+            match space.see_text(key).await {
                 Ok(Some(seen)) => Reply::text(digest(&without_mark(seen.value, merges))),
                 Ok(None) => Reply::Nil,
                 Err(error) => error,
@@ -51,7 +51,7 @@ pub static DELEX: Spec = Spec {
         };
         Call::later(async move {
             let end = space.try_until(|| async {
-                let Some(seen) = space.see(key.clone()).await? else { return Ok(Some(Reply::Int(0))) };
+                let Some(seen) = space.see_text(key.clone()).await? else { return Ok(Some(Reply::Int(0))) };
                 if !compare.holds(Some(&seen), merges) {
                     return Ok(Some(Reply::Int(0)));
                 }
@@ -131,7 +131,7 @@ pub async fn set(
     merges: bool,
 ) -> Reply {
     let end = space.try_until(|| async {
-        let seen = space.see(key.clone()).await?;
+        let seen = space.see_text(key.clone()).await?;
         let old = |seen: Option<Seen>| seen.map_or(Reply::Nil, |seen| Reply::Bulk(seen.value));
         if !compare.holds(seen.as_ref(), merges) {
             return Ok(Some(if get { old(seen) } else { Reply::Nil }));

@@ -5,12 +5,12 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use state::session::doc::{Doc, Form, HASH_MAGIC};
+use state::session::doc::{Doc, Form};
 use state::session::limits::FIELDS_MAX;
-use state::session::{Action, Lease, Reply as Found, When};
+use state::session::{Action, Kind, Lease, Reply as Found, When};
 
 use super::*;
-use crate::resp::ops::Space;
+use crate::resp::ops::{Seen, Space};
 
 macro_rules! hash {
     ($name:ident, $arity:literal, $does:ident, $syntax:literal, $summary:literal, $note:literal, $run:expr) => {
@@ -112,17 +112,6 @@ hash!(HEXISTS, 3, Read, "key field", "1 if there is the field, else 0", "only wh
     look(call, move |hash| Reply::Int(hash.get(&field).is_some().into()))
 });
 
-/// A value that is a hash, which commands for plain values do not take.
-pub fn is_hash(value: &[u8]) -> bool {
-    value.starts_with(HASH_MAGIC)
-}
-
-pub fn wrong_type() -> Reply {
-    Reply::error(
-        "WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, other values GET and SET",
-    )
-}
-
 fn in_merging(call: &mut Call<'_>, run: fn(&mut Call<'_>) -> Act) -> Act {
     if call.merges() {
         return run(call);
@@ -134,8 +123,9 @@ fn in_merging(call: &mut Call<'_>, run: fn(&mut Call<'_>) -> Act) -> Act {
     )))
 }
 
-fn hash_of(value: &Bytes) -> Result<Doc, Reply> {
-    Doc::parse(value).filter(|doc| doc.form == Form::Hash).ok_or_else(wrong_type)
+fn hash_of(seen: &Seen) -> Result<Doc, Reply> {
+    let hash = if seen.kind == Kind::Hash { Doc::hash(&seen.value) } else { None };
+    hash.ok_or_else(ops::wrong_type)
 }
 
 /// A hash that is not there has no fields.
@@ -143,7 +133,7 @@ fn look(call: &mut Call<'_>, reply: impl FnOnce(Doc) -> Reply + 'static) -> Act 
     let (space, key) = (call.space(), call.command.key(1));
     Call::later(async move {
         let hash = match space.see(key).await {
-            Ok(Some(seen)) => hash_of(&seen.value),
+            Ok(Some(seen)) => hash_of(&seen),
             Ok(None) => Ok(Doc::new(Form::Hash)),
             Err(error) => Err(error),
         };
@@ -184,16 +174,17 @@ fn change(call: &mut Call<'_>, how: impl Fn(&mut Doc) -> Result<(bool, Reply), R
 
 async fn change_once(space: &Space, key: &Bytes, how: Change<'_>) -> Result<Option<Reply>, Reply> {
     let seen = space.see(key.clone()).await?;
-    let mut hash = seen.as_ref().map_or_else(|| Ok(Doc::new(Form::Hash)), |seen| hash_of(&seen.value))?;
+    let mut hash = seen.as_ref().map_or_else(|| Ok(Doc::new(Form::Hash)), hash_of)?;
     let (changed, reply) = how(&mut hash)?;
     if !changed {
         return Ok(Some(reply));
     }
+    let fields = (hash.write(), Kind::Hash);
     let op = match seen {
         // As in Redis: a hash without fields is not there.
         Some(seen) if hash.is_empty() => space.op(key.clone(), Action::RemoveIf { version: seen.version }),
-        Some(seen) => space.put(key.clone(), hash.write(), Lease::Keep, When::Version(seen.version), false),
-        None => space.put(key.clone(), hash.write(), Lease::Default, When::Absent, false),
+        Some(seen) => space.put_kind(key.clone(), fields, Lease::Keep, When::Version(seen.version)),
+        None => space.put_kind(key.clone(), fields, Lease::Default, When::Absent),
     };
     match ops::done(space.ask(op).await)? {
         Found::Stored { .. } | Found::Removed(true) => Ok(Some(reply)),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use state::session::{Action, Lease, Reply as Found, When};
+use state::session::{Action, Kind, Lease, Reply as Found, When};
 
 use super::*;
 use crate::resp::limits::*;
@@ -23,7 +23,7 @@ pub static MGET: Spec = Spec {
             for some in keys.chunks(FAN_OUT_MAX) {
                 for outcome in space.ask_each(some.iter().map(|key| space.get(key.clone())).collect()).await {
                     let value = match ops::done(outcome) {
-                        Ok(found) => ops::value_of(found).map(|(value, _)| value).filter(|value| !hash::is_hash(value)),
+                        Ok(found) => ops::value_of(found).filter(|seen| seen.kind == Kind::Text).map(|seen| seen.value),
                         Err(error) => return error,
                     };
                     bytes += value.as_ref().map_or(0, Bytes::len);

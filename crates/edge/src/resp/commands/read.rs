@@ -1,9 +1,11 @@
 //! Reading one key.
 
 use base::Outcome;
-use state::session::Reply as Found;
+use bytes::Bytes;
+use state::session::{Kind, Reply as Found};
 
 use super::*;
+use crate::resp::ops::Seen;
 
 pub static GET: Spec = Spec {
     name: "GET",
@@ -24,7 +26,7 @@ pub static STRLEN: Spec = Spec {
     syntax: "key",
     summary: "length of a value, bytes; 0 if there is none",
     note: "",
-    run: |call| read(call, |outcome| reply(outcome, |value, _| Reply::Int(value.len() as i64), Reply::Int(0))),
+    run: |call| read(call, |outcome| text(outcome, |value| Reply::Int(value.len() as i64), Reply::Int(0))),
 };
 
 pub static TYPE: Spec = Spec {
@@ -39,7 +41,7 @@ pub static TYPE: Spec = Spec {
         read(call, |outcome| {
             reply(
                 outcome,
-                |value, _| Reply::Simple(if hash::is_hash(&value) { "hash" } else { "string" }),
+                |seen| Reply::Simple(if seen.kind == Kind::Hash { "hash" } else { "string" }),
                 Reply::Simple("none"),
             )
         })
@@ -57,7 +59,7 @@ pub static TTL: Spec = Spec {
     run: |call| {
         // Rounded as Redis does it.
         read(call, |outcome| {
-            reply(outcome, |_, left| Reply::Int((left.as_millis() as i64 + 500) / 1000), Reply::Int(-2))
+            reply(outcome, |seen| Reply::Int((seen.lease_left.as_millis() as i64 + 500) / 1000), Reply::Int(-2))
         })
     },
 };
@@ -70,21 +72,28 @@ pub static PTTL: Spec = Spec {
     syntax: "key",
     summary: "what is left of a value's lease, milliseconds; -2 if there is no value",
     note: "never -1: each value has a lease",
-    run: |call| read(call, |outcome| reply(outcome, |_, left| Reply::Int(left.as_millis() as i64), Reply::Int(-2))),
+    run: |call| {
+        read(call, |outcome| reply(outcome, |seen| Reply::Int(seen.lease_left.as_millis() as i64), Reply::Int(-2)))
+    },
 };
 
 /// The value, or nil.
 pub fn value(outcome: Outcome<Found>) -> Reply {
-    reply(outcome, |value, _| if hash::is_hash(&value) { hash::wrong_type() } else { Reply::Bulk(value) }, Reply::Nil)
+    text(outcome, Reply::Bulk, Reply::Nil)
 }
 
 fn read(call: &mut Call<'_>, reply: fn(Outcome<Found>) -> Reply) -> Act {
     Act::Op(call.space().get(call.command.key(1)), reply)
 }
 
-fn reply(outcome: Outcome<Found>, there: impl FnOnce(bytes::Bytes, base::Span) -> Reply, absent: Reply) -> Reply {
+/// What only a text has.
+fn text(outcome: Outcome<Found>, there: impl FnOnce(Bytes) -> Reply, absent: Reply) -> Reply {
+    reply(outcome, |seen| if seen.kind == Kind::Text { there(seen.value) } else { ops::wrong_type() }, absent)
+}
+
+fn reply(outcome: Outcome<Found>, there: impl FnOnce(Seen) -> Reply, absent: Reply) -> Reply {
     match ops::done(outcome) {
-        Ok(found) => ops::value_of(found).map_or(absent, |(value, left)| there(value, left)),
+        Ok(found) => ops::value_of(found).map_or(absent, there),
         Err(error) => error,
     }
 }

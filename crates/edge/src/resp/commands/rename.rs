@@ -22,7 +22,7 @@ pub static RENAME: Spec = Spec {
                     return Ok(Some(Reply::OK));
                 }
                 let lease = Lease::For(seen.lease_left.max(base::Span::millis(1)));
-                ops::done(space.ask(space.put(to.clone(), seen.value, lease, When::Always, false)).await)?;
+                ops::done(space.ask(space.put_kind(to.clone(), (seen.value, seen.kind), lease, When::Always)).await)?;
                 let remove = space.op(from.clone(), Action::RemoveIf { version: seen.version });
                 match ops::done(space.ask(remove).await)? {
                     Found::Removed(true) => Ok(Some(Reply::OK)),

@@ -2,7 +2,7 @@
 
 use base::Outcome;
 use bytes::Bytes;
-use state::session::{Action, Reply as Found};
+use state::session::{Action, Kind, Reply as Found};
 
 use super::*;
 use crate::resp::glob;
@@ -15,7 +15,7 @@ pub static DBSIZE: Spec = Spec {
     does: Does::ReadAll,
     syntax: "",
     summary: "how many values the namespace has",
-    note: "counted at this moment by walking the keys: not for each request",
+    note: "exact up to a thousand; more are counted by the bricks: what ended within ten seconds may count still, and while nodes come or go a quarter may be amiss for a moment",
     run: |call| {
         Act::Op(call.space().op(Bytes::new(), Action::Count), |outcome: Outcome<Found>| match ops::done(outcome) {
             Ok(Found::Count(n)) => Reply::Int(i64::try_from(n).unwrap_or(i64::MAX)),
@@ -40,7 +40,7 @@ fn scan(call: &mut Call<'_>) -> Act {
     let command = call.command;
     let cursor = std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(cursor) = cursor else { return Act::Now(Reply::error("ERR invalid cursor")) };
-    let (mut pattern, mut count, mut strings) = (None, 10, true);
+    let (mut pattern, mut count, mut kinds) = (None, 10, &[Kind::Text, Kind::Hash][..]);
     if command.len().is_multiple_of(2) {
         for at in (2..command.len()).step_by(2) {
             let (option, value) = (command.arg(at), command.arg(at + 1));
@@ -60,7 +60,11 @@ fn scan(call: &mut Call<'_>) -> Act {
                     "ERR TYPE is not offered by SCAN where fields are merged: TYPE tells what a key is",
                 ));
             } else if is(option, "TYPE") {
-                strings = is(value, "string");
+                kinds = match value {
+                    _ if is(value, "string") => &[Kind::Text],
+                    _ if is(value, "hash") => &[Kind::Hash],
+                    _ => &[],
+                };
             } else {
                 return syntax_error();
             }
@@ -72,8 +76,10 @@ fn scan(call: &mut Call<'_>) -> Act {
     Call::later(async move {
         match ops::done(space.ask(space.op(Bytes::new(), Action::Scan { cursor, count })).await) {
             Ok(Found::Page { cursor, keys }) => {
-                let fits = |key: &Bytes| strings && pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key));
-                let keys = keys.into_iter().filter(fits).map(Reply::Bulk).collect();
+                let fits = |(key, kind): &(Bytes, Kind)| {
+                    kinds.contains(kind) && pattern.as_ref().is_none_or(|pattern| glob::fits(pattern, key))
+                };
+                let keys = keys.into_iter().filter(fits).map(|(key, _)| Reply::Bulk(key)).collect();
                 Reply::List(vec![Reply::text(cursor.to_string()), Reply::List(keys)])
             }
             Ok(other) => ops::odd(&other),

@@ -218,6 +218,66 @@ fn a_hash_is_changed_field_by_field_where_the_namespace_merges() {
 }
 
 #[test]
+fn what_changes_and_hands_out_a_text_judges_the_kind_first() {
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, \
+                         other values GET and SET\r\n";
+    with_door(|toy, mut stream| async move {
+        toy.merges();
+        sign_in(&mut stream).await;
+        send(&mut stream, &["HSET h f 1", "EXPIRE h 50"]).await;
+        expect(&mut stream, ":1\r\n:1\r\n", "a hash").await;
+        for command in [
+            "GET h",
+            "STRLEN h",
+            "DIGEST h",
+            "GETDEL h",
+            "GETEX h EX 9",
+            "SET h x GET",
+            "SET h x NX GET",
+            "SET h x XX GET EX 9",
+            "SET h x IFEQ 1",
+            "SET h x IFNE 1",
+            "SET h x IFNE 1 GET",
+            "SET h x IFDNE 0123456789abcdef",
+            "DELEX h IFNE 1",
+            "DELEX h IFDNE 0123456789abcdef",
+        ] {
+            send(&mut stream, &[command, "HGETALL h", "TTL h"]).await;
+            let whole = "*2\r\n$1\r\nf\r\n$1\r\n1\r\n:50\r\n";
+            expect(&mut stream, &format!("{WRONG}{whole}"), command).await;
+        }
+        send(&mut stream, &["SETNX h x", "SET h x NX", "SET s x", "HSETNX s f 1", "HDEL s f", "GET s"]).await;
+        expect(&mut stream, &format!(":0\r\n$-1\r\n+OK\r\n{WRONG}{WRONG}$1\r\nx\r\n"), "texts").await;
+        send(&mut stream, &["SCAN 0", "SCAN 0 TYPE hash", "SCAN 0 TYPE string", "SCAN 0 TYPE list"]).await;
+        let page = |keys: &[&str]| {
+            let keys: Vec<_> = keys.iter().map(|key| format!("$1\r\n{key}\r\n")).collect();
+            format!("*2\r\n$1\r\n0\r\n*{}\r\n{}", keys.len(), keys.concat())
+        };
+        let pages = [page(&["h", "s"]), page(&["h"]), page(&["s"]), page(&[])].concat();
+        expect(&mut stream, &pages, "walks by kind").await;
+    });
+}
+
+#[test]
+fn bytes_of_a_client_are_never_taken_for_a_hash() {
+    with_door(|toy, mut stream| async move {
+        toy.merges();
+        sign_in(&mut stream).await;
+        let text = [state::session::doc::HASH_MAGIC, b"\x01\0\0\0f\x01\0\0\01"].concat();
+        stream.write_all(&resp(&[b"SET", b"k", &text])).await.unwrap();
+        send(&mut stream, &["RENAME k l", "TYPE l", "HLEN l", "GETEX l EX 9", "MGET l", "GETDEL l"]).await;
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, \
+                     other values GET and SET\r\n";
+        let bulk = [format!("${}\r\n", text.len()).as_bytes(), &text, b"\r\n"].concat();
+        let head = format!("+OK\r\n+OK\r\n+string\r\n{wrong}");
+        let wanted = [head.as_bytes(), &bulk, b"*1\r\n", &bulk, &bulk].concat();
+        let mut got = vec![0; wanted.len()];
+        stream.read_exact(&mut got).await.unwrap();
+        assert_eq!(got.escape_ascii().to_string(), wanted.escape_ascii().to_string());
+    });
+}
+
+#[test]
 fn a_walk_lists_all_keys_and_only_those_that_fit() {
     check(&[
         ("MSET a1 x a2 x b1 x", "+OK\r\n"),

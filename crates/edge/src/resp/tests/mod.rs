@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::{NodeId, Outcome, Priority, Refused, Unknown};
 use bytes::Bytes;
 use state::linear;
-use state::session::{Action, Lease, Op, Reply as Found, Version, When};
+use state::session::{Action, Kind, Lease, Op, Reply as Found, Version, When};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
@@ -64,6 +64,7 @@ fn bank() -> Bank {
 #[derive(Clone)]
 struct Entry {
     value: Bytes,
+    kind: Kind,
     version: Version,
     lease: Span,
 }
@@ -78,7 +79,12 @@ impl Toy {
         let mut values = self.values.borrow_mut();
         let present = values.get(&op.key).cloned();
         let version = present.as_ref().map(|e| e.version);
-        let found = |e: Entry| Found::Value { value: e.value, version: e.version, lease_left: e.lease };
+        let found = |e: Entry| Found::Value { value: e.value, kind: e.kind, version: e.version, lease_left: e.lease };
+        let hands_out =
+            matches!(op.action, Action::GetTouch { .. } | Action::Take | Action::Put { want_old: true, .. });
+        if let Some(kind) = present.as_ref().map(|e| e.kind).filter(|kind| hands_out && *kind != Kind::Text) {
+            return Outcome::Done(Found::OtherKind(kind));
+        }
         let span = |lease| match lease {
             Lease::Default => DEFAULT_LEASE,
             Lease::For(span) => span,
@@ -86,7 +92,7 @@ impl Toy {
         };
         Outcome::Done(match op.action {
             Action::Get => present.map_or(Found::Absent, found),
-            Action::Put { value, lease, when, want_old } => {
+            Action::Put { value, kind, lease, when, want_old } => {
                 let holds = match when {
                     When::Always => true,
                     When::Absent => present.is_none(),
@@ -98,7 +104,7 @@ impl Toy {
                 if holds {
                     let ms = version.map_or(1, |v| v.ms + 1);
                     let version = Version { ms, counter: 0, node: NodeId(1) };
-                    values.insert(op.key, Entry { value, version, lease });
+                    values.insert(op.key, Entry { value, kind, version, lease });
                     Found::Stored { version, old, cookie: None }
                 } else {
                     Found::NotStored { version, old }
@@ -123,7 +129,8 @@ impl Toy {
             Action::Take => values.remove(&op.key).map_or(Found::Absent, found),
             Action::Count => Found::Count(values.len() as u64),
             Action::Scan { cursor, count } => {
-                let keys: Vec<_> = values.keys().skip(cursor as usize).take(count as usize).cloned().collect();
+                let keys = values.iter().map(|(key, entry)| (key.clone(), entry.kind));
+                let keys: Vec<_> = keys.skip(cursor as usize).take(count as usize).collect();
                 let next = cursor + keys.len() as u64;
                 Found::Page { cursor: if next < values.len() as u64 { next } else { 0 }, keys }
             }
