@@ -115,6 +115,7 @@ pub const EXIT_RESTART: i32 = host::EXIT_AGAIN;
 pub const EXIT_REMOVED: i32 = 76;
 /// One change of the root group, perhaps over a change of its leader.
 const DEPARTS_WITHIN: Span = Span::secs(10);
+const DEPARTS_AGAIN: Duration = Duration::from_millis(200);
 /// Doors that are closing wait so long for clients to take what is theirs.
 const DOORS_CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Connections of TCP services, which nearly all have had their turn by then, so long at most: the last ones, and a moment.
@@ -376,19 +377,24 @@ fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<E
 
 /// Its doors are closed, so nobody misses it: its certificate is to open nothing any more. True: that is declared.
 async fn departs(port: &host::Port<Node>) -> bool {
-    if port.view().removed {
-        return true;
-    }
-    match port.ask(Ask::Depart, DEPARTS_WITHIN).await {
-        Ok(Answer::Done(Outcome::Done(()))) => true,
-        other => {
-            tracing::warn!(
-                ?other,
-                "this node leaves, and is still named in the declaration; `coppice node remove` takes it out"
-            );
-            false
+    let begun = Instant::now();
+    while !port.view().removed {
+        let outcome = match port.ask(Ask::Depart, DEPARTS_WITHIN).await {
+            Ok(Answer::Done(Outcome::Done(()))) => return true,
+            Ok(Answer::Done(outcome)) => outcome,
+            Ok(other) => unreachable!("a departure was answered by {other:?}"),
+            Err(host::Gone) => return false,
+        };
+        // It may have started a moment ago, and know of no declaration yet.
+        let later = !matches!(&outcome, Outcome::Refused(refused) if refused.retry_after.is_none());
+        if !later || begun.elapsed() > Duration::from(DEPARTS_WITHIN) {
+            let advice = "it is still named in the declaration; `coppice node remove` takes it out";
+            tracing::warn!(?outcome, "this node leaves, but {advice}");
+            return false;
         }
+        tokio::time::sleep(DEPARTS_AGAIN).await;
     }
+    true
 }
 
 /// Tells the node, and it the manager, what the doors see of the services; and it other nodes' doors what comes to these by
