@@ -126,7 +126,7 @@ pub fn forwarded(bytes: &[u8]) -> bool {
     }
     let ip = Rng::new(bytes.len() as u64).u64() as u32;
     let peer = Peer::new(std::net::IpAddr::from(ip.to_be_bytes()), 80, false);
-    set_forwarded(&mut headers, &peer, false);
+    set_forwarded(&mut headers, &peer, false, &[]);
     let address = std::net::Ipv4Addr::from(ip).to_string();
     let all = |name: &str| headers.get_all(name).iter().map(|v| v.as_bytes().to_vec()).collect::<Vec<_>>();
     assert_eq!(all("x-forwarded-for"), [address.clone().into_bytes()], "a client was believed");

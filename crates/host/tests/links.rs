@@ -424,7 +424,7 @@ fn a_node_that_is_removed_loses_its_tunnels_at_once_and_opens_no_more() {
         config.join = Some(desk);
     });
     field.io.block_on(async {
-        let (dialer, others) = (Dialer::new(&edge).unwrap(), Dialer::new(&other).unwrap());
+        let (dialer, others) = (Dialer::new(&edge, a.addr).unwrap(), Dialer::new(&other, a.addr).unwrap());
         let mut to_clone = dialer.dial(a.addr, a.id, "echo/0").await.unwrap();
         let (mut own, mut stays) =
             (dialer.dial(a.addr, a.id, "own").await.unwrap(), others.dial(a.addr, a.id, "own").await.unwrap());
@@ -498,9 +498,9 @@ fn tunnel_to(act: impl FnOnce(TcpStream) + Send + 'static, ask: impl AsyncFnOnce
     let edge = member(&ids[0], &authority, "edge");
     let clone = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = clone.local_addr().unwrap();
-    let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.tunnels = Some(Arc::new(Targets(at, at))));
+    let a = field.node_at(&ids[0], listener("127.0.0.1"), |config| config.tunnels = Some(Targets::new(at, at)));
     let acts = std::thread::spawn(move || act(clone.accept().unwrap().0));
-    let dialer = Dialer::new(&edge).unwrap();
+    let dialer = Dialer::new(&edge, a.addr).unwrap();
     field.io.block_on(async {
         let asked = async { ask(dialer.dial(a.addr, a.id, "echo/0").await.unwrap()).await };
         tokio::time::timeout(PATIENCE, asked).await.unwrap();
@@ -697,14 +697,6 @@ fn a_machine_that_is_due_is_woken_at_the_end_of_the_turn_when_all_was_heard() {
     assert_eq!(wakes, 1);
 }
 
-struct AnyTarget(SocketAddr);
-
-impl TunnelDesk for AnyTarget {
-    fn target(&self, _: &str) -> Option<SocketAddr> {
-        Some(self.0)
-    }
-}
-
 /// Opens up to 2,500 connections a second, says these words on each and then nothing, and keeps a thousand until told to stop.
 fn strangers(at: SocketAddr, from: [u8; 4], words: &'static [u8], stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
     let stop = stop.clone();
@@ -740,14 +732,15 @@ fn strangers_without_end_keep_no_link_tunnel_or_newcomer_from_a_node() {
     let (ids, authority) = cluster(&["a", "b"]);
     let (a, b) = (&ids[0], &ids[1]);
     let clone = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = Arc::new(AnyTarget(clone.local_addr().unwrap()));
+    let at_clone = clone.local_addr().unwrap();
+    let targets = Targets::new(at_clone, at_clone);
     // Takes whoever comes, until the test's process ends.
     std::thread::spawn(move || clone.incoming().for_each(drop));
     let at = listener("127.0.0.1");
     let token = JoinToken::new(vec![at.local_addr().unwrap()], &a.ca_pem).unwrap();
-    let desk = Arc::new(Desk { authority, of: a.clone(), good: token.secret_hash() });
+    let desk = Arc::new(Desk { authority, of: a.clone(), good: token.secret_hash(), removed: NodeId(0) });
     let a = field.node_at(a, at, |config| {
-        config.tunnels = Some(target);
+        config.tunnels = Some(targets);
         config.join = Some(desk);
     });
     let stop = Arc::new(AtomicBool::new(false));

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::brick::{Want, Write, Wrote};
 use super::doc::kind_of_old;
 use super::limits::{
-    AHEAD_NOTED_EVERY, BUDGET_MAX, KINDS_SINCE, LEASE_MS_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS, YOUNG,
-    YOUNG_RESTS,
+    AHEAD_NOTED_EVERY, BUDGET_MAX, KINDS_SINCE, LEASE_MS_MAX, OPEN_MAX, ROUNDS_MAX, STAMP_COARSE_MS, STOOD_NOTED_MS,
+    YOUNG, YOUNG_RESTS,
 };
 use super::map::place;
 use super::op::{Action, Op, Place, Reply};

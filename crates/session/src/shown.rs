@@ -159,7 +159,10 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure::gauge("session.entries", "Values and marks of removed ones in this node's brick."),
     Figure::counter("session.filled_values", "Values that this brick got from others after it had begun empty."),
     Figure::counter("session.full", "Writes that this brick refused as its memory is full."),
-    Figure::gauge("session.lacking", "Acknowledged writes of which a live brick is known to lack its copy, and has not been told yet."),
+    Figure::gauge(
+        "session.lacking",
+        "Acknowledged writes of which a live brick is known to lack its copy, and has not been told yet.",
+    ),
     Figure::counter("session.late_dropped", "Requests that this brick dropped as nobody waited for them any more."),
     Figure::counter("session.lost", "Reads that found that all bricks of a value had lost it."),
     Figure::counter("session.merge_ended", "Merges that were given up as somebody else kept writing."),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use base::{AskId, Boot, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
+use class::{Class, Declared, Space};
 use peak_alloc::PeakAlloc;
-use state::NamespaceSpec;
-use session::{Action, BrickMap, CookieSecret, Input, Kind, Lease, Op, Output, Reply, Session, When};
+use session::{Action, BrickMap, CookieSecret, Input, Kind, Lease, MAP_RECORD, Op, Output, Reply, Session, Spec, When};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -28,9 +28,10 @@ impl Node {
     fn new(bytes: u64) -> Self {
         let session = Session::new(NodeId(1), Boot(1), Rng::new(1)).with_brick_bytes(bytes);
         let mut node = Self { session, now: Time(1_000_000), asks: 0, space: "carts".into(), before: 0 };
-        let spaces = [("carts".to_owned(), (1, NamespaceSpec::session(), CookieSecret::new(1, [7; 32])))];
-        node.input(Input::Namespaces(spaces.into()));
-        node.input(Input::Map(BrickMap { epoch: 1, members: vec![NodeId(1)], old: None }));
+        let space = Space { id: 1, spec: Spec::default(), secret: CookieSecret::new(1, [7; 32]) };
+        let map = BrickMap { epoch: 1, members: vec![NodeId(1)], old: None };
+        let (spaces, records) = ([("carts".to_owned(), space)].into(), [(MAP_RECORD.to_owned(), map)].into());
+        node.input(Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records }));
         node.ask(0, Action::Get).unwrap();
         node.before = ALLOCATOR.current_usage();
         node
@@ -51,7 +52,7 @@ impl Node {
         let out = self.input(Input::Ask { id: AskId(self.asks), budget: Span::secs(1), op });
         match out
             .into_iter()
-            .find_map(|output| if let Output::Answer { outcome, .. } = output { Some(outcome) } else { None })
+            .find_map(|output| if let Output::Answer { answer, .. } = output { Some(answer) } else { None })
         {
             Some(Outcome::Done(reply)) => Some(reply),
             Some(Outcome::Refused(_)) => None,
@@ -65,7 +66,7 @@ impl Node {
     }
 
     fn figure(&self, name: &str) -> u64 {
-        self.session.figures().into_iter().find(|(have, _)| *have == name).unwrap().1
+        self.session.shown().find(|(have, _)| have.name == name).unwrap().1
     }
 
     /// Panics if what it counts is not what there is, within a tenth.

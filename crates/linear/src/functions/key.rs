@@ -52,7 +52,8 @@ pub const ALL: &[Function] = &[
     args_since(
         2,
         |args| {
-            args.get(1).is_some_and(|when| compared(when).is_some()) || args.get(2).is_some_and(|end| &end[..] == PASSED)
+            args.get(1).is_some_and(|when| compared(when).is_some())
+                || args.get(2).is_some_and(|end| &end[..] == PASSED)
         },
         write(
             "put",

@@ -98,14 +98,21 @@ fn get_and_lease(call: &mut Call<'_>) -> Act {
         Err(error) => return Act::Now(error),
     };
     match options {
-        Options { get: false, when: None, compare: None, lease: None, persist: true } => {
+        Options { get: false, when: None, compare: None, lease: None, moment: _, persist: true } => {
             let instead = refused::instead_of("PERSIST");
             Act::Now(Reply::Error(format!("ERR 'PERSIST' is not offered by class session: {instead}")))
         }
-        Options { get: false, when: None, compare: None, lease: None, persist: false } => (read::GET.run)(call),
-        Options { get: false, when: None, compare: None, lease: Some(lease @ Lease::For(_)), persist: false } => {
-            Act::Op(call.space().op(call.command.key(1), Action::GetTouch { lease }), read::value)
+        Options { get: false, when: None, compare: None, lease: None, moment: _, persist: false } => {
+            (read::GET.run)(call)
         }
-        Options { get: _, when: _, compare: _, lease: _, persist: _ } => syntax_error(),
+        Options {
+            get: false,
+            when: None,
+            compare: None,
+            lease: Some(lease @ Lease::For(_)),
+            moment: _,
+            persist: false,
+        } => Act::Op(call.space().op(call.command.key(1), Action::GetTouch { lease }), read::value),
+        Options { get: _, when: _, compare: _, lease: _, moment: _, persist: _ } => syntax_error(),
     }
 }

@@ -172,7 +172,8 @@ impl Options {
 
 fn set(call: &mut Call<'_>) -> Act {
     let command = call.command;
-    let Options { lease, when, compare, get, persist } = match Options::read(command, 3, "set") {
+    // A moment is a lease by then.
+    let Options { lease, moment: _, when, compare, get, persist } = match Options::read(command, 3, "set") {
         Ok(options) => options,
         Err(error) => return Act::Now(error),
     };

@@ -17,8 +17,8 @@ mod blocked;
 mod commands;
 mod conduct;
 mod linear_commands;
-mod strangers;
 mod options;
+mod strangers;
 mod texts;
 mod unread;
 
