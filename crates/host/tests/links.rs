@@ -752,7 +752,7 @@ fn strangers_without_end_keep_no_link_tunnel_or_newcomer_from_a_node() {
     let (begun, mut tunnels) = (Instant::now(), 0);
     field.io.block_on(async {
         while begun.elapsed() < Duration::from_secs(3) {
-            dialer.dial(a.addr, a.id, "any").await.unwrap_or_else(|e| panic!("tunnel {tunnels}: {e}"));
+            dialer.dial(a.addr, a.id, "echo/0").await.unwrap_or_else(|e| panic!("tunnel {tunnels}: {e}"));
             tunnels += 1;
         }
         host::join::join(&token, "c", base::LEVEL).await.unwrap();

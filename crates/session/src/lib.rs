@@ -233,7 +233,7 @@ impl Class for Session {
     }
 
     fn figures(&self) -> Vec<u64> {
-        self.counted()
+        self.values_of_figures()
     }
 
     fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)> {

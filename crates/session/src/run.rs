@@ -17,7 +17,6 @@ use super::ops::{Leg, LegState, NUMBER_MASK, Phase, Running};
 use super::table::{Key, Value};
 use super::wire::{self, Head, What};
 use super::{Call, CookieError, Kind, Output, Session};
-use crate::namespace::LEASE_MS_MAX;
 
 /// Why an operation was not begun.
 pub(super) enum NotBegun {

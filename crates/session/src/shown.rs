@@ -107,7 +107,7 @@ impl Session {
     }
 
     /// Values of [`FIGURES`], in the same order.
-    pub(super) fn counted(&self) -> Vec<u64> {
+    pub(super) fn values_of_figures(&self) -> Vec<u64> {
         let f = &self.figures;
         vec![
             self.brick.operations,

@@ -14,7 +14,6 @@ use super::counted::Counted;
 use super::limits::{COPY_BELOW, GENERATION, HANDLE_BYTES, SHARDS};
 use super::map::{Placement, key_hash};
 use super::{Kind, Version};
-use base::hash::FixedMap;
 
 /// A key of a namespace, with the hash that places it.
 #[derive(Clone, Debug)]

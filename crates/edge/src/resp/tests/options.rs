@@ -69,7 +69,7 @@ fn put_there(toy: &Toy, there: bool) {
         let args: Vec<Bytes> = args.iter().map(|arg| Bytes::from_static(arg.as_bytes())).collect();
         if *function == "put" {
             let version = Version { ms: 1, counter: 0, node: NodeId(1) };
-            let entry = Entry { value: args[0].clone(), version, lease: DEFAULT_LEASE };
+            let entry = Entry { value: args[0].clone(), kind: Kind::Text, version, lease: DEFAULT_LEASE };
             values.insert(Bytes::from_static(key.as_bytes()), entry);
         }
         bank(&linear::Step::new((*key).into(), function, args));

@@ -144,7 +144,7 @@ fn who_has_nothing_more_to_say_may_read_when_it_likes() {
 /// Puts a value there without a client.
 fn store_unseen(toy: &Toy, key: &'static [u8], value: &[u8]) {
     let version = Version { ms: 1, counter: 0, node: NodeId(1) };
-    let entry = Entry { value: Bytes::copy_from_slice(value), version, lease: DEFAULT_LEASE };
+    let entry = Entry { value: Bytes::copy_from_slice(value), kind: Kind::Text, version, lease: DEFAULT_LEASE };
     toy.values.borrow_mut().insert(Bytes::from_static(key), entry);
 }
 
