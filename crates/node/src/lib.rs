@@ -8,7 +8,7 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
-//! - `level.rs`: what all nodes understand alike.
+//! - `level.rs`: what all nodes understand alike. `frames.rs`: peers' frames that are none.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
 //! The simulator runs this very struct.
@@ -19,6 +19,9 @@ mod asks;
 pub mod declared;
 pub mod deploy;
 mod facts;
+mod frames;
+#[cfg(test)]
+mod frames_tests;
 mod leave;
 pub mod level;
 pub mod limits;

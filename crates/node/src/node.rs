@@ -17,7 +17,9 @@ use state::session::{self, Session};
 
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
+use crate::frames::Bad;
 use crate::leave::{Departure, Wish};
+use crate::level;
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
@@ -86,6 +88,18 @@ pub struct Node {
     pub(crate) formers: BTreeSet<String>,
     /// Nodes with too old a program, to be hung up on.
     pub(crate) turned_away: BTreeSet<NodeId>,
+    /// Who says that this node's program is too old: since when, when last, and what is agreed on.
+    pub(crate) turned_away_by: BTreeMap<NodeId, level::Word>,
+    pub(crate) bad: Bad,
+    /// Who can be heard over a link, as beacons were last told.
+    pub(crate) speak: BTreeSet<NodeId>,
+    /// Who leads the root group, or led it last, and who did before.
+    pub(crate) leads: Option<NodeId>,
+    pub(crate) led_before: Option<NodeId>,
+    /// A planted bug: all is believed, whoever says it.
+    pub(crate) believes: bool,
+    /// Who says that this node has lived later than its disk knows of.
+    pub(crate) older_by: BTreeSet<NodeId>,
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
@@ -181,6 +195,13 @@ impl Node {
             pace: Pace::default(),
             formers: BTreeSet::new(),
             turned_away: BTreeSet::new(),
+            turned_away_by: BTreeMap::new(),
+            bad: Bad::default(),
+            speak: BTreeSet::new(),
+            leads: None,
+            led_before: None,
+            believes: false,
+            older_by: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
@@ -222,6 +243,13 @@ impl Node {
     /// With windows that have no end and late requests served, to show in the lab what becomes of that.
     pub fn without_protection(mut self) -> Self {
         self.session = self.session.without_protection();
+        self
+    }
+
+    /// Plants the bug that others' words on third parties are believed and those on this node are not refuted, for tests of the promises.
+    pub fn believing(mut self) -> Self {
+        (self.membership, self.beacons) = (self.membership.believing(), self.beacons.believing());
+        self.believes = true;
         self
     }
 
@@ -275,10 +303,19 @@ impl Node {
     }
 
     fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
-        if self.turned_away.contains(&from) && frame.kind != kind::LEVEL {
+        if self.turned_away.contains(&from) {
             return;
         }
+        if frame.kind == kind::LEVEL {
+            return self.told_level(now, from, &frame.head, out);
+        }
         self.membership.heard(now, from);
+        let before = self.bad_frames();
+        self.take_frame(now, from, frame, out);
+        self.was_handled(from, before);
+    }
+
+    fn take_frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
         match frame.kind {
             kind::SESSION => self.session_in(now, session::Input::Frame { from, frame }, out),
             kind::LINEAR_CALL | kind::LINEAR_CONTROL | kind::LINEAR_DATA => {
@@ -296,24 +333,17 @@ impl Node {
                     out,
                 );
             }
-            kind::LEVEL => {
-                if let Some(agreed) = facts::decode(&frame.head) {
-                    self.ends_below(agreed, out);
-                }
-            }
             kind::DEMAND | kind::DOORS if !self.reports => (),
-            kind::DEMAND => {
-                if let Some(demand) = Demand::decode(&frame.head) {
-                    self.manager_in(now, manager::Input::Demand { from, demand }, out);
-                }
-            }
-            kind::DOORS => {
-                if let Some(doors) = Doors::decode(&frame.head)
-                    && self.live_cards().any(|card| card.id == from)
-                {
-                    self.doors.insert(from, (now.mono, doors));
-                }
-            }
+            kind::DEMAND => match Demand::decode(&frame.head) {
+                Some(_) if !self.live_cards().any(|card| card.id == from) => (),
+                Some(demand) => self.manager_in(now, manager::Input::Demand { from, demand }, out),
+                None => self.bad_frame(now, from, "does not say what its edge sees", out),
+            },
+            kind::DOORS => match Doors::decode(&frame.head) {
+                Some(_) if !self.live_cards().any(|card| card.id == from) => (),
+                Some(doors) => _ = self.doors.insert(from, (now.mono, doors)),
+                None => self.bad_frame(now, from, "does not say what comes to its edge", out),
+            },
             // A newer version's protocol: skipped (rule 8).
             _ => (),
         }
@@ -369,7 +399,9 @@ impl Node {
         self.lives.tick(now, self.membership.live().count());
         self.keep_leaving(now, out);
         self.tend_groups(now, out);
+        self.tell_links(now, out);
         self.hang_up_outdated(out);
+        self.keep_turned_away(now, out);
         if self.root.is_leader() {
             self.keep_level(now, out);
             self.keep_map(now, out);
@@ -527,6 +559,7 @@ impl Machine for Node {
                 Some(card) if card.id == peer && card.boot == boot => {
                     self.turned_away.remove(&peer);
                     self.membership_in(now, membership::Input::Linked { card }, out);
+                    self.tell_links(now, out);
                 }
                 Some(_) | None => {
                     out.push(Effect::Note(Note::warn(format!("{peer} showed a card that is not its own; hung up"))));
@@ -534,7 +567,9 @@ impl Machine for Node {
                 }
             },
             Event::Unlinked { peer, addr, why } => {
+                peer.into_iter().for_each(|peer| self.forget_bad(peer));
                 self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
+                self.tell_links(now, out);
             }
             Event::Appended { group: GroupId::ROOT, ticket } => {
                 self.pace.done(now.mono, GroupId::ROOT, ticket);

@@ -88,6 +88,9 @@ impl Node {
         // Whether this node's brick holds all it should, and how many bricks of the map are dead.
         figures.insert("session.settled".into(), u64::from(is_settled));
         figures.insert("session.bricks_dead".into(), dead as u64);
+        figures.insert("peers.bad_frames".into(), self.bad.frames);
+        figures.insert("peers.hung_up".into(), self.bad.hung_up);
+        figures.insert("peers.refuted".into(), self.bad.refuted);
         figures.insert("manager.overflow_recruited".into(), self.group.assigned().overflow.times);
         figures
     }

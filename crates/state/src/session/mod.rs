@@ -127,6 +127,10 @@ pub enum Output {
     Doubt {
         peer: NodeId,
     },
+    /// A frame of this peer is none of this protocol.
+    Bad {
+        from: NodeId,
+    },
     Note(Note),
 }
 

@@ -309,7 +309,7 @@ impl World {
                 let before = self.answers.insert(id, (self.now, outcome));
                 assert!(before.is_none(), "{id} was answered twice");
             }
-            Output::Doubt { .. } => (),
+            Output::Doubt { .. } | Output::Bad { .. } => (),
             Output::Note(note) => self.notes.push(note.text),
         }
     }
