@@ -97,7 +97,8 @@ pub fn beacon(data: &[u8]) -> bool {
     let holds: Vec<bool> = messages.iter().map(|m| bounded(m.len(), MESSAGE_TIMES, || wire_holds(m.clone()))).collect();
     let (mut beacons, mut now, mut out) = (Beacons::new(NodeId(1), Boot(1), Rng::new(1)), start(), Vec::new());
     let put = Input::Put { key: "load".into(), value: Bytes::from_static(b"1"), ttl: Span::secs(5) };
-    for input in [put, Input::Birth { peer: NodeId(2) }, Input::Birth { peer: NodeId(3) }] {
+    for input in [put, Input::Birth { peer: NodeId(2), boot: Boot(1) }, Input::Birth { peer: NodeId(3), boot: Boot(1) }]
+    {
         beacons.handle(now, input, &mut out);
     }
     for (nth, head) in messages.into_iter().enumerate() {

@@ -99,6 +99,8 @@ pub enum Output<Answer> {
     Doubt {
         peer: NodeId,
     },
+    /// A frame of this peer is none of this class, or claims what cannot be.
+    Bad { from: NodeId, why: String },
     /// Whether a majority of the group has answered since [`Input::Probe`].
     Probed {
         id: u64,
@@ -124,6 +126,7 @@ impl<Answer> Output<Answer> {
             Output::Recovered => Output::Recovered,
             Output::Distrust { why } => Output::Distrust { why },
             Output::Doubt { peer } => Output::Doubt { peer },
+            Output::Bad { from, why } => Output::Bad { from, why },
             Output::Probed { id, answers } => Output::Probed { id, answers },
             Output::Warn { text } => Output::Warn { text },
             Output::Note(note) => Output::Note(note),

@@ -68,7 +68,10 @@ impl Apart {
         for (nth, outcome) in self.ended.drain(..).flatten().enumerate() {
             match outcome {
                 Outcome::Done(Ran::Done(replies)) => done.push((nth, replies)),
-                Outcome::Done(Ran::Unmet) => unreachable!("there was no condition"),
+                // It has no condition: machines take no such answer.
+                Outcome::Done(Ran::Unmet) => {
+                    unknown = Some(Unknown { why: "a part of it was answered as what it is not".into() })
+                }
                 Outcome::Refused(why) => refused = Some(why),
                 Outcome::Unknown(why) => unknown = Some(why),
             }
@@ -103,7 +106,7 @@ fn merged(step: &Step, mut replies: Vec<Reply>) -> Reply {
     }
     let numbers = || replies.iter().map(|reply| if let Reply::Int(n) = reply { *n } else { 0 });
     match merge {
-        Merge::Sum => Reply::Int(numbers().sum()),
+        Merge::Sum => Reply::Int(numbers().fold(0, i64::saturating_add)),
         Merge::Most => Reply::Int(numbers().max().unwrap_or(0)),
         Merge::List => {
             // Of a shard that was split meanwhile there is a list already.

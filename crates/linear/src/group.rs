@@ -18,7 +18,7 @@ mod turned;
 use std::collections::{BTreeSet, VecDeque};
 
 use base::checksum::place_hash;
-use base::{GroupId, NodeId, Note, Now, Rng, Span, Ticket, Time};
+use base::{GroupId, NodeId, Now, Rng, Span, Ticket, Time};
 use bytes::Bytes;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
@@ -272,19 +272,29 @@ impl Group {
             && voters.iter().chain(&self.member.learners()).all(|id| nodes.live.contains(id))
     }
 
-    /// A frame of a member.
-    pub fn frame(&mut self, now: Time, from: NodeId, head: Bytes, body: Bytes, out: &mut Vec<raft::Output>) {
+    /// A frame of a member. Err: it claims what cannot be.
+    pub fn frame(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        head: Bytes,
+        body: Bytes,
+        out: &mut Vec<raft::Output>,
+    ) -> Result<(), String> {
         if let Some((term, commit)) = Member::<Space>::sleep_word(&head) {
             if self.member.sleeps_at(from, term, commit) {
                 self.next_tick = None;
             }
-            return;
+            return Ok(());
         }
         // Beats and their answers alone keep nobody awake.
         self.next_tick.get_or_insert(now + TICK);
-        if let Err(why) = self.member.step(now, from, head, body, out) {
-            out.push(raft::Output::Note(Note::error(format!("a message of {from} for {} {why}", self.id))));
-        }
+        self.member.step(now, from, head, body, out)
+    }
+
+    /// Has this node a part in it, or should it have one?
+    pub fn has(&self, id: NodeId) -> bool {
+        self.placed.members.contains(&id) || self.member.has(id)
     }
 
     pub fn appended(&mut self, now: Time, ticket: Ticket, out: &mut Vec<raft::Output>) {

@@ -223,14 +223,21 @@ impl Linear {
             Input::Frame { from, frame } => match raft::group_of(&frame.head) {
                 // Who was rebooted waits for all, also for who cannot write.
                 Some(id) if self.mute && !raft::Member::<Space>::is_recall(&frame.head) => {
-                    if raft::Member::<Space>::is_leaders_word(&frame.head) {
+                    let has = self.groups.get(&id).is_some_and(|group| group.has(from));
+                    if has && raft::Member::<Space>::is_leaders_word(&frame.head) {
                         self.leaders.insert(id, from);
                     }
                 }
-                Some(id) => self.drive(now, id, out, |group, wants, _| {
-                    group.frame(now.mono, from, frame.head, frame.body, wants);
-                }),
-                None => out.push(Output::Note(Note::error(format!("a frame of {from} is not one of this protocol")))),
+                Some(id) => {
+                    let mut result = Ok(());
+                    self.drive(now, id, out, |group, wants, _| {
+                        result = group.frame(now.mono, from, frame.head, frame.body, wants);
+                    });
+                    if let Err(why) = result {
+                        out.push(Output::Bad { from, why: format!("for {id} {why}") });
+                    }
+                }
+                None => out.push(Output::Bad { from, why: "is of no group".to_owned() }),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
             Input::Declared(Declared { version, level, records, .. }) => {
@@ -385,11 +392,7 @@ impl Linear {
     }
 
     fn each_with(&mut self, now: Now, peer: NodeId, out: &mut Vec<Output>, act: impl Fn(&mut Group, Time)) {
-        let has = |group: &Group| {
-            group.placed.members.contains(&peer)
-                || group.member.voters().contains(&peer)
-                || group.member.learners().contains(&peer)
-        };
+        let has = |group: &Group| group.has(peer);
         let ids: Vec<GroupId> = self.groups.iter().filter(|(_, group)| has(group)).map(|(id, _)| *id).collect();
         for id in ids {
             self.drive(now, id, out, |group, _, _| act(group, now.mono));

@@ -26,6 +26,14 @@ pub struct Command {
 }
 
 impl Command {
+    /// Can this have come of it: a reply for each step, or a condition that did not hold?
+    pub fn is_answered_by(&self, ran: &Ran) -> bool {
+        match ran {
+            Ran::Done(replies) => replies.len() == self.steps.len(),
+            Ran::Unmet => !self.conditions.is_empty(),
+        }
+    }
+
     /// About how many bytes it has on its way.
     pub fn bytes(&self) -> usize {
         command_bytes(&self.conditions, &self.steps)

@@ -2,15 +2,25 @@
 //! the root group, which its leader raises as soon as all nodes have more. It never sinks: what came with it may be in any log.
 //!
 //! A node whose program has less does not take part. It finds out by its own log, by the record when the root group brings it, or
-//! because whoever it connects to says so and hangs up; then it ends, and leaves all that it has to the newer program.
+//! because whoever it connects to says so and hangs up; then it ends, and leaves all that it has to the newer program. Such a word
+//! ends a process, so it counts only of those that this node has dialled itself and that say nothing else, while nobody takes it
+//! in; and if it knows who the root group is, only of most of that.
 
-use base::{Effect, Frame, NodeId, Note, Now, kind};
+use base::{Effect, Frame, NodeId, Note, Now, Time, kind};
 use cluster::Card;
 use cluster::root::Declared;
 
 use crate::declared::kind as record;
 use crate::facts;
+use crate::limits::{TURNED_AWAY_KEPT, TURNED_AWAY_WAIT};
 use crate::node::{Node, Out};
+
+/// Somebody says that this node's program is too old.
+pub(crate) struct Word {
+    since: Time,
+    last: Time,
+    level: u32,
+}
 
 /// The one record of its kind.
 const NAME: &str = "cluster";
@@ -54,6 +64,42 @@ impl Node {
         self.turned_away.insert(card.id);
     }
 
+    /// A peer says what is agreed on: it may be that it turns this node away.
+    pub(crate) fn told_level(&mut self, now: Now, from: NodeId, head: &[u8], out: &mut Out) {
+        let Some(level) = facts::decode::<u32>(head) else {
+            return self.bad_frame(now, from, "does not say a level", out);
+        };
+        // Nobody takes part in a cluster that has agreed on more than its own program has.
+        let has = self.seen.get(&from).map_or(0, |seen| seen.card.level);
+        if level > has {
+            return self.bad_frame(now, from, "says a level that its own program has not", out);
+        }
+        if !self.membership.is_silent(from) {
+            return;
+        }
+        let word = self.turned_away_by.entry(from).or_insert(Word { since: now.mono, last: now.mono, level });
+        (word.last, word.level) = (now.mono, level);
+    }
+
+    /// Ends this node if those count that have turned it away.
+    pub(crate) fn keep_turned_away(&mut self, now: Now, out: &mut Out) {
+        if self.membership.is_in_touch() {
+            self.turned_away_by.clear();
+        }
+        self.turned_away_by.retain(|_, word| now.mono.since(word.last) < TURNED_AWAY_KEPT);
+        let ripe = self.turned_away_by.iter().filter(|(_, word)| now.mono.since(word.since) >= TURNED_AWAY_WAIT);
+        let words: Vec<(NodeId, u32)> = ripe.map(|(id, word)| (*id, word.level)).collect();
+        let others: Vec<NodeId> = self.root.voters().into_iter().filter(|id| *id != self.me()).collect();
+        let agreed = if self.root.declared().version == 0 {
+            words.iter().map(|(_, level)| *level).min()
+        } else {
+            most_say(words.into_iter().filter(|(id, _)| others.contains(id)).map(|(_, level)| level), others.len())
+        };
+        if let Some(agreed) = agreed {
+            self.ends_below(agreed, out);
+        }
+    }
+
     pub(crate) fn hang_up_outdated(&mut self, out: &mut Out) {
         out.extend(std::mem::take(&mut self.turned_away).into_iter().map(|peer| Effect::Hangup { peer }));
     }
@@ -73,6 +119,13 @@ impl Node {
     }
 }
 
+/// The level that more than half of so many say at least.
+fn most_say(levels: impl Iterator<Item = u32>, of: usize) -> Option<u32> {
+    let mut levels: Vec<u32> = levels.collect();
+    levels.sort_unstable_by(|a, b| b.cmp(a));
+    levels.get(of / 2).copied().filter(|_| of > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -86,6 +139,15 @@ mod tests {
         let (kind, name, value) = put(7);
         declared.records.insert((kind, name), value);
         assert_eq!(agreed(&declared), 7);
+    }
+
+    #[test]
+    fn of_those_who_vote_more_than_half_have_to_say_it() {
+        assert_eq!(most_say([9].into_iter(), 2), None);
+        assert_eq!(most_say([9, 2].into_iter(), 2), Some(2));
+        assert_eq!(most_say([9, 3, 2].into_iter(), 3), Some(3));
+        assert_eq!(most_say([9].into_iter(), 1), Some(9));
+        assert_eq!(most_say([].into_iter(), 0), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
 //! - `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
+//!   `frames.rs`: peers' frames that are none.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
 //!
 //! The simulator runs this very struct.
@@ -20,6 +21,9 @@ mod asks;
 pub mod declared;
 pub mod deploy;
 mod facts;
+mod frames;
+#[cfg(test)]
+mod frames_tests;
 mod leave;
 pub mod level;
 pub mod limits;

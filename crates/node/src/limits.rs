@@ -67,3 +67,16 @@ pub const PACE_SLOW_SPANS: u32 = 2;
 pub const SLOW_KEPT: Span = Span::secs(300);
 /// Forces under way that are measured.
 pub const PACE_UNDER_WAY_MAX: usize = 4_096;
+
+/// A line in the log about bad frames of peers comes at most so often, as one about strangers: a peer can send thousands a second.
+pub const BAD_FRAMES_TOLD_EVERY: Span = Span::secs(1);
+/// A peer that sends so many bad frames without a good one between them speaks another protocol, or is ill: it is hung up on.
+pub const BAD_FRAMES_IN_ROW_MAX: u32 = 100;
+/// An event about lies, or about a peer that was hung up on, comes at most so often: [`EVENTS_MAX`] is all that people see.
+pub const LIES_TOLD_EVERY: Span = Span::secs(10);
+/// Who is told that it is turned away waits so long before it believes it: all that it has dialled have spoken by then.
+pub const TURNED_AWAY_WAIT: Span = Span::secs(1);
+/// ... and counts what it was told for so long: dials to those that have hung up are up to 8 s apart.
+pub const TURNED_AWAY_KEPT: Span = Span::secs(30);
+
+const _: () = assert!(TICK.as_micros() * 2 < TURNED_AWAY_WAIT.as_micros(), "it is looked at in between");

@@ -54,6 +54,9 @@ impl Lives {
 
     /// What another node has counted is taken over if it has watched for longer: it saw all that this one saw.
     pub fn take_over(&mut self, other: Record) {
+        if !other.brick_seconds.is_finite() {
+            return;
+        }
         if other.brick_seconds > self.record.brick_seconds * TAKEN_OVER_FROM + 1.0 {
             self.record = other;
         }

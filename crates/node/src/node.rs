@@ -17,7 +17,9 @@ use state::{Classes, NamespaceSpec};
 
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
+use crate::frames::Bad;
 use crate::leave::{Departure, Wish};
+use crate::level;
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
@@ -99,6 +101,18 @@ pub struct Node {
     pub(crate) told_removed: BTreeSet<NodeId>,
     /// This node was.
     pub(crate) removed: bool,
+    /// Who says that this node's program is too old: since when, when last, and what is agreed on.
+    pub(crate) turned_away_by: BTreeMap<NodeId, level::Word>,
+    pub(crate) bad: Bad,
+    /// Who can be heard over a link, as beacons were last told.
+    pub(crate) speak: BTreeSet<NodeId>,
+    /// Who leads the root group, or led it last, and who did before.
+    pub(crate) leads: Option<NodeId>,
+    pub(crate) led_before: Option<NodeId>,
+    /// A planted bug: all is believed, whoever says it.
+    pub(crate) believes: bool,
+    /// Who says that this node has lived later than its disk knows of.
+    pub(crate) older_by: BTreeSet<NodeId>,
     tick_at: Time,
     /// Nodes as they were last seen.
     pub(crate) seen: BTreeMap<NodeId, Seen>,
@@ -206,6 +220,13 @@ impl Node {
             waiting: BTreeMap::new(),
             told_removed: BTreeSet::new(),
             removed: false,
+            turned_away_by: BTreeMap::new(),
+            bad: Bad::default(),
+            speak: BTreeSet::new(),
+            leads: None,
+            led_before: None,
+            believes: false,
+            older_by: BTreeSet::new(),
             tick_at: Time::ZERO,
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
@@ -246,6 +267,13 @@ impl Node {
     /// With windows that have no end and late requests served, to show in the lab what becomes of that.
     pub fn without_protection(mut self) -> Self {
         self.classes.session = self.classes.session.without_protection();
+        self
+    }
+
+    /// Plants the bug that others' words on third parties are believed and those on this node are not refuted, for tests of the promises.
+    pub fn believing(mut self) -> Self {
+        (self.membership, self.beacons) = (self.membership.believing(), self.beacons.believing());
+        self.believes = true;
         self
     }
 
@@ -302,10 +330,19 @@ impl Node {
         if self.waiting.contains_key(&from) || self.admission.gone.contains_key(&from) {
             return;
         }
-        if self.turned_away.contains(&from) && frame.kind != kind::LEVEL {
+        if self.turned_away.contains(&from) {
             return;
         }
+        if frame.kind == kind::LEVEL {
+            return self.told_level(now, from, &frame.head, out);
+        }
         self.membership.heard(now, from);
+        let before = self.bad_frames();
+        self.take_frame(now, from, frame, out);
+        self.was_handled(from, before);
+    }
+
+    fn take_frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Out) {
         match frame.kind {
             kind::MEMBERS => {
                 self.members_in(now, members::Input::Frame { from, head: frame.head, body: frame.body }, out);
@@ -319,25 +356,18 @@ impl Node {
                     out,
                 );
             }
-            kind::LEVEL => {
-                if let Some(agreed) = facts::decode(&frame.head) {
-                    self.ends_below(agreed, out);
-                }
-            }
             kind::REMOVED => self.told_removed(now, from, out),
             kind::DEMAND | kind::DOORS if !self.reports => (),
-            kind::DEMAND => {
-                if let Some(demand) = Demand::decode(&frame.head) {
-                    self.manager_in(now, manager::Input::Demand { from, demand }, out);
-                }
-            }
-            kind::DOORS => {
-                if let Some(doors) = Doors::decode(&frame.head)
-                    && self.live_cards().any(|card| card.id == from)
-                {
-                    self.doors.insert(from, (now.mono, doors));
-                }
-            }
+            kind::DEMAND => match Demand::decode(&frame.head) {
+                Some(_) if !self.live_cards().any(|card| card.id == from) => (),
+                Some(demand) => self.manager_in(now, manager::Input::Demand { from, demand }, out),
+                None => self.bad_frame(now, from, "does not say what its edge sees", out),
+            },
+            kind::DOORS => match Doors::decode(&frame.head) {
+                Some(_) if !self.live_cards().any(|card| card.id == from) => (),
+                Some(doors) => _ = self.doors.insert(from, (now.mono, doors)),
+                None => self.bad_frame(now, from, "does not say what comes to its edge", out),
+            },
             // Of a state class; or a newer version's protocol, which is skipped (rule 8).
             _ => self.classes_in(now, out, |classes, wants| {
                 classes.frame(now, from, frame, wants);
@@ -392,8 +422,10 @@ impl Node {
         self.lives.tick(now, self.membership.live().count());
         self.keep_leaving(now, out);
         self.tend_groups(now, out);
+        self.tell_links(now, out);
         self.hang_up_outdated(out);
         self.keep_admission(now, out);
+        self.keep_turned_away(now, out);
         if self.root.is_leader() {
             self.keep_level(now, out);
             self.keep_map(now, out);
@@ -551,8 +583,12 @@ impl Machine for Node {
                 }
             },
             Event::Unlinked { peer, addr, why } => {
-                peer.and_then(|peer| self.waiting.remove(&peer));
+                if let Some(peer) = peer {
+                    self.waiting.remove(&peer);
+                    self.forget_bad(peer);
+                }
                 self.membership_in(now, membership::Input::Unlinked { peer, addr, why }, out);
+                self.tell_links(now, out);
             }
             Event::Appended { group: GroupId::ROOT, ticket } => {
                 self.pace.done(now.mono, GroupId::ROOT, ticket);

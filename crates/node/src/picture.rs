@@ -30,8 +30,11 @@ use crate::view::{
 const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
 
 /// Figures of the node itself, in order of their names.
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 6] = [
     Figure::counter("manager.overflow_recruited", "Times that nodes for overflow were recruited."),
+    Figure::counter("peers.bad_frames", "Frames of peers that were none, or words that their sender cannot have."),
+    Figure::counter("peers.hung_up", "Times that a peer was hung up on, as it sent nothing else."),
+    Figure::counter("peers.refuted", "Times that somebody said of a node what that node itself denies."),
     Figure::gauge("session.bricks_dead", "Bricks of the map whose nodes are dead, as this node sees it."),
     Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
 ];
@@ -95,7 +98,8 @@ impl Node {
         let (map, live) = (session.map(), |id: &NodeId| self.live_cards().any(|card| card.id == *id));
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
         let is_settled = map.is_some() && session.filled() >= session.map_seen();
-        let own = [self.group.assigned().overflow.times, dead as u64, u64::from(is_settled)];
+        let (overflow, bad) = (self.group.assigned().overflow.times, &self.bad);
+        let own = [overflow, bad.frames, bad.hung_up, bad.refuted, dead as u64, u64::from(is_settled)];
         figures.extend(FIGURES.iter().map(|figure| Cow::Borrowed(figure.name)).zip(own));
         figures
     }

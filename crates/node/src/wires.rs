@@ -42,9 +42,22 @@ impl Node {
                 membership::Output::Suspect { id } => self.doubted(now, id, true),
                 membership::Output::Trust { id } => self.doubted(now, id, false),
                 membership::Output::Death { id, .. } => self.death(now, id, out),
-                membership::Output::Older { why } => out.push(Effect::Distrust { why }),
+                membership::Output::Older { by, why } => self.is_older(now, by, why, out),
+                membership::Output::Refuted { what } => self.refuted(now, what, out),
+                membership::Output::Bad { from, why } => self.bad_frame(now, from, why, out),
             }
         }
+    }
+
+    /// Somebody knows of a later life of this node. Its process ends over that, so the word of one counts only if it votes on
+    /// what is declared; of others it takes two.
+    fn is_older(&mut self, now: Now, by: NodeId, why: String, out: &mut Out) {
+        self.older_by.insert(by);
+        let voters = self.root.voters();
+        if voters.is_empty() || voters.contains(&by) || self.older_by.len() > 1 {
+            return out.push(Effect::Distrust { why });
+        }
+        self.refuted(now, format!("{why}; nobody else says so"), out);
     }
 
     fn birth(&mut self, now: Now, card: Card, out: &mut Out) {
@@ -68,7 +81,7 @@ impl Node {
         self.report_at = now.mono;
         self.seen.insert(peer, Seen { card, state: NodeState::Live, since_ms: now.wall_ms, since: now.mono });
         self.happened(now, "birth", &name, text);
-        self.beacons_in(now, beacon::Input::Birth { peer }, out);
+        self.beacons_in(now, beacon::Input::Birth { peer, boot }, out);
         self.root_in(now, root::Input::Birth { peer }, out);
         self.classes_in(now, out, |classes, wants| classes.birth(now, peer, boot, wants));
         self.cluster_changed(now, out);
@@ -117,6 +130,8 @@ impl Node {
             match want {
                 beacon::Output::Send { to, head } => self.send(to, Frame::new(kind::BEACON, head), out),
                 beacon::Output::Changed { origin, key } => self.fact_changed(now, origin, &key, out),
+                beacon::Output::Refuted { what } => self.refuted(now, what, out),
+                beacon::Output::Bad { from } => self.bad_frame(now, from, "is not a beacon", out),
             }
         }
     }
@@ -124,12 +139,7 @@ impl Node {
     fn fact_changed(&mut self, now: Now, origin: NodeId, key: &str, out: &mut Out) {
         self.stale = true;
         match key {
-            facts::ASSIGNMENTS => {
-                if let Some(new) = self.beacons.get(origin, key).and_then(|bytes| Assignments::decode(bytes)) {
-                    self.manager_in(now, manager::Input::Seen(new.clone()), out);
-                    self.group_in(now, group::Input::Assigned(new), out);
-                }
-            }
+            facts::ASSIGNMENTS => self.assigned(now, origin, out),
             facts::CLONES => self.cluster_changed(now, out),
             facts::LEAVING => {
                 self.tell_parting(now, out);
@@ -163,6 +173,33 @@ impl Node {
         }
     }
 
+    /// A node says what is to run where. Only who leads the root group decides that, or did until a moment ago.
+    fn assigned(&mut self, now: Now, origin: NodeId, out: &mut Out) {
+        let Some(new) = self.beacons.get(origin, facts::ASSIGNMENTS).and_then(|bytes| Assignments::decode(bytes))
+        else {
+            return;
+        };
+        let boot = self.live_cards().find(|card| card.id == origin).map(|card| card.boot);
+        let is_its_own = new.by == origin && boot.is_none_or(|boot| boot == new.boot);
+        let led = [self.leads, self.led_before].contains(&Some(origin)) || origin == self.me();
+        if !self.believes && !(led && is_its_own) {
+            return;
+        }
+        self.manager_in(now, manager::Input::Seen(new.clone()), out);
+        self.group_in(now, group::Input::Assigned(new), out);
+    }
+
+    /// Whose word is heard directly: of them beacons take no hearsay.
+    pub(crate) fn tell_links(&mut self, now: Now, out: &mut Out) {
+        let speak: BTreeSet<NodeId> =
+            self.live_cards().map(|card| card.id).filter(|id| self.membership.speaks(*id)).collect();
+        let changed: Vec<NodeId> = self.speak.symmetric_difference(&speak).copied().collect();
+        for peer in changed {
+            self.beacons_in(now, beacon::Input::Linked { peer, up: speak.contains(&peer) }, out);
+        }
+        self.speak = speak;
+    }
+
     pub(crate) fn root_in(&mut self, now: Now, input: root::Input, out: &mut Out) {
         let mut wants = Vec::new();
         self.root.handle(now, input, &mut wants);
@@ -184,6 +221,7 @@ impl Node {
                 root::Output::Changed => self.declaration_changed(now, out),
                 root::Output::Leads { leader } => self.led_by(now, leader, out),
                 root::Output::Proposed { id, outcome } => self.proposed(now, id, outcome, out),
+                root::Output::Bad { from, why } => self.bad_frame(now, from, &why, out),
                 root::Output::Note(note) => out.push(Effect::Note(note)),
             }
         }
@@ -193,6 +231,11 @@ impl Node {
         if let Some(id) = leader {
             let name = self.name_of(id);
             self.happened(now, "leader", &name, "leads the root group");
+            if self.leads != leader {
+                self.led_before = std::mem::replace(&mut self.leads, leader);
+            }
+            // What it said before this node knew that it leads.
+            self.assigned(now, id, out);
         }
         self.manager_in(now, manager::Input::Leads(self.root.is_leader()), out);
         self.cluster_changed(now, out);
@@ -231,6 +274,8 @@ impl Node {
         self.tell_classes(now, level, out);
         self.tell_formers(now);
         self.admit_anew(now, out);
+        let nodes = self.root.declared().of_kind(record::NODE);
+        self.membership.admit(nodes.filter_map(|(_, id)| facts::decode(id)).collect());
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         self.off = declared::off(self.root.declared());
         let off = &self.off;
@@ -332,6 +377,7 @@ impl Node {
             Output::Recovered => out.push(Effect::Recovered),
             Output::Distrust { why } => out.push(Effect::Distrust { why }),
             Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
+            Output::Bad { from, why } => self.bad_frame(now, from, &why, out),
             Output::Probed { id, answers } => self.probed(now, id, answers, out),
             Output::Warn { text } => {
                 let name = self.card.name.clone();
@@ -365,12 +411,15 @@ impl Node {
         let placed = Arc::clone(&self.placed);
         self.keep_troubled(now);
         let live: Vec<NodeId> = self.live_cards().map(|card| card.id).collect();
-        let formed = live.iter().filter_map(|id| facts::decode(self.beacons.get(*id, facts::FORMED)?));
+        let formed = live.iter().map(|id| self.of_its_own(*id, self.beacons.get(*id, facts::FORMED)));
         let mut scene = place::Scene {
             wanted: specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.linear()?.groups()))).collect(),
             now: placed.iter().map(|(name, placed)| (name.as_str(), placed)).collect(),
-            formed: formed.flat_map(|ids: BTreeSet<GroupId>| ids).collect(),
-            large: live.iter().flat_map(|id| self.report_of(*id).large.iter().copied()).collect(),
+            formed: formed.flatten().collect(),
+            large: live
+                .iter()
+                .flat_map(|id| self.report_of(*id).large.iter().copied().filter(|group| self.has_member(*group, *id)))
+                .collect(),
             away: self.away(now, placed.values().flat_map(|placed| placed.members.iter().copied())),
             given_up: self.parting.leaving.iter().filter(|(_, force)| **force).map(|(id, _)| *id).collect(),
             settled: false,
@@ -395,8 +444,19 @@ impl Node {
     /// once does not matter.
     fn groups_are_whole(&self, scene: &place::Scene<'_>) -> bool {
         let version = self.root.declared().version;
-        let told = scene.live.iter().map(|id| self.report_of(*id).whole);
+        let is_member = |id: &&NodeId| self.placed.values().any(|placed| placed.members.contains(id));
+        let told = scene.live.iter().filter(is_member).map(|id| self.report_of(*id).whole);
         told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
+    }
+
+    fn has_member(&self, group: GroupId, node: NodeId) -> bool {
+        self.placed.values().any(|placed| placed.id == group && placed.members.contains(&node))
+    }
+
+    /// Of the groups that a node speaks for, those of which it is a member.
+    fn of_its_own(&self, node: NodeId, said: Option<&bytes::Bytes>) -> BTreeSet<GroupId> {
+        let all: BTreeSet<GroupId> = said.and_then(|bytes| facts::decode(bytes)).unwrap_or_default();
+        all.into_iter().filter(|group| self.has_member(*group, node)).collect()
     }
 
     /// Nodes whose disks are slow, if they are the fewer ones: where most are, nobody has it better.
@@ -466,6 +526,7 @@ impl Node {
                 members::Output::Answer { id, outcome } => {
                     out.push(Effect::Answer { id, answer: Answer::Members(outcome) });
                 }
+                members::Output::Bad { from } => self.bad_frame(now, from, "is no message to members", out),
                 members::Output::Say(said) => self.put_fact(now, facts::MEMBERS, said, out),
             }
         }

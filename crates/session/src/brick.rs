@@ -7,8 +7,8 @@ use base::checksum::Checksum;
 use base::{Span, Time};
 
 use super::limits::{
-    BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL, GROWTH_SHARE, SETTLED_KEPT,
-    SHARDS, SHRINK_BELOW, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
+    BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL,
+    GROWTH_SHARE, SETTLED_KEPT, SHARDS, SHRINK_BELOW, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
 use super::map::Placement;
 use super::table::{Entry, Key, Table, Value};
@@ -78,7 +78,7 @@ pub(super) struct Write {
     pub keep: Span,
     /// Only where nothing newer than this is known.
     pub guard: Option<Version>,
-    /// A copy of what other bricks accepted already: clocks are not judged again.
+    /// A copy of what other bricks accepted already: clocks are not judged again, but for what no clock shows.
     pub repair: bool,
     /// Just a new lease for this very version: whatever is newer stands, and where the version is missing it is put.
     pub extend: bool,
@@ -257,7 +257,8 @@ impl Brick {
         // What is held already may be overtaken, whatever clock it came from.
         let clock_ms = clock_ms.max(have.map_or(0, |entry| entry.version.ms));
         let ahead = version.ms.saturating_sub(clock_ms);
-        if ahead > CLOCK_AHEAD_MS_MAX && !write.repair && !write.extend {
+        let is_copy = write.repair || write.extend;
+        if ahead > if is_copy { COPY_AHEAD_MS_MAX } else { CLOCK_AHEAD_MS_MAX } {
             return Wrote::Ahead(ahead);
         }
         let standing = match write.guard {

@@ -56,6 +56,9 @@ pub const SETTLED_BELOW: Span = Span::secs(300);
 pub const SETTLE_GRACE: Span = Span::secs(10);
 /// A version this far ahead of the brick's clock is refused and its writer reported.
 pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
+/// A copy of what other bricks hold is taken whatever clock its version is of: they accepted it, and clocks are put right later. But
+/// a year ahead no clock ever was, and what nobody can overtake any more would stay for ever.
+pub const COPY_AHEAD_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 /// Between two such reports.
 pub const AHEAD_NOTED_EVERY: Span = Span::secs(10);
 /// What a conditional write replaced is kept so long, should it have to be undone: longer than its writer sees to it.

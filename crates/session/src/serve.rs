@@ -14,7 +14,7 @@ use super::{Call, Output, Session};
 
 impl Session {
     pub(super) fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
-        let Some(mut head) = wire::open(frame.head) else { return };
+        let Some(mut head) = wire::open(frame.head) else { return call.out.push(Output::Bad { from, why: "is not one of class session".to_owned() }) };
         let known = self.peers.get(&from).map_or(0, |peer| peer.boot.0);
         if head.boot != 0 && head.boot < known {
             // Of a life that is over: nobody waits for an answer, and one of that life's brick says nothing of this one's.
@@ -37,7 +37,9 @@ impl Session {
             What::Found(_) | What::Wrote(_) | What::Undone(_) | What::Page(_) | What::Behind(_) => false,
             What::Late(_) | What::Heard(_) => false,
         };
-        let has_stood = head.waited_ms > 0 && self.has_stood(call, head.waited_ms, head.asked_ms);
+        // Believed of bricks only: by a great lie all that this node asks from now on would seem to have lain.
+        let is_brick = self.map.as_ref().is_none_or(|map| map.is_brick(from));
+        let has_stood = head.waited_ms > 0 && is_brick && self.has_stood(call, head.waited_ms, head.asked_ms);
         if matches!(what, What::Late(_)) && (!has_stood || head.id & FILL_BIT != 0) {
             // It lay in queues, and there it would lie again: its time passes. Or it is asked for again in a moment.
             return;
@@ -106,6 +108,10 @@ impl Session {
             }
             What::Undo(message) => {
                 let Some((key, version)) = message.take() else { return };
+                // Whoever wrote it takes it back, nobody else.
+                if version.node != from {
+                    return call.out.push(Output::Bad { from, why: "is not one of class session".to_owned() });
+                }
                 self.brick.undo(call.now, &key, version);
                 self.reply(call, from, head, What::Undone(UndoneMessage {}), Bytes::new());
             }

@@ -88,7 +88,7 @@ impl Clock {
     /// A version after every one given or seen before.
     pub fn tick(&mut self) -> Version {
         if self.ticks + 1 >= TICKS_END {
-            self.go_to(self.ms + 1, 0);
+            self.go_to(self.ms.saturating_add(1), 0);
         }
         self.ticks += 1;
         self.ticks_max = self.ticks_max.max(self.ticks);

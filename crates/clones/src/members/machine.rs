@@ -273,7 +273,7 @@ impl Members {
     }
 
     fn frame(&mut self, from: NodeId, head: &[u8], body: Bytes, out: &mut Vec<Output>) {
-        let Some(head) = Head::read(head) else { return };
+        let Some(head) = Head::read(head) else { return out.push(Output::Bad { from }) };
         if head.service.is_empty() {
             if head.boot == self.boot.0
                 && let Some(tell) = self.tells.get_mut(&head.number)

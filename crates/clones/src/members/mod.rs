@@ -107,4 +107,8 @@ pub enum Output {
     },
     /// Say this in the beacon from now on.
     Say(Bytes),
+    /// A frame of this peer is none of this protocol.
+    Bad {
+        from: NodeId,
+    },
 }

@@ -87,6 +87,7 @@ impl World {
             match output {
                 Output::Send { to: other, head, body } => self.air.push((to, other, head, body)),
                 Output::Answer { id, outcome } => drop(self.answers.insert(id.0, outcome)),
+                Output::Bad { .. } => (),
                 Output::Say(bytes) => drop(self.said.insert(to, Said::decode(&bytes).unwrap())),
             }
         }

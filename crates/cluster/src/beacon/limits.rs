@@ -24,6 +24,10 @@ pub(super) const FACTS_BYTES_MAX: usize = 256 << 10;
 /// Origins that are remembered; membership holds no more nodes either.
 pub(super) const ORIGINS_MAX: usize = 1024;
 
+/// A node says its facts above what others have of it, up to this sequence number: beyond it no true one comes in a thousand years.
+/// As numbers end at four times as much, it never runs out of them over a lie.
+pub(super) const SEQ_OUTBID_MAX: u64 = 1 << 62;
+
 const _: () = assert!(TTL_MIN.as_micros() <= TTL_MAX.as_micros());
 const _: () = assert!(VALUE_BYTES_MAX + KEY_BYTES_MAX < FACTS_BYTES_MAX, "every fact fits into a frame");
 const _: () = assert!(FACTS_BYTES_MAX + VALUE_BYTES_MAX + (64 << 10) < base::limits::FRAME_BYTES_MAX);

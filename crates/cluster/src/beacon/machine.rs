@@ -23,6 +23,9 @@ pub struct Beacons {
     /// The last sequence number given to an own fact.
     seq: u64,
     live: BTreeSet<NodeId>,
+    linked: BTreeSet<NodeId>,
+    /// A planted bug: all that is said of others is believed, and nothing is refuted.
+    believes: bool,
     /// Peers still to be shown the digest in this round.
     round: Vec<NodeId>,
     digest_at: Time,
@@ -31,6 +34,7 @@ pub struct Beacons {
 }
 
 struct Origin {
+    /// As membership says.
     boot: Boot,
     facts: BTreeMap<String, Fact>,
 }
@@ -41,6 +45,8 @@ struct Fact {
     /// None: removed.
     value: Option<Bytes>,
     ends: Time,
+    /// Somebody else said so.
+    hearsay: bool,
 }
 
 struct Own {
@@ -59,10 +65,17 @@ impl Beacons {
             own: BTreeMap::new(),
             seq: 0,
             live: BTreeSet::new(),
+            linked: BTreeSet::new(),
+            believes: false,
             round: Vec::new(),
             digest_at: Time::ZERO,
             expiry_at: Time::NEVER,
         }
+    }
+
+    /// Plants the bug that all is believed, for tests of the promises.
+    pub fn believing(self) -> Self {
+        Self { believes: true, ..self }
     }
 
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
@@ -71,20 +84,27 @@ impl Beacons {
         match input {
             Input::Put { key, value, ttl } => self.put(now, key, value, ttl, out),
             Input::Remove { key } => self.remove(now, &key, out),
-            Input::Birth { peer } => {
+            Input::Birth { peer, boot } => {
                 if peer != self.me {
                     self.live.insert(peer);
+                    self.lives(peer, boot, out);
                     self.send(peer, self.digest(), out);
                 }
             }
             Input::Death { peer } => {
                 self.live.remove(&peer);
             }
-            Input::Frame { from, head } => {
-                if let Some(message) = Message::of(head) {
-                    self.message(now, from, message, out);
+            Input::Linked { peer, up: true } => {
+                if self.linked.insert(peer) && self.live.contains(&peer) {
+                    // What was hearsay meanwhile, it says itself.
+                    self.send(peer, self.digest(), out);
                 }
             }
+            Input::Linked { peer, up: false } => _ = self.linked.remove(&peer),
+            Input::Frame { from, head } => match Message::of(head) {
+                Some(message) => self.message(now, from, message, out),
+                None => out.push(Output::Bad { from }),
+            },
             Input::Wake => (),
         }
         self.repeat(now, out);
@@ -149,7 +169,7 @@ impl Beacons {
     /// Gives an own fact its next version; the result is what to tell others.
     fn say(&mut self, now: Time, key: &str, value: Option<Bytes>, ttl: Span) -> FactWire {
         self.seq += 1;
-        let fact = Fact { seq: self.seq, value, ends: now + ttl };
+        let fact = Fact { seq: self.seq, value, ends: now + ttl, hearsay: false };
         self.expiry_at = self.expiry_at.min(fact.ends);
         if let Some(own) = self.own.get_mut(key) {
             own.say_at = now + Span(ttl.0 / REPEATS);
@@ -205,24 +225,49 @@ impl Beacons {
     }
 
     fn message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Output>) {
-        for fact in message.facts {
-            if let Some(fact) = fact.checked() {
-                self.take(now, fact, out);
+        let mut asked: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        let (mut refuted, mut lies) = (Vec::new(), Vec::new());
+        for fact in message.facts.into_iter().filter_map(FactWire::checked) {
+            if fact.origin == self.me {
+                if fact.value.is_some() || !self.has_forgotten(&fact.key, fact.seq) {
+                    refuted.extend(self.refute(now, fact.boot, &fact.key, fact.seq, &mut lies));
+                }
+            } else if let Some(key) = self.take(now, from, &fact, out) {
+                asked.entry(fact.origin).or_default().push(key);
             }
         }
-        for (origin, boot) in message.digest.iter().map(|l| (l.origin, l.boot)) {
-            self.adopt(NodeId(origin), Boot(boot), out);
+        for line in &message.digest {
+            self.heard_of(NodeId(line.origin), Boot(line.boot), &mut lies, out);
+        }
+        for (origin, keys) in asked {
+            let want = vec![Want { origin: origin.0, keys }];
+            self.send(origin, Message { want, ..Message::default() }, out);
         }
         let mut answer = Message::default();
         if message.is_digest {
             answer.have = self.differing(&message.digest);
         }
         let mut facts = Vec::new();
-        for have in message.have {
-            self.adopt(NodeId(have.origin), Boot(have.boot), out);
-            let (lacks, wants) = self.compare(now, &have);
+        for have in message.have.iter().take(ORIGINS_MAX) {
+            let (origin, boot) = (NodeId(have.origin), Boot(have.boot));
+            self.heard_of(origin, boot, &mut lies, out);
+            if origin == self.me {
+                let said = have.facts.iter().take(FACTS_PER_ORIGIN_MAX);
+                let (unsure, sure): (Vec<_>, Vec<_>) = said.partition(|f| self.has_forgotten(&f.key, f.seq));
+                refuted.extend(sure.into_iter().filter_map(|f| self.refute(now, boot, &f.key, f.seq, &mut lies)));
+                let keys: Vec<String> = unsure.into_iter().map(|fact| fact.key.clone()).collect();
+                answer.want.extend((!keys.is_empty()).then_some(Want { origin: origin.0, keys }));
+            }
+            let (lacks, wants) = self.compare(now, have);
             facts.extend(lacks);
-            answer.want.extend(wants);
+            let by_itself = |want: &Want| origin == from || !self.linked.contains(&NodeId(want.origin));
+            answer.want.extend(wants.filter(|want| self.believes || by_itself(want)));
+        }
+        // Who else has it shows it, and is told.
+        self.send_facts(&[from], refuted, out);
+        if let Some(lie) = lies.first() {
+            let more = if lies.len() > 1 { format!(", and {} more", lies.len() - 1) } else { String::new() };
+            out.push(Output::Refuted { what: format!("{from} has of this node {lie}{more}") });
         }
         for want in message.want {
             facts.extend(self.wanted(now, &want));
@@ -233,43 +278,89 @@ impl Beacons {
         self.send_facts(&[from], facts, out);
     }
 
-    /// Somebody knows of this life of an origin. A new life replaces all that the former one said, even if it says nothing.
-    fn adopt(&mut self, id: NodeId, boot: Boot, out: &mut Vec<Output>) {
+    /// Membership says which life of an origin this is. Another one replaces all that the former one said, even if it says nothing.
+    fn lives(&mut self, id: NodeId, boot: Boot, out: &mut Vec<Output>) {
         let full = !self.origins.contains_key(&id) && self.origins.len() >= ORIGINS_MAX;
         if id == self.me || id == NodeId(0) || full {
             return;
         }
         let origin = self.origins.entry(id).or_insert_with(|| Origin { boot, facts: BTreeMap::new() });
-        if boot > origin.boot {
+        if boot != origin.boot {
             origin.boot = boot;
             let gone = std::mem::take(&mut origin.facts).into_iter().filter(|(_, fact)| fact.value.is_some());
             out.extend(gone.map(|(key, _)| Output::Changed { origin: id, key }));
         }
     }
 
-    /// Takes in one fact from outside if it is newer than what is known.
-    fn take(&mut self, now: Time, new: FactIn, out: &mut Vec<Output>) {
-        if new.origin == self.me || new.ttl < TTL_WORTH_SENDING {
-            return;
+    /// A peer has this life of an origin. Of itself a node knows better; of others membership does.
+    fn heard_of(&mut self, id: NodeId, boot: Boot, lies: &mut Vec<String>, out: &mut Vec<Output>) {
+        if self.believes && self.origins.get(&id).is_none_or(|origin| origin.boot < boot) {
+            self.lives(id, boot, out);
         }
-        self.adopt(new.origin, new.boot, out);
-        let Some(origin) = self.origins.get_mut(&new.origin).filter(|origin| origin.boot == new.boot) else { return };
+        let is_lie = id == self.me && boot > self.mine().boot;
+        if is_lie && !self.believes {
+            lies.push(format!("what it said in {boot}, which it has not had"));
+        }
+    }
+
+    /// May this be what it removed so long ago that it does not know of it any more?
+    fn has_forgotten(&self, key: &str, seq: u64) -> bool {
+        seq <= self.seq && !self.origins[&self.me].facts.contains_key(key)
+    }
+
+    /// Somebody has a fact of this node. If it did not say so, or has said it since: what to say instead.
+    fn refute(&mut self, now: Time, boot: Boot, key: &str, seq: u64, lies: &mut Vec<String>) -> Option<FactWire> {
+        let said = self.mine().facts.get(key).map(|fact| fact.seq);
+        if self.believes || boot != self.mine().boot || said.is_some_and(|said| said >= seq) {
+            return None;
+        }
+        if key.len() > KEY_BYTES_MAX || self.mine().facts.len() >= 2 * FACTS_PER_ORIGIN_MAX {
+            return None;
+        }
+        lies.push(format!("{key:?} as it has not said it"));
+        // Whoever is linked takes this node's own word in any case; for the others it must be newer. It never runs out of
+        // numbers over that.
+        if seq < SEQ_OUTBID_MAX {
+            self.seq = self.seq.max(seq);
+        }
+        let value = self.mine().facts.get(key).and_then(|fact| fact.value.clone());
+        let ttl = self.own.get(key).map_or(TTL_MAX, |own| own.ttl);
+        Some(self.say(now, key, value, ttl))
+    }
+
+    /// Takes in one fact from outside if it is newer than what is known. The key, if its origin is to be asked instead.
+    fn take(&mut self, now: Time, from: NodeId, new: &FactIn, out: &mut Vec<Output>) -> Option<String> {
+        let own_word = from == new.origin;
+        if new.ttl < TTL_WORTH_SENDING {
+            return None;
+        }
+        if self.believes {
+            self.heard_of(new.origin, new.boot, &mut Vec::new(), out);
+        }
+        let origin = self.origins.get_mut(&new.origin).filter(|origin| origin.boot == new.boot)?;
         let known = origin.facts.get(&new.key);
-        if known.is_some_and(|fact| fact.seq >= new.seq) {
-            return;
+        let is_newer = known.is_none_or(|fact| fact.seq < new.seq);
+        let corrects = own_word && known.is_some_and(|fact| fact.hearsay);
+        if !is_newer && !corrects {
+            return None;
+        }
+        if !own_word && !self.believes && self.linked.contains(&new.origin) {
+            return Some(new.key.clone());
         }
         let known_value = known.and_then(|fact| fact.value.as_ref());
+        let changed = known_value != new.value.as_ref();
         let like_it = origin.facts.values().filter(|f| f.value.is_some() == new.value.is_some()).count();
         if known.is_none() && like_it >= FACTS_PER_ORIGIN_MAX {
-            return;
+            return None;
         }
-        let changed = known_value != new.value.as_ref();
         let ends = now + new.ttl.min(TTL_MAX);
         self.expiry_at = self.expiry_at.min(ends);
-        origin.facts.insert(new.key.clone(), Fact { seq: new.seq, value: new.value, ends });
+        let fact = Fact { seq: new.seq, value: new.value.clone(), ends, hearsay: !own_word };
+        origin.facts.insert(new.key.clone(), fact);
         if changed {
-            out.push(Output::Changed { origin: new.origin, key: new.key });
+            out.push(Output::Changed { origin: new.origin, key: new.key.clone() });
         }
+        None
     }
 
     /// What we have of all origins where a peer's digest differs from ours.
@@ -303,7 +394,8 @@ impl Beacons {
             let ours = ours.into_iter().flatten().filter(|(key, f)| newer(key, f));
             lacks.extend(ours.map(|(key, f)| f.wire(now, id, boot, key)));
         }
-        let keys: Vec<String> = if theirs.boot < boot.0 || id == self.me {
+        let is_other = theirs.boot < boot.0 || (theirs.boot > boot.0 && !self.believes);
+        let keys: Vec<String> = if is_other || id == self.me {
             Vec::new()
         } else {
             let same_boot = ours.filter(|_| theirs.boot == boot.0);

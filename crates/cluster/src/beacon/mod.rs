@@ -5,6 +5,12 @@
 //! each node shows one random peer what it holds (a digest); each sends the other what it lacks. So a lost frame, or a
 //! pair of nodes that cannot reach each other, costs about a second.
 //!
+//! What is said of others is judged (a peer may be ill, or an enemy):
+//! - The life of an origin is what membership says; what names another is dropped.
+//! - Of an origin that is linked here only its own word counts. Hearsay of it is a reason to ask it.
+//! - Hearsay of others is kept until they speak for themselves, whatever its sequence number.
+//! - Who hears of itself what it has not said, or has said since, says its fact anew.
+//!
 //! Own facts are said again before they expire; a fact that is not said again expires everywhere. Time to live is a span
 //! that shrinks on the way (clocks differ): passing a fact on never prolongs it. Removal is a fact without a value.
 //! A death erases nothing at once: the reader knows who is live and filters. What a fact means is its owner's business.
@@ -16,7 +22,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use base::{NodeId, Span};
+use base::{Boot, NodeId, Span};
 use bytes::Bytes;
 
 pub use limits::{FACTS_PER_ORIGIN_MAX, KEY_BYTES_MAX, TTL_MAX, VALUE_BYTES_MAX};
@@ -38,11 +44,18 @@ pub enum Input {
     Remove {
         key: String,
     },
+    /// A node is live, in this life of it.
     Birth {
         peer: NodeId,
+        boot: Boot,
     },
     Death {
         peer: NodeId,
+    },
+    /// A link to it is up, or is gone.
+    Linked {
+        peer: NodeId,
+        up: bool,
     },
     /// A frame of `kind::BEACON`.
     Frame {
@@ -58,4 +71,8 @@ pub enum Output {
     Send { to: NodeId, head: Bytes },
     /// What this origin says under this key is new, or gone. Own facts included.
     Changed { origin: NodeId, key: String },
+    /// Somebody has of this node what it did not say: it said it anew.
+    Refuted { what: String },
+    /// A frame of this peer is none of this protocol.
+    Bad { from: NodeId },
 }

@@ -19,6 +19,7 @@ struct Net {
     delay: (Span, Span),
     rng: Rng,
     changes: Vec<(NodeId, NodeId, String)>,
+    refuted: Vec<(NodeId, String)>,
     frames: usize,
 }
 
@@ -35,11 +36,11 @@ impl Net {
         let mut rng = Rng::new(seed);
         let nodes = (1..=n).map(|i| (id(i), Beacons::new(id(i), Boot(1), rng.fork()))).collect();
         let delay = (Span::micros(100), Span::millis(2));
-        let (queue, cut, changes) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        let (queue, cut, changes, refuted) = (BTreeMap::new(), BTreeSet::new(), Vec::new(), Vec::new());
         let (now, loss, double) = (Time(1_000_000), 0.0, 0.0);
-        let mut net = Self { now, queue, count: 0, nodes, cut, loss, double, delay, rng, changes, frames: 0 };
+        let mut net = Self { now, queue, count: 0, nodes, cut, loss, double, delay, rng, changes, refuted, frames: 0 };
         for (a, b) in (1..=n).flat_map(|a| (1..=n).map(move |b| (a, b))) {
-            net.give(a, Input::Birth { peer: id(b) });
+            net.give(a, Input::Birth { peer: id(b), boot: Boot(1) });
         }
         net
     }
@@ -52,6 +53,8 @@ impl Net {
             match output {
                 Output::Changed { origin, key } => self.changes.push((to, origin, key)),
                 Output::Send { to: peer, head } => self.send(to, peer, head),
+                Output::Refuted { what } => self.refuted.push((to, what)),
+                Output::Bad { from } => panic!("{from} sent what {to} cannot read"),
             }
         }
     }
@@ -88,6 +91,23 @@ impl Net {
             }
         }
         self.now = end;
+    }
+
+    /// A node has begun its second life, and everybody hears of it.
+    fn reborn(&mut self, n: u64) {
+        for other in self.nodes.keys().map(|id| id.0).filter(|other| *other != n).collect::<Vec<_>>() {
+            self.give(n, Input::Birth { peer: id(other), boot: Boot(1) });
+            self.give(other, Input::Birth { peer: id(n), boot: Boot(2) });
+        }
+    }
+
+    /// Everybody can hear everybody else, but for those that are cut off from each other.
+    fn link_all(&mut self) {
+        let ids: Vec<_> = self.nodes.keys().copied().collect();
+        for (a, b) in ids.iter().flat_map(|a| ids.iter().map(move |b| (*a, *b))) {
+            let up = a != b && !self.cut.contains(&(a.min(b), a.max(b)));
+            self.give(a.0, Input::Linked { peer: b, up });
+        }
     }
 
     /// What each node holds of this origin's fact; gone nodes left out.
@@ -170,7 +190,7 @@ fn a_new_life_replaces_all_that_the_old_one_said_even_if_it_says_less() {
     net.run(Span::millis(10));
     net.changes.clear();
     net.nodes.insert(id(1), Beacons::new(id(1), Boot(2), Rng::new(5)));
-    [2, 3].into_iter().for_each(|n| net.give(1, Input::Birth { peer: id(n) }));
+    net.reborn(1);
     net.run(Span::secs(3));
     assert!(net.nodes.values().all(|node| node.prefix("").count() == 0), "a silent new life");
     net.give(1, put("a", "new", 60));
@@ -187,7 +207,7 @@ fn an_old_lifes_late_frame_is_ignored() {
     let late: Vec<Bytes> = net.queue.values().map(|(_, _, head)| head.clone()).collect();
     net.run(Span::millis(10));
     net.nodes.insert(id(1), Beacons::new(id(1), Boot(2), Rng::new(5)));
-    net.give(1, Input::Birth { peer: id(2) });
+    net.reborn(1);
     net.give(1, put("a", "new", 60));
     net.run(Span::millis(10));
     late.into_iter().for_each(|head| net.give(2, Input::Frame { from: id(1), head }));
@@ -210,6 +230,7 @@ fn all_agree_soon_under_loss_doubling_delay_and_change() {
         }
         net.run(Span::secs(12));
         assert!(net.agree(), "seed {seed}");
+        assert_eq!(net.refuted, vec![], "seed {seed}: nobody lies here");
         assert!(net.nodes[&id(1)].prefix("").count() > 0);
         net.loss = 0.0;
         net.run(Span::secs(60));
@@ -247,6 +268,7 @@ fn readers_find_facts_by_key_and_by_prefix() {
 #[test]
 fn more_facts_than_the_limit_are_not_kept() {
     let mut node = Beacons::new(id(1), Boot(1), Rng::new(1));
+    node.handle(Now::default(), Input::Birth { peer: id(2), boot: Boot(1) }, &mut Vec::new());
     let fact = |n: usize| wire::FactWire {
         origin: 2,
         boot: 1,
@@ -272,6 +294,96 @@ fn nobody_else_can_speak_for_this_node() {
     let head = wire::Message { facts: vec![fact], ..Default::default() }.encode();
     node.handle(Now::default(), Input::Frame { from: id(2), head }, &mut Vec::new());
     assert_eq!(node.get(id(1), "k"), None);
+}
+
+fn lie(facts: Vec<wire::FactWire>, digest: Vec<wire::Summary>) -> Bytes {
+    wire::Message { facts, digest, is_digest: true, ..Default::default() }.encode()
+}
+
+fn forged(key: &str, seq: u64, value: Option<&'static str>) -> wire::FactWire {
+    let value = value.map(|value| Bytes::from_static(value.as_bytes()));
+    wire::FactWire { origin: 3, boot: 1, key: key.into(), seq, value, ttl_ms: 60_000 }
+}
+
+/// One frame of 21 bytes made a live node unheard until all nodes restarted at the same moment.
+#[test]
+fn a_life_that_a_node_has_not_had_is_not_believed() {
+    for boot in [2, 1 << 62, u64::MAX] {
+        let mut net = Net::new(4, 1);
+        net.link_all();
+        net.give(3, put("load", "7", 10));
+        net.run(Span::secs(1));
+        let said = wire::FactWire { boot, ..forged("load", 9, Some("lie")) };
+        for to in 1..=3 {
+            let head = lie(vec![said.clone()], vec![wire::Summary { origin: 3, boot, sum: 0 }]);
+            net.give(to, Input::Frame { from: id(4), head });
+            assert!(net.all_see(3, "load", Some("7")), "{boot}");
+        }
+        net.give(3, put("load", "8", 10));
+        net.run(Span::millis(10));
+        assert!(net.all_see(3, "load", Some("8")), "{boot}");
+        assert!(net.refuted.iter().all(|(by, _)| *by == id(3)) && !net.refuted.is_empty(), "{boot}");
+    }
+}
+
+#[test]
+fn of_whom_one_hears_one_takes_no_hearsay() {
+    let mut net = Net::new(4, 1);
+    net.link_all();
+    net.give(3, put("load", "7", 10));
+    net.run(Span::secs(1));
+    for seq in [2, 9, u64::MAX - 1, u64::MAX] {
+        for to in [1, 2] {
+            let facts = vec![forged("load", seq, Some("lie")), forged("leaving", seq, Some("lie"))];
+            net.give(to, Input::Frame { from: id(4), head: lie(facts, vec![]) });
+            assert!(net.all_see(3, "load", Some("7")) && net.all_see(3, "leaving", None), "{seq}");
+        }
+    }
+    net.changes.clear();
+    net.run(Span::secs(30));
+    assert_eq!(net.changes, vec![]);
+}
+
+#[test]
+fn what_was_believed_for_want_of_a_link_ends_when_the_node_is_heard_itself() {
+    for seq in [9, u64::MAX - 1, u64::MAX] {
+        let mut net = Net::new(3, 1);
+        net.cut.insert((id(1), id(3)));
+        net.link_all();
+        net.give(3, put("load", "7", 60));
+        net.give(3, put("brick", "a", 60));
+        net.run(Span::secs(5));
+        assert!(net.all_see(3, "load", Some("7")), "by way of 2");
+        let facts =
+            vec![forged("load", seq, Some("lie")), forged("brick", seq, None), forged("leaving", 1, Some("lie"))];
+        net.give(1, Input::Frame { from: id(2), head: lie(facts, vec![]) });
+        let seen = |net: &Net, key| net.nodes[&id(1)].get(id(3), key).map(|value| value.to_vec());
+        assert_eq!(seen(&net, "load"), Some(b"lie".to_vec()));
+        net.cut.clear();
+        net.link_all();
+        net.run(DIGEST_PERIOD.times(2));
+        let all = [seen(&net, "load"), seen(&net, "brick"), seen(&net, "leaving")];
+        assert_eq!(all, [Some(b"7".to_vec()), Some(b"a".to_vec()), None], "{seq}");
+        net.give(3, put("load", "8", 60));
+        net.run(Span::millis(10));
+        assert!(net.all_see(3, "load", Some("8")), "{seq}: it has not run out of numbers");
+        assert!(net.refuted.iter().any(|(by, _)| *by == id(3)), "{seq}");
+    }
+}
+
+#[test]
+fn nobody_that_membership_does_not_know_takes_room() {
+    let mut net = Net::new(2, 1);
+    let facts = (100..2_000).map(|origin| wire::FactWire { origin, ..forged("k", 1, Some("v")) }).collect();
+    let digest = (100..2_000).map(|origin| wire::Summary { origin, boot: 1, sum: 1 }).collect();
+    net.give(1, Input::Frame { from: id(2), head: lie(facts, digest) });
+    assert_eq!(net.nodes[&id(1)].prefix("").count(), 0);
+    net.nodes.insert(id(3), Beacons::new(id(3), Boot(1), Rng::new(7)));
+    net.reborn(3);
+    [1, 2].into_iter().for_each(|n| net.give(n, Input::Birth { peer: id(3), boot: Boot(1) }));
+    net.give(3, put("load", "7", 10));
+    net.run(Span::secs(3));
+    assert!(net.all_see(3, "load", Some("7")));
 }
 
 proptest! {

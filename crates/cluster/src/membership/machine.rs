@@ -1,7 +1,7 @@
 //! The membership machine; the story is in `mod.rs`. It owns foca and tells it what links say; foca's list is the one
 //! truth on who lives, and `reconcile` turns its changes into births, deaths and suspicion.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use base::{LinkEnd, NodeId, Now, Rng, Span, Time};
 use bytes::Bytes;
 use foca::{Config, Foca, Member, NoCustomBroadcast, PeriodicParams, State, Timer};
 
+use super::judge::Met;
 use super::limits::*;
 use super::links::{Dialler, Seed};
 use super::peer::{Peer, Suspicion};
@@ -19,14 +20,20 @@ use crate::{Admission, Card};
 
 /// Who is here, as this node knows it.
 pub struct Membership {
-    me: Arc<Card>,
-    foca: Foca<Who, Wire, FocaRng, NoCustomBroadcast>,
-    rng: Rng,
-    peers: BTreeMap<NodeId, Peer>,
-    admission: Arc<Admission>,
+    pub(super) me: Arc<Card>,
+    pub(super) foca: Foca<Who, Wire, FocaRng, NoCustomBroadcast>,
+    pub(super) rng: Rng,
+    pub(super) peers: BTreeMap<NodeId, Peer>,
+    /// Those of `peers` that have spoken for themselves.
+    pub(super) met: BTreeMap<NodeId, Met>,
+    /// Who may be here, as far as that is declared; empty while nothing is.
+    pub(super) admitted: BTreeSet<NodeId>,
+    pub(super) admission: Arc<Admission>,
+    /// A planted bug: all that is said of third parties is believed.
+    pub(super) believes: bool,
     seeds: Vec<Seed>,
     /// What foca waits for, by time and order of request. All times in here are awake time, see `awake`.
-    timers: BTreeMap<(Time, u64), Timer<Who>>,
+    pub(super) timers: BTreeMap<(Time, u64), Timer<Who>>,
     timer_count: u64,
     /// How long this node has not run while it wanted to.
     slept: Span,
@@ -35,7 +42,7 @@ pub struct Membership {
     next: Time,
     /// Foca's list may have changed since `reconcile`.
     is_stale: bool,
-    frames_rejected: u64,
+    pub(super) frames_rejected: u64,
 }
 
 impl Membership {
@@ -53,6 +60,9 @@ impl Membership {
             rng,
             peers: BTreeMap::new(),
             admission: Arc::default(),
+            met: BTreeMap::new(),
+            admitted: BTreeSet::new(),
+            believes: false,
             seeds,
             timers: BTreeMap::new(),
             timer_count: 0,
@@ -62,6 +72,16 @@ impl Membership {
             is_stale: false,
             frames_rejected: 0,
         }
+    }
+
+    /// Plants the bug that all is believed, for tests of the promises.
+    pub fn believing(self) -> Self {
+        Self { believes: true, ..self }
+    }
+
+    /// Nobody else is brought in by hearsay. None at all: everybody may be.
+    pub fn admit(&mut self, ids: BTreeSet<NodeId>) {
+        self.admitted = ids;
     }
 
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
@@ -119,6 +139,21 @@ impl Membership {
         self.peers.get(&id).map(Peer::standing)
     }
 
+    /// Has this node dialled this peer, and heard nothing of it since? Only then it may be that it turns us away.
+    pub fn is_silent(&self, id: NodeId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.linked.is_some() && peer.dialled && !peer.spoke)
+    }
+
+    /// Has it a link to this node, over which it can be heard?
+    pub fn speaks(&self, id: NodeId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.linked.is_some() && !peer.quiet)
+    }
+
+    /// Is there anybody who takes this node in: live, and heard of since its link came up?
+    pub fn is_in_touch(&self) -> bool {
+        self.peers.values().any(|peer| peer.told.is_some() && peer.spoke)
+    }
+
     /// Frames dropped because they were not what they should be, since the start.
     pub fn frames_rejected(&self) -> u64 {
         self.frames_rejected
@@ -138,6 +173,7 @@ impl Membership {
     fn heard_at(&mut self, now: Time, from: NodeId) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.heard = now;
+            peer.spoke = true;
             peer.asked = None;
             peer.quiet = false;
             if peer.was_linked.as_ref() != Some(&peer.who) {
@@ -152,12 +188,25 @@ impl Membership {
         if id == self.me.id || full || !self.admission.lets_in(&card) {
             return;
         }
-        if let Some(known) = self.peers.get(&id).map(|peer| &peer.who.card).filter(|known| is_after(known, &card)) {
+        let known = match self.believes {
+            true => self.peers.get(&id).map(|peer| &*peer.who.card),
+            false => self.met.get(&id).map(|met| &met.card),
+        };
+        if let Some(known) = known.filter(|known| is_after(known, &card)) {
             // Either word of its former life came late, or its disk was put back to an older state. It can tell.
             out.push(Output::Send { to: id, head: wire::known(known) });
             return;
         }
+        if self.peers.get(&id).is_some_and(|peer| is_after(&peer.who.card, &card)) {
+            self.forget(now, id, out);
+            out.push(Output::Refuted { what: format!("others had {} in a life that it has not had", card.name) });
+        }
+        if self.met.get(&id).is_none_or(|met| met.card != card) {
+            self.met.insert(id, Met::new(card.clone()));
+        }
+        let mut dialled = self.peers.get(&id).is_some_and(|peer| peer.dial.is_running());
         for seed in self.seeds.iter_mut().filter(|seed| seed.addr == card.peer) {
+            dialled |= seed.dial.is_running();
             seed.dial.succeeded();
         }
         let boot = card.boot;
@@ -168,6 +217,7 @@ impl Membership {
         peer.linked = Some(boot);
         peer.was_linked = Some(peer.who.clone());
         peer.dial.succeeded();
+        (peer.dialled, peer.spoke) = (dialled, false);
         peer.heard = now;
         peer.asked = None;
         peer.quiet = false;
@@ -226,8 +276,8 @@ impl Membership {
     }
 
     /// Takes in a frame. The result says that it was just a sign of life: most are, and then nothing else is due.
-    fn frame(&mut self, now: Time, from: NodeId, head: &Bytes, out: &mut Vec<Output>) -> bool {
-        let head = wire::head(head);
+    fn frame(&mut self, now: Time, from: NodeId, bytes: &Bytes, out: &mut Vec<Output>) -> bool {
+        let head = wire::head(bytes);
         let is_plain = matches!(head, Some(Head::Ping | Head::Pong));
         match head {
             Some(Head::Ping) => out.push(Output::Send { to: from, head: wire::pong() }),
@@ -236,23 +286,32 @@ impl Membership {
                 if boot > self.me.boot || (boot == self.me.boot && pid != self.me.pid) {
                     let mine = self.me.boot;
                     let why = format!("{from} knows of {boot} in process {pid}, the disk says that this is {mine}");
-                    out.push(Output::Older { why });
+                    out.push(Output::Older { by: from, why });
                 }
             }
-            Some(Head::Foca(data)) if wire::sender(data) == Some(from) => {
-                let mut wishes = Wishes::default();
-                if self.foca.handle_data(data, &mut wishes).is_err() {
-                    self.frames_rejected += 1;
+            Some(Head::Foca(data)) => {
+                if let Some(data) = self.judged(now, from, data, out) {
+                    let mut wishes = Wishes::default();
+                    if self.foca.handle_data(&data, &mut wishes).is_err() {
+                        self.frames_rejected += 1;
+                    }
+                    self.grant(now, wishes, out);
                 }
-                self.grant(now, wishes, out);
             }
-            Some(Head::Foca(_)) | None => self.frames_rejected += 1,
+            // A newer version's.
+            None if bytes.first().is_some_and(|version| *version > wire::VERSION) => self.frames_rejected += 1,
+            None => self.rejected(from, "is not one of membership", out),
         }
         is_plain
     }
 
+    pub(super) fn rejected(&mut self, from: NodeId, why: &'static str, out: &mut Vec<Output>) {
+        self.frames_rejected += 1;
+        out.push(Output::Bad { from, why });
+    }
+
     /// Asks a live peer for a sign of life; a moment later if that was done just now.
-    fn ask(&mut self, now: Time, id: NodeId, out: &mut Vec<Output>) {
+    pub(super) fn ask(&mut self, now: Time, id: NodeId, out: &mut Vec<Output>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.told.is_none() || peer.asked.is_some() {
             return;
@@ -421,6 +480,9 @@ impl Membership {
             }
             keep
         });
+        // Who is linked stays: its hello came before its first word.
+        let peers = &self.peers;
+        self.met.retain(|id, _| peers.contains_key(id) || list.iter().any(|member| member.id().card.id == *id));
         for member in list {
             let id = member.id().card.id;
             if self.peers.len() >= MEMBERS_MAX && !self.peers.contains_key(&id) {
@@ -465,7 +527,7 @@ impl Membership {
     }
 
     /// Carries out what foca wished for. Called after every call to it that may change its list.
-    fn grant(&mut self, now: Time, wishes: Wishes, out: &mut Vec<Output>) {
+    pub(super) fn grant(&mut self, now: Time, wishes: Wishes, out: &mut Vec<Output>) {
         self.is_stale = true;
         for (after, timer) in wishes.timers {
             self.schedule(now + Span::from(after), timer);
@@ -508,7 +570,7 @@ fn is_after(known: &Card, card: &Card) -> bool {
     known.boot > card.boot || (known.boot == card.boot && known.pid != card.pid)
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     let count = |n| std::num::NonZeroUsize::new(n).expect("limits are not zero");
     Config {
         probe_period: PROBE_PERIOD.into(),

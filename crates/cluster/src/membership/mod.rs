@@ -7,6 +7,7 @@
 //!   one round trip. Everything else (silence, a timeout, a failed call) is only a reason to ask, then to suspect.
 //! - Anything heard from a node counts as life. A suspect is told so on its own link until it refutes.
 //! - Time through which this node did not run is no evidence against others: all timers stand still meanwhile.
+//! - What others say of third parties is judged first (`judge.rs`): it cannot make a node unheard that speaks for itself.
 //! - A node that hears that it was declared dead comes back under the next *epoch* of the same boot.
 //! - Dead nodes are dialled now and then for an hour, seeds for ever, so a partition heals from both sides.
 //!
@@ -18,6 +19,7 @@
 //! The owner of this machine calls [`Membership::heard`] for every frame of any protocol, and passes frames of
 //! `kind::MEMBERSHIP` in. What is left to others: links (host), and who a peer is (its certificate).
 
+mod judge;
 mod limits;
 mod links;
 mod machine;
@@ -39,6 +41,7 @@ pub use machine::Membership;
 pub use wire::holds as wire_holds;
 
 use crate::{Admission, Card};
+use peer::Peer;
 
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -83,8 +86,12 @@ pub enum Output {
     Trust { id: NodeId },
     /// Comes after a `Birth` of this boot. A restart gives the death of the old boot before the birth of the new one.
     Death { id: NodeId, boot: Boot },
-    /// Others know of a life of this node that its disk does not know of: the disk is older than the node.
-    Older { why: String },
+    /// Another one says that it knows of a life of this node that its disk does not know of: then the disk is older than the node.
+    Older { by: NodeId, why: String },
+    /// Somebody said of a node what that node itself denies. It had no effect, or has none any more.
+    Refuted { what: String },
+    /// A frame of this peer is none of this protocol.
+    Bad { from: NodeId, why: &'static str },
 }
 
 /// How a known node stands, as far as this node knows.

@@ -22,6 +22,10 @@ pub(super) struct Peer {
     /// without losing the link. Only of them we believe `Refused`.
     pub was_linked: Option<Who>,
     pub dial: Dialler,
+    /// The link that is up, or was last, is one that this node had dialled.
+    pub dialled: bool,
+    /// Something came over that link, other than that it turns this node away.
+    pub spoke: bool,
     pub heard: Time,
     /// A ping without an answer yet.
     pub asked: Option<Time>,
@@ -51,6 +55,8 @@ impl Peer {
             linked: None,
             was_linked: None,
             dial: Dialler::new(now),
+            dialled: false,
+            spoke: false,
             heard: Time::ZERO,
             asked: None,
             asked_last: Time::ZERO,

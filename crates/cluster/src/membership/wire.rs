@@ -4,9 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::{Boot, NodeId};
+use base::Boot;
+#[cfg(test)]
+use base::NodeId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use foca::{Codec, Header, Identity, Member, Message, State};
+#[cfg(test)]
+use foca::Identity;
+use foca::{Codec, Header, Member, Message, State};
 use prost::Message as _;
 
 use super::who::Who;
@@ -14,7 +18,7 @@ use crate::Card;
 use crate::card::CardWire;
 
 /// A change that older versions cannot skip gets another number; they drop such frames.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 const FOCA: u8 = 0;
 const PING: u8 = 1;
 const PONG: u8 = 2;
@@ -75,8 +79,35 @@ pub(super) fn tell(from: &Who, to: &Who, news: &Member<Who>) -> Bytes {
 }
 
 /// Who says that they sent this. Must be who the link belongs to.
+#[cfg(test)]
 pub(super) fn sender(mut data: &[u8]) -> Option<NodeId> {
     Some(Wire.decode_header(&mut data).ok()?.src.addr())
+}
+
+/// One of foca's messages, taken apart.
+pub(super) struct Whole {
+    pub header: Header<Who>,
+    pub members: Vec<Member<Who>>,
+}
+
+impl Whole {
+    pub fn decode(mut data: &[u8]) -> Option<Self> {
+        let header = Wire.decode_header(&mut data).ok()?;
+        let count = if data.is_empty() { 0 } else { data.try_get_u16().ok()? };
+        let members = (0..count).map(|_| Wire.decode_member(&mut data)).collect::<Result<_, _>>().ok()?;
+        Some(Self { header, members })
+    }
+
+    /// The same message with these members.
+    pub fn with(&self, members: &[Member<Who>]) -> Vec<u8> {
+        let mut data = Vec::new();
+        Wire.encode_header(&self.header, &mut data).expect("a Vec has room");
+        if !members.is_empty() {
+            data.put_u16(members.len() as u16);
+            members.iter().for_each(|member| Wire.encode_member(member, &mut data).expect("a Vec has room"));
+        }
+        data
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -104,6 +104,11 @@ pub enum Output {
         id: u64,
         outcome: Outcome<Result<u64, Conflict>>,
     },
+    /// A frame of this peer is none of this protocol, or claims what cannot be.
+    Bad {
+        from: NodeId,
+        why: String,
+    },
     Note(Note),
 }
 
@@ -380,7 +385,8 @@ impl Root {
 
     fn frame(&mut self, now: Time, from: NodeId, kind: u16, head: Bytes, body: Bytes, out: &mut Vec<Output>) {
         if kind == kind::ROOT && self.mute {
-            if Member::<State>::is_leaders_word(&head) {
+            let has = self.member.as_ref().is_some_and(|member| member.has(from));
+            if has && Member::<State>::is_leaders_word(&head) {
                 self.hearsay = Some(from);
             }
             return;
@@ -389,7 +395,7 @@ impl Root {
             let mut result = Ok(());
             self.drive(out, |member, out| result = member.step(now, from, head, body, out));
             if let Err(why) = result {
-                out.push(Output::Note(Note::error(format!("a root message of {from} {why}"))));
+                out.push(Output::Bad { from, why });
             }
             return;
         }
@@ -412,7 +418,7 @@ impl Root {
             // For a former life of this node.
             Some(Call::Verdict(id, _)) if id.node == self.me => (),
             Some(Call::Propose(..) | Call::Verdict(..)) | None => {
-                out.push(Output::Note(Note::error(format!("a root call of {from} is not one of this protocol"))));
+                out.push(Output::Bad { from, why: "is no call to the root group, or not its own".to_owned() });
             }
         }
     }

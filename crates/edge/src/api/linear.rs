@@ -20,7 +20,7 @@ use super::address::{Keyed, Path, Query};
 use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
-use super::problem::done;
+use super::problem::{done, odd};
 use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
 use super::{Api, Problem, guard};
@@ -48,7 +48,7 @@ async fn one(
 ) -> Result<Reply, Problem> {
     let once = once(headers)?;
     let op = Op { once, ..Op::one(ns.into(), key, function, args) };
-    Ok(run(api, op, headers).await?.pop().expect("one step has one reply"))
+    run(api, op, headers).await?.pop().ok_or_else(|| odd(&"nothing"))
 }
 
 /// Steps without a condition, and their replies; a step that went wrong is the problem.
@@ -60,7 +60,7 @@ pub async fn run(api: &Api, op: Op, headers: &HeaderMap) -> Result<Vec<Reply>, P
                 None => Ok(replies),
             }
         }
-        Ran::Unmet => unreachable!("there was no condition"),
+        Ran::Unmet => Err(odd(&Ran::Unmet)),
     }
 }
 
@@ -105,13 +105,16 @@ pub async fn get(api: &Api, ns: &str, key: Bytes, query: &Look, headers: &Header
     let stale = stale(query.stale.as_deref())?;
     let step = |function| Step::new(key.clone(), function, Vec::new());
     let reply = run(api, Op { stale, ..Op::of(ns.into(), vec![step("look"), step("age")]) }, headers).await?;
-    let Ok([seen, Reply::Int(age)]) = <[Reply; 2]>::try_from(reply) else { unreachable!("two steps have two replies") };
+    let (seen, age) = match <[Reply; 2]>::try_from(reply) {
+        Ok([seen, Reply::Int(age)]) => (seen, age),
+        other => return Err(odd(&other)),
+    };
     let age = stale.map(|_| age);
     let Reply::List(seen) = seen else { return Ok(aged(absent().into_response(), age)) };
     let (value, version, left) = match <[Reply; 3]>::try_from(seen) {
         Ok([Reply::Bytes(value), Reply::Int(version), Reply::Int(left)]) => (value, version, left),
         Ok([Reply::Wrong(wrong), ..]) => return Err(problem(wrong)),
-        other => unreachable!("a look was answered by {other:?}"),
+        other => return Err(odd(&other)),
     };
     let tag = tag(version);
     let same = headers.get(header::IF_NONE_MATCH).is_some_and(|has| has.as_bytes() == tag.as_bytes());
@@ -188,7 +191,7 @@ pub async fn put(api: &Api, ns: &str, key: Bytes, query: Put, headers: &HeaderMa
     let mut args = vec![value, when(headers)?.into(), end];
     args.extend(query.wants_old().then(|| Bytes::from_static(b"old")));
     let reply = one(api, ns, key, headers, "put", args).await?;
-    let Reply::List(seen) = reply else { unreachable!("a put was answered by {reply:?}") };
+    let Reply::List(seen) = reply else { return Err(odd(&reply)) };
     match &seen[..] {
         [Reply::Int(1), Reply::Bytes(old), Reply::Int(version)] => {
             let mut response = plain(old.clone().into_response());
@@ -199,7 +202,7 @@ pub async fn put(api: &Api, ns: &str, key: Bytes, query: Put, headers: &HeaderMa
             Ok((StatusCode::NO_CONTENT, [(header::ETAG, tag(*version))]).into_response())
         }
         [Reply::Int(0), _, Reply::Int(version)] => Ok(unmet(*version)),
-        _ => unreachable!("a put was answered by {seen:?}"),
+        _ => Err(odd(&seen)),
     }
 }
 
@@ -425,9 +428,7 @@ pub async fn keys(
     let steps = vec![Step::new(Bytes::new(), "scan", args), step("revision"), step("age")];
     let stale = stale(page.stale.as_deref())?;
     let reply = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, &headers).await?;
-    let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else {
-        unreachable!("a scan was answered by {reply:?}")
-    };
+    let [Reply::List(keys), revision, Reply::Int(age)] = &reply[..] else { return Err(odd(&reply)) };
     let after = keys.last().filter(|_| keys.len() as u64 >= limit).map(shown);
     let json = Json(serde_json::json!({"keys": shown(&reply[0]), "after": after, "version": Versions::read(revision)}));
     Ok(aged(json.into_response(), stale.map(|_| *age)))

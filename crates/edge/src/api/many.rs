@@ -15,6 +15,7 @@ use super::class::only_linear;
 use super::declare::whole;
 use super::limits::TRANSACTION_BYTES_MAX;
 use super::linear::{Look, Text, aged, run, shown, stale};
+use super::problem::odd;
 use super::{Api, Problem, guard};
 
 #[derive(Deserialize)]
@@ -45,13 +46,16 @@ pub async fn get(
     let mut steps = looks.collect::<Result<Vec<_>, Problem>>()?;
     steps.push(Step::new(bytes::Bytes::new(), "age", Vec::new()));
     let mut replies = run(&api, Op { stale, over: Over::Each, ..Op::of(ns.into(), steps) }, &headers).await?;
-    let Some(Reply::Int(age)) = replies.pop() else { unreachable!("the last step asks for the age") };
-    let values: Vec<_> = replies.iter().map(seen).collect();
+    let age = match replies.pop() {
+        Some(Reply::Int(age)) => age,
+        other => return Err(odd(&other)),
+    };
+    let values = replies.iter().map(seen).collect::<Result<Vec<_>, Problem>>()?;
     Ok(aged(Json(json!({"values": values})).into_response(), stale.map(|_| age)))
 }
 
-fn seen(look: &Reply) -> serde_json::Value {
-    match look {
+fn seen(look: &Reply) -> Result<serde_json::Value, Problem> {
+    Ok(match look {
         Reply::List(parts) => match &parts[..] {
             [Reply::Wrong(wrong), ..] => json!({"error": wrong.text()}),
             [value, Reply::Int(version), Reply::Int(left)] => {
@@ -61,8 +65,8 @@ fn seen(look: &Reply) -> serde_json::Value {
                 }
                 one
             }
-            _ => unreachable!("a look was answered by {look:?}"),
+            _ => return Err(odd(look)),
         },
         other => shown(other),
-    }
+    })
 }

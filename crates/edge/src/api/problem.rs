@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base::{Outcome, Span};
+use base::{Outcome, Span, Unknown};
 use serde::Serialize;
 use state::session::CookieError;
 
@@ -79,6 +79,16 @@ impl From<Gone> for Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "the node stopped before it answered (it may have happened)")
     }
 }
+
+/// The leader of a group, which may be another node, answered with what is no answer to what it was asked. What it did, nobody knows.
+pub fn odd(answer: &impl std::fmt::Debug) -> Problem {
+    let mut text = format!("{answer:?}");
+    text.truncate(text.floor_char_boundary(ODD_SHOWN_MAX));
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, Unknown { why: format!("it was answered with {text}") }.to_string())
+}
+
+/// Bytes of an answer that makes no sense, in what its asker is told.
+const ODD_SHOWN_MAX: usize = 200;
 
 /// What was done, or the problem: refused with a hint is 503, refused for good 400, unknown 504.
 pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {

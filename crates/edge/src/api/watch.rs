@@ -26,7 +26,7 @@ use super::class::only_linear;
 use super::limits::*;
 use super::linear::{problem, shown};
 use super::places::{Who, held};
-use super::problem::done;
+use super::problem::{done, odd};
 use super::values::passed_on;
 use super::versions::Versions;
 use super::{Api, Problem, guard};
@@ -204,17 +204,17 @@ impl What {
                 Some(Reply::Wrong(wrong)) => Err(problem(wrong)),
                 Some(Reply::List(parts)) => match <[Reply; 2]>::try_from(parts) {
                     Ok([Reply::Int(upto), Reply::List(changes)]) => Ok(Page::Changes { upto: upto as u64, changes }),
-                    Ok(other) => unreachable!("changes were answered by {other:?}"),
+                    Ok(other) => Err(odd(&other)),
                     Err(parts) => match parts[..] {
                         [Reply::Int(now), Reply::Nil, Reply::Int(oldest)] => {
                             Ok(Page::Missed { now: now as u64, oldest: oldest as u64 })
                         }
-                        _ => unreachable!("changes were answered by {parts:?}"),
+                        _ => Err(odd(&parts)),
                     },
                 },
-                other => unreachable!("changes were answered by {other:?}"),
+                other => Err(odd(&other)),
             },
-            Ran::Unmet => unreachable!("there was no condition"),
+            Ran::Unmet => Err(odd(&Ran::Unmet)),
         }
     }
 
@@ -325,7 +325,10 @@ impl Place {
     fn tell(&mut self, shard: usize, upto: u64, changes: &[Reply]) -> Result<Vec<Event>, Vec<Event>> {
         let mut events = Vec::new();
         for change in changes {
-            let (version, event, is_clear) = event(change);
+            let Some((version, event, is_clear)) = event(change) else {
+                events.push(last_word("ended", &odd(change).error, None));
+                return Err(events);
+            };
             self.told.0[shard] = version;
             // Nobody outside knows which keys those of one shard are.
             if is_clear && self.told.0.len() > 1 {
@@ -371,12 +374,10 @@ fn how_far(told: &Versions) -> Event {
     Event::default().event("version").id(told.to_string()).data(json!({"version": told}).to_string())
 }
 
-/// Of a change: its version, the event without an id, and whether all keys of its shard are gone.
-fn event(change: &Reply) -> (u64, Event, bool) {
-    let Reply::List(parts) = change else { unreachable!("a change was {change:?}") };
-    let [Reply::Int(version), key, Reply::Bytes(what), text] = &parts[..] else {
-        unreachable!("a change was {parts:?}")
-    };
+/// Of a change: its version, the event without an id, and whether all keys of its shard are gone. None: it is not one.
+fn event(change: &Reply) -> Option<(u64, Event, bool)> {
+    let Reply::List(parts) = change else { return None };
+    let [Reply::Int(version), key, Reply::Bytes(what), text] = &parts[..] else { return None };
     let (name, body) = match &what[..] {
         b"cleared" => ("clear", json!({"version": version})),
         b"removed" => ("remove", json!({"key": shown(key), "version": version})),
@@ -389,5 +390,5 @@ fn event(change: &Reply) -> (u64, Event, bool) {
             ("put", body)
         }
     };
-    (*version as u64, Event::default().event(name).data(body.to_string()), name == "clear")
+    Some((*version as u64, Event::default().event(name).data(body.to_string()), name == "clear"))
 }

@@ -222,13 +222,13 @@ impl Round<'_> {
             Ok(NodeAnswer::Linear(Outcome::Refused(refused))) => return Err(Outcome::Refused(refused)),
             // It was only read.
             Ok(NodeAnswer::Linear(Outcome::Unknown(unknown))) => return Err(busy(unknown.why)),
-            Ok(other) => unreachable!("a read was answered by {other:?}"),
+            Ok(_) => return Err(busy(ODD.into())),
             Err(_) => return Err(busy("the node is about to stop".into())),
         };
         let seen = match replies.pop() {
             Some(Reply::Nil) => return Ok((Seen { value: None, version: 0 }, replies)),
             Some(Reply::List(seen)) => seen,
-            other => unreachable!("a look was answered by {other:?}"),
+            _ => return Err(busy(ODD.into())),
         };
         match &seen[..] {
             [Reply::Bytes(value), Reply::Int(version), ..] if value.len() <= VALUE_BYTES_MAX => {
@@ -241,7 +241,7 @@ impl Round<'_> {
                 ))))
             }
             [Reply::Wrong(Wrong::Type), ..] => Err(Outcome::Done(Ran::Type)),
-            other => unreachable!("a look was answered by {other:?}"),
+            _ => Err(busy(ODD.into())),
         }
     }
 
@@ -413,3 +413,6 @@ fn tell_all(batch: &mut Vec<Waiting>, end: &End) -> Next {
 fn left(until: Instant) -> Span {
     Span::from(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
 }
+
+/// Of the group's leader, which may be another node.
+const ODD: &str = "a read was answered with what is no answer to it";

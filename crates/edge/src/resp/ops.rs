@@ -152,6 +152,11 @@ pub fn is_ours(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(text) if ["BUSY", "OOM", "UNKNOWN"].iter().any(|code| text.starts_with(code)))
 }
 
+/// The leader of a group, which may be another node, answered with what is no answer to what it was asked.
+pub fn odd_answer() -> Reply {
+    unknown(&base::Unknown { why: "it was answered with what is no answer to it".into() })
+}
+
 /// A reply of a kind that its operation cannot have.
 pub fn odd(found: &Found) -> ! {
     unreachable!("the node answered an operation with {found:?}")

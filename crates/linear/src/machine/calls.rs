@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::limits::KEY_BYTES_MAX;
-use base::{AskId, Frame, GroupId, NodeId, Note, Now, Outcome, Priority, Refused, Span, Time, Unknown, kind};
+use base::{AskId, Frame, GroupId, NodeId, Now, Outcome, Priority, Refused, Span, Time, Unknown, kind};
 use bytes::Bytes;
 
 use super::{Linear, Output};
@@ -44,6 +44,8 @@ pub(super) struct Pending {
     /// When it is sent again.
     again: Time,
     pub(super) to: Option<NodeId>,
+    /// All that it was sent to: nobody else can answer it.
+    asked: Vec<NodeId>,
     sent: Sent,
     tries: u32,
     begun: Time,
@@ -172,6 +174,7 @@ impl Linear {
             deadline,
             again,
             to: None,
+            asked: Vec::new(),
             sent: Sent::Nobody,
             tries: 0,
             begun,
@@ -340,6 +343,9 @@ impl Linear {
             (call.to, call.again) = (to, (now.mono + wait).min(call.deadline));
             self.timers.insert((call.again, seq));
             let Some(to) = to else { continue };
+            if !call.asked.contains(&to) {
+                call.asked.push(to);
+            }
             call.command.floor = self.writes.first().copied().unwrap_or(seq).min(seq);
             let (group, reads, stale, mut command) = (call.group, call.reads, call.stale, call.command.clone());
             moment::resolve(&mut command.steps, now.wall_ms, self.agreed);
@@ -386,9 +392,9 @@ impl Linear {
                 self.answered(now, group, from, id, answer, out);
             }
             Some(Call::Leaves { group, epoch }) => self.asked_to_leave(from, group, epoch, out),
-            Some(Call::Left { group, epoch, end }) => self.left(group, epoch, end, out),
+            Some(Call::Left { group, epoch, end }) => self.left(from, group, epoch, end, out),
             Some(Call::Do { .. } | Call::Answer { .. }) | None => {
-                out.push(Output::Note(Note::error(format!("a call of {from} is not one of this protocol"))));
+                out.push(Output::Bad { from, why: "is no call, or not its own".to_owned() });
             }
         }
     }
@@ -406,8 +412,13 @@ impl Linear {
             // For a former life of this node.
             return;
         }
-        let Some(call) = self.calls.get_mut(&id.seq).filter(|call| call.group == group) else { return };
+        let is_of = |call: &&mut Pending| call.group == group && call.asked.contains(&from);
+        let Some(call) = self.calls.get_mut(&id.seq).filter(is_of) else { return };
         match answer {
+            Answer::Ran(ran, _) if !call.command.is_answered_by(&ran) => {
+                // As if it had been lost on its way.
+                out.push(Output::Bad { from, why: "answers what it was not asked".to_owned() });
+            }
             Answer::Ran(ran, index) => {
                 let (begun, stale) = (call.begun, call.stale.is_some() && index == 0);
                 self.counts.stale += u64::from(stale);

@@ -38,10 +38,15 @@ impl Linear {
         }
     }
 
-    /// A leader says that the group was without this node when the leader's log ended there.
-    pub(super) fn left(&mut self, group: GroupId, epoch: u64, end: (u64, u64), out: &mut Vec<Output>) {
+    /// A leader says that the group was without this node when the leader's log ended there. Only those are asked that should be its
+    /// members.
+    pub(super) fn left(&mut self, from: NodeId, group: GroupId, epoch: u64, end: (u64, u64), out: &mut Vec<Output>) {
         let is_so = self.groups.get(&group).is_some_and(|it| {
-            it.leaves_at.is_some() && it.placed.epoch == epoch && !it.leads() && it.member.end() <= end
+            it.placed.members.contains(&from)
+                && it.leaves_at.is_some()
+                && it.placed.epoch == epoch
+                && !it.leads()
+                && it.member.end() <= end
         });
         if is_so {
             self.forget(group, out);

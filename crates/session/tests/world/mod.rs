@@ -329,7 +329,7 @@ impl World {
                 let before = self.answers.insert(id, (self.now, outcome));
                 assert!(before.is_none(), "{id} was answered twice");
             }
-            Output::Doubt { .. } => (),
+            Output::Doubt { .. } | Output::Bad { .. } => (),
             Output::Warn { text } => self.notes.push(text),
             other => panic!("the class has no use for {other:?}"),
         }

@@ -330,6 +330,10 @@ impl Net {
                     assert!(self.hasty || self.older == Some(id), "node {id} does not trust a sound disk: {why}");
                     self.distrusted.insert(id);
                 }
+                Output::Bad { from, why } => {
+                    let note = base::Note::error(format!("a frame of {from} {why}"));
+                    self.nodes.get_mut(&id).unwrap().notes.push(note);
+                }
                 Output::Note(note) => self.nodes.get_mut(&id).unwrap().notes.push(note),
             }
         }

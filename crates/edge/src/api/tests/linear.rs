@@ -296,3 +296,37 @@ fn arguments_that_are_no_text_are_told_what_is() {
     assert_eq!(status, 400);
     assert!(text.contains("numbers too"), "{text}");
 }
+
+/// They come from the leader of a group, which is another node.
+#[test]
+fn an_answer_that_is_none_to_what_was_asked_is_an_error_and_ends_nothing() {
+    let list = |parts: &[Reply]| Reply::List(parts.to_vec());
+    let odd = [
+        vec![],
+        vec![Reply::Nil],
+        vec![Reply::Int(-1)],
+        vec![list(&[])],
+        vec![list(&[Reply::Nil, Reply::Nil])],
+        vec![list(&[list(&[]), Reply::Int(1), Reply::Bytes("x".into())]), Reply::Nil],
+        vec![list(&[Reply::Int(7), list(&[Reply::Int(8)])])],
+        vec![list(&[Reply::Int(7), list(&[list(&[Reply::Int(8), Reply::Nil, Reply::Nil, Reply::Nil])])])],
+        vec![Reply::Nil, Reply::Nil, Reply::Nil, Reply::Nil],
+    ];
+    let asked = [
+        ("GET /v1/ns/carts/keys/a", ""),
+        ("GET /v1/ns/carts/keys/a?stale=1s", ""),
+        ("PUT /v1/ns/carts/keys/a", "x"),
+        ("DELETE /v1/ns/carts/keys/a", ""),
+        ("GET /v1/ns/carts/keys?prefix=", ""),
+        ("POST /v1/ns/carts/mget", r#"{"keys": ["a"]}"#),
+        ("GET /v1/ns/carts/watch?key=a&after=3", ""),
+    ];
+    for (line, body) in asked {
+        let statuses: Vec<u16> = odd.iter().map(|replies| linear(replies.clone(), line, body).0).collect();
+        assert!(
+            statuses.contains(&504) || line.starts_with("DELETE") || line.contains("watch"),
+            "{line}: {statuses:?}"
+        );
+        assert!(statuses.iter().all(|status| [200, 204, 404, 412, 504].contains(status)), "{line}: {statuses:?}");
+    }
+}

@@ -402,7 +402,7 @@ async fn put_back(space: Space, function: &'static str, key: Bytes, mut parts: V
                 Got::Wrong(wrong) => return Err(wrong.text().to_owned()),
                 _ => return Ok(()),
             },
-            Outcome::Done(Ran::Unmet) => unreachable!("it was put back without a condition"),
+            Outcome::Done(Ran::Unmet) => return Err("it was answered with what is no answer to it".to_owned()),
             Outcome::Refused(refused) => {
                 why = refused.to_string();
                 sleep(Duration::from_millis(200)).await;

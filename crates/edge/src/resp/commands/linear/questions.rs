@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::resp::limits::{LOOK_AGAIN, QUESTION_KEPT, QUESTIONS_MAX};
-use crate::resp::ops::Space;
+use crate::resp::ops::{self, Space};
 
 /// What is known of a key then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ pub async fn ask(space: Space, key: Bytes, after: Option<u64>) -> Answer {
                         let is_news = !matches!(changes, Got::List(changes) if changes.is_empty());
                         return Ok(Known { upto: upto as u64, is_news });
                     }
-                    _ => unreachable!("changes were answered by {parts:?}"),
+                    _ => return Err(ops::odd_answer()),
                 },
                 other => return Err(plain_one(other)),
             },
