@@ -100,7 +100,10 @@ pub enum Output<Answer> {
         peer: NodeId,
     },
     /// A frame of this peer is none of this class, or claims what cannot be.
-    Bad { from: NodeId, why: String },
+    Bad {
+        from: NodeId,
+        why: String,
+    },
     /// Whether a majority of the group has answered since [`Input::Probe`].
     Probed {
         id: u64,

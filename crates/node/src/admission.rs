@@ -51,6 +51,7 @@ impl Node {
             Word::In | Word::Unheard => {
                 self.turned_away.remove(&peer);
                 self.membership_in(now, membership::Input::Linked { card }, out);
+                self.tell_links(now, out);
             }
         }
     }

@@ -274,8 +274,6 @@ impl Node {
         self.tell_classes(now, level, out);
         self.tell_formers(now);
         self.admit_anew(now, out);
-        let nodes = self.root.declared().of_kind(record::NODE);
-        self.membership.admit(nodes.filter_map(|(_, id)| facts::decode(id)).collect());
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         self.off = declared::off(self.root.declared());
         let off = &self.off;

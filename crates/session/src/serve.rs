@@ -14,7 +14,9 @@ use super::{Call, Output, Session};
 
 impl Session {
     pub(super) fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
-        let Some(mut head) = wire::open(frame.head) else { return call.out.push(Output::Bad { from, why: "is not one of class session".to_owned() }) };
+        let Some(mut head) = wire::open(frame.head) else {
+            return call.out.push(Output::Bad { from, why: "is not one of class session".to_owned() });
+        };
         let known = self.peers.get(&from).map_or(0, |peer| peer.boot.0);
         if head.boot != 0 && head.boot < known {
             // Of a life that is over: nobody waits for an answer, and one of that life's brick says nothing of this one's.

@@ -94,7 +94,8 @@ impl Membership {
         }
         let Some(peer) = self.peers.get(&id) else {
             // Nobody is brought in by hearsay but those that may be here.
-            return self.admitted.is_empty() || self.admitted.contains(&id);
+            let named = &self.admission.named;
+            return named.is_empty() || named.contains_key(&id);
         };
         let speaks = peer.linked.is_some() && !peer.quiet && now < peer.heard + SILENCE + ANSWER;
         let Some(met) = self.met.get(&id).filter(|_| speaks) else { return true };

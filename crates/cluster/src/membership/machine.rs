@@ -1,7 +1,7 @@
 //! The membership machine; the story is in `mod.rs`. It owns foca and tells it what links say; foca's list is the one
 //! truth on who lives, and `reconcile` turns its changes into births, deaths and suspicion.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ pub struct Membership {
     pub(super) peers: BTreeMap<NodeId, Peer>,
     /// Those of `peers` that have spoken for themselves.
     pub(super) met: BTreeMap<NodeId, Met>,
-    /// Who may be here, as far as that is declared; empty while nothing is.
-    pub(super) admitted: BTreeSet<NodeId>,
+    /// Who may be here, as far as that is declared; names nobody while nothing is.
     pub(super) admission: Arc<Admission>,
     /// A planted bug: all that is said of third parties is believed.
     pub(super) believes: bool,
@@ -61,7 +60,6 @@ impl Membership {
             peers: BTreeMap::new(),
             admission: Arc::default(),
             met: BTreeMap::new(),
-            admitted: BTreeSet::new(),
             believes: false,
             seeds,
             timers: BTreeMap::new(),
@@ -77,11 +75,6 @@ impl Membership {
     /// Plants the bug that all is believed, for tests of the promises.
     pub fn believing(self) -> Self {
         Self { believes: true, ..self }
-    }
-
-    /// Nobody else is brought in by hearsay. None at all: everybody may be.
-    pub fn admit(&mut self, ids: BTreeSet<NodeId>) {
-        self.admitted = ids;
     }
 
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {

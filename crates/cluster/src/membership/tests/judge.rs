@@ -71,7 +71,9 @@ fn a_word_of_a_death_counts_where_nobody_is_heard() {
 fn nobody_is_brought_in_by_hearsay_who_is_not_admitted() {
     let mut net = Net::met(3, 1);
     let heard = |net: &Net, n: u64| net.nodes[&id(1)].machine.standing(id(n)).is_some();
-    net.nodes.get_mut(&id(1)).unwrap().machine.admit((1..=4).map(id).collect());
+    let named = (1..=4).map(|n| (id(n), card(n, 1).name)).collect();
+    let now = std::sync::Arc::new(crate::Admission { named, ..crate::Admission::default() });
+    net.give(id(1), Input::Admission { now });
     for n in [4, 5] {
         let news = foca::Member::new(who(n, 1, 0), 0, foca::State::Alive);
         net.give(id(1), Input::Frame { from: id(2), head: wire::tell(&who(2, 1, 0), &who(1, 1, 0), &news) });
