@@ -68,7 +68,8 @@ async fn over_http_1_every_byte_is_carried_or_refused_with_words() {
                     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b) || place == "name" && *b == b':'
                 }
                 "path" | "query" => printable(b),
-                "host" => b.is_ascii_alphanumeric() || b"-._~:[]".contains(b),
+                // A colon stands before a port, and brackets around an address.
+                "host" => b.is_ascii_alphanumeric() || b"-._~".contains(b),
                 _ => *b == b'\t' || *b >= b' ' && *b != 0x7f,
             })
             .collect();
@@ -174,7 +175,7 @@ async fn over_http_2_every_byte_is_carried_refused_with_words_or_its_stream_rese
                 "name" => b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b),
                 "path" => (b'!'..=b'~').contains(b) && !b"<>`".contains(b),
                 "query" => (b'!'..=b'~').contains(b) && !b"\"<>".contains(b),
-                "host" => b.is_ascii_alphanumeric() || b"-._~:".contains(b),
+                "host" => b.is_ascii_alphanumeric() || b"-._~".contains(b),
                 _ => *b == b'\t' || *b >= b' ' && *b != 0x7f,
             })
             .collect();

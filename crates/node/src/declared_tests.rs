@@ -128,9 +128,9 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[service.shop]\nrun = [\"x\"]\nhttp = {}\nsession = { namespace = \"carts\", cookies = \"sid\" }\n",
             &["line 4", "cookies", "cookie"],
         ),
-        ("[namespace.carts]\nclass = \"sesion\"\n", &["line 2", "sesion", "\"session\""]),
-        ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["line 3", "\"30m\""]),
-        ("[namespace.carts]\nclass = \"session\"\nlease = 3600\n", &["line 3", "lease = \"1h\""]),
+        ("[namespace.carts]\nclass = \"sesion\"\n", &["shop.toml:2: namespace.carts.class", "sesion", "\"session\""]),
+        ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["shop.toml:3: namespace.carts.lease", "\"30m\""]),
+        ("[namespace.carts]\nclass = \"session\"\nlease = 3600\n", &["shop.toml:3: namespace.carts.lease", "lease = \"1h\""]),
         ("[service.shop]\nrun = \"python3 app.py\"\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
         ("[service.shop]\nrun = 7\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
         (

@@ -22,7 +22,6 @@ use state::session::{Action, Kind, Lease, Op, Reply, When};
 use tokio::sync::watch;
 
 use super::limits::{COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT};
-use super::passed::DEADLINE;
 use super::refusal::Refusal;
 use crate::api::Backend;
 use crate::cookie::{self, Held};
@@ -306,12 +305,10 @@ impl Carried {
 }
 
 /// Takes out what clients must not say, and programs say to the edge alone: all that begins with our name, whatever it may mean
-/// one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by anybody.
+/// one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by anybody: it has been read by
+/// then, and what is left of it is told anew with each try.
 pub fn remove_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &HeaderName| {
-        let begins = name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']));
-        begins && *name != DEADLINE
-    };
+    let is_ours = |name: &HeaderName| name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']));
     if headers.keys().any(is_ours) {
         let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
         for name in found {
@@ -365,6 +362,6 @@ mod tests {
         remove_ours(&mut headers);
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["coppice-deadline-ms", "coppices", "x-coppice-other"]);
+        assert_eq!(left, ["coppices", "x-coppice-other"]);
     }
 }

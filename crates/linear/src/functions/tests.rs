@@ -79,7 +79,7 @@ fn a_write_may_depend_on_what_a_text_is() {
         ("k", "put", &["x", "equals:v", "none"], wrong(Wrong::Arguments)),
         ("k", "remove", &["equal:x"], Int(0)),
         ("k", "remove", &["differs:x"], Int(1)),
-        ("n", "put", &["ab", "digest-differs:a873719c24d5735c", "none"], put(1, 5)),
+        ("n", "put", &["ab", "digest-differs:a873719c24d5735c", "none"], put(1, 6)),
         ("h", "hash.set", &["f", "1"], Int(1)),
         ("h", "put", &["x", "differs:ab", "none"], wrong(Wrong::Type)),
         ("h", "remove", &["differs:ab"], wrong(Wrong::Type)),

@@ -219,9 +219,9 @@ fn what_came_with_which_level() {
     assert_eq!(
         of(2),
         "hold release size text.find-bit text.bit-op hash.random hash.take list.positions list.pop-first \
-         set.store-union set.store-inter set.store-diff set.count-inter"
+         set.store-union set.store-inter set.store-diff set.count-inter count.ending"
     );
-    assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "expire", "get-expire", "text.bits", "set.random"]);
+    assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
     assert!(all().all(|f| f.level <= LEVEL && f.newer.is_none_or(|(level, _)| f.level < level && level <= LEVEL)));
 }

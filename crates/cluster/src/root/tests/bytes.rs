@@ -137,8 +137,8 @@ fn messages_that_raft_would_stop_the_process_over_are_refused() {
             let mut out = Vec::new();
             root.handle(clock(net.now), input(from), &mut out);
             // Of a leader it may be true, and then it is the disk that is wrong.
-            use super::super::Output::{Distrust, Note};
-            assert!(matches!(&out[..], [Note(_)] | [Distrust(_), Note(_)]), "{out:?}");
+            use super::super::Output::{Bad, Distrust};
+            assert!(matches!(&out[..], [Bad { .. }] | [Distrust(_), Bad { .. }]), "{out:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub static SCAN: Spec = Spec {
     does: Does::ReadAll,
     syntax: "cursor [MATCH pattern] [COUNT n] [TYPE type]",
     summary: "a page of the keys, and the cursor of the next",
-    note: "what is there throughout the walk is listed at least once, as in Redis; no TYPE where merge = \"fields\"",
+    note: "what is there throughout the walk is listed at least once, as in Redis",
     run: scan,
 };
 
@@ -55,10 +55,6 @@ fn scan(call: &mut Call<'_>) -> Act {
                     Some(_) => return syntax_error(),
                     None => return Act::Now(not_an_integer()),
                 }
-            } else if is(option, "TYPE") && call.merges() {
-                return Act::Now(Reply::error(
-                    "ERR TYPE is not offered by SCAN where fields are merged: TYPE tells what a key is",
-                ));
             } else if is(option, "TYPE") {
                 kinds = match value {
                     _ if is(value, "string") => &[Kind::Text],
