@@ -130,7 +130,10 @@ fn errors_name_file_line_key_and_what_would_be_right() {
         ),
         ("[namespace.carts]\nclass = \"sesion\"\n", &["shop.toml:2: namespace.carts.class", "sesion", "\"session\""]),
         ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["shop.toml:3: namespace.carts.lease", "\"30m\""]),
-        ("[namespace.carts]\nclass = \"session\"\nlease = 3600\n", &["shop.toml:3: namespace.carts.lease", "lease = \"1h\""]),
+        (
+            "[namespace.carts]\nclass = \"session\"\nlease = 3600\n",
+            &["shop.toml:3: namespace.carts.lease", "lease = \"1h\""],
+        ),
         ("[service.shop]\nrun = \"python3 app.py\"\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
         ("[service.shop]\nrun = 7\n", &["line 2", "run = [\"python3\", \"app.py\"]"]),
         (
