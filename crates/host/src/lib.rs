@@ -29,6 +29,7 @@ pub mod renew;
 pub mod tls;
 pub mod tunnel;
 mod vitals;
+mod words;
 
 pub use code::CodeStore;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
