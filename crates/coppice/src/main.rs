@@ -7,6 +7,7 @@ mod demo;
 mod deploy;
 mod desks;
 mod events;
+mod follow;
 mod found;
 mod handover;
 mod happened;

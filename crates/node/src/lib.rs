@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod ask;
+mod asked;
 mod asks;
 pub mod declared;
 pub mod deploy;
