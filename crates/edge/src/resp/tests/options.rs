@@ -8,13 +8,17 @@ use crate::resp::commands::{self, Does, Spec};
 
 /// Words that change nothing, and the docs say so; without a word: whatever stands there.
 const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
-    (&["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"], "XX", "of class session each value has an end"),
+    (
+        &["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"],
+        "XX",
+        "of class session each value has an end, and of class linear GT says as much",
+    ),
     (&["FLUSHDB", "FLUSHALL"], "ASYNC", "there is one way to remove all"),
     (&["FLUSHDB", "FLUSHALL"], "SYNC", "there is one way to remove all"),
     (&["COPY"], "DB", "a namespace is one database"),
     (&["MEMORY"], "SAMPLES", "all of a value is counted"),
-    (&["READONLY"], "COUNT", "a number alone is what it takes"),
     (&["CONFIG"], "", "names of settings that there are not"),
+    (&["BLPOP", "BRPOP"], "", "more keys, behind one that has an item; the last word is a time to wait, 0 for ever"),
     (&["INFO"], "", "names of sections that there are not, as in Redis"),
     (&["QUIT"], "", "as in Redis"),
 ];
@@ -100,7 +104,7 @@ fn value_of(word: &str) -> Option<String> {
         "limit" | "length" | "numfields" => "1",
         "value" => "ab",
         "type" => "hash",
-        "pattern" => "nosuch*",
+        "pattern" => "[ft]*",
         "0" => "0",
         other if other.bytes().all(|byte| byte.is_ascii_lowercase()) && !other.is_empty() => other,
         _ => return None,
