@@ -55,12 +55,31 @@ pub struct Deployed {
 }
 
 pub const SERVES: &str = "serves";
-const ROLLED_OUT: &str = "is rolled out";
-const REPLACED: &str = "was replaced";
+pub const ROLLED_OUT: &str = "is rolled out";
+pub const REPLACED: &str = "was replaced";
+/// Its reason follows.
+pub const TAKEN_BACK: &str = "was taken back";
 
 impl Program {
     pub fn of(spec: &ServiceSpec) -> Self {
-        let ServiceSpec { code, run, dir, env, health, namespaces, start_timeout, stop, .. } = spec.clone();
+        // All keys are named: whoever adds one says here whether it is a version's or the service's.
+        let ServiceSpec {
+            code,
+            run,
+            dir,
+            env,
+            health,
+            namespaces,
+            start_timeout,
+            stop,
+            version: _,
+            clones: _,
+            wait: _,
+            http: _,
+            tcp: _,
+            partitions: _,
+            session: _,
+        } = spec.clone();
         Self { code, run, dir, env, health, namespaces, start_timeout, stop }
     }
 
@@ -88,13 +107,21 @@ impl Deployed {
         Some(version.program.on(spec, version.number))
     }
 
-    /// Adds a version and begins to roll it out; its number. One that runs nowhere yet just serves.
-    pub fn add(&mut self, mut version: Version, is_first: bool) -> u32 {
-        version.number = self.versions.last().map_or(0, |last| last.number) + 1;
-        let number = version.number;
-        version.fate = if is_first { SERVES } else { ROLLED_OUT }.into();
+    /// Begins with one that runs nowhere yet, or that stands: it just serves. Its number, which is the given one if it has one
+    /// already.
+    pub fn begin(&mut self, mut version: Version) -> u32 {
+        let number = version.number.max(1);
+        (version.number, version.fate) = (number, SERVES.into());
+        (self.versions, self.next, self.judged) = (vec![version], None, true);
+        number
+    }
+
+    /// Adds a version and begins to roll it out; its number.
+    pub fn add(&mut self, mut version: Version) -> u32 {
+        let number = self.versions.last().map_or(0, |last| last.number) + 1;
+        (version.number, version.fate) = (number, ROLLED_OUT.into());
         self.versions.push(version);
-        (self.next, self.judged) = ((!is_first).then_some(number), true);
+        (self.next, self.judged) = (Some(number), true);
         self.forget();
         number
     }
@@ -118,7 +145,7 @@ impl Deployed {
     /// What was rolled out goes.
     pub fn take_back(&mut self, why: &str) {
         if let Some(number) = self.next.take() {
-            self.set_fate(number, &format!("was taken back: {why}"));
+            self.set_fate(number, &format!("{TAKEN_BACK}: {why}"));
         }
     }
 
@@ -159,11 +186,11 @@ mod tests {
     #[test]
     fn versions_come_stay_go_and_come_back() {
         let mut all = Deployed::default();
-        assert_eq!((all.add(version("a"), true), all.next), (1, None));
-        assert_eq!((all.add(version("b"), false), all.next), (2, Some(2)));
+        assert_eq!((all.begin(version("a")), all.next), (1, None));
+        assert_eq!((all.add(version("b")), all.next), (2, Some(2)));
         all.take_back("it fails");
         assert_eq!(fates(&all), ["1 serves", "2 was taken back: it fails"]);
-        all.add(version("c"), false);
+        all.add(version("c"));
         all.keep();
         assert_eq!((fates(&all)[0].as_str(), fates(&all)[2].as_str()), ("1 was replaced", "3 serves"));
         all.back_to(1);
@@ -177,11 +204,18 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_with_a_number_keeps_it_and_the_next_one_follows() {
+        let mut all = Deployed::default();
+        assert_eq!(all.begin(Version { number: 7, ..version("a") }), 7);
+        assert_eq!((all.add(version("b")), fates(&all)), (8, vec!["7 serves".into(), "8 is rolled out".into()]));
+    }
+
+    #[test]
     fn the_oldest_are_forgotten_but_not_those_in_use() {
         let mut all = Deployed::default();
-        all.add(version("first"), true);
+        all.begin(version("first"));
         for n in 0..30 {
-            all.add(version(&n.to_string()), false);
+            all.add(version(&n.to_string()));
             all.take_back("no");
         }
         assert_eq!(all.versions.len(), VERSIONS_KEPT);

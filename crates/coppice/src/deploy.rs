@@ -9,6 +9,7 @@ use node::view::{ServiceView, View};
 use serde_json::json;
 
 use crate::client::Api;
+use crate::follow::{Follow, Look};
 use crate::operate::NodeArgs;
 
 /// Between two looks.
@@ -156,39 +157,32 @@ impl Told {
         if no_wait {
             return Ok(());
         }
-        let (begun, declared) = (Instant::now(), reply["version"].as_u64().unwrap_or(0));
-        let (mut number, mut shown) = (None, usize::MAX);
+        let begun = Instant::now();
+        let mut follow = Follow::new(&self.service, reply["version"].as_u64().unwrap_or(0));
         loop {
-            let view = view(api).await?;
-            let seen = view.services.iter().find(|s| s.name == self.service);
-            if let Some(service) = seen.filter(|_| view.root.version >= declared) {
-                number = number.or(service.next).or((service.next.is_none()).then_some(service.version));
-                let number = number.unwrap_or(service.version);
-                let run =
-                    service.clones.iter().filter(|c| c.version == number && c.state == node::view::CloneState::Serving);
-                let run = run.count();
-                if std::mem::replace(&mut shown, run) != run {
-                    let of = service.wanted;
-                    self.tell(
-                        "runs",
-                        &format!("version {number} serves as {run} of {of} clones"),
-                        json!({"version": number, "clones": run, "wanted": of}),
-                    );
-                }
-                let fate = service.versions.iter().find(|v| v.number == number).map_or("", |v| v.fate.as_str());
-                let millis = begun.elapsed().as_millis() as u64;
-                if service.next.is_none() && fate == clones::deploy::SERVES && run >= service.wanted as usize {
+            match follow.look(begun.elapsed(), &view(api).await?) {
+                Look::Nothing => (),
+                Look::Runs { number, clones, wanted } => self.tell(
+                    "runs",
+                    &format!("version {number} serves as {clones} of {wanted} clones"),
+                    json!({"version": number, "clones": clones, "wanted": wanted}),
+                ),
+                Look::Serves { number } => {
+                    let millis = begun.elapsed().as_millis() as u64;
                     let text = format!("version {number} serves after {:.1} s", millis as f64 / 1000.0);
                     self.tell("serves", &text, json!({"version": number, "millis": millis}));
                     return Ok(());
                 }
-                if service.next.is_none() && fate.starts_with("was taken back") {
-                    self.tell(
-                        "taken-back",
-                        &format!("version {number} {fate}"),
-                        json!({"version": number, "why": fate}),
-                    );
+                Look::TakenBack { number, fate } => {
+                    let text = format!("version {number} {fate}");
+                    self.tell("taken-back", &text, json!({"version": number, "why": fate}));
                     return Err(format!("version {number} of {} {fate}", self.service));
+                }
+                Look::Stuck { number, why } => {
+                    if self.json {
+                        self.tell("stuck", &why, json!({"version": number, "why": why}));
+                    }
+                    return Err(format!("version {number} of {} does not serve: {why}", self.service));
                 }
             }
             if begun.elapsed() > ROLLED_OUT_WITHIN {

@@ -8,6 +8,7 @@ mod deploy;
 mod desks;
 mod doorman;
 mod events;
+mod follow;
 mod found;
 mod handover;
 mod happened;

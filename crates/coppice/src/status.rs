@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use node::view::{CloneState, NodeState, NodeView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, View};
 
 /// The page. `now_ms` is the reader's wall clock.
 pub fn page(view: &View, now_ms: u64) -> String {
@@ -83,8 +83,8 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(
             &mut out,
             format_args!(
-                "\n{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8}  {}",
-                "CLONE", "NODE", "STATE", "PID", "PORT", "RESTARTS", "FOR", "AT"
+                "\n{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}  {}",
+                "CLONE", "NODE", "STATE", "PID", "PORT", "RESTARTS", "FOR", "REQUESTS", "FAILED", "MEAN", "AT"
             ),
         );
     }
@@ -107,10 +107,11 @@ pub fn page(view: &View, now_ms: u64) -> String {
                 CloneState::Draining => "draining",
                 CloneState::Backoff => "backoff",
             };
+            let [requests, failed, mean] = asked(c);
             line(
                 &mut out,
                 format_args!(
-                    "{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8}  {}",
+                    "{:<16} {:<12} {:<9} {:>7} {:>6} {:>8} {:>8} {requests:>8} {failed:>6} {mean:>8}  {}",
                     c.name,
                     c.node,
                     state,
@@ -162,6 +163,16 @@ fn overflow(view: &View, now_ms: u64) -> Option<String> {
         }
     };
     Some(format!("nodes for overflow ({which}): {how}"))
+}
+
+/// What doors saw of a clone in the last seconds: requests, those that failed, what an answer took on average.
+fn asked(clone: &CloneView) -> [String; 3] {
+    let Some(asked) = clone.asked else { return [(); 3].map(|()| "-".to_owned()) };
+    let mean = match asked.mean_us {
+        us if us < 10_000 => format!("{:.1} ms", us as f64 / 1000.0),
+        us => format!("{} ms", us / 1000),
+    };
+    [asked.requests.to_string(), asked.failed.to_string(), mean]
 }
 
 /// Whether a node still runs clones.
@@ -218,6 +229,22 @@ mod tests {
         assert!(now.contains("recruited 3 times, for 3m in all; needed now, since 40s\n"), "{now}");
         let over = page(serde_json::json!({"times": 1, "total_ms": 5_000, "since_ms": null, "last_ms": 900_000}));
         assert!(over.contains("recruited once, for 5s in all; released 100s ago\n"), "{over}");
+    }
+
+    #[test]
+    fn the_slow_one_of_several_clones_is_seen() {
+        let clone = |name: &str, asked: serde_json::Value| {
+            serde_json::json!({"name": name, "node": "n1", "state": "serving", "pid": 1, "port": 1, "restarts": 0, "since_ms": 0,
+                "last_exit": null, "last_output": [], "asked": asked})
+        };
+        let asked = |mean_us: u64| serde_json::json!({"requests": 40, "failed": 3, "mean_us": mean_us});
+        let clones =
+            [clone("a/0", asked(20_400)), clone("a/1", asked(1_000_000)), clone("a/2", serde_json::Value::Null)];
+        let all = serde_json::json!({"services": [{"name": "a", "wanted": 3, "at": ["*/"], "clones": clones}]});
+        let page = page(&serde_json::from_value(all).unwrap(), 0);
+        for part in ["40      3    20 ms  */", "40      3  1000 ms  */", "-      -        -  */"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod renew;
 pub mod tls;
 pub mod tunnel;
 mod vitals;
+mod words;
 
 pub use code::CodeStore;
 pub use crowd::Crowd;

@@ -26,6 +26,7 @@ pub use crate::keeper::{keep_main, reap_main};
 use crate::limits::OUTPUT_LINGERS;
 use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
+use crate::words::filled;
 use crate::{Error, probe};
 
 pub(crate) struct Procs {
@@ -140,13 +141,19 @@ impl Procs {
         }
         let given: BTreeSet<u16> = self.running.borrow().values().map(|run| run.port).collect();
         let port = free_port(self.host, &mut self.rng.borrow_mut(), &given).map_err(|e| format!("no port: {e}"))?;
+        let (host_text, port_text) = (self.host.to_string(), port.to_string());
+        let value = |name: &str| match name {
+            "HOST" => Some(host_text.as_str()),
+            "PORT" => Some(port_text.as_str()),
+            other => spec.env.get(other).map(String::as_str),
+        };
         let child = Command::new(&self.keeper)
             .args(["keep", &std::process::id().to_string(), "--"])
-            .args(&spec.run)
+            .args(spec.run.iter().map(|word| filled(word, value)))
             .current_dir(&dir)
             .envs(&spec.env)
-            .env("HOST", self.host.to_string())
-            .env("PORT", port.to_string())
+            .env("HOST", &host_text)
+            .env("PORT", &port_text)
             .env(LIFE_MARK, &self.life)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

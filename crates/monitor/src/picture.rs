@@ -134,6 +134,16 @@ pub struct CloneOf {
     pub since_ms: u64,
     pub last_exit: Option<String>,
     pub last_output: Vec<String>,
+    pub asked: Option<AskedOf>,
+}
+
+/// What doors saw of a clone in the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct AskedOf {
+    pub requests: u64,
+    pub failed: u64,
+    pub mean_us: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -27,7 +27,7 @@ pub fn services(picture: &Picture) -> Markup {
                     table {
                         thead {
                             tr {
-                                @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Last end", "Maintenance"] {
+                                @for head in ["Clone", "State", "Node", "Pid", "Port", "Restarts", "For", "Requests", "Failed", "Mean", "Last end", "Maintenance"] {
                                     th scope="col" { (head) }
                                 }
                             }
@@ -35,6 +35,9 @@ pub fn services(picture: &Picture) -> Markup {
                         tbody { @for clone in &service.clones { (clone_row(picture, service, clone)) } }
                     }
                 }
+            }
+            @if service.clones.iter().any(|clone| clone.asked.is_some()) {
+                p.faint { "Requests and times of clones are what the doors of all nodes saw of them in the last 5 to 10 s." }
             }
             (partitions(picture, service))
             (of_service(picture, &service.name))
@@ -57,6 +60,13 @@ fn clone_row(picture: &Picture, service: &Service, clone: &CloneOf) -> Markup {
             td.n { (clone.port) }
             td.n { (clone.restarts) }
             td.n { (ago(picture.at_ms, clone.since_ms)) }
+            @if let Some(asked) = clone.asked {
+                td.n { (number(asked.requests as f64)) }
+                td.n { (number(asked.failed as f64)) }
+                td.n { (millis(asked.mean_us)) }
+            } @else {
+                td.n {} td.n {} td.n {}
+            }
             td {
                 @if let Some(exit) = &clone.last_exit { (exit) }
                 @if !output.is_empty() {
@@ -148,6 +158,20 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains(">99<"), "that is another service's");
+    }
+
+    #[test]
+    fn the_slow_one_of_several_clones_is_seen() {
+        let clone = |number: u32, mean_us: u64| {
+            serde_json::json!({"name": format!("shop/{number}"), "state": "serving",
+                "asked": {"requests": 44, "failed": 6, "mean_us": mean_us}})
+        };
+        let clones = [clone(0, 20_000), clone(1, 1_000_000)];
+        let picture = Picture::read(serde_json::json!({"services": [{"name": "shop", "wanted": 2, "clones": clones}]}));
+        let shown = services(&picture.unwrap()).into_string();
+        for part in [">44<", ">6<", ">20 ms<", ">1000 ms<", "the doors of all nodes"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]

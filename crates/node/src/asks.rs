@@ -141,7 +141,7 @@ impl Node {
             Ask::RevokeToken { name } => What::RevokeToken { name },
             Ask::Apply { file, text, dry_run, entropy } => {
                 if dry_run {
-                    let answer = Answer::Applied(self.compare(&file, &text, &entropy));
+                    let answer = Answer::Applied(self.compare(now, &file, &text, &entropy));
                     return out.push(Effect::Answer { id, answer });
                 }
                 What::Apply { file, text, entropy, lines: Vec::new() }
@@ -182,7 +182,7 @@ impl Node {
     }
 
     /// What applying this would change.
-    fn compare(&self, file: &str, text: &str, entropy: &[u8; 32]) -> Outcome<Applied> {
+    fn compare(&self, now: Now, file: &str, text: &str, entropy: &[u8; 32]) -> Outcome<Applied> {
         if self.root.declared().version == 0 {
             return Outcome::Refused(Refused::busy(
                 "this node has not heard of the declaration yet",
@@ -190,7 +190,7 @@ impl Node {
             ));
         }
         let ports = declared::free_ports(file, text, &self.doors());
-        match ports.and_then(|()| declared::diff(self.root.declared(), file, text, entropy)) {
+        match ports.and_then(|()| deploy::apply(self.root.declared(), file, text, now.wall_ms, entropy)) {
             Ok(diff) => Outcome::Done(Applied { changes: diff.lines, version: self.root.declared().version }),
             Err(why) => Outcome::Refused(Refused::wrong(why)),
         }
@@ -232,7 +232,7 @@ impl Node {
         match what {
             What::Apply { file, text, entropy, lines } => {
                 declared::free_ports(file, text, &self.doors()).map_err(Refused::wrong)?;
-                let diff = declared::diff(declared, file, text, entropy).map_err(Refused::wrong)?;
+                let diff = deploy::apply(declared, file, text, now.wall_ms, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
             }

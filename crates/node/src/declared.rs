@@ -4,7 +4,7 @@
 //! A file declares only what it names: applying it adds and changes, and removes what an earlier file of the same name
 //! declared and this one no longer does. Records keep the name of their file for that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::NodeId;
 use bytes::Bytes;
@@ -182,8 +182,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         if let Some(before) = now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)) {
             // What was deployed stays so; a file that knows nothing of it does not take it away.
             if spec.code.is_none() {
-                (spec.code, spec.version) = (before.code.clone(), before.version);
+                spec.code.clone_from(&before.code);
             }
+            // Numbers are given, not declared.
+            spec.version = before.version;
             if spec != before && deploy::deployed(now, name).is_some_and(|deployed| deployed.next.is_some()) {
                 let why = "a version of it is being rolled out; wait, or `coppice rollback` takes it back".into();
                 rolling.push(SpecError { key: format!("service.{name}"), why });
@@ -242,6 +244,34 @@ pub fn free_ports(file: &str, text: &str, doors: &BTreeMap<u16, String>) -> Resu
     };
     let errors: Vec<String> = parsed.service.iter().flat_map(wrong).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// Folders that a declaration names must be here: `has` knows which are. Their clones would wait for ever.
+///
+/// # Errors
+/// A sentence a line, as of [`diff`].
+pub fn has_code(file: &str, text: &str, has: &BTreeSet<String>) -> Result<(), String> {
+    let Ok(parsed) = toml::from_str::<File>(text) else { return Ok(()) };
+    let errors = codes_of(&parsed).filter(|(_, code)| !has.contains(code)).map(|(name, code)| {
+        let why = format!(
+            "the folder {code} is not in this cluster; `coppice deploy DIR --service {name}` brings it once the service is declared \
+             without `code` and `version`, or put its archive here first (code/{code}.archive in the folder of a node that has \
+             it): PUT /v1/code/{code}"
+        );
+        at_key(file, text, &parsed, &format!("service.{name}.code"), &why)
+    });
+    let errors: Vec<String> = errors.collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// Folders that a declaration names; none if it cannot be read, which [`diff`] tells.
+pub fn codes(text: &str) -> BTreeSet<String> {
+    toml::from_str::<File>(text)
+        .map_or_else(|_| BTreeSet::new(), |file| codes_of(&file).map(|(_, code)| code).collect())
+}
+
+fn codes_of(parsed: &File) -> impl Iterator<Item = (&String, String)> {
+    parsed.service.iter().filter_map(|(name, spec)| Some((name, spec.get_ref().code.clone()?)))
 }
 
 /// Sessions are kept in namespaces of class `session` alone.
@@ -490,7 +520,7 @@ fn differences<T: Serialize>(before: &T, after: &T) -> String {
     };
     let (before, after) = (table(before), table(after));
     let shown = |v: Option<&serde_json::Value>| v.map_or_else(|| "none".to_owned(), ToString::to_string);
-    let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = keys.into_iter().filter(|k| before.get(*k) != after.get(*k));
     changed.map(|k| format!("{k} {} -> {}", shown(before.get(k)), shown(after.get(k)))).collect::<Vec<_>>().join(", ")
 }

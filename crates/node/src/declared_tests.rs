@@ -68,6 +68,24 @@ fn what_is_exported_is_what_was_applied() {
 }
 
 #[test]
+fn a_folder_that_the_cluster_does_not_have_is_named_at_its_line_with_what_to_do() {
+    let code = "ab".repeat(32);
+    let text = format!("[service.shop]\nrun = [\"x\"]\ncode = \"{code}\"\nversion = 3\n");
+    assert_eq!(codes(&text), [code.clone()].into());
+    let why = has_code("all.toml", &text, &BTreeSet::new()).unwrap_err();
+    assert!(
+        why.starts_with(&format!("all.toml:3: service.shop.code: the folder {code} is not in this cluster")),
+        "{why}"
+    );
+    assert!(
+        why.contains("coppice deploy DIR --service shop") && why.contains(&format!("PUT /v1/code/{code}")),
+        "{why}"
+    );
+    assert_eq!(has_code("all.toml", &text, &[code].into()), Ok(()));
+    assert_eq!(has_code("shop.toml", SHOP, &BTreeSet::new()), Ok(()));
+}
+
+#[test]
 fn secrets_of_namespaces_differ_and_stay() {
     let two = "[namespace.a]\nclass = \"session\"\n[namespace.b]\nclass = \"session\"\n";
     let now = applied(&empty(), "f", two);

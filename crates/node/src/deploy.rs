@@ -1,7 +1,7 @@
 //! Deploys and rollbacks as changes of the declaration: a folder that every node can fetch becomes a version of a service. A
 //! version that follows another is rolled out by the manager, whose verdict is a change, too.
 
-use clones::deploy::{Deployed, Program, Version};
+use clones::deploy::{Deployed, Program, TAKEN_BACK, Version};
 use clones::spec::ServiceSpec;
 use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
@@ -50,9 +50,53 @@ fn record(now: &Declared, service: &str) -> Result<Kept<ServiceSpec>, String> {
 }
 
 fn put(change: &mut Change, service: &str, file: String, spec: ServiceSpec, deployed: &Deployed) {
-    change.puts.retain(|(of, name, _)| !(of == kind::SERVICE && name == service));
+    change.puts.retain(|(of, name, _)| !((of == kind::SERVICE || of == kind::DEPLOY) && name == service));
     change.puts.push((kind::SERVICE.into(), service.into(), json(&Kept { file, spec })));
     change.puts.push((kind::DEPLOY.into(), service.into(), json(deployed)));
+}
+
+/// What applying a file changes. A version stays what it is: where a file declares another program for a service that was
+/// deployed, that is its next version, and is rolled out.
+///
+/// # Errors
+/// As of [`declared::diff`].
+pub fn apply(now: &Declared, file: &str, text: &str, wall_ms: u64, entropy: &[u8; 32]) -> Result<Diff, String> {
+    let mut diff = declared::diff(now, file, text, entropy)?;
+    let puts = diff.change.puts.iter().filter(|(of, ..)| of == kind::SERVICE);
+    let services: Vec<(String, ServiceSpec)> =
+        puts.filter_map(|(_, name, bytes)| Some((name.clone(), kept::<ServiceSpec>(bytes)?))).collect();
+    for (name, mut spec) in services {
+        let known = deployed(now, &name);
+        if known.is_none() && spec.code.is_none() {
+            continue;
+        }
+        let mut all = known.unwrap_or_default();
+        let same = |code: &Option<String>| all.versions.iter().rev().find(|v| v.program.code == *code);
+        let version = |number: u32, program: Program| {
+            let (files, bytes) = same(&program.code).map_or((0, 0), |v| (v.files, v.bytes));
+            Version { number, at_ms: wall_ms, files, bytes, program, fate: String::new() }
+        };
+        let program = Program::of(&spec);
+        let Some(before) = now.get(kind::SERVICE, &name).and_then(|bytes| kept::<ServiceSpec>(bytes)) else {
+            // Named with its folder, which is here: as it was exported elsewhere.
+            spec.version = all.begin(version(spec.version, program));
+            put(&mut diff.change, &name, file.to_owned(), spec, &all);
+            continue;
+        };
+        let stands = Program::of(&before);
+        if stands == program {
+            continue;
+        }
+        let next = version(0, program);
+        spec = stands.on(&spec, before.version);
+        if all.versions.is_empty() {
+            spec.version = all.begin(version(before.version, stands));
+        }
+        let number = all.add(next);
+        diff.lines.push(format!("~ service {name}: version {} -> {number}, which is rolled out", spec.version));
+        put(&mut diff.change, &name, file.to_owned(), spec, &all);
+    }
+    Ok(diff)
 }
 
 /// Makes a folder the next version of a service.
@@ -102,7 +146,7 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
         })?;
     let Ok(before) = before else {
         let (_, spec) = own.expect("without it there is a service before");
-        let number = all.add(version(program.clone()), true);
+        let number = all.begin(version(program.clone()));
         diff.lines = vec![format!("+ service {service}: version {number}")];
         put(&mut diff.change, &service, format!("{FILE} of {service}"), program.on(&spec, number), &all);
         return Ok(diff);
@@ -122,9 +166,9 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
     }
     if all.versions.is_empty() {
         // What was declared until now can be gone back to.
-        spec.version = all.add(Version { files: 0, bytes: 0, ..version(stands) }, true);
+        spec.version = all.begin(Version { number: spec.version, files: 0, bytes: 0, ..version(stands) });
     }
-    let number = all.add(version(program), false);
+    let number = all.add(version(program));
     diff.lines = vec![format!("~ service {service}: version {} -> {number}", spec.version)];
     put(&mut diff.change, &service, file, spec, &all);
     Ok(diff)
@@ -143,7 +187,7 @@ pub fn rollback(now: &Declared, service: &str, to: Option<u32>) -> Result<Diff, 
     } else if let Some(number) = all.next {
         return Err(format!("version {number} of {service} is being rolled out; take it back first"));
     } else {
-        let older = |v: &&Version| v.number < spec.version && !v.fate.starts_with("was taken back");
+        let older = |v: &&Version| v.number < spec.version && !v.fate.starts_with(TAKEN_BACK);
         let number = match to {
             Some(number) if number == spec.version => return Err(format!("version {number} is the one that serves")),
             Some(number) => number,
@@ -279,6 +323,75 @@ mod tests {
         assert_eq!(dirs, [Some("/srv/shop"), None], "gone back to it runs where it did");
         let why = deploy(&empty(), &wish(1, Some(&elsewhere)), 5, &[7; 32]).unwrap_err();
         assert!(why.contains("service.shop.dir: leads out of the folder") && why.contains("leave dir out"), "{why}");
+    }
+
+    fn applied(now: &mut Declared, text: &str) -> Vec<String> {
+        let diff = super::apply(now, "shop.toml", text, 9, &[7; 32]).unwrap();
+        apply(now, diff.change);
+        diff.lines
+    }
+
+    /// Each key that belongs to a version, and another service's value of it.
+    const KEYS: [&str; 7] = [
+        "run = [\"python3\", \"other.py\"]",
+        "dir = \"sub\"",
+        "env = { A = \"1\" }",
+        "health = \"/well\"",
+        "start_timeout = \"7s\"",
+        "stop = { drain = \"7s\" }",
+        "namespaces = [\"carts\"]",
+    ];
+
+    #[test]
+    fn what_belongs_to_a_version_never_changes_a_file_that_says_otherwise_makes_the_next_one() {
+        for key in KEYS {
+            let mut now = empty();
+            let own = "[namespace.carts]\nclass = \"session\"\n[service.shop]\nhttp = {}\n";
+            let first = format!("{own}run = [\"python3\", \"app.py\"]\n");
+            let wish = Wish { declaration: Some(first.clone()), service: None, ..wish(1, None) };
+            let deployed_first = deploy(&now, &wish, 5, &[7; 32]).unwrap();
+            apply(&mut now, deployed_first.change);
+            let before = service(&now);
+            let other = if key.starts_with("run") { format!("{own}{key}\n") } else { format!("{first}{key}\n") };
+            let lines = applied(&mut now, &format!("{other}clones = 7\n"));
+            assert_eq!(lines.last().unwrap(), "~ service shop: version 1 -> 2, which is rolled out", "{key}");
+            assert_eq!(Program::of(&service(&now)), Program::of(&before), "{key}: it stands until the new one is kept");
+            assert_eq!((service(&now).clones.max, service(&now).version), (7, 1), "{key}: the rest holds at once");
+            let why = super::apply(&now, "shop.toml", &first, 9, &[7; 32]).unwrap_err();
+            assert!(why.contains("being rolled out"), "{why}");
+            let kept = verdict(&now, "shop", 2, None).unwrap();
+            apply(&mut now, kept);
+            assert_ne!(Program::of(&service(&now)), Program::of(&before), "{key}");
+            assert_eq!(service(&now).code, before.code, "{key}: the folder is the same");
+            assert!(applied(&mut now, &format!("{other}clones = 7\n")).is_empty(), "{key}: the same again");
+            let back = rollback(&now, "shop", None).unwrap();
+            apply(&mut now, back.change);
+            let kept = verdict(&now, "shop", 1, None).unwrap();
+            apply(&mut now, kept);
+            assert_eq!(service(&now), ServiceSpec { clones: 7.into(), ..before }, "{key}: as it was");
+        }
+    }
+
+    #[test]
+    fn what_was_never_deployed_has_no_versions_and_what_is_exported_keeps_its_own() {
+        let mut now = empty();
+        applied(&mut now, OWN);
+        applied(&mut now, &OWN.replace("app.py", "other.py"));
+        assert_eq!((service(&now).run[1].as_str(), service(&now).version), ("other.py", 0));
+        assert_eq!(deployed(&now, "shop"), None);
+        // As another cluster exported it, to one that has its folder.
+        let mut now = empty();
+        let exported = format!("{OWN}code = \"{}\"\nversion = 7\n", code(1));
+        assert_eq!(applied(&mut now, &exported), ["+ service shop"]);
+        let next = deploy(&now, &wish(2, None), 6, &[7; 32]).unwrap();
+        assert_eq!(next.lines, ["~ service shop: version 7 -> 8"]);
+        apply(&mut now, next.change);
+        let kept = verdict(&now, "shop", 8, None).unwrap();
+        apply(&mut now, kept);
+        // A file of an older time names an older folder: that is a new version, as all that follows is.
+        let lines = applied(&mut now, &exported);
+        assert_eq!(lines.last().unwrap(), "~ service shop: version 8 -> 9, which is rolled out");
+        assert_eq!((service(&now).code, service(&now).version), (Some(code(2)), 8));
     }
 
     #[test]

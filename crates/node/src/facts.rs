@@ -7,6 +7,7 @@ use base::GroupId;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::asked::Tally;
 use crate::view::HotKeyView;
 
 /// [`NodeReport`]: each node, each second.
@@ -62,6 +63,9 @@ pub struct NodeReport {
     pub unwhole: BTreeSet<GroupId>,
     /// Of the groups that it leads, those that have grown large.
     pub large: BTreeSet<GroupId>,
+    /// By clone: what this node's doors saw of it in the last moments.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<String, Tally>,
     /// By linear namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
 }

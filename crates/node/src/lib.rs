@@ -17,6 +17,7 @@
 
 mod admission;
 mod ask;
+mod asked;
 mod asks;
 pub mod declared;
 pub mod deploy;

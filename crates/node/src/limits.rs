@@ -12,6 +12,10 @@ pub const SHARDS_EVERY: Span = Span::secs(1);
 pub const VIEW_EVERY: Span = Span::millis(100);
 /// How often a node says how it is.
 pub const REPORT_EVERY: Span = Span::secs(1);
+/// What doors saw of each clone is told of one to two spans of this: some requests of who is asked little, and news to people.
+pub const ASKED_OVER: Span = Span::secs(5);
+/// Clones of which a report tells that, those that were asked most: some 80 bytes each, a quarter of a beacon.
+pub const ASKED_TOLD_MAX: usize = 200;
 /// Groups in one report that are not as they should be: a few are enough to know that one has to wait.
 pub const UNWHOLE_TOLD_MAX: usize = 256;
 /// Groups that a node says it leads; as many as fit in a fact.

@@ -15,6 +15,7 @@ use flow::stage::Shown;
 use state::linear::{HotKey, Placed};
 use state::{Classes, NamespaceSpec};
 
+use crate::asked::Asked;
 use crate::asks::Pending;
 use crate::facts::{self, BrickLoad, NodeReport};
 use crate::frames::Bad;
@@ -64,6 +65,8 @@ pub struct Node {
     pub(crate) manager: Manager,
     /// What other nodes' edges said last, and when.
     pub(crate) doors: BTreeMap<NodeId, (Time, Doors)>,
+    /// What this node's own saw of clones.
+    pub(crate) asked: Asked,
     pub(crate) members: Members,
     found: Option<Change>,
     pub(crate) report: NodeReport,
@@ -196,6 +199,7 @@ impl Node {
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
             manager: Manager::new(me, boot),
             doors: BTreeMap::new(),
+            asked: Asked::default(),
             members: Members::new(me, boot),
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },
@@ -453,6 +457,7 @@ impl Node {
         self.report.whole = linear.whole();
         self.report.unwhole = linear.unwhole().take(UNWHOLE_TOLD_MAX).collect();
         self.report.large = linear.large();
+        self.report.asked = self.asked.told(now.mono);
         self.report.hot.clear();
         for (namespace, HotKey { key, rate, waiters }) in linear.hot(now.mono) {
             let key = key.escape_ascii().to_string();

@@ -18,12 +18,14 @@ use state::session::odds::{Observed, odds};
 use state::session::{self, Merges};
 
 use crate::View;
+use crate::asked::Tally;
+use crate::declared::kind;
 use crate::facts::{self, NodeReport};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
 use crate::view::{
-    self, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView, OverflowView,
-    PartitionView, RootView, ServiceView, ShardView, StubView, VersionView,
+    self, AskedView, BrickView, CloneView, GroupsView, HotKeyView, LossWindow, NamespaceView, NodeState, NodeView,
+    OverflowView, PartitionView, RootView, ServiceView, ShardView, StubView, VersionView,
 };
 
 /// What the host counts of `durability = "memory"`.
@@ -273,6 +275,13 @@ impl Node {
         if size.is_fixed() { size.min } else { size.clamp(assigned()) }
     }
 
+    fn asked_of(&self, clone: &str) -> Option<AskedView> {
+        let told = self.live_cards().filter_map(|card| self.report_of(card.id).asked.get(clone));
+        let mut all = Tally::default();
+        told.for_each(|tally| all.add(*tally));
+        (all.done > 0).then(|| AskedView { requests: all.done, failed: all.failed, mean_us: all.mean_us() })
+    }
+
     fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
         let off = &self.off;
 
@@ -290,10 +299,12 @@ impl Node {
             port: c.port,
             restarts: c.restarts,
             version: c.version,
+            deaths: c.deaths,
             since_ms: c.since_ms,
             last_exit: c.last_exit.clone(),
             last_output: if c.state == CloneState::Serving { Vec::new() } else { c.last_output.clone() },
             sick: c.sick,
+            asked: self.asked_of(&c.id.to_string()),
         });
         let mut clones: Vec<CloneView> = clones.collect();
         clones.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.node.cmp(&b.node)));
@@ -309,6 +320,8 @@ impl Node {
         let (at, off) = (spec.reached_at(), off.of_service(name).collect());
         let leader = self.members.leader(name).map(str::to_owned);
         let deployed = self.deployed.get(name);
+        let next = deployed.and_then(|all| all.version(all.next?));
+        let start_timeout = next.map_or(spec.start_timeout, |next| next.program.start_timeout);
         let versions = deployed.into_iter().flat_map(|all| &all.versions).map(|v| VersionView {
             number: v.number,
             at_ms: v.at_ms,
@@ -329,6 +342,7 @@ impl Node {
             partitions: partitions.collect(),
             version: spec.version,
             next: deployed.and_then(|all| all.next),
+            start_timeout_ms: start_timeout.as_millis(),
             versions: versions.collect(),
         }
     }

@@ -186,6 +186,9 @@ pub struct ServiceView {
     /// Version that is being rolled out.
     #[serde(default)]
     pub next: Option<u32>,
+    /// Within which a clone has to serve, milliseconds; of the version that is being rolled out, if there is one.
+    #[serde(default)]
+    pub start_timeout_ms: u64,
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,
@@ -256,6 +259,9 @@ pub struct CloneView {
     /// Version of its program; 0 if it was never deployed.
     #[serde(default)]
     pub version: u32,
+    /// How often processes of that version died there, since the clone is to run it; none if its node does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deaths: Option<u32>,
     pub since_ms: u64,
     /// How it last ended, if it did.
     pub last_exit: Option<String>,
@@ -264,6 +270,20 @@ pub struct CloneView {
     /// It fails its probes, or was restarted for that and does not serve yet.
     #[serde(default)]
     pub sick: bool,
+    /// What all doors saw of it in the last 5 to 10 s; left out if it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedView>,
+}
+
+/// What doors saw of a clone. While it is replaced, of the old and the new one together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AskedView {
+    pub requests: u64,
+    /// Of them, those that it failed (5xx) or never answered.
+    pub failed: u64,
+    /// Until an answer began, on average.
+    pub mean_us: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

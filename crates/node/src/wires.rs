@@ -597,6 +597,7 @@ impl Node {
         if !self.reports {
             return;
         }
+        self.asked.count(now.mono, &demand);
         if self.root.is_leader() {
             let from = self.me();
             return self.manager_in(now, manager::Input::Demand { from, demand }, out);

@@ -1,5 +1,6 @@
 //! What an operator declares: apply, export, and tokens for nodes that join. All of it needs the operator's token.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
@@ -36,6 +37,14 @@ pub async fn apply(
     let text = whole(body, DECLARATION_BYTES_MAX).await?;
     let text = String::from_utf8(text.into()).map_err(|_| Problem::wrong("the declaration is not UTF-8 text"))?;
     let file = headers.get("x-file").and_then(|name| name.to_str().ok()).unwrap_or("declaration").to_owned();
+    let mut has = BTreeSet::clone(&api.view().codes);
+    for code in node::declared::codes(&text) {
+        // One that nobody declared yet may have been put here for this.
+        if !has.contains(&code) && api.backend.code(code.clone()).await.is_some() {
+            has.insert(code);
+        }
+    }
+    node::declared::has_code(&file, &text, &has).map_err(Problem::wrong)?;
     change(&api, Ask::Apply { file, text, dry_run: dry.dry_run, entropy: entropy()? }).await
 }
 

@@ -11,7 +11,7 @@ use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
-use node::view::{CloneState, NodeState, StubView};
+use node::view::{AskedView, CloneState, NodeState, StubView};
 
 use super::Api;
 use crate::turnstile::{Front, PartFigures, Turnstiles};
@@ -94,10 +94,39 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         let restarts = service.clones.iter().map(|clone| u64::from(clone.restarts)).sum();
         out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
     }
+    clones_asked(view, &mut out);
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
     out.0
+}
+
+/// What all doors saw of each clone in the last seconds: which of several is slow, or fails.
+fn clones_asked(view: &View, out: &mut Text) {
+    type Of = fn(&AskedView) -> u64;
+    let families: [(&str, &str, Of); 3] = [
+        (
+            "coppice_clone_recent_requests",
+            "Answers of a clone in the last 5 to 10 s, as the doors of all nodes saw them.",
+            |a| a.requests,
+        ),
+        ("coppice_clone_recent_failures", "Of them, those that failed (5xx), and requests never answered.", |a| {
+            a.failed
+        }),
+        ("coppice_clone_recent_mean_us", "What they took on average until the answer began, microseconds.", |a| {
+            a.mean_us
+        }),
+    ];
+    for (name, help, of) in families {
+        out.family(name, "gauge", help);
+        // While one is replaced there are two of one name, which are asked as one.
+        let mut last = "";
+        for clone in view.services.iter().flat_map(|service| &service.clones) {
+            let Some(asked) = clone.asked.as_ref().filter(|_| clone.name != last) else { continue };
+            last = &clone.name;
+            out.sample(name, &[("clone", &clone.name)], of(asked));
+        }
+    }
 }
 
 /// Most gauges are of doors; a few are of the machine below them.
