@@ -19,7 +19,6 @@ use state::session::{self, Merges};
 
 use crate::View;
 use crate::asked::Tally;
-use crate::declared::kind;
 use crate::facts::{self, NodeReport};
 use crate::limits::{DEAD_SHOWN, SHARDS_EVERY};
 use crate::node::{Node, ShardsShown};
