@@ -149,7 +149,7 @@ mod tests {
             [package("base", &[]), package("cluster", &[]), package("host", &[("base", None), ("cluster", None)])];
         assert_eq!(check_all(&both), ["host: uses cluster; it may use: base flow"]);
         let in_tests = [package("sim", &[]), package("node", &[("sim", Some("dev"))])];
-        assert_eq!(check_all(&in_tests), ["node: uses sim; it may use: base flow cluster state clones"]);
+        assert_eq!(check_all(&in_tests), ["node: uses sim; it may use: base flow cluster class state clones"]);
     }
 
     #[test]
