@@ -98,7 +98,7 @@ impl Scene {
         let deaths = fresh.iter().map(|id| (id.clone(), deaths_of(id, true))).collect();
         let is_old = |(id, version): &(CloneId, u32)| its(id) && *version != number;
         let serve_old: BTreeSet<&CloneId> =
-            live.iter().flat_map(|node| &node.versions).filter(|of| is_old(*of)).map(|(id, _)| id).collect();
+            live.iter().flat_map(|node| &node.versions).filter(|of| is_old(of)).map(|(id, _)| id).collect();
         let old_serves = !serve_old.is_empty();
         let mut old = clones.iter().filter(|id| !fresh.contains(id) && !serve_old.contains(id));
         let old_starts = old.any(|id| deaths_of(id, false) == 0);

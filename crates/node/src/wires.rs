@@ -182,7 +182,7 @@ impl Node {
         let boot = self.live_cards().find(|card| card.id == origin).map(|card| card.boot);
         let is_its_own = new.by == origin && boot.is_none_or(|boot| boot == new.boot);
         let led = [self.leads, self.led_before].contains(&Some(origin)) || origin == self.me();
-        if !self.believes && !(led && is_its_own) {
+        if !(self.believes || led && is_its_own) {
             return;
         }
         self.manager_in(now, manager::Input::Seen(new.clone()), out);

@@ -94,7 +94,7 @@ impl Multi {
     }
 
     /// How many commands are kept.
-    pub fn len(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.queued.len()
     }
 

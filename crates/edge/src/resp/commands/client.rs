@@ -72,7 +72,7 @@ fn about(call: &Call<'_>, sub: &str) -> String {
     let user = client.known.as_ref().map_or("", |known| &*known.namespace);
     let protocol = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
     let (flags, multi, multi_bytes) = match &client.multi {
-        Some(multi) => ("x", multi.len() as i64, multi.bytes()),
+        Some(multi) => ("x", multi.kept() as i64, multi.bytes()),
         None => ("N", -1, 0),
     };
     let (addr, laddr, name) = (client.addr, client.local, &client.name);

@@ -263,7 +263,7 @@ fn bytes_of_a_client_are_never_taken_for_a_hash() {
     with_door(|toy, mut stream| async move {
         toy.merges();
         sign_in(&mut stream).await;
-        let text = [state::session::doc::HASH_MAGIC, b"\x01\0\0\0f\x01\0\0\01"].concat();
+        let text = [state::session::doc::HASH_MAGIC, b"\x01\0\0\0f\x01\0\0\x001"].concat();
         stream.write_all(&resp(&[b"SET", b"k", &text])).await.unwrap();
         send(&mut stream, &["RENAME k l", "TYPE l", "HLEN l", "GETEX l EX 9", "MGET l", "GETDEL l"]).await;
         let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value: hashes have the H commands, \
