@@ -33,7 +33,7 @@ fn its_loss_window_is_shown_and_what_cannot_be_is_refused_with_the_line() {
     let up = Up::bare(3);
     let tape = up.apply("tape.toml", &FILE.replace("memory", "tape")).wrong();
     assert!(
-        tape.contains("tape.toml: ") && tape.contains("line 3") && tape.contains("\"tape\" is not known"),
+        tape.contains("tape.toml:3: namespace.bank.durability") && tape.contains("\"tape\" is not known"),
         "{tape}"
     );
     let alone = up.apply("alone.toml", &format!("{FILE}replicas = 1\n")).wrong();
