@@ -92,11 +92,10 @@ fn read(pieces: &[&[u8]], bounds: &Bounds) -> Read {
 fn is_what_was_sent(words: &Words, read: &[u8]) {
     let array = encode(words);
     let line = read.rsplitn(3, |b| *b == b'\n').nth(1).unwrap_or_default();
-    // As C's isspace has it, which Redis asks.
-    let is_space = |b: &u8| b.is_ascii_whitespace() || *b == 0x0b;
-    let inline: Words = line.split(is_space).filter(|w| !w.is_empty()).map(<[u8]>::to_vec).collect();
-    let is_quoted = line.iter().any(|b| matches!(b, b'"' | b'\''));
-    assert!(read.ends_with(&array) || is_quoted || *words == inline, "{words:?} of {}", read.escape_ascii());
+    let inline: Words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(<[u8]>::to_vec).collect();
+    // Quotes, and blanks that Redis takes for such before a word and not in it, have tables of their own beside the parser.
+    let is_odd = line.iter().any(|b| matches!(b, b'"' | b'\'' | 0x0b | 0x0c));
+    assert!(read.ends_with(&array) || is_odd || *words == inline, "{words:?} of {}", read.escape_ascii());
 }
 
 fn encode(words: &Words) -> Vec<u8> {

@@ -697,14 +697,14 @@ fn a_machine_that_is_due_is_woken_at_the_end_of_the_turn_when_all_was_heard() {
     assert_eq!(wakes, 1);
 }
 
-/// Opens up to 2,500 connections a second, says these words on each and then nothing, and keeps a thousand until told to stop.
+/// Opens up to 1,000 connections a second, says these words on each and then nothing, and keeps a thousand until told to stop.
 fn strangers(at: SocketAddr, from: [u8; 4], words: &'static [u8], stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
     let stop = stop.clone();
     std::thread::spawn(move || {
         let io = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         io.block_on(async {
             let (mut open, mut count) = (std::collections::VecDeque::new(), 0);
-            let mut every = tokio::time::interval(Duration::from_micros(400));
+            let mut every = tokio::time::interval(Duration::from_millis(1));
             every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             while !stop.load(Relaxed) {
                 every.tick().await;

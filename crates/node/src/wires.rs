@@ -14,7 +14,7 @@ use clones::{
     group, manager,
 };
 use cluster::{Card, beacon, membership, root};
-use state::linear::place;
+use state::linear::{Placed, place};
 use state::session::{self, BrickMap};
 use state::{Class, Classes, Declaration, NamespaceSpec};
 
@@ -447,8 +447,10 @@ impl Node {
         told.clone().all(|(of, _)| of >= version) && told.map(|(_, count)| count).sum::<u64>() >= scene.now.len() as u64
     }
 
+    /// A group that a split makes has no record yet: its members are those of the one that is split.
     fn has_member(&self, group: GroupId, node: NodeId) -> bool {
-        self.placed.values().any(|placed| placed.id == group && placed.members.contains(&node))
+        let is_it = |placed: &Placed| placed.id == group || placed.split.is_some_and(|split| split.child == group);
+        self.placed.values().any(|placed| is_it(placed) && placed.members.contains(&node))
     }
 
     /// Of the groups that a node speaks for, those of which it is a member.
