@@ -70,7 +70,11 @@ pub fn session(data: &[u8]) -> bool {
     let spaces = [("carts".to_owned(), Space { id: 9, spec: Spec::default(), secret })].into();
     let map = BrickMap { epoch: 3, members: (1..=3).map(NodeId).collect(), old: None };
     let records = [(MAP_RECORD.to_owned(), map)].into();
-    session.handle(now, Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records }), &mut out);
+    session.handle(
+        now,
+        Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records, unread: 0 }),
+        &mut out,
+    );
     for peer in 2..=3 {
         session.handle(now, Input::Birth { peer: NodeId(peer), boot: Boot(1) }, &mut out);
     }

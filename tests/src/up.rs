@@ -185,10 +185,11 @@ impl Up {
         asked.map_err(|e| format!("status of {}: {e}", at.name))?.json()
     }
 
-    /// The process of a node, as `up` last started it.
+    /// The process of a node, as `up` last started it. One that has just been started has no command line for a moment.
     #[track_caller]
     pub fn node_pid(&self, node: u8) -> u32 {
-        self.node_pid_now(node).unwrap_or_else(|| panic!("no process of n{node}"))
+        let now = || self.node_pid_now(node).ok_or_else(|| format!("no process of n{node}"));
+        wait_for(&format!("n{node} has a process"), Duration::from_secs(2), now).0
     }
 
     /// The same, if there is one at this moment.

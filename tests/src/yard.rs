@@ -58,12 +58,17 @@ impl Yard {
             yard.run(node);
         }
         let voters = usize::from(nodes.min(3));
-        wait_for("all nodes see each other, and the voters are there", READY_WITHIN, || {
+        wait_for("all nodes see each other, the voters, and what is declared", READY_WITHIN, || {
+            let declared = yard.status(1)?["root"]["version"].as_u64();
             for node in 1..=nodes {
                 let view = yard.whole(node, &(1..=nodes).collect::<Vec<_>>(), 0)?;
                 let has = view["root"]["voters"].as_array().map_or(0, Vec::len);
                 if has < voters {
                     return Err(format!("n{node} sees {has} voters"));
+                }
+                let version = view["root"]["version"].as_u64();
+                if version < declared {
+                    return Err(format!("n{node} knows version {version:?} of what is declared, n1 {declared:?}"));
                 }
             }
             Ok(())

@@ -49,6 +49,8 @@ pub struct Declared<C: Class> {
     pub spaces: BTreeMap<String, Space<C>>,
     /// Its records, by name.
     pub records: BTreeMap<String, C::Record>,
+    /// So many more this program cannot read: what has no record here may have one of these, and is not gone.
+    pub unread: usize,
 }
 
 /// A declared namespace of a class.

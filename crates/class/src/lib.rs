@@ -83,7 +83,9 @@ pub trait Class: Sized {
 
     /// All figures with their values, in order of their names.
     fn shown(&self) -> impl Iterator<Item = (&'static Figure, u64)> {
-        Self::FIGURES.iter().zip(self.figures())
+        let values = self.figures();
+        debug_assert_eq!(values.len(), Self::FIGURES.len(), "each figure has a value");
+        Self::FIGURES.iter().zip(values)
     }
 
     /// Its stages, by name, since the last look.

@@ -157,7 +157,8 @@ impl NodeLoad {
                 }
             }
             let most = deaths.entry((clone.id.clone(), clone.version)).or_insert(0);
-            *most = clone.deaths.unwrap_or(0).max(*most);
+            // An older program does not say how often; that it waits after a death it does.
+            *most = clone.deaths.unwrap_or_else(|| u32::from(clone.state == CloneState::Backoff)).max(*most);
             let is_down = matches!(clone.state, CloneState::Starting | CloneState::Backoff);
             if is_down && (clone.last_exit.is_some() || !clone.last_output.is_empty()) {
                 let (exit, line) = (clone.last_exit.clone(), clone.last_output.last().cloned());

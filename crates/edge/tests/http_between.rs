@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
-use edge::http::limits::CONTINUE_WAIT;
+use edge::http::limits::{CONTINUE_WAIT, REST_BYTES_MAX};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
@@ -51,6 +51,25 @@ async fn early_hints_come_early_and_to_who_understands_them_alone() {
     assert_eq!(client.answer().await.body, "whole");
     let old = door.ask("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
     assert_eq!((old.status, old.body.as_str()), (200, "whole"));
+}
+
+/// hyper reads one head ahead: what is unread of the next request is no reason to end the connection behind this answer.
+#[tokio::test]
+async fn a_large_request_behind_another_one_is_answered_on_the_same_connection() {
+    let go_on = Arc::new(Semaphore::new(0));
+    let toy = hints(&go_on).await;
+    let door = Door::to(&[toy.addr]).await;
+    let mut client = door.client().await;
+    let body = "x".repeat(3 * REST_BYTES_MAX as usize);
+    let second = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{second}")).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 103 "), "the first one is being answered");
+    go_on.add_permits(2);
+    let first = client.answer().await;
+    assert_eq!((first.body.as_str(), first.field("connection")), ("whole", None));
+    client.send(body).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 103 "));
+    assert_eq!(client.answer().await.body, "whole");
 }
 
 const ASKS: &str = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";

@@ -46,6 +46,8 @@ pub struct Linear {
     placed: BTreeMap<GroupId, Placed>,
     /// The version of the declaration that this is of.
     version: u64,
+    /// Records of groups that this program cannot read.
+    unread: usize,
     /// The level of this program, and what the cluster has agreed on.
     level: u32,
     agreed: u32,
@@ -171,6 +173,7 @@ impl Linear {
             wall_ahead_ms: 0,
             placed: BTreeMap::new(),
             version: 0,
+            unread: 0,
             level: LEVEL,
             agreed: 1,
             born: BTreeMap::new(),
@@ -240,8 +243,8 @@ impl Linear {
                 None => out.push(Output::Bad { from, why: "is of no group".to_owned() }),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
-            Input::Declared(Declared { version, level, records, .. }) => {
-                self.agreed = level;
+            Input::Declared(Declared { version, level, records, unread, .. }) => {
+                (self.agreed, self.unread) = (level, unread);
                 let groups = records.into_values().map(|placed| (placed.id, placed)).collect();
                 self.place(now, version, groups, out);
             }
@@ -426,8 +429,9 @@ impl Linear {
     fn follow(&mut self, now: Now, version: u64, id: GroupId, out: &mut Vec<Output>) {
         let placed = self.placed.get(&id).cloned();
         let Some(placed) = placed else {
-            if version < place::created_at(id) {
-                // This node has not heard of it again since it started: no reason to think that it is gone (rule 10).
+            if self.unread > 0 || version < place::created_at(id) {
+                // Its record is one that this program cannot read, or this node has not heard of it again since it started: no reason
+                // to think that it is gone (rule 10).
                 return;
             }
             // Its namespace is not declared any more.
@@ -581,7 +585,7 @@ impl Linear {
 /// A declaration of these groups, and of nothing else: what tests and measurements of the class alone begin with.
 pub fn declared(version: u64, level: u32, groups: impl IntoIterator<Item = Placed>) -> Input {
     let records = groups.into_iter().map(|placed| (placed.id.to_string(), placed)).collect();
-    Input::Declared(Declared { version, level, spaces: BTreeMap::new(), records })
+    Input::Declared(Declared { version, level, spaces: BTreeMap::new(), records, unread: 0 })
 }
 
 /// All figures of the class, in order of their names.

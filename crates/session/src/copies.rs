@@ -7,7 +7,7 @@ use base::{NodeId, Time};
 use bytes::Bytes;
 
 use super::brick::Wrote;
-use super::limits::LACKS_TOLD_EVERY;
+use super::limits::{LACKS_SINCE, LACKS_TOLD_EVERY};
 use super::ops::{Leg, LegState, Running};
 use super::wire::{LacksMessage, What};
 use super::{Call, Session};
@@ -42,7 +42,7 @@ impl Session {
         }
         self.tell_missed_at = None;
         let members = self.map.as_ref().map(super::BrickMap::everyone).unwrap_or_default();
-        let mut due = Vec::new();
+        let (hear, mut due) = (self.level >= LACKS_SINCE, Vec::new());
         for (node, peer) in &mut self.peers {
             // What left the map has no copies to keep; others have been filled in its place.
             if !members.contains(node) {
@@ -53,7 +53,7 @@ impl Session {
             if next <= call.now {
                 next = call.now + LACKS_TOLD_EVERY;
                 peer.missed_told = Some(call.now);
-                due.extend(peer.live.then_some((*node, peer.missed)));
+                due.extend((peer.live && hear).then_some((*node, peer.missed)));
             }
             self.tell_missed_at = Some(self.tell_missed_at.map_or(next, |at| at.min(next)));
         }

@@ -26,8 +26,8 @@ impl<K: Eq + Hash, V> Counted<K, V> {
 
     /// So much more it takes if one more item comes.
     pub fn growth(&self) -> u64 {
-        let is_full = self.map.len() == self.map.capacity();
-        // Marks of removed items may make it full before its time: then it cleans up, or grows.
+        // Marks of removed items may make it full before its time: with more of them than items it cleans up where it is.
+        let is_full = self.map.len() == self.map.capacity() && self.map.len() + 1 > self.capacity / 2;
         if is_full { table_bytes::<(K, V)>(self.capacity + 1) - self.bytes() } else { 0 }
     }
 

@@ -126,6 +126,8 @@ pub const SHRINK_BELOW: usize = 4;
 pub const HANDLE_BYTES: u64 = 24;
 /// The level ([`base::level`]) from which on every program keeps the kind beside a value.
 pub const KINDS_SINCE: u32 = 2;
+/// From it on every brick says that it has heard what it lacks; an older one would be told again and again.
+pub const LACKS_SINCE: u32 = 2;
 /// Values below this are copied when a brick stores them: a slice would hold the read buffer it came in.
 pub const COPY_BELOW: usize = 64 << 10;
 /// Shards of a brick's index. A page of a walk is some whole shards, so a walk needs no lock and no snapshot; one

@@ -157,11 +157,14 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure::counter("session.damaged", "Values whose checksum did not fit, found in the memory of this node."),
     Figure::counter("session.damaged_frames", "Values whose checksum did not fit when they came from another node."),
     Figure::gauge("session.entries", "Values and marks of removed ones in this node's brick."),
-    Figure::counter("session.filled_values", "Values that this brick got from others after it had begun empty."),
+    Figure::counter(
+        "session.filled_values",
+        "Values that this brick got from others, as it had begun empty or lacked them.",
+    ),
     Figure::counter("session.full", "Writes that this brick refused as its memory is full."),
     Figure::gauge(
         "session.lacking",
-        "Acknowledged writes of which a live brick is known to lack its copy, and has not been told yet.",
+        "Acknowledged writes of which a brick is known to lack its copy, and has not heard so or not looked for it yet.",
     ),
     Figure::counter("session.late_dropped", "Requests that this brick dropped as nobody waited for them any more."),
     Figure::counter("session.lost", "Reads that found that all bricks of a value had lost it."),

@@ -25,6 +25,7 @@ use crate::promises::declared::Declared;
 use crate::promises::linear::Linear;
 use crate::promises::modes::Modes;
 use crate::promises::session::Sessions;
+use crate::promises::splits::{Can, Splits};
 use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped, TOKEN};
 use crate::world::{Happened, World};
@@ -57,10 +58,6 @@ const STARTS_ANEW: &str = "this brick starts anew";
 const ANEW_AFTER: Span = Span::millis(500);
 /// Operators wait for so long.
 const APPLY_BUDGET: Span = Span::secs(5);
-
-/// A split begins within so long when all groups are as they should be: reports of it are up to a second old, and the next look is a
-/// moment later.
-const SPLIT_WITHIN: Span = Span::secs(6);
 /// A client that has given a write an id asks so often in all.
 const TRIES_MAX: u32 = 6;
 /// Clients of class `linear` count from here.
@@ -206,8 +203,8 @@ pub struct Scene {
     linear: Linear,
     /// Likewise of the namespace with many shards.
     wide: Linear,
-    /// Since when its shards could have been split, and how often they have been.
-    splits: (Time, u64),
+    /// Of that namespace.
+    splits: Splits,
     modes_load: ModesLoad,
     modes: Modes,
     history: History,
@@ -294,7 +291,7 @@ impl Scene {
             again: BTreeMap::new(),
             linear: Linear::default(),
             wide: Linear::wide(),
-            splits: (Time::ZERO, 0),
+            splits: Splits::default(),
             modes_load: ModesLoad::new(rng.fork()),
             modes: Modes::of(plan.nodes),
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
@@ -515,20 +512,19 @@ impl Scene {
         self.seen.iter().all(|seen| seen.members >= 3 && whole >= seen.shards)
     }
 
-    /// Where all is well, as many shards are made as are declared, one after the other.
+    /// As many shards are made as are declared, one after the other.
     fn judge_splits(&mut self) -> Result<(), Broken> {
         let now = self.world.now();
         let shown = |seen: &Seen| (seen.splits, seen.mark.map_or(0, |mark| load::wide_shards(mark) - 1));
         let (made, declared) = self.seen.iter().map(shown).max().unwrap_or_default();
-        let (since, before) = self.splits;
         let calm = self.calm_for().is_some_and(|calm| calm > SERVED_WITHIN);
-        if !calm || made >= declared || made != before || !self.groups_are_whole() {
-            self.splits = (now, made);
-        } else if now.since(since) > SPLIT_WITHIN {
-            let what = format!("{} of {} shards are there, and all was well since {since:?}", made + 1, declared + 1);
-            return Err(Broken { promise: "a namespace gets as many shards as are declared", at: now, what });
-        }
-        Ok(())
+        let disk_lost = self.waits_for_memory() || self.emptied.values().any(|at| now.since(*at) <= GIVEN_UP_AFTER);
+        let can = match self.groups_are_whole() {
+            true if calm => Can::Begin,
+            false if calm && !disk_lost => Can::End,
+            _ => Can::Nothing,
+        };
+        self.splits.check(now, can, made, declared)
     }
 
     /// Two of a group in memory failed in a row: one's disk went for ever, and then another's power (by now, anybody's).

@@ -37,11 +37,13 @@ impl Declaration<'_> {
         self.namespaces.iter().filter_map(space).collect()
     }
 
-    /// With the records of one class. One that this version cannot read is left out: a newer one wrote it.
+    /// With the records of one class. One that this version cannot read is left out, and counted: a newer one wrote it.
     pub(crate) fn of<C: class::Class>(&self, spaces: BTreeMap<String, Space<C>>) -> Declared<C> {
-        let records = (self.records)(C::RECORDS).into_iter();
-        let records = records.filter_map(|(name, bytes)| Some((name, serde_json::from_slice(&bytes).ok()?))).collect();
-        Declared { version: self.version, level: self.level, spaces, records }
+        let all = (self.records)(C::RECORDS);
+        let read = |(name, bytes): &(String, Bytes)| Some((name.clone(), serde_json::from_slice(bytes).ok()?));
+        let records: BTreeMap<String, C::Record> = all.iter().filter_map(read).collect();
+        let unread = all.len() - records.len();
+        Declared { version: self.version, level: self.level, spaces, records, unread }
     }
 }
 

@@ -34,6 +34,7 @@ pub async fn restart(
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct How {
     #[serde(default)]
     force: bool,

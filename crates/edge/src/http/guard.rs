@@ -35,6 +35,9 @@ pub struct Flags {
     pub violation: Mutex<Option<Violation>>,
     /// Bytes of the present request's body that have not come yet; the largest number if nobody knows.
     unread: AtomicU64,
+    /// Heads that were handed on, and requests of which an answer was begun: hyper reads one head ahead.
+    heads: AtomicU64,
+    begun: AtomicU64,
     /// The client waits for leave to send its body, and was not given it.
     pub owes_continue: AtomicBool,
     /// An answer has broken off: when the client has what came of it the connection is to end.
@@ -47,8 +50,17 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// An answer is begun.
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Relaxed);
+    }
+
     /// Whether the rest of a body that was answered unread is to be read, and the connection kept.
     pub fn keeps_rest(&self) -> bool {
+        // The next head is here, so all of this body has passed; what is unread is the next one's.
+        if self.heads.load(Relaxed) > self.begun.load(Relaxed) {
+            return true;
+        }
         let unread = self.unread.load(Relaxed);
         unread == 0 || unread <= REST_BYTES_MAX && !self.owes_continue.load(Relaxed)
     }
@@ -200,6 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                         self.buffer.encode(bytes, from, to);
                     }
                     self.read_wait.over();
+                    self.flags.heads.fetch_add(1, Relaxed);
                     self.reading = match framing {
                         Framing::Length(0) => Reading::Head(HeadScan::default()),
                         Framing::Length(length) => {

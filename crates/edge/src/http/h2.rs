@@ -89,7 +89,9 @@ impl Manners {
         if self.flushes.load(SeqCst) >= at_least {
             return Poll::Ready(());
         }
-        waiting.push(cx.waker().clone());
+        if !waiting.iter().any(|waits| waits.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
         drop(waiting);
         self.is_asked_to_flush.notify_one();
         Poll::Pending

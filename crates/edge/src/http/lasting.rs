@@ -49,6 +49,10 @@ enum Kind {
 
 impl Kind {
     fn of(fields: &HeaderMap) -> Kind {
+        // In what is compressed it cannot be seen where one ends.
+        if fields.contains_key(header::CONTENT_ENCODING) {
+            return Kind::Other;
+        }
         let of = fields.get(header::CONTENT_TYPE).map_or(&b""[..], |of| of.as_bytes());
         let of = of.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let is = |name: &str| of.eq_ignore_ascii_case(name.as_bytes());
@@ -122,8 +126,11 @@ impl Lasting {
         self.goodbye = Some(Box::pin(std::future::ready(())));
         match self.kind {
             Kind::Other => Poll::Ready(Err(io::Error::other("it lasted, and its clone or this node leaves"))),
-            _ if self.kind.is_between(&self.tail) || self.late.is_overdue(cx, GOODBYE_TIME) => Poll::Ready(Ok(())),
-            _ => Poll::Pending,
+            Kind::Events | Kind::Lines if self.kind.is_between(&self.tail) => Poll::Ready(Ok(())),
+            _ if !self.late.is_overdue(cx, GOODBYE_TIME) => Poll::Pending,
+            // Clients throw an unfinished event away; half a line they would take for one.
+            Kind::Events => Poll::Ready(Ok(())),
+            Kind::Lines => Poll::Ready(Err(io::Error::other("its clone or this node leaves, in the middle of a line"))),
         }
     }
 }
@@ -143,6 +150,9 @@ mod tests {
             (kind("text/csv"), kind("application/json"), Kind::of(&HeaderMap::new())),
             (Kind::Other, Kind::Other, Kind::Other)
         );
+        let gzip = [(header::CONTENT_TYPE, "text/event-stream"), (header::CONTENT_ENCODING, "gzip")];
+        let gzip = gzip.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        assert_eq!(Kind::of(&HeaderMap::from_iter(gzip)), Kind::Other, "its bytes say nothing");
         assert!(Kind::Events.is_between(b"x\n\n") && Kind::Events.is_between(b"\n\r\n"));
         assert!(Kind::Events.is_between(BEFORE_ALL) && Kind::Lines.is_between(BEFORE_ALL));
         assert!(

@@ -66,6 +66,7 @@ pub async fn answer(
 ) -> Result<Response<DownBody>, Infallible> {
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
+    client.flags.begin();
     let (version, body_bytes_max) = (request.version(), edge.config.body_bytes_max);
     let request = request.map(|incoming| Counted::new(incoming, version, &client.flags, body_bytes_max));
     let outcome = carry(&edge, &client, began, request).await;

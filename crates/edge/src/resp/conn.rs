@@ -552,8 +552,10 @@ impl Conn {
             ready!(read.poll(cx))?
         };
         self.input.came(n);
-        // It is there, though it may not read before it has written all.
-        self.stall = None;
+        // It is there, though it may not read before it has written all. By that it keeps nothing of what all connections share.
+        if self.out.len() < UNREAD_BYTES_FREE {
+            self.stall = None;
+        }
         Poll::Ready(Ok(n))
     }
 }

@@ -125,6 +125,8 @@ pub const CHANGE_TIME_MAX: Duration = Duration::from_millis(1500);
 pub const KEYSPACE_AGE_MAX: Duration = Duration::from_secs(10);
 /// So long INFO waits for that at most, else it says what it knows: a node in trouble must be able to tell about itself.
 pub const KEYSPACE_TIME_MAX: Duration = Duration::from_millis(500);
+/// Where it could not be counted INFO asks again after so long, however many ask for it.
+pub const KEYSPACE_TRIED_EVERY: Duration = Duration::from_secs(1);
 /// COUNT of SCAN: at least, at most.
 pub const SCAN_COUNT_MAX: u32 = 1000;
 /// Longest name a client may give itself.

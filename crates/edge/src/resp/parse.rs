@@ -261,13 +261,13 @@ fn words(line: &[u8]) -> Option<(Vec<u8>, Args)> {
         }
         let start = whole.len();
         while let Some((&byte, behind)) = rest.split_first().filter(|(byte, _)| !b" \t\r\n".contains(byte)) {
-            rest = match byte {
-                b'"' | b'\'' => quoted(byte, behind, &mut whole)?,
-                _ => {
-                    whole.push(byte);
-                    behind
-                }
-            };
+            if matches!(byte, b'"' | b'\'') {
+                // There it ends, whatever blank follows.
+                rest = quoted(byte, behind, &mut whole)?;
+                break;
+            }
+            whole.push(byte);
+            rest = behind;
         }
         args.push(start, whole.len());
     }
@@ -402,6 +402,7 @@ mod tests {
         check("ECHO \"\\x4\" \"\\xg1\" '\\x41'\n", &[&["ECHO", "x4", "xg1", "\\x41"]], None);
         check("ECHO 'it\\'s' 'a\"b' \"\" ''\n", &[&["ECHO", "it's", "a\"b", "", ""]], None);
         check("ECHO a\"b c\" \\n\n", &[&["ECHO", "ab c", "\\n"]], None);
+        check("\"a\"\x0bb 'a'\x0cb\n", &[&["a", "b", "a", "b"]], None);
         check("\x0bPING \x0cx\x0b\n\"\"\n", &[&["PING", "x\x0b"], &[""]], None);
         for broken in ["SET a \"b\n", "SET a 'b\n", "SET \"a\"b c\n", "SET a 'b''c'\n", "SET \"a\\\"\n"] {
             check(broken, &[], Some(Broken::Quotes));

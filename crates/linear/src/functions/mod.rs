@@ -104,28 +104,19 @@ impl Function {
 }
 
 const fn read(name: &'static str, args: &'static str, run: fn(&Space, &Bytes, &[Bytes]) -> Result) -> Function {
-    Function {
-        name,
-        args,
-        run: Run::Read(run),
-        whole: false,
-        keyless: false,
-        keys: 0,
-        options: 0,
-        inner: false,
-        waits: false,
-        combine: None,
-        merge: Merge::List,
-        level: 1,
-        newer: None,
-    }
+    plain(name, args, Run::Read(run))
 }
 
 const fn write(name: &'static str, args: &'static str, run: fn(&mut Space, &Bytes, &[Bytes]) -> Result) -> Function {
+    plain(name, args, Run::Write(run))
+}
+
+/// One of the first level, about the step's own key alone.
+const fn plain(name: &'static str, args: &'static str, run: Run) -> Function {
     Function {
         name,
         args,
-        run: Run::Write(run),
+        run,
         whole: false,
         keyless: false,
         keys: 0,

@@ -1,6 +1,6 @@
 //! The group's clock as one member shows it: a reading, and when it was taken. It runs on by this node's monotonic clock.
 //!
-//! A leader *is* the clock: it takes one reading when it begins to lead, and runs from that for as long as it leads. It must not begin
+//! A leader *is* the clock: it runs on from the last reading that it had when it began to lead, for as long as it leads. It must not begin
 //! anew with its own entries: they carry the time at which they were put into the log, and what passes until they are applied would be
 //! lost with each of them, so that the more is written the later everything ends. Only an entry of a former leader that was further
 //! moves it. Other members follow what they apply, so that their own clocks, which run a little fast or slow, never add up.
@@ -20,7 +20,7 @@ impl Clock {
     }
 
     pub fn now(self, now: Time) -> u64 {
-        self.read + now.since(self.at).as_millis()
+        self.read.saturating_add(now.since(self.at).as_millis())
     }
 
     /// When it shows so much.

@@ -288,6 +288,20 @@ fn a_group_is_forgotten_only_by_a_declaration_that_must_have_had_it() {
     assert!(forgets(7) && forgets(8));
 }
 
+#[test]
+fn a_group_is_kept_while_a_newer_programs_records_cannot_be_read() {
+    let mut linear = Linear::new(NodeId(1), Boot(2), base::Rng::new(1));
+    linear.start([(GroupId(7 << 16), vec![Bytes::from_static(b"kept")])].into(), false);
+    let mut forgotten = |version, unread| {
+        let Input::Declared(declared) = declared(version, base::LEVEL, []) else { unreachable!() };
+        let mut out = Vec::new();
+        linear.handle(base::Now::default(), Input::Declared(class::Declared { unread, ..declared }), &mut out);
+        out.iter().any(|output| matches!(output, Output::Forget { .. }))
+    };
+    assert!(!forgotten(8, 1), "its record may be that one");
+    assert!(forgotten(9, 0));
+}
+
 /// A group of nodes 1 to 3, in memory, to be founded.
 fn placed() -> Placed {
     let members = vec![NodeId(1), NodeId(2), NodeId(3)];

@@ -10,6 +10,7 @@ pub mod linear;
 pub mod membership;
 pub mod modes;
 pub mod session;
+pub mod splits;
 pub mod urns;
 
 use base::{Span, Time};

@@ -104,6 +104,7 @@ fn in_multi(call: &mut Call<'_>, name: &str) -> Option<Act> {
 fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act> {
     if call.client.authenticate(&call.node.gate.view(), user, token) {
         let has_room = call.client.take_place(&call.node.known);
+        call.node.turned_away.set(call.node.turned_away.get() + u64::from(!has_room));
         return (!has_room).then(|| {
             Act::Close(Reply::error(
                 "ERR max number of clients reached: this namespace has most of them, and others need some, too",

@@ -34,7 +34,11 @@ fn run(call: &mut Call<'_>) -> Act {
     let all = wanted.is_empty() || wanted.iter().any(|w| matches!(&w[..], b"all" | b"default" | b"everything"));
     let mut text = String::new();
     let is_wanted = |name: &str| all || wanted.iter().any(|w| w == name.as_bytes());
-    let truth = truth(call, &view);
+    let truth = if FIELDS.iter().any(|(section, fields)| !fields.is_empty() && is_wanted(section)) {
+        truth(call, &view)
+    } else {
+        True::new()
+    };
     for (section, fields) in FIELDS.iter().filter(|(section, _)| is_wanted(section)) {
         let gap = if text.is_empty() { "" } else { "\r\n" };
         let title = section[..1].to_uppercase() + &section[1..];
@@ -53,7 +57,7 @@ fn run(call: &mut Call<'_>) -> Act {
     let with = |keys: Option<keyspace::Keys>| Reply::Text(text + &keys.map_or_else(String::new, keyspace::Keys::line));
     let (space, known, linear) = (call.space(), Rc::clone(&call.node.keyspace), call.client.is_linear());
     match known.fresh(&space.name) {
-        Some(keys) => Act::Now(with(Some(keys))),
+        Some(keys) => Act::Now(with(keys)),
         // There nothing is asked beside the transaction.
         None if call.client.multi.is_some() => Act::Now(with(known.last(&space.name))),
         None => Call::later(async move { with(known.count(space, linear).await) }),

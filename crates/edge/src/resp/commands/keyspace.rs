@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::Outcome;
 use bytes::Bytes;
@@ -16,7 +16,17 @@ use crate::resp::ops::Space;
 
 /// What was counted last, by namespace. As many as this node has asked for lately.
 #[derive(Default, Debug)]
-pub struct Keyspace(RefCell<HashMap<Arc<str>, (Instant, Keys)>>);
+pub struct Keyspace(RefCell<HashMap<Arc<str>, Counted>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// When the count was begun.
+    at: Instant,
+    /// None while none has succeeded.
+    keys: Option<Keys>,
+    /// How long nobody needs to count again.
+    lasts: Duration,
+}
 
 /// How many there are, and how many of them have an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,27 +36,36 @@ pub struct Keys {
 }
 
 impl Keyspace {
-    /// What is known, if it is not too old to be said without asking.
-    pub fn fresh(&self, namespace: &str) -> Option<Keys> {
+    /// What is known, if it is not too old to be said without asking. Nothing, while it is being counted for the first time.
+    pub fn fresh(&self, namespace: &str) -> Option<Option<Keys>> {
         let known = self.0.borrow().get(namespace).copied();
-        known.filter(|(at, _)| at.elapsed() < KEYSPACE_AGE_MAX).map(|(_, keys)| keys)
+        known.filter(|known| known.at.elapsed() < known.lasts).map(|known| known.keys)
     }
 
     /// What is known, however old it is.
     pub fn last(&self, namespace: &str) -> Option<Keys> {
-        self.0.borrow().get(namespace).map(|(_, keys)| *keys)
+        self.0.borrow().get(namespace)?.keys
     }
 
     /// Counts them, if that does not take too long; else what was counted before.
     pub async fn count(self: Rc<Self>, space: Space, linear: bool) -> Option<Keys> {
+        // However many ask meanwhile, and however it ends, this is asked once in that time.
+        self.note(
+            &space.name,
+            Counted { at: Instant::now(), keys: self.last(&space.name), lasts: KEYSPACE_TRIED_EVERY },
+        );
         let counting = async { if linear { count_linear(&space).await } else { count_session(&space).await } };
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {
-            let mut known = self.0.borrow_mut();
-            // Of namespaces that there are no more nobody asks.
-            known.retain(|_, (at, _)| at.elapsed() < 2 * KEYSPACE_AGE_MAX);
-            known.insert(Arc::clone(&space.name), (Instant::now(), keys));
+            self.note(&space.name, Counted { at: Instant::now(), keys: Some(keys), lasts: KEYSPACE_AGE_MAX });
         }
         self.last(&space.name)
+    }
+
+    fn note(&self, namespace: &Arc<str>, counted: Counted) {
+        let mut known = self.0.borrow_mut();
+        // Of namespaces that there are no more nobody asks.
+        known.retain(|_, known| known.at.elapsed() < 2 * KEYSPACE_AGE_MAX);
+        known.insert(Arc::clone(namespace), counted);
     }
 }
 

@@ -219,6 +219,9 @@ impl Backend for Toy {
                 if self.holds.get() {
                     return self.held_linear.borrow_mut().push((op, send));
                 }
+                // As whoever sends to a group does: ends by the wall clock become time that is left.
+                let mut op = op;
+                linear::moment::resolve(&mut op.steps, crate::http::session::wall_ms(), base::LEVEL);
                 let mut bank = self.bank.borrow_mut();
                 let run = |step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
                 let done = linear::Ran::Done(op.steps.iter().map(run).collect());
