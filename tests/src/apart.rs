@@ -8,9 +8,9 @@ use crate::tools;
 /// Set for a test that runs within.
 const WITHIN: &str = "COPPICE_E2E_APART";
 
-/// Runs this test again in a namespace of this kind (`--net`, `--mount`), and says whether this is that run. An error if
-/// there can be no such thing here, or if one of these programs is missing.
-pub fn enter(test: &str, kind: &str, programs: &[&str]) -> Result<bool, String> {
+/// Runs this test of this module (`module_path!()`) again in a namespace of this kind (`--net`, `--mount`), and says whether
+/// this is that run. An error if there can be no such thing here, or if one of these programs is missing.
+pub fn enter(module: &str, test: &str, kind: &str, programs: &[&str]) -> Result<bool, String> {
     if is_within() {
         return Ok(true);
     }
@@ -22,6 +22,8 @@ pub fn enter(test: &str, kind: &str, programs: &[&str]) -> Result<bool, String> 
         return Err(format!("`unshare {kind}` is not allowed: it needs root"));
     }
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let within = module.split_once("::").map_or("", |(_, within)| within);
+    let test = &format!("{within}::{test}");
     let mut command = Command::new("unshare");
     command.arg(kind).arg(own).args(["--exact", test, "--nocapture"]).env(WITHIN, "1");
     let status = command.status().map_err(|e| e.to_string())?;

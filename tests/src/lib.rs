@@ -7,12 +7,11 @@
 //!   porcupine. `http.rs`, `resp.rs`, `sse.rs`, `tools.rs`: clients. `probe.rs`: a client who
 //!   watches his own latency. `apart.rs`: a test in a namespace of its own; `net.rs`: nodes with a network between them. `wait.rs`: a condition with a deadline, in place of every sleep.
 //!
-//! Clusters run one at a time in a process ([`turn`]), as two cores carry no more. A test that cannot run here says so
-//! with [`skip`], which prints the reason and the count whether or not output is captured.
+//! A test that judges times or load runs [`alone`]; others run [`beside`] each other, as many as the test harness has threads. A
+//! test that cannot run here says so with [`skip`], which prints the reason and the count whether or not output is captured.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod apart;
 pub mod at;
@@ -30,6 +29,7 @@ pub mod shared;
 pub mod sse;
 pub mod tcp;
 pub mod tools;
+mod turn;
 pub mod up;
 pub mod wait;
 pub mod writes;
@@ -37,22 +37,29 @@ pub mod yard;
 
 pub use at::{At, Ports};
 pub use shared::Shared;
+pub use turn::Turn;
 pub use up::Up;
 pub use wait::{soon, wait_for};
 pub use yard::Yard;
 
-static TURN: Mutex<()> = Mutex::new(());
 static SKIPS: AtomicU32 = AtomicU32::new(0);
 
-/// Holds back the other tests of this file. Taken first by every test.
-pub fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// No other test runs while this lives, and no cluster that tests share: for tests that judge times or load both cores.
+pub fn alone() -> Turn {
+    let turn = turn::alone();
+    shared::end_idle();
+    turn
+}
+
+/// Only others of this kind run while this lives. Each test takes this or [`alone`] first, or [`Shared::take`].
+pub fn beside() -> Turn {
+    turn::beside()
 }
 
 /// Says that a test, or a part of one, cannot run here. Return after it.
 pub fn skip(why: &str) {
     let count = SKIPS.fetch_add(1, Ordering::Relaxed) + 1;
-    say(&format!("SKIPPED ({count} so far in this file): {why}"));
+    say(&format!("SKIPPED ({count} so far): {why}"));
 }
 
 /// Prints a figure or a remark past the capture of passing tests.

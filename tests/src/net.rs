@@ -22,8 +22,8 @@ pub fn host(node: u8) -> IpAddr {
 }
 
 /// Runs this test in a network of its own ([`apart::enter`]).
-pub fn enter(test: &str) -> Result<bool, String> {
-    apart::enter(test, "--net", &["ip", "nft", "nsenter"])
+pub fn enter(module: &str, test: &str) -> Result<bool, String> {
+    apart::enter(module, test, "--net", &["ip", "nft", "nsenter"])
 }
 
 impl Net {

@@ -48,8 +48,8 @@ fn target_folder() -> PathBuf {
     }
 }
 
-/// A small one of this package.
-const A_TEST: &str = "kept";
+/// The one of this package.
+const A_TEST: &str = "all";
 
 fn beside(package: &str) -> Result<PathBuf, String> {
     let folder = target_folder();

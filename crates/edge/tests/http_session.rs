@@ -1,5 +1,5 @@
 //! Sessions that the HTTP door carries, against a toy node that says what the test says: when an answer may leave, what
-//! a client gets when the node fails, when a session is prolonged. The real node is behind tests/tests/sessions.rs.
+//! a client gets when the node fails, when a session is prolonged. The real node is behind tests/tests/all/beside/sessions.rs.
 #![allow(clippy::unwrap_used)]
 
 mod common;

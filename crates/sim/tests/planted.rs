@@ -128,9 +128,12 @@ fn a_value_that_is_there_after_its_end_is_caught() {
 /// That a promise must not leave before the disk has it is tested at the one wrapper (`cluster/root/tests`).
 #[test]
 fn a_linear_member_that_forgets_at_a_restart_is_caught() {
-    // Any of these promises may show it, once the wrong ones have restarted.
-    let broken = (1..40).find_map(|seed| run(seed, 3, 3, Some(Bug::LinearForgets)).broken.map(|broken| broken.promise));
-    assert!(broken.is_some_and(|promise| [LINEAR, ONCE, WATCH, STALE].contains(&promise)), "{broken:?}");
+    // Any of these promises may show it, once the wrong ones have restarted. A split may hang before that.
+    let shown = (1..40).find_map(|seed| {
+        let broken = run(seed, 3, 3, Some(Bug::LinearForgets)).broken?.promise;
+        [LINEAR, ONCE, WATCH, STALE].contains(&broken).then_some(broken)
+    });
+    assert!(shown.is_some(), "40 runs, and none says that something was forgotten");
 }
 
 #[test]
