@@ -289,7 +289,8 @@ impl Group {
         }
         // Beats and their answers alone keep nobody awake.
         self.next_tick.get_or_insert(now + TICK);
-        self.member.step(now, from, head, body, out)
+        let placed = self.placed.members.contains(&from);
+        self.member.step(now, from, placed, head, body, out)
     }
 
     /// Has this node a part in it, or should it have one?

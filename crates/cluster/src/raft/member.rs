@@ -308,11 +308,15 @@ impl<S: State> Member<S> {
         }
     }
 
-    /// A frame of this group. Err: it claims what cannot be.
+    /// A frame of this group. Err: it claims what cannot be. While somebody leads the group, of those that can have no vote only
+    /// learners' answers are heard: with a term another one could depose who leads, with a log take its place, with a promise
+    /// end this process. Who is new, or has been away for long, does not know all that vote, and hears them while it has no leader.
+    /// `placed`: is it one that should be a member, whether this one knows that or not?
     pub fn step(
         &mut self,
         now: Time,
         from: NodeId,
+        placed: bool,
         head: Bytes,
         body: Bytes,
         out: &mut Vec<Output>,
@@ -320,6 +324,11 @@ impl<S: State> Member<S> {
         let (sender, to, said) = wire::decode(head).ok_or("is not a message of this protocol")?;
         if sender != from || to != self.me {
             return Err(format!("claims to go from {sender} to {to}"));
+        }
+        let is_guest = !placed && !self.may_vote(from);
+        let is_led = self.knows_group() && self.leader().is_some_and(|leader| leader != from);
+        if is_guest && is_led && !self.may_answer(from, &said) {
+            return Ok(());
         }
         // What is not on the disk yet does not matter to who asks: the answer promises nothing.
         if self.installing.is_some() && !matches!(said, Said::Recall { .. }) {
@@ -347,6 +356,8 @@ impl<S: State> Member<S> {
                 self.say(from, self.config.control, &said, Bytes::new(), out);
                 return Ok(());
             }
+            // What it has forgotten ends this process: only those tell it to whom it can have promised anything.
+            Said::Recalled(_) if !self.others().contains(&from) => return Ok(()),
             Said::Recalled(said) => {
                 self.hear_recalled(from, &said, out);
                 return Ok(());
@@ -369,6 +380,8 @@ impl<S: State> Member<S> {
                 }
                 return Err(format!("says that we hold entry {}, our log ends at {last}", message.commit));
             }
+            // Its process ends over it: not for a word of one that cannot lead.
+            pb::MessageType::MsgAppend if is_guest && self.contradicts(&message) => return Ok(()),
             pb::MessageType::MsgAppend if message.term >= self.term() && self.contradicts(&message) => {
                 let text = format!("{from} leads a group that has other entries than those committed here");
                 out.push(self.distrust(&text));
@@ -396,6 +409,27 @@ impl<S: State> Member<S> {
         let _ = self.node.step(message);
         self.draw_jitter(false);
         Ok(())
+    }
+
+    /// Has it a vote, as far as this member knows, or will it if what is in its log comes to be?
+    fn may_vote(&self, id: NodeId) -> bool {
+        self.counts_on(id) || self.others().contains(&id)
+    }
+
+    /// Is this what one says that has no vote?
+    fn may_answer(&self, id: NodeId, said: &Said) -> bool {
+        match said {
+            Said::Raft(message) => {
+                let kind = message.get_msg_type();
+                let answers = [pb::MessageType::MsgAppendResponse, pb::MessageType::MsgHeartbeatResponse];
+                // If its leader is a later one, that will say so itself.
+                answers.contains(&kind) && message.term <= self.term() && self.has(id)
+            }
+            Said::Want { .. } => self.has(id),
+            // One that has lost all asks what it has promised: the answer promises nothing.
+            Said::Recall { .. } => true,
+            Said::Part { .. } | Said::Recalled(_) | Said::Sleep { .. } => false,
+        }
     }
 
     /// Does a leader's message deny an entry that is committed here? After a majority of machines lost their power with

@@ -8,6 +8,8 @@ use bytes::Bytes;
 
 use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, PARTS_UNDER_WAY_MAX, REBOOTED_TICKS, TICK};
 use super::wire::Said;
+use raft::eraftpb as pb;
+
 use super::{Applied, Config, LogBounds, Member, Output, State, Step, wire};
 
 const CONFIG: Config = Config {
@@ -173,7 +175,7 @@ impl Bench {
                         self.isolate(|_| true);
                     }
                 }
-                self.act(to, |member, now, out| member.step(now, from, frame.head, frame.body, out).unwrap());
+                self.act(to, |member, now, out| member.step(now, from, false, frame.head, frame.body, out).unwrap());
             }
         }
     }
@@ -392,7 +394,7 @@ fn a_snapshot_goes_on_where_a_break_stopped_it_and_takes_no_damaged_part() {
     let damaged = bench.parts[came - 1].1.clone();
     let body = damaged.body.iter().map(|byte| byte ^ 1).collect();
     bench.act(3, |member, now, out| {
-        let refused = member.step(now, NodeId(2), damaged.head, body, out).unwrap_err();
+        let refused = member.step(now, NodeId(2), false, damaged.head, body, out).unwrap_err();
         assert!(refused.contains("wrong checksum"), "{refused}");
     });
     bench.cuts.clear();
@@ -416,4 +418,74 @@ fn members_write_their_snapshots_at_different_times() {
     assert!(saves.len() == 3 && saves.values().all(|at| at.len() > 1), "{saves:?}");
     assert_ne!(saves[&1], saves[&3], "two followers have the same log");
     assert_ne!(saves[&1][1] - saves[&1][0], saves[&1][0], "and it is drawn each time");
+}
+
+const KINDS: [pb::MessageType; 10] = [
+    pb::MessageType::MsgAppend,
+    pb::MessageType::MsgAppendResponse,
+    pb::MessageType::MsgRequestVote,
+    pb::MessageType::MsgRequestVoteResponse,
+    pb::MessageType::MsgSnapshot,
+    pb::MessageType::MsgHeartbeat,
+    pb::MessageType::MsgHeartbeatResponse,
+    pb::MessageType::MsgRequestPreVote,
+    pb::MessageType::MsgRequestPreVoteResponse,
+    pb::MessageType::MsgTimeoutNow,
+];
+
+/// With a term it could depose who leads, with a log take its place, with a promise end a process.
+#[test]
+fn who_has_no_vote_in_a_group_changes_nothing_there() {
+    for learns in [false, true] {
+        says_all(learns);
+    }
+}
+
+/// Node 9 says all that can be said; with or without being a learner.
+fn says_all(learns: bool) {
+    let mut bench = Bench::new(3);
+    bench.write(2, "second");
+    if learns {
+        bench.act(2, |member, _, _| assert!(member.regroup(&Step::Learn(NodeId(9)))));
+        bench.deliver();
+        bench.tick(HEARTBEAT_TICKS as u32 + 1);
+        assert!(bench.up[&1].has(NodeId(9)));
+    }
+    let terms: Vec<u64> = bench.up.values().map(Member::term).collect();
+    let entry = |term| pb::Entry { term, index: 1, data: "forged".into(), ..pb::Entry::default() };
+    for to in 1..=3 {
+        for (msg_type, term) in KINDS.into_iter().flat_map(|it| [1, 2, 3, 1 << 40, u64::MAX].map(|term| (it, term))) {
+            for (index, commit) in [(0, 0), (1, 1), (3, 2), (u64::MAX - 1, u64::MAX)] {
+                let message = pb::Message {
+                    msg_type,
+                    from: 9,
+                    to,
+                    term,
+                    index,
+                    log_term: term,
+                    commit,
+                    entries: if index == 0 { vec![entry(term)].into() } else { vec![].into() },
+                    ..pb::Message::default()
+                };
+                let mut offer = message.clone();
+                offer.mut_snapshot().mut_metadata().index = index;
+                offer.mut_snapshot().mut_metadata().term = term;
+                let promised = super::recall::Promised { term, entry: (term, index) };
+                let recalled = super::recall::Recalled { promised, ..Default::default() };
+                let sum = base::checksum::Checksum::of(b"forged").0;
+                let part = Said::Part { offer, number: 0, last: true, sum };
+                for said in [Said::Raft(message), part, Said::Recalled(recalled), Said::Want { index, next: 1 }] {
+                    let head = wire::encode(CONFIG.group, NodeId(9), NodeId(to), &said);
+                    bench.act(to, |member, now, out| {
+                        let _ = member.step(now, NodeId(9), false, head, Bytes::from_static(b"forged"), out);
+                    });
+                    bench.deliver();
+                }
+            }
+        }
+    }
+    assert_eq!(bench.up.values().map(Member::term).collect::<Vec<_>>(), terms);
+    assert_eq!(bench.leader(), Some(2));
+    bench.write(2, "third");
+    assert!(bench.up.values().all(|member| member.state().0 == ["first", "second", "third"]));
 }

@@ -393,7 +393,7 @@ impl Root {
         }
         if kind == kind::ROOT {
             let mut result = Ok(());
-            self.drive(out, |member, out| result = member.step(now, from, head, body, out));
+            self.drive(out, |member, out| result = member.step(now, from, false, head, body, out));
             if let Err(why) = result {
                 out.push(Output::Bad { from, why });
             }
