@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, NodeId, Rng, Span};
+use base::{Boot, NodeId, Rng, Span, Time};
 
+use crate::liar::Liar;
 use crate::world::{Factory, Image, Manners, Weather, World};
 
 /// Alarms of faults have this bit; the rest of the token is their own.
@@ -66,6 +67,8 @@ pub enum Kind {
     ChildHang,
     /// Programs that are missing, exit at once or do not heed SIGTERM.
     ChildManners,
+    /// An admitted peer to which nothing belongs says anything at all (`liar.rs`).
+    Lies,
 }
 
 const KINDS: [Kind; 20] = [
@@ -96,6 +99,12 @@ const KINDS: [Kind; 20] = [
 const FORGETFUL: f64 = 0.1;
 const FORGETFUL_KINDS: [Kind; 4] = [Kind::DamagedDisk, Kind::OlderDisk, Kind::LyingDisk, Kind::EmptyDisk];
 
+/// In some rounds a peer lies, once and for so long, and nothing else happens: what is amiss came of that.
+pub const LYING: f64 = 0.1;
+const LIES_FOR: Span = Span::secs(10);
+/// Tells the generator of lies from that of all else.
+const LIES: u64 = 0x6c69_6573;
+
 /// What to do when a fault's time is over.
 enum End {
     Start(usize),
@@ -117,6 +126,10 @@ enum End {
     Older(usize, Box<(NodeId, (Boot, Image))>),
     /// The power fails.
     Lied(usize),
+    /// The next lie, or none any more.
+    Lie {
+        until: Time,
+    },
     RightClock(usize),
     GoodManners,
 }
@@ -138,14 +151,23 @@ pub struct Faults {
     emptied: bool,
     /// A disk is about to forget.
     forgets: bool,
+    lying: Rng,
+    /// Share of the rounds in which a peer lies.
+    lies: f64,
+    is_lying: bool,
+    liar: Option<Liar>,
     /// Machines that came back with an empty disk as nodes that no record names (here nobody joins them by a token): they
     /// cannot prove who they were.
     unnamed: BTreeSet<usize>,
 }
 
 impl Faults {
-    pub fn new(mut rng: Rng) -> Self {
+    pub fn new(mut rng: Rng, lies: f64) -> Self {
         let mut faults = Self {
+            lying: Rng::new(rng.clone().u64() ^ LIES),
+            lies,
+            is_lying: false,
+            liar: None,
             allowed: Vec::new(),
             gap: Span::ZERO,
             lasts: 1,
@@ -180,6 +202,10 @@ impl Faults {
         if forgetful {
             (self.allowed, self.gap) = (FORGETFUL_KINDS.to_vec(), Span::secs(2));
         }
+        self.is_lying = self.lying.chance(self.lies);
+        if self.is_lying {
+            (self.allowed, self.gap, self.gentle) = (vec![Kind::Lies], Span::secs(2), false);
+        }
         self.down_max = if self.gentle || forgetful || rng.chance(0.8) { 1 } else { 1 + rng.below(3) as usize };
         (self.emptied, self.forgets) = (false, false);
     }
@@ -207,6 +233,8 @@ impl Faults {
     pub fn end_all<F: Factory>(&mut self, world: &mut World<F>) {
         self.active = false;
         self.ends.clear();
+        world.end_lies();
+        self.liar = None;
         world.heal_all();
         world.set_weather(Weather::CALM);
         world.mend_manners();
@@ -225,6 +253,11 @@ impl Faults {
     /// The machine is another node by now, which no record names.
     pub fn renamed(&mut self, node: usize) {
         self.unnamed.insert(node);
+    }
+
+    /// In this round a peer lies, or lied.
+    pub fn is_lying(&self) -> bool {
+        self.is_lying
     }
 
     /// Only such faults strike that no operation fails.
@@ -254,8 +287,8 @@ impl Faults {
     }
 
     fn later<F: Factory>(&mut self, world: &mut World<F>, after: Span, end: End) {
-        // Short stops are short ones.
-        let after = if matches!(end, End::Stutter { .. }) { after } else { after.times(self.lasts) };
+        // Short stops are short ones, and lies come thick.
+        let after = if matches!(end, End::Stutter { .. } | End::Lie { .. }) { after } else { after.times(self.lasts) };
         self.tokens += 1;
         let token = ALARM_BIT | self.tokens;
         self.ends.insert(token, end);
@@ -394,6 +427,17 @@ impl Faults {
                 let Some(&proc) = self.rng.pick(&children) else { return false };
                 if kind == Kind::ChildCrash { world.crash_child(node, proc) } else { world.hang_child(node, proc) }
             }
+            Kind::Lies => {
+                let lives = self.counts.get(&Kind::Lies).copied().unwrap_or(0);
+                if self.liar.is_some() {
+                    return false;
+                }
+                let nodes = (0..machines).map(|node| world.id(node)).collect();
+                let liar = self.liar.insert(Liar::new(lives, nodes, self.lying.fork()));
+                world.let_lie(liar.id, liar.card.boot, liar.card.encode());
+                let until = world.now() + LIES_FOR;
+                self.later(world, Span::ZERO, End::Lie { until });
+            }
             Kind::ChildManners => {
                 let rng = &mut self.rng;
                 let mut some = |p: f64| if rng.chance(0.5) { p } else { 0.0 };
@@ -410,6 +454,24 @@ impl Faults {
             }
         }
         true
+    }
+
+    /// One lie, to one node; a link first, if it has none.
+    fn lie<F: Factory>(&mut self, world: &mut World<F>) {
+        let Some(liar) = &mut self.liar else { return };
+        let node = self.lying.below(world.machines() as u64) as usize;
+        if !world.meet_liar(node) {
+            // The one true thing that it says.
+            return world.lie(node, liar.leaves(world.id(node)));
+        }
+        let all = world.overheard();
+        let count = all.len() as u64;
+        if count > 0 {
+            let [one, other] = [(); 2].map(|()| self.lying.below(count) as usize);
+            let (one, other) = (all.clone().nth(one).cloned(), world.overheard().nth(other).cloned());
+            let lie = one.zip(other).and_then(|(one, other)| liar.lie(node, &one, &other));
+            lie.into_iter().for_each(|frame| world.lie(node, frame));
+        }
     }
 
     fn worsen<F: Factory>(&mut self, world: &mut World<F>, kind: Kind) {
@@ -508,6 +570,12 @@ impl Faults {
                 }
                 world.power_off(node);
                 return world.start(node);
+            }
+            End::Lie { until } if world.now() >= until => return world.end_lies(),
+            End::Lie { until } => {
+                self.lie(world);
+                let after = Span(self.lying.between(1_000, 8_000));
+                return self.later(world, after, End::Lie { until });
             }
             End::FastDisk(node) => return world.slow_disk(node, Span::ZERO),
             End::RightClock(node) => return world.jump_clock(node, None),

@@ -7,6 +7,7 @@
 
 pub mod faults;
 pub mod history;
+pub mod liar;
 pub mod linear_load;
 pub mod load;
 pub mod modes_load;

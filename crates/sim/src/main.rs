@@ -39,6 +39,9 @@ struct Args {
     /// Where to keep what load asked and got, one JSON line per operation.
     #[arg(long)]
     history: Option<String>,
+    /// A peer lies in every round of faults, and nothing else happens.
+    #[arg(long)]
+    lies: bool,
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
@@ -82,7 +85,16 @@ fn main() -> ExitCode {
         let _ = std::io::stdout().flush();
         let began = Instant::now();
         let length = Span::secs(60 * minutes);
-        let report = scene::run(Plan { seed, length, nodes, pace: args.pace, bug: None, history, loud: args.loud });
+        let report = scene::run(Plan {
+            seed,
+            length,
+            nodes,
+            pace: args.pace,
+            bug: None,
+            lies: args.lies,
+            history,
+            loud: args.loud,
+        });
         let speed = report.ran.as_secs_f64() / began.elapsed().as_secs_f64();
         print(&report, speed);
         total.add(&report);
@@ -91,7 +103,10 @@ fn main() -> ExitCode {
                 total.print(n + 1, true);
             }
             let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
-            println!("again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}");
+            let lies = if args.lies { " --lies" } else { "" };
+            println!(
+                "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}"
+            );
             return ExitCode::FAILURE;
         }
     }

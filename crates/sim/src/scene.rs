@@ -6,8 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{AskId, Boot, LEVEL, NodeId, Rng, Span, Time};
-use node::view::NodeState;
-use node::{Ask, View};
+use node::Ask;
 use state::linear::{self, Ran};
 use state::session::Op;
 use state::session::limits::{DEAD_LEAVES_AFTER, MEMBERS_MIN};
@@ -26,12 +25,15 @@ use crate::promises::linear::Linear;
 use crate::promises::modes::Modes;
 use crate::promises::session::Sessions;
 use crate::promises::splits::{Can, Splits};
-use crate::promises::{Broken, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
+use crate::promises::{Broken, CLONES_LIED_WITHIN, CLONES_WITHIN, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped, TOKEN};
 use crate::world::{Happened, World};
+use seen::Seen;
 
 mod judge;
+mod seen;
 
+const LIED: &str = "no word of a peer to which nothing belongs ends a process";
 const CALM: &str = "no machine wakes without end";
 
 /// A node answers clients this long after its start: it has to find the others first.
@@ -39,8 +41,6 @@ const WARM_UP: Span = Span::secs(5);
 /// Without word of its own a restarted brick is taken as filled after such a time without faults of the network: state
 /// waits 10 s for members that are missing.
 const FILLED_AFTER: Span = Span::secs(15);
-/// Figure of a node's view that says that its brick holds all that it should, if the node has one.
-const FILLED_FIGURE: &str = "session.settled";
 /// A node whose disk went for ever stays a brick of its keys so long (60 s), and the change takes a while.
 const REPLACED_AFTER: Span = Span::secs(90);
 /// So long a group in memory may wait for a member whose disk went for ever while another lost its power: until the cluster
@@ -87,6 +87,8 @@ pub struct Plan {
     pub nodes: usize,
     pub pace: Pace,
     pub bug: Option<Bug>,
+    /// A peer lies in every round of faults, and nothing else happens.
+    pub lies: bool,
     pub history: History,
     /// Print faults as they strike.
     pub loud: bool,
@@ -154,39 +156,6 @@ struct Linearly {
     told: Option<Ran>,
 }
 
-/// A node as its last view and its life show it.
-#[derive(Default)]
-struct Seen {
-    since: Time,
-    live: Option<BTreeSet<NodeId>>,
-    /// When it last took another for live.
-    met: BTreeMap<NodeId, Time>,
-    version: u64,
-    /// What the cluster has agreed on.
-    level: u32,
-    mark: Option<u64>,
-    /// Voters of the root group that it takes for live: one whose disk is lost stays a voter until it is replaced.
-    voters: usize,
-    /// Requests that it did not send for their priority.
-    turned_away: u64,
-    /// Bricks of the map that it takes for dead: one whose disk was emptied stays in the map for a while.
-    bricks_dead: u64,
-    wanted: Vec<(String, u32)>,
-    /// It is about to leave.
-    leaving: bool,
-    /// Names of drained nodes.
-    drained: BTreeSet<String>,
-    filled: Option<bool>,
-    /// Groups that it leads and that are whole.
-    groups_whole: u64,
-    /// How many groups there are.
-    shards: u64,
-    /// How many shards splits have made.
-    splits: u64,
-    /// Members of the smallest group, as it should be.
-    members: usize,
-}
-
 pub struct Scene {
     seed: u64,
     world: World<Cluster>,
@@ -223,6 +192,8 @@ pub struct Scene {
     emptied: BTreeMap<usize, Time>,
     /// As whom machines were admitted last.
     admitted: Vec<NodeId>,
+    /// A peer has lied, and gone: it was a node of the cluster.
+    has_lied: bool,
     /// Cut off for so long that the others may do without them.
     dropped: BTreeSet<usize>,
     /// When a machine last came back from a loss of power.
@@ -274,6 +245,12 @@ impl Scene {
         if plan.seed.is_multiple_of(3) && plan.bug.is_none() {
             cluster.older = Some((plan.seed / 3) as usize % plan.nodes);
         }
+        let lies = match (plan.lies, plan.bug) {
+            (true, _) => 1.0,
+            (false, None) => faults::LYING,
+            (false, Some(_)) => 0.0,
+        };
+        cluster.lies = lies > 0.0;
         let older = cluster.older;
         let mut world = World::new(rng.u64(), plan.nodes, cluster);
         world.trace.loud = plan.loud;
@@ -283,7 +260,7 @@ impl Scene {
         let admitted = world.factory_mut().ids.clone();
         let mut scene = Self {
             seed: plan.seed,
-            faults: Faults::new(rng.fork()),
+            faults: Faults::new(rng.fork(), lies),
             load: Load::new(memory, rng.fork()),
             memory,
             older,
@@ -308,6 +285,7 @@ impl Scene {
             whole_at: Time::ZERO,
             emptied: BTreeMap::new(),
             admitted,
+            has_lied: false,
             dropped: BTreeSet::new(),
             power_lost: None,
             answers: Answers::default(),
@@ -362,6 +340,10 @@ impl Scene {
             }
             Happened::Noted { node, note } if note.text.contains(STARTS_ANEW) => self.modes.failed(node, now),
             Happened::Noted { .. } => (),
+            Happened::Distrusted { node } | Happened::Outdated { node } if self.faults.is_lying() => {
+                let what = format!("node {node} has ended");
+                return Err(Broken { promise: LIED, at: now, what });
+            }
             Happened::Distrusted { node } => {
                 *self.ops.entry("disk distrusted".into()).or_default() += 1;
                 self.world.alarm(ANEW_AFTER, ANEW + node as u64);
@@ -451,6 +433,7 @@ impl Scene {
                 let text = format!("faults: {:?}, gentle: {}", self.faults.allowed(), self.faults.is_gentle());
                 self.world.trace.remark(self.world.now(), text);
                 self.faults.begin(&mut self.world);
+                self.has_lied |= self.faults.is_lying();
             }
         }
     }
@@ -596,7 +579,8 @@ impl Scene {
                 self.declared.check(now, &shown)?;
             }
             // Who a machine was that came back as another node is waited for, for minutes.
-            if self.older.is_none() && self.emptied.is_empty() && !self.all_agree() {
+            let is_waited_for = !self.emptied.is_empty() || self.has_lied;
+            if self.older.is_none() && !is_waited_for && !self.all_agree() {
                 let what = format!("{:?}", self.seen.iter().map(|seen| seen.level).collect::<Vec<_>>());
                 return Err(Broken { promise: "nodes that all have a level agree on it", at: now, what });
             }
@@ -616,7 +600,8 @@ impl Scene {
         let misplaced: Vec<_> = running.iter().filter(|(node, _)| drained(*node) && !all_drain).cloned().collect();
         // First, as what stays where it was drained runs twice, too.
         self.clones.check_drained(now, misplaced.into_iter())?;
-        self.clones.check(now, wanted.into_iter(), running.into_iter())
+        let within = if self.has_lied && self.faults.is_lying() { CLONES_LIED_WITHIN } else { CLONES_WITHIN };
+        self.clones.check(now, within, wanted.into_iter(), running.into_iter())
     }
 
     /// A restarted brick waits for the fill of one that it cannot reach for a while, and then goes on without: what only
@@ -791,31 +776,5 @@ impl Drop for Scene {
         if std::thread::panicking() {
             eprintln!("{}SEED {} panicked at {:?}", self.world.trace.last(60, 30), self.seed, self.world.now());
         }
-    }
-}
-
-impl Seen {
-    fn take(&mut self, view: &View) {
-        let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).map(|node| node.id);
-        self.live = Some(live.collect());
-        self.version = view.root.version;
-        self.level = view.root.level;
-        let is_live =
-            |name: &&String| view.nodes.iter().any(|node| node.state == NodeState::Live && node.name == **name);
-        self.voters = view.root.voters.iter().filter(is_live).count();
-        self.bricks_dead = view.figures.get("session.bricks_dead").copied().unwrap_or(0);
-        let figures = ["session.turned_away", "linear.turned_away"].map(|name| view.figures.get(name).copied());
-        self.turned_away = figures.into_iter().flatten().sum();
-        self.mark = load::mark(view);
-        self.wanted = view.services.iter().map(|service| (service.name.clone(), service.wanted)).collect();
-        self.leaving = view.nodes.iter().any(|node| node.name == view.me && node.leaving.is_some());
-        self.drained = view.nodes.iter().filter(|node| node.drained).map(|node| node.name.clone()).collect();
-        let wide = view.namespaces.iter().find(|namespace| namespace.name == linear_load::WIDE);
-        self.splits = wide.map_or(0, |wide| wide.shards.len().saturating_sub(1)) as u64;
-        self.groups_whole = view.figures.get("linear.groups_whole").copied().unwrap_or(0);
-        let shards = || view.namespaces.iter().flat_map(|namespace| &*namespace.shards);
-        self.shards = shards().count() as u64;
-        self.members = shards().map(|shard| shard.members.len()).min().unwrap_or(0);
-        self.filled = view.figures.get(FILLED_FIGURE).map(|filled| *filled > 0);
     }
 }

@@ -16,6 +16,7 @@ use state::session::doc::Doc;
 use state::session::merge::MARK;
 use state::session::{Action, Op, Place, Reply};
 
+use crate::liar::LIAR;
 use crate::load;
 use crate::modes_load::FORMS;
 use crate::world::{Birth, Factory, Life};
@@ -59,6 +60,8 @@ pub enum Bug {
     LinearLate,
     /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
+    /// What a peer says of others is believed, and what it says of this node is not refuted.
+    Believes,
 }
 
 /// Makes nodes of one cluster: node 0 founds it in its first life, everyone knows the first three.
@@ -71,13 +74,24 @@ pub struct Cluster {
     pub bug: Option<Bug>,
     pub founded: bool,
     pub linear_log: LogBounds,
+    /// A peer that may come is among those that are declared.
+    pub lies: bool,
     /// This machine begins with an older program; from its second life on it has the present one, as all others.
     pub older: Option<usize>,
 }
 
 impl Cluster {
     pub fn new(declaration: String, bug: Option<Bug>) -> Self {
-        Self { seeds: Vec::new(), ids: Vec::new(), declaration, bug, founded: false, linear_log: LOG, older: None }
+        Self {
+            seeds: Vec::new(),
+            ids: Vec::new(),
+            declaration,
+            bug,
+            founded: false,
+            linear_log: LOG,
+            lies: false,
+            older: None,
+        }
     }
 
     fn first_records(&self, level: u32) -> Change {
@@ -91,6 +105,10 @@ impl Cluster {
             ("node".into(), format!("n{n}"), Bytes::from(id))
         };
         change.puts.extend((1..).zip(&self.ids).map(admitted));
+        if self.lies {
+            let id = serde_json::to_vec(&LIAR).expect("a number is JSON");
+            change.puts.push(("node".into(), "liar".into(), id.into()));
+        }
         // Nothing here is signed, but who enters anew is given the authority.
         let authority = Bytes::from_static(b"{\"cert_pem\":\"\",\"key_pem\":\"\"}");
         change.puts.push(node::level::put(level));
@@ -144,6 +162,7 @@ impl Factory for Cluster {
             linear_log: self.linear_log,
             found: founds.then(|| self.first_records(first)),
         });
+        let node = if self.bug == Some(Bug::Believes) { node.believing() } else { node };
         let planted = self.bug.map(|bug| Planted {
             bug,
             rng: Rng::new(life.seed ^ 1),

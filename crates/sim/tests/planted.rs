@@ -12,7 +12,16 @@ const SEEDS: std::ops::Range<u64> = 1..5;
 
 fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
-    scene::run(Plan { seed, length, nodes, pace: Pace::Busy, bug, history: History::default(), loud: false })
+    scene::run(Plan {
+        seed,
+        length,
+        nodes,
+        pace: Pace::Busy,
+        bug,
+        lies: false,
+        history: History::default(),
+        loud: false,
+    })
 }
 
 /// Runs seeds until the bug shows, and says which promise it broke.
@@ -134,6 +143,21 @@ fn a_linear_member_that_forgets_at_a_restart_is_caught() {
         [LINEAR, ONCE, WATCH, STALE].contains(&broken).then_some(broken)
     });
     assert!(shown.is_some(), "40 runs, and none says that something was forgotten");
+}
+
+/// What one peer says for ten seconds stays with those that believe it.
+#[test]
+fn a_node_that_believes_what_a_peer_says_of_others_is_caught() {
+    let lied_to = |seed, bug| {
+        let (length, history) = (Span::secs(180), History::default());
+        scene::run(Plan { seed, length, nodes: 3, pace: Pace::Busy, bug, lies: true, history, loud: false })
+    };
+    assert!(SEEDS.into_iter().any(|seed| lied_to(seed, Some(Bug::Believes)).broken.is_some()));
+    for seed in SEEDS {
+        let report = lied_to(seed, None);
+        assert_eq!(report.broken, None, "seed {seed}: {}", report.last);
+        assert!(report.faults["Lies"] > 0);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::Time;
+use base::{Span, Time};
 
 use super::{Broken, CLONES_WITHIN};
 
@@ -42,10 +42,11 @@ impl Clones {
         Ok(())
     }
 
-    /// `wanted`: what is declared. `running`: every child process of every live node.
+    /// `within`: a clone may be wrong for so long. `wanted`: what is declared. `running`: every child process of every live node.
     pub fn check(
         &mut self,
         at: Time,
+        within: Span,
         wanted: impl Iterator<Item = Name>,
         running: impl Iterator<Item = (usize, Name)>,
     ) -> Result<(), Broken> {
@@ -60,7 +61,7 @@ impl Clones {
                 continue;
             }
             let since = *self.wrong_since.entry(name.clone()).or_insert(at);
-            if at.since(since) >= CLONES_WITHIN {
+            if at.since(since) >= within {
                 let what = format!("{name} should run {wanted} times and runs on nodes {nodes:?} since {since:?}");
                 return Err(Broken { promise: PROMISE, at, what });
             }
@@ -72,14 +73,13 @@ impl Clones {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Span;
 
     fn check(running: &[(usize, &str)]) -> Result<(), Broken> {
         let mut clones = Clones::default();
         for second in 0..=15 {
             let wanted = ["shop/0", "shop/1"].into_iter().map(String::from);
             let running = running.iter().map(|(node, name)| (*node, (*name).to_string()));
-            clones.check(Time::ZERO + Span::secs(second), wanted, running)?;
+            clones.check(Time::ZERO + Span::secs(second), CLONES_WITHIN, wanted, running)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ mod tests {
                 vec![(1, "a/0".into())]
             };
             let at = Time::ZERO + Span::secs(second);
-            assert_eq!(clones.check(at, ["a/0".to_string()].into_iter(), twice.into_iter()), Ok(()));
+            assert_eq!(clones.check(at, CLONES_WITHIN, ["a/0".to_string()].into_iter(), twice.into_iter()), Ok(()));
         }
     }
 }

@@ -35,6 +35,8 @@ impl std::fmt::Display for Broken {
 pub const MEMBERSHIP_WITHIN: Span = Span::secs(10);
 /// Each clone runs exactly once within this after faults have ended.
 pub const CLONES_WITHIN: Span = Span::secs(15);
+/// ... and within this after a peer that lied has gone.
+pub const CLONES_LIED_WITHIN: Span = Span::secs(10);
 /// Operations succeed and every node has the whole declaration within this after faults have ended.
 pub const SERVED_WITHIN: Span = Span::secs(14);
 // A brick that restarted waits 10 s for a member that is not there before it counts as filled without it.

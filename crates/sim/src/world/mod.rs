@@ -7,6 +7,7 @@
 mod children;
 mod clock;
 mod disk;
+mod liar;
 mod net;
 mod queue;
 mod saved;
@@ -24,10 +25,12 @@ use bytes::Bytes;
 pub use children::{Child, ChildState, Manners};
 pub use clock::{Clock, WALL_EPOCH_MS};
 pub use disk::{Disk, Image};
+pub use liar::Overheard;
 pub use net::{Counts, Weather};
 pub use trace::Trace;
 
 use disk::{Done, Safe, Write};
+use liar::Liar;
 use net::Net;
 use queue::Queue;
 
@@ -118,6 +121,7 @@ pub struct World<F: Factory> {
     by_id: BTreeMap<NodeId, usize>,
     by_addr: BTreeMap<SocketAddr, usize>,
     net: Net,
+    liar: Option<Liar>,
     /// How children that are started from now on behave.
     pub manners: Manners,
     pub trace: Trace,
@@ -263,6 +267,7 @@ impl<F: Factory> World<F> {
             by_id: places.iter().enumerate().map(|(n, place)| (place.id, n)).collect(),
             by_addr: places.iter().enumerate().map(|(n, place)| (place.peer, n)).collect(),
             net: Net::new(machines),
+            liar: None,
             places,
             rng,
             manners: Manners::default(),
@@ -576,6 +581,7 @@ impl<F: Factory> World<F> {
         self.trace.remark(self.now, format!("node {node} is killed, {lost} unsynced records lost"));
         self.happened.push_back(Happened::Died { node });
         self.close_all(node);
+        self.unlink_liar(node);
     }
 
     /// The machine loses power: nobody closes its connections, and nobody answers for it.

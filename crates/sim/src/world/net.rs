@@ -217,6 +217,9 @@ impl<F: Factory> World<F> {
     }
 
     pub(super) fn hangup(&mut self, node: usize, peer: NodeId) {
+        if self.leave_liar(node, peer) {
+            return;
+        }
         let Some(other) = self.index(peer) else { return };
         let Some(end) = self.net.ends[node][other].take() else { return };
         self.reset(other, node, end.link);
@@ -259,6 +262,7 @@ impl<F: Factory> World<F> {
         self.net.counts.sent += 1;
         let weather = self.net.weather;
         let Some(to) = self.index(to) else { return self.net.counts.lost += 1 };
+        self.overhear(from, to, &frame);
         if self.net.ends[from][to].is_none() || self.rng.chance(weather.loss) {
             self.net.counts.lost += 1;
             return;
