@@ -196,15 +196,12 @@ fn later(now: Now) -> Now {
 }
 
 fn card(id: u8) -> Card {
-    let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, id], port));
+    let doors = cluster::DoorAddrs::on([127, 0, 0, id].into());
     Card {
         id: NodeId(u64::from(id)),
         boot: Boot(1),
         name: format!("n{id}"),
-        peer: at(7071),
-        http: at(8080),
-        resp: at(6379),
-        api: at(7070),
+        doors,
         pid: 100,
         version: "0.1.0".into(),
         level: 1,

@@ -8,6 +8,8 @@ use base::{Boot, NodeId};
 use bytes::Bytes;
 use prost::Message;
 
+use crate::{Door, DoorAddrs};
+
 /// What a node says of itself. It does not change during one life of the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
@@ -16,11 +18,7 @@ pub struct Card {
     pub boot: Boot,
     /// Name for people, at most [`NAME_BYTES_MAX`].
     pub name: String,
-    /// Where other nodes dial it.
-    pub peer: SocketAddr,
-    pub http: SocketAddr,
-    pub resp: SocketAddr,
-    pub api: SocketAddr,
+    pub doors: DoorAddrs,
     /// Its process, on its own machine.
     pub pid: u32,
     /// Version of its program, at most [`VERSION_BYTES_MAX`].
@@ -30,6 +28,11 @@ pub struct Card {
 }
 
 impl Card {
+    /// Where other nodes dial it.
+    pub fn peer(&self) -> SocketAddr {
+        self.doors.at(Door::Peer)
+    }
+
     pub fn encode(&self) -> Bytes {
         self.to_wire().encode_to_vec().into()
     }
@@ -44,14 +47,15 @@ impl Card {
             id: self.id.0,
             boot: self.boot.0,
             name: self.name.clone(),
-            peer: self.peer.to_string(),
-            http: self.http.to_string(),
-            resp: self.resp.to_string(),
-            api: self.api.to_string(),
+            peer: self.doors.at(Door::Peer).to_string(),
+            http: self.doors.at(Door::Http).to_string(),
+            resp: self.doors.at(Door::Resp).to_string(),
+            api: self.doors.at(Door::Api).to_string(),
             pid: self.pid,
             version: self.version.clone(),
             // As programs say it that know of no levels.
             level: if self.level == 1 { 0 } else { self.level },
+            doors: self.doors.open().filter(|(door, _)| !FIRST.contains(door)).map(DoorWire::of).collect(),
         }
     }
 
@@ -59,14 +63,18 @@ impl Card {
         if wire.id == 0 || wire.name.len() > NAME_BYTES_MAX || wire.version.len() > VERSION_BYTES_MAX {
             return None;
         }
+        let addr = |door: Door| match door {
+            Door::Http => wire.http.parse().ok(),
+            Door::Resp => wire.resp.parse().ok(),
+            Door::Api => wire.api.parse().ok(),
+            Door::Peer => wire.peer.parse().ok(),
+            _ => wire.door(door),
+        };
         Some(Card {
             id: NodeId(wire.id),
             boot: Boot(wire.boot),
+            doors: DoorAddrs::of(addr).ok()?,
             name: wire.name,
-            peer: wire.peer.parse().ok()?,
-            http: wire.http.parse().ok()?,
-            resp: wire.resp.parse().ok()?,
-            api: wire.api.parse().ok()?,
             pid: wire.pid,
             version: wire.version,
             level: wire.level.max(1),
@@ -97,7 +105,33 @@ pub(crate) struct CardWire {
     version: String,
     #[prost(uint32, tag = "10")]
     level: u32,
+    #[prost(message, repeated, tag = "11")]
+    doors: Vec<DoorWire>,
 }
+
+/// A door that has no field of its own; programs that do not know it skip it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DoorWire {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    addr: String,
+}
+
+impl DoorWire {
+    fn of((door, at): (Door, SocketAddr)) -> Self {
+        Self { key: door.about().key.to_owned(), addr: at.to_string() }
+    }
+}
+
+impl CardWire {
+    fn door(&self, door: Door) -> Option<SocketAddr> {
+        self.doors.iter().find(|wire| wire.key == door.about().key)?.addr.parse().ok()
+    }
+}
+
+/// Doors with fields of their own, from before there was a list.
+const FIRST: [Door; 4] = [Door::Http, Door::Resp, Door::Api, Door::Peer];
 
 /// A host name has at most 63 bytes a label; more than that is not a name for people.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -111,15 +145,12 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn card(id: u64, boot: u64) -> Card {
-        let at = |port: u16| SocketAddr::from(([127, 0, (id / 250) as u8, (id % 250) as u8], port));
+        let doors = DoorAddrs::on([127, 0, (id / 250) as u8, (id % 250) as u8].into());
         Card {
             id: NodeId(id),
             boot: Boot(boot),
             name: format!("n{id}"),
-            peer: at(7071),
-            http: at(8080),
-            resp: at(6379),
-            api: at(7070),
+            doors,
             pid: 100 + id as u32,
             version: "0.1.0".into(),
             level: 1,
@@ -139,6 +170,17 @@ pub(crate) mod tests {
         let newer = Card { level: 2, ..card(1, 2) };
         assert_eq!(&newer.encode()[..], [&card(1, 2).encode()[..], b"\x50\x02"].concat());
         assert_eq!(Card::decode(&newer.encode()), Some(newer));
+    }
+
+    #[test]
+    fn a_door_that_came_later_stands_behind_the_level() {
+        let first = card(1, 2);
+        let secure = Card { doors: first.doors.with(Door::Https, ([127, 0, 0, 1], 8443).into()), ..first.clone() };
+        let bytes = secure.encode();
+        assert_eq!(&bytes[..], [&first.encode()[..], b"\x5a\x17\x0a\x05https\x12\x0e127.0.0.1:8443"].concat());
+        assert_eq!(Card::decode(&bytes), Some(secure));
+        let unknown = [&first.encode()[..], b"\x5a\x13\x0a\x04smtp\x12\x0b127.0.0.1:8"].concat();
+        assert_eq!(Card::decode(&unknown), Some(first));
     }
 
     #[test]

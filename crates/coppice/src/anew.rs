@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use host::{DataDir, Identity};
-use node::View;
 use node::view::NodeState;
+use node::{Door, View};
 use tokio::sync::watch;
 
 /// The others have to see that this node is down, and perhaps to choose a leader, before they let it in anew.
@@ -66,7 +66,7 @@ pub async fn remember_peers(mut view: watch::Receiver<Arc<View>>, dir: std::path
         let text: String = {
             let view = view.borrow_and_update();
             let others = view.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != view.me);
-            others.map(|n| format!("{}\n", n.peer)).collect()
+            others.map(|n| format!("{}\n", n.doors.at(Door::Peer))).collect()
         };
         if text.is_empty() || text == kept {
             continue;

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use host::{
     Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
 };
-use node::{Admitted, Answer, Ask, Node, View};
+use node::{Admitted, Answer, Ask, Door, Node, View};
 use tokio::sync::{oneshot, watch};
 
 use crate::doorman::Doorman;
@@ -68,7 +68,13 @@ impl edge::api::Backend for ApiDesk {
         let view = self.port.view();
         // This node first, then the others: any one of them will do for the newcomer.
         let mut seeds = vec![self.peer];
-        seeds.extend(view.nodes.iter().map(|n| n.peer).filter(|peer| *peer != self.peer).take(SEEDS_IN_TOKEN - 1));
+        seeds.extend(
+            view.nodes
+                .iter()
+                .map(|n| n.doors.at(Door::Peer))
+                .filter(|peer| *peer != self.peer)
+                .take(SEEDS_IN_TOKEN - 1),
+        );
         let token = JoinToken::new(seeds, &self.ca_pem).map_err(|e| e.to_string())?;
         Ok(Minted { text: token.to_string(), secret_hash: token.secret_hash() })
     }

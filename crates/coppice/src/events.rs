@@ -2,27 +2,14 @@
 //! described in docs/scripts.md and held fast by the tests below: fields may be added, never renamed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
-use serde::Serialize;
+use cluster::doors::{Door, DoorAddrs, Opens};
 use serde_json::json;
-
-/// Where one node is reached.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct NodeAddresses {
-    pub http: SocketAddr,
-    /// If there are certificates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub https: Option<SocketAddr>,
-    pub resp: SocketAddr,
-    pub api: SocketAddr,
-    pub peer: SocketAddr,
-}
 
 #[derive(Clone, Debug)]
 pub enum UpEvent {
     Ready {
-        nodes: Vec<(String, u32, NodeAddresses)>,
+        nodes: Vec<(String, u32, DoorAddrs)>,
         namespaces: BTreeMap<String, String>,
         demo: bool,
         millis: u64,
@@ -99,18 +86,17 @@ fn as_text(event: &UpEvent) -> String {
 }
 
 fn ready_text(
-    nodes: &[(String, u32, NodeAddresses)],
+    nodes: &[(String, u32, DoorAddrs)],
     namespaces: &BTreeMap<String, String>,
     demo: bool,
     millis: u64,
 ) -> String {
     let mut out = format!("{} nodes run, ready after {:.1} s\n\n", nodes.len(), millis as f64 / 1000.0);
-    out += &format!(
-        "  {:<5} {:>8}  {:<20} {:<20} {:<20} {:<20}\n",
-        "node", "pid", "HTTP edge", "Redis protocol", "API and monitor", "peers"
-    );
+    let columns = || Door::all().filter(|door| door.about().opens == Opens::Always);
+    let row = |cell: &dyn Fn(Door) -> String| columns().map(|door| format!(" {:<20}", cell(door))).collect::<String>();
+    out += &format!("  {:<5} {:>8} {}\n", "node", "pid", row(&|door| door.about().purpose.to_owned()));
     for (name, pid, at) in nodes {
-        out += &format!("  {name:<5} {pid:>8}  {:<20} {:<20} {:<20} {:<20}\n", at.http, at.resp, at.api, at.peer);
+        out += &format!("  {name:<5} {pid:>8} {}\n", row(&|door| at.at(door).to_string()));
     }
     let Some((_, _, first)) = nodes.first() else { return out };
     let (last_name, last_pid, last) = nodes.last().map(|(n, p, a)| (n, p, a)).expect("there is a first");
@@ -118,22 +104,27 @@ fn ready_text(
     if demo {
         out += &format!(
             "  the shop:        curl -b sid=me -d ware=honey http://{}/add    (or open http://{}/ in a browser)\n",
-            first.http, first.http
+            first.at(Door::Http),
+            first.at(Door::Http)
         );
     }
-    if let Some(https) = first.https {
+    if let Some(https) = first.get(Door::Https) {
         out += &format!("  HTTPS:           curl -k https://{https}/    (each node at port {})\n", https.port());
     }
-    out += &format!("  the monitor:     http://{}/\n", first.api);
+    out += &format!("  the monitor:     http://{}/\n", first.at(Door::Api));
     if let Some(url) = namespaces.values().next() {
         out += &format!("  redis-cli:       redis-cli -u {url} SET hello world\n");
     }
-    let cart =
-        if demo { format!("; your cart: curl -b sid=me http://{}/cart.json", first.http) } else { String::new() };
+    let cart = if demo {
+        format!("; your cart: curl -b sid=me http://{}/cart.json", first.at(Door::Http))
+    } else {
+        String::new()
+    };
     out += &format!("  kill a node:     kill -9 {last_pid}    ({last_name}{cart})\n");
     out += &format!(
         "  watch it return: coppice status --api {}    ({last_name} answers at {} again)\n",
-        first.api, last.http
+        first.at(Door::Api),
+        last.at(Door::Http)
     );
     out += "\nCtrl-C ends all of it.";
     out
@@ -145,8 +136,7 @@ mod tests {
 
     #[test]
     fn the_event_lines_have_their_documented_shape() {
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let addresses = NodeAddresses { http: at(8080), https: None, resp: at(6379), api: at(7070), peer: at(7071) };
+        let addresses = DoorAddrs::on([127, 0, 0, 1].into());
         let ready = UpEvent::Ready {
             nodes: vec![("n1".into(), 7, addresses)],
             namespaces: BTreeMap::from([("carts".into(), "redis://carts:T@127.0.0.1:6379".into())]),
@@ -165,7 +155,7 @@ mod tests {
         assert_eq!(as_json(&removed), json!({"event": "removed", "name": "n4", "pid": 8}));
         assert_eq!(as_json(&UpEvent::Error { text: "no".into() }), json!({"event": "error", "text": "no"}));
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
-        let secure = NodeAddresses { https: Some(at(8443)), ..addresses };
+        let secure = addresses.with(Door::Https, ([127, 0, 0, 1], 8443).into());
         let nodes = vec![("n1".into(), 7, secure)];
         let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: false, millis: 900 };
         assert_eq!(as_json(&ready)["nodes"][0]["https"], json!("127.0.0.1:8443"));

@@ -10,23 +10,19 @@ use std::path::{Path, PathBuf};
 
 use base::LEVEL;
 use cluster::root::Change;
+use cluster::{Door, DoorAddrs};
 use host::{DataDir, Identity};
 use node::declared::kind;
 use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 
-use crate::events::NodeAddresses;
+use crate::doors::{DoorPorts, DoorWishes};
 use crate::size::Size;
-use crate::up::Ports;
 
-/// `node.toml`: what is the machine's own. Everything else is declared to the cluster.
+/// `node.toml`: what is the machine's own, beside the addresses of its doors. Everything else is declared to the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFile {
-    pub http: SocketAddr,
-    pub resp: SocketAddr,
-    pub api: SocketAddr,
-    pub peer: SocketAddr,
     /// Peer addresses of some other nodes.
     #[serde(default)]
     pub seeds: Vec<SocketAddr>,
@@ -61,7 +57,7 @@ pub struct Place {
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
     #[command(flatten)]
-    pub ports: Ports,
+    pub ports: DoorPorts,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -86,9 +82,10 @@ pub struct JoinArgs {
 
 impl Place {
     /// Only other nodes reach a node from outside by default; its front doors stay on loopback.
-    fn addresses(&self) -> NodeAddresses {
-        let doors = if self.host.is_loopback() { self.host } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
-        NodeAddresses { peer: SocketAddr::new(self.host, self.ports.peer_port), ..self.ports.on(doors) }
+    fn addresses(&self) -> DoorAddrs {
+        let host = if self.host.is_loopback() { self.host } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let doors = self.ports.on(host, false);
+        doors.with(Door::Peer, SocketAddr::new(self.host, doors.at(Door::Peer).port()))
     }
 }
 
@@ -116,7 +113,7 @@ pub fn is_node(dir: &Path) -> bool {
     dir.join(NODE_FILE).exists() && !DataDir::was_removed(dir)
 }
 
-pub fn init(dir: &Path, cluster: &str, name: &str, at: NodeAddresses) -> Result<(), String> {
+pub fn init(dir: &Path, cluster: &str, name: &str, at: DoorAddrs) -> Result<(), String> {
     check_name(name)?;
     let held = open_empty(dir)?;
     let (identity, authority) = host::identity::found(cluster, name).map_err(|e| e.to_string())?;
@@ -128,7 +125,7 @@ pub fn init(dir: &Path, cluster: &str, name: &str, at: NodeAddresses) -> Result<
     settle(&held, &identity, at, Vec::new())
 }
 
-pub async fn join(dir: &Path, name: &str, at: NodeAddresses, token: &str, level: u32) -> Result<(), String> {
+pub async fn join(dir: &Path, name: &str, at: DoorAddrs, token: &str, level: u32) -> Result<(), String> {
     check_name(name)?;
     let token: host::JoinToken = token.trim().parse().map_err(|e| format!("{e}"))?;
     let held = open_empty(dir)?;
@@ -136,8 +133,17 @@ pub async fn join(dir: &Path, name: &str, at: NodeAddresses, token: &str, level:
     settle(&held, &identity, at, token.seeds.clone())
 }
 
+/// What a node's folder says of it.
+pub struct Loaded {
+    pub identity: Identity,
+    pub file: NodeFile,
+    pub doors: DoorWishes,
+    /// The first records of its cluster, if it has not yet founded that.
+    pub founding: Option<Change>,
+}
+
 /// The identity of the folder's node, its file, and if it has not yet founded its cluster, the first records, with this level.
-pub fn load(held: &DataDir, level: u32) -> Result<(Identity, NodeFile, Option<Change>), String> {
+pub fn load(held: &DataDir, level: u32) -> Result<Loaded, String> {
     let dir = held.path();
     let nobody = || {
         format!(
@@ -149,10 +155,13 @@ pub fn load(held: &DataDir, level: u32) -> Result<(Identity, NodeFile, Option<Ch
     let text = fs::read_to_string(&path).map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound { nobody() } else { format!("cannot read {}: {e}", path.display()) }
     })?;
-    let file = toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let wrong = |e: String| format!("{}: {e}", path.display());
+    let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| wrong(e.to_string()))?;
+    let doors = DoorWishes::take(&mut table).map_err(wrong)?;
+    let file = table.try_into().map_err(|e: toml::de::Error| wrong(e.to_string()))?;
     let identity = Identity::load(held).map_err(|e| e.to_string())?.ok_or_else(nobody)?;
-    let found = founding(dir, &identity, level)?;
-    Ok((identity, file, found))
+    let founding = founding(dir, &identity, level)?;
+    Ok(Loaded { identity, file, doors, founding })
 }
 
 /// The operator's token, from a node's folder or that of `up`.
@@ -191,20 +200,12 @@ fn open_empty(dir: &Path) -> Result<DataDir, String> {
 }
 
 /// `node.toml` comes last, and what says that the node here is one no more goes with it: a folder without it is no node yet.
-fn settle(held: &DataDir, identity: &Identity, at: NodeAddresses, seeds: Vec<SocketAddr>) -> Result<(), String> {
+fn settle(held: &DataDir, identity: &Identity, at: DoorAddrs, seeds: Vec<SocketAddr>) -> Result<(), String> {
     identity.save(held).map_err(|e| e.to_string())?;
-    let file = NodeFile {
-        http: at.http,
-        resp: at.resp,
-        api: at.api,
-        peer: at.peer,
-        seeds,
-        brick_memory: None,
-        overflow: false,
-        clones_max: None,
-    };
+    let file = NodeFile { seeds, brick_memory: None, overflow: false, clones_max: None };
     let text = format!(
-        "# What is this machine's own. Everything else is declared to the cluster.\n{}",
+        "# What is this machine's own. Everything else is declared to the cluster.\n{}{}",
+        toml::to_string(&at).expect("plain data"),
         toml::to_string(&file).expect("plain data")
     );
     write_private(&held.path().join(NODE_FILE), text.as_bytes())?;

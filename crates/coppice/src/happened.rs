@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use node::Door;
 use node::view::{EventView, NodeState, View};
 
 use crate::client::Api;
@@ -62,7 +63,7 @@ pub async fn events(args: EventsArgs) -> Result<(), String> {
 async fn gather(api: &Api) -> Result<Vec<EventView>, String> {
     let first = view(api.clone()).await?;
     let others = first.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != first.me);
-    let others = join_all(others.map(|n| view(Api { addr: n.api, token: api.token.clone() }))).await;
+    let others = join_all(others.map(|n| view(Api { addr: n.doors.at(Door::Api), token: api.token.clone() }))).await;
     // One that does not answer now has told others what matters.
     let views = std::iter::once(first).chain(others.into_iter().flatten());
     let mut all: Vec<EventView> = views.flat_map(|view| view.events).map(Arc::unwrap_or_clone).collect();

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use node::view::{NodeState, NodeView};
-use node::{Ask, Node, View};
+use node::{Ask, Door, Node, View};
 use tokio::sync::Semaphore;
 
 /// Name under which a node's archives are reached by a tunnel. No service can have it.
@@ -180,11 +180,13 @@ impl Keeper {
         let exchange = async {
             let is_old = to.level < CODE_LEVEL;
             let target = if is_old { API_TARGET } else { CODE_TARGET };
-            let stream = self.dialer.dial(to.peer, NodeId(to.id.0), target).await.map_err(|e| e.to_string())?;
+            let stream =
+                self.dialer.dial(to.doors.at(Door::Peer), NodeId(to.id.0), target).await.map_err(|e| e.to_string())?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
             let connection = tokio::spawn(connection);
-            let mut request = Request::builder().method(method).uri(path).header("host", to.api.to_string());
+            let mut request =
+                Request::builder().method(method).uri(path).header("host", to.doors.at(Door::Api).to_string());
             if is_old {
                 request = request.header("authorization", format!("Bearer {}", view.admin_token));
             }

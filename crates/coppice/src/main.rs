@@ -7,6 +7,7 @@ mod demo;
 mod deploy;
 mod desks;
 mod doorman;
+mod doors;
 mod events;
 mod follow;
 mod found;

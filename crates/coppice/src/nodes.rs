@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use node::Door;
 use node::view::{CloneState, CloneView, NodeState, NodeView, ServiceView, View};
 use serde_json::json;
 
@@ -172,7 +173,8 @@ impl Cluster {
                     if view.nodes.iter().any(|n| n.name == view.me && n.leaving.is_some()) && self.apis.len() > 1 {
                         continue;
                     }
-                    let others = view.nodes.iter().filter(|n| n.state == NodeState::Live).map(|n| n.api);
+                    let others =
+                        view.nodes.iter().filter(|n| n.state == NodeState::Live).map(|n| n.doors.at(Door::Api));
                     let new: Vec<SocketAddr> = others.filter(|api| !self.apis.contains(api)).collect();
                     self.apis.extend(new);
                     // Who answered is asked first from now on.
@@ -355,7 +357,7 @@ impl Cluster {
     /// Knows where the others are, and does not ask this one.
     async fn apis_but(&mut self, name: &str) -> Result<(), String> {
         let view = self.view().await?;
-        let its = view.nodes.iter().find(|n| n.name == name).map(|n| n.api);
+        let its = view.nodes.iter().find(|n| n.name == name).map(|n| n.doors.at(Door::Api));
         if self.apis.len() > 1 {
             self.apis.retain(|api| Some(*api) != its);
         }
@@ -402,7 +404,7 @@ impl Cluster {
             }
         }
         if self.apis.len() > 1 {
-            self.apis.retain(|api| *api != before.api);
+            self.apis.retain(|api| *api != before.doors.at(Door::Api));
         }
         // One with an older program has not said so itself.
         if let Err(why) = self.ask(name, "remove?now=true&force=true").await {

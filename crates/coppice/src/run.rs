@@ -2,44 +2,39 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{Boot, LEVEL, Outcome, Span};
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
-use cluster::Card;
+use cluster::root::Change;
+use cluster::{Card, Door, DoorAddrs};
 use edge::closing::{LAST_TIME, closes};
 use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
-use host::{DataDir, HostConfig};
+use host::{DataDir, HostConfig, Identity};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::anew;
-use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, RespDesk, TunnelDesk};
+use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, TunnelDesk};
 use crate::doorman::Doorman;
-use crate::found;
+use crate::doors::{self, CoreDoors, DoorWishes, Hall, Sockets};
+use crate::found::{self, Loaded, NodeFile};
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
-use crate::ports::{Wanted, check_free};
+use crate::ports::check_free;
 use crate::size::{Size, brick_memory};
-
-/// Where HTTPS is served if there are certificates and nothing else is said.
-pub const HTTPS_PORT: u16 = 8443;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     /// The node's folder, from `coppice init` or `coppice join`
     #[arg(long, env = "COPPICE_DIR", default_value = ".coppice")]
     pub dir: PathBuf,
-    /// HTTP edge, ADDRESS:PORT (default: as in node.toml)
-    #[arg(long)]
-    pub http: Option<SocketAddr>,
-    /// HTTPS edge (default: port 8443 beside --http, if there are certificates)
-    #[arg(long, requires = "certificates")]
-    pub https: Option<SocketAddr>,
+    #[command(flatten)]
+    pub doors: DoorWishes,
     /// Certificates: NAME.crt with NAME.key, or fullchain.pem with privkey.pem, in it or one folder below
     #[arg(long, value_name = "DIR", group = "certificates")]
     pub tls_dir: Option<PathBuf>,
@@ -59,18 +54,9 @@ pub struct RunArgs {
     /// theirs; may be given several times
     #[arg(long, value_name = "NAME", value_parser = trusted_header)]
     pub trusted_header: Vec<hyper::header::HeaderName>,
-    /// Redis protocol
-    #[arg(long)]
-    pub resp: Option<SocketAddr>,
-    /// API and monitor
-    #[arg(long)]
-    pub api: Option<SocketAddr>,
     /// The API shows nothing to who shows no token, but whether the node lives and is ready
     #[arg(long)]
     pub api_private: bool,
-    /// Other nodes
-    #[arg(long)]
-    pub peer: Option<SocketAddr>,
     /// Peer address of another node; may be given several times (default: as in node.toml)
     #[arg(long)]
     pub seed: Vec<SocketAddr>,
@@ -165,204 +151,291 @@ enum Ended {
     Anew,
 }
 
+/// One life of a node, step by step: what its folder says, which life this is, its sockets, its machine, its doors, its end.
 fn run_once(args: RunArgs, inherited: &mut Inherited, again: &Again) -> Result<Ended, String> {
-    let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
-    if let Some(why) = held.given_up().map_err(|e| e.to_string())? {
-        let dir = args.dir.display();
-        tracing::error!("the node in {dir} was removed from its cluster ({}), and is not started", why.trim());
-        eprintln!(
-            "coppice: the node in {dir} was removed from its cluster; another one can be made there (`coppice join`)"
-        );
-        std::process::exit(EXIT_REMOVED)
-    }
-    held.finish_entering().map_err(|e| e.to_string())?;
-    let (identity, file, founding) = found::load(&held, args.level)?;
-    let at = |given: Option<SocketAddr>, kept| given.unwrap_or(kept);
-    let (http, resp) = (at(args.http, file.http), at(args.resp, file.resp));
-    let (api, peer) = (at(args.api, file.api), at(args.peer, file.peer));
-    let files = Files { dir: args.tls_dir.clone(), pair: args.tls_cert.clone().zip(args.tls_key.clone()) };
-    let tls = (files.dir.is_some() || files.pair.is_some()).then(|| Certs::load(files)).transpose()?;
-    let https = tls.as_ref().map(|_| at(args.https, SocketAddr::new(http.ip(), HTTPS_PORT)));
-    let mut wanted = vec![
-        Wanted { addr: http, purpose: "HTTP edge", option: "--http" },
-        Wanted { addr: resp, purpose: "Redis protocol", option: "--resp" },
-        Wanted { addr: api, purpose: "API and monitor", option: "--api" },
-        Wanted { addr: peer, purpose: "other nodes", option: "--peer" },
-    ];
-    wanted.extend(https.map(|addr| Wanted { addr, purpose: "HTTPS edge", option: "--https" }));
-    wanted.retain(|port| !inherited.has(port.addr));
-    check_free(&wanted)?;
-    let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
-    let boot = match held.next_boot() {
+    let home = Home::open(&args)?;
+    home.check_free(inherited)?;
+    let boot = match home.next_boot()? {
         Ok(boot) => boot,
-        // Without its count of lives it may take itself for a former one.
-        Err(error @ host::Error::NotOurs { .. }) => {
-            return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
+        Err(error) => return home.enter_anew(&error),
+    };
+    let birth = home.birth(&args, boot)?;
+    let mut sockets = Sockets::open(&home.doors, inherited)?;
+    let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
+    let kept = sockets.kept()?;
+    let io = edge_threads()?;
+    let started = Started::begin(&home, &args, birth, &mut sockets, &io)?;
+    let started = match started {
+        Ok(started) => started,
+        Err(error) => {
+            // Nobody is to be kept waiting at doors that do not open.
+            drop((sockets, kept, io));
+            return home.enter_anew(&error);
         }
-        Err(error) => return Err(error.to_string()),
     };
-    if boot > Boot(1) && founding.is_none() && !host::has_log(&args.dir) {
-        let error = host::Error::Distrusted("the log that this node had is not there".to_owned());
-        return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
+    let (running, leaves) = started.serve(&home, &args, sockets, &tcp_ports, &io)?;
+    let removed = matches!(leaves, Some(Leaving::Remove)) && io.block_on(departs(&running.port()));
+    drop(running);
+    home.close(removed)?;
+    end(leaves, again, kept, &tcp_ports)
+}
+
+/// A node before it runs: its folder, and what this and the command line say of it.
+struct Home {
+    held: DataDir,
+    dir: PathBuf,
+    identity: Identity,
+    file: NodeFile,
+    founding: Option<Change>,
+    doors: DoorAddrs,
+    /// Certificates for services.
+    tls: Option<Arc<Certs>>,
+    seeds: Vec<SocketAddr>,
+    services: PathBuf,
+}
+
+impl Home {
+    fn open(args: &RunArgs) -> Result<Self, String> {
+        let held = DataDir::open(&args.dir).map_err(|e| e.to_string())?;
+        if let Some(why) = held.given_up().map_err(|e| e.to_string())? {
+            let dir = args.dir.display();
+            tracing::error!("the node in {dir} was removed from its cluster ({}), and is not started", why.trim());
+            eprintln!(
+                "coppice: the node in {dir} was removed from its cluster; another one can be made there (`coppice join`)"
+            );
+            std::process::exit(EXIT_REMOVED)
+        }
+        held.finish_entering().map_err(|e| e.to_string())?;
+        let Loaded { identity, file, doors, founding } = found::load(&held, args.level)?;
+        let files = Files { dir: args.tls_dir.clone(), pair: args.tls_cert.clone().zip(args.tls_key.clone()) };
+        let tls = (files.dir.is_some() || files.pair.is_some()).then(|| Certs::load(files)).transpose()?;
+        let doors = args.doors.or(&doors, tls.is_some())?;
+        let seeds = if args.seed.is_empty() { file.seeds.clone() } else { args.seed.clone() };
+        let services = match &args.services {
+            Some(dir) => dir.clone(),
+            None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
+        };
+        Ok(Self { held, dir: args.dir.clone(), identity, file, founding, doors, tls, seeds, services })
     }
-    let card = Card {
-        id: identity.node,
-        boot,
-        name: identity.name.clone(),
-        peer,
-        http,
-        resp,
-        api,
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        level: args.level,
-    };
-    let birth = Birth {
-        cluster: identity.cluster_name.clone(),
-        card: card.clone(),
-        seeds: seeds.clone(),
-        seed: seed()?,
-        brick_bytes: match (args.brick_memory, &file.brick_memory) {
+
+    /// The ports of its doors are free, but for those that it was handed.
+    fn check_free(&self, inherited: &Inherited) -> Result<(), String> {
+        let mut wanted = doors::wanted(&self.doors, |about| about.option);
+        wanted.retain(|port| !inherited.has(port.addr));
+        check_free(&wanted)
+    }
+
+    /// Which life of the node this is, or why it has to enter the cluster as somebody else: without its count of lives it may take
+    /// itself for a former one, and without its log it has forgotten what it promised.
+    fn next_boot(&self) -> Result<Result<Boot, host::Error>, String> {
+        let boot = match self.held.next_boot() {
+            Ok(boot) => boot,
+            Err(error @ host::Error::NotOurs { .. }) => return Ok(Err(error)),
+            Err(error) => return Err(error.to_string()),
+        };
+        if boot > Boot(1) && self.founding.is_none() && !host::has_log(&self.dir) {
+            return Ok(Err(host::Error::Distrusted("the log that this node had is not there".to_owned())));
+        }
+        Ok(Ok(boot))
+    }
+
+    fn enter_anew(&self, why: &host::Error) -> Result<Ended, String> {
+        anew::enter(&self.held, &self.identity, &self.seeds, why).map(|()| Ended::Anew)
+    }
+
+    fn birth(&self, args: &RunArgs, boot: Boot) -> Result<Birth, String> {
+        let card = Card {
+            id: self.identity.node,
+            boot,
+            name: self.identity.name.clone(),
+            doors: self.doors,
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            level: args.level,
+        };
+        let brick_bytes = match (args.brick_memory, &self.file.brick_memory) {
             (Some(size), _) => size.0,
             (None, Some(size)) => {
                 brick_memory(&size.to_string()).map_err(|e| format!("node.toml: brick_memory: {e}"))?.0
             }
             (None, None) => state::session::limits::BRICK_BYTES,
-        },
-        overflow: args.overflow || file.overflow,
-        room: args.clones_max.or(file.clones_max).unwrap_or_else(clones_max_default),
-        linear_log: state::linear::limits::LOG,
-        found: founding,
-    };
-    let doors = Doors {
-        http: inherited.listen(http)?,
-        https: https.map(|addr| inherited.listen(addr)).transpose()?,
-        resp: inherited.listen(resp)?,
-        api: inherited.listen(api)?,
-    };
-    let tcp_ports = Arc::new(edge::tcp::Ports::handed_over(inherited.rest()));
-    let mut kept = doors.kept()?;
-    let services_dir = match args.services {
-        Some(dir) => dir,
-        None => std::env::current_dir().map_err(|e| format!("cannot tell the working folder: {e}"))?,
-    };
-    // Threads of the edges: as many as the core thread leaves processors. One more would take from it and from clones, and
-    // two that share too little work cost more in waking each other than they get done (docs/performance.md).
+        };
+        Ok(Birth {
+            cluster: self.identity.cluster_name.clone(),
+            card,
+            seeds: self.seeds.clone(),
+            seed: seed()?,
+            brick_bytes,
+            overflow: args.overflow || self.file.overflow,
+            room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
+            linear_log: state::linear::limits::LOG,
+            found: self.founding.clone(),
+        })
+    }
+
+    /// The node has ended; if it was `removed` nothing is left of it.
+    fn close(self, removed: bool) -> Result<(), String> {
+        if removed {
+            self.held.give_up("its cluster does not name it any more").map_err(|e| e.to_string())?;
+            tracing::warn!(dir = %self.dir.display(), "key and log of this node are deleted");
+        }
+        Ok(())
+    }
+}
+
+/// Threads of the edges: as many as the core thread leaves processors. One more would take from it and from clones, and
+/// two that share too little work cost more in waking each other than they get done (docs/performance.md).
+fn edge_threads() -> Result<Runtime, String> {
     let threads = std::thread::available_parallelism().map_or(1, |all| all.get() - 1).max(1);
     let mut io = tokio::runtime::Builder::new_multi_thread();
     let io = io.worker_threads(threads).enable_all().thread_name("coppice-edge").build();
-    let io = io.map_err(|e| format!("cannot start: {e}"))?;
-    let doorman = Doorman::new();
-    let join = Arc::new(JoinDesk::new(&identity, Arc::clone(&doorman)));
-    let tunnels = Arc::new(TunnelDesk::new(api, Arc::clone(&doorman)));
-    let code_dir = args.dir.join("code");
-    let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
-    let dial = Arc::new(EdgeDial::new(&identity, peer)?);
-    let config = HostConfig {
-        dir: args.dir.clone(),
-        peer: listen(peer)?,
-        proc_host: Node::clone_host(peer),
-        identity: identity.clone(),
-        boot,
-        card: card.encode(),
-        services_dir: services_dir.clone(),
-        code_dir,
-        keeper: PathBuf::from("/proc/self/exe"),
-        join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
-        tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
-        io: io.handle().clone(),
-    };
-    // For the comparison in docs/performance.md, and nothing else: the node without self-protection.
+    io.map_err(|e| format!("cannot start: {e}"))
+}
+
+/// A node whose machine runs on the core thread, before the doors of the other threads open.
+struct Started {
+    running: host::Running<Node>,
+    card: Card,
+    store: host::CodeStore,
+    join: Arc<JoinDesk>,
+    tunnels: Arc<TunnelDesk>,
+    doorman: Arc<Doorman>,
+    dial: Arc<EdgeDial>,
+    meter: Arc<Meter>,
+    functions: Arc<Functions>,
+}
+
+impl Started {
+    /// The second error is damage: the node has to enter the cluster as somebody else.
+    fn begin(
+        home: &Home,
+        args: &RunArgs,
+        birth: Birth,
+        sockets: &mut Sockets,
+        io: &Runtime,
+    ) -> Result<Result<Self, host::Error>, String> {
+        let (card, peer) = (birth.card.clone(), home.doors.at(Door::Peer));
+        let doorman = Doorman::new();
+        let join = Arc::new(JoinDesk::new(&home.identity, Arc::clone(&doorman)));
+        let tunnels = Arc::new(TunnelDesk::new(home.doors.at(Door::Api), Arc::clone(&doorman)));
+        let code_dir = args.dir.join("code");
+        let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
+        let dial = Arc::new(EdgeDial::new(&home.identity, peer)?);
+        let config = HostConfig {
+            dir: args.dir.clone(),
+            peer: listen(peer)?,
+            proc_host: Node::clone_host(peer),
+            identity: home.identity.clone(),
+            boot: card.boot,
+            card: card.encode(),
+            services_dir: home.services.clone(),
+            code_dir,
+            keeper: PathBuf::from("/proc/self/exe"),
+            join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
+            tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
+            io: io.handle().clone(),
+        };
+        let meter = Arc::new(Meter::new());
+        let functions = Functions::new(&meter);
+        let core = CoreDoors {
+            resp: sockets.take(Door::Resp),
+            meter: Arc::clone(&meter),
+            functions: Arc::clone(&functions),
+            sheds: sheds(),
+        };
+        let gauges_meter = Arc::clone(&meter);
+        let started = host::start(
+            config,
+            newborn(birth, core.sheds),
+            move |port| Box::pin(core.serve(port)),
+            move || gauges_meter.gauges(),
+        );
+        match started {
+            Ok(running) => Ok(Ok(Self { running, card, store, join, tunnels, doorman, dial, meter, functions })),
+            Err(error) if error.is_damage() => Ok(Err(error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Opens the doors, and serves until the node leaves, or nothing if a signal ends it.
+    fn serve(
+        self,
+        home: &Home,
+        args: &RunArgs,
+        sockets: Sockets,
+        tcp_ports: &Arc<edge::tcp::Ports>,
+        io: &Runtime,
+    ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
+        let Self { running, card, store, join, tunnels, doorman, dial, meter, functions } = self;
+        let (port, peer) = (running.port(), card.peer());
+        join.open(port.clone());
+        io.spawn(doorman.follow(port.watch()));
+        io.spawn(found::forget_founding(home.dir.clone()));
+        io.spawn(anew::remember_peers(port.watch(), home.dir.clone()));
+        tracing::info!(node = %card.name, id = %card.id, boot = %card.boot, doors = card.doors.shown(), %peer, "node runs");
+        let dialer = host::Dialer::new(&home.identity, peer).map_err(|e| e.to_string())?;
+        let keeper = Keeper::new(store, dialer, port.clone());
+        tunnels.open(port.clone(), Arc::clone(&keeper));
+        let desk = Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper)));
+        // The page starts a task that samples.
+        let entered = io.enter();
+        let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
+        functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
+        let api =
+            edge::api::router_with(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages, args.api_private);
+        drop(entered);
+        let http = edge::http::Config {
+            accept_proxy: args.accept_proxy,
+            trusted_headers: args.trusted_header.clone(),
+            address_connections_max: args.address_connections_max,
+            files_dir: home.services.clone(),
+            ..Default::default()
+        };
+        let hall = Hall { view: port.watch(), dial, meter, desk, http, tls: home.tls.clone(), api };
+        let leaves = io.block_on(async move {
+            tokio::spawn(keeper.follow());
+            tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));
+            if let Some(tls) = &hall.tls {
+                tokio::spawn(Arc::clone(tls).follow());
+            }
+            let (view, dial, meter) = (hall.view.clone(), Arc::clone(&hall.dial), Arc::clone(&hall.meter));
+            let tcp_host = card.doors.at(Door::Http).ip();
+            tokio::select! {
+                ended = sockets.serve(&hall) => ended.map(|()| None),
+                () = edge::tcp::serve(tcp_host, view.clone(), dial, Arc::clone(&meter), Arc::clone(tcp_ports)) => Ok(None),
+                how = doors_closed(view, meter) => Ok(Some(how)),
+                () = ended_by_signal() => Ok(None),
+            }
+        })?;
+        Ok((running, leaves))
+    }
+}
+
+/// Whether this node protects itself from overload. Not in the comparison in docs/performance.md, and nowhere else.
+fn sheds() -> bool {
     let sheds = std::env::var_os("COPPICE_LAB_NO_SHED").is_none_or(|value| value != "1");
     if !sheds {
         tracing::warn!("COPPICE_LAB_NO_SHED=1: this node does not protect itself from overload; for experiments only");
     }
+    sheds
+}
+
+fn newborn(birth: Birth, sheds: bool) -> impl FnOnce() -> Node + Send {
     // For the test that traffic needs no reports.
     let reports = std::env::var_os("COPPICE_LAB_NO_REPORTS").is_none_or(|value| value != "1");
-    let newborn = move || {
+    move || {
         let node = if sheds { Node::new(birth) } else { Node::new(birth).without_protection() };
         if reports { node } else { node.without_reports() }
-    };
-    let meter = Arc::new(Meter::new());
-    let (resp_meter, gauges_meter) = (Arc::clone(&meter), Arc::clone(&meter));
-    let functions = Functions::new(&meter);
-    let resp_functions = Arc::clone(&functions);
-    let started = host::start(
-        config,
-        newborn,
-        move |port| {
-            Box::pin(async move {
-                let stop = edge::closing::closes(port.watch(), Arc::clone(&resp_meter));
-                let desk = Rc::new(RespDesk { port, sheds });
-                if let Err(error) = edge::resp::serve(doors.resp, desk, resp_meter, resp_functions, stop).await {
-                    tracing::error!(%error, "the Redis protocol is not served");
-                }
-            })
-        },
-        move || gauges_meter.gauges(),
-    );
-    let running = match started {
-        Ok(running) => running,
-        Err(error) if error.is_damage() => {
-            // Nobody is to be kept waiting at doors that do not open.
-            drop((doors.http, doors.https, doors.api, kept, io));
-            return anew::enter(&held, &identity, &seeds, &error).map(|()| Ended::Anew);
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    let port = running.port();
-    join.open(port.clone());
-    io.spawn(doorman.follow(port.watch()));
-    io.spawn(found::forget_founding(args.dir.clone()));
-    io.spawn(anew::remember_peers(port.watch(), args.dir.clone()));
-    tracing::info!(node = %card.name, id = %card.id, %boot, %http, https = https.map(tracing::field::display), %resp, %api, %peer, "node runs");
-    let dialer = host::Dialer::new(&identity, peer).map_err(|e| e.to_string())?;
-    let keeper = Keeper::new(store, dialer, port.clone());
-    tunnels.open(port.clone(), Arc::clone(&keeper));
-    let desk = Arc::new(ApiDesk::new(port.clone(), &identity, peer, Arc::clone(&keeper)));
-    // The page starts a task that samples.
-    let entered = io.enter();
-    let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));
-    functions.open(Arc::clone(&desk) as _, Arc::clone(&dial) as _, &meter);
-    let api_router =
-        edge::api::router_with(Arc::clone(&desk) as _, Arc::clone(&meter), functions, pages, args.api_private);
-    drop(entered);
-    let ports = Arc::clone(&tcp_ports);
-    let leaves = io.block_on(async move {
-        tokio::spawn(keeper.follow());
-        tokio::spawn(tell_demand(port.clone(), Arc::clone(&meter)));
-        let view = port.watch();
-        let (api_door, http_door) = (doors.api, doors.http);
-        let config = edge::http::Config {
-            accept_proxy: args.accept_proxy,
-            trusted_headers: args.trusted_header,
-            address_connections_max: args.address_connections_max,
-            files_dir: services_dir,
-            ..Default::default()
-        };
-        let config_tls = edge::http::Config { tls: tls.clone(), ..config.clone() };
-        let secure =
-            https_edge(doors.https, config_tls, view.clone(), dial.clone(), Arc::clone(&meter), Arc::clone(&desk));
-        tokio::select! {
-            ended = edge::api::serve(api_door, api_router) => {
-                ended.map(|()| None).map_err(|e| format!("the API is not served: {e}"))
-            }
-            ended = edge::http::serve_with(http_door, view.clone(), dial.clone(), Arc::clone(&meter), desk, config) => {
-                ended.map(|()| None).map_err(|e| format!("HTTP is not served: {e}"))
-            }
-            ended = secure => ended.map(|()| None).map_err(|e| format!("HTTPS is not served: {e}")),
-            () = edge::tcp::serve(http.ip(), view.clone(), dial, Arc::clone(&meter), Arc::clone(&ports)) => Ok(None),
-            how = doors_closed(view, meter) => Ok(Some(how)),
-            () = ended_by_signal() => Ok(None),
-        }
-    })?;
-    let removed = matches!(leaves, Some(Leaving::Remove)) && io.block_on(departs(&running.port()));
-    drop(running);
-    if removed {
-        held.give_up("its cluster does not name it any more").map_err(|e| e.to_string())?;
-        tracing::warn!(dir = %args.dir.display(), "key and log of this node are deleted");
     }
-    drop(held);
+}
+
+/// What becomes of the process: it is the new program, or ends with a status for who watches over it.
+fn end(
+    leaves: Option<Leaving>,
+    again: &Again,
+    mut kept: Vec<TcpListener>,
+    tcp_ports: &edge::tcp::Ports,
+) -> Result<Ended, String> {
     match leaves {
         None => Ok(Ended::Stopped),
         Some(Leaving::Restart) => {
@@ -428,44 +501,13 @@ async fn doors_closed(mut view: watch::Receiver<Arc<View>>, meter: Arc<Meter>) -
     let has_some = || {
         // Of a TCP service's connection nobody knows when it is between two requests: the short ones have their time.
         let tcp = meter.tcp.connections() > 0 && began.elapsed() < TCP_CLOSE_MAX;
-        tcp || !(meter.resp.is_empty() && meter.http.is_empty())
+        tcp || !meter.is_empty()
     };
     while has_some() && began.elapsed() < DOORS_CLOSE_MAX {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let (resp, http, tcp) = (meter.resp.connections(), meter.http.connections(), meter.tcp.connections());
-    tracing::info!(?how, resp, http, tcp, "doors are closed; connections that were left are cut");
+    tracing::info!(?how, connections = ?meter.connections(), "doors are closed; connections that were left are cut");
     how
-}
-
-struct Doors {
-    http: TcpListener,
-    https: Option<TcpListener>,
-    resp: TcpListener,
-    api: TcpListener,
-}
-
-impl Doors {
-    /// The same sockets once more: they stay open when the doors are closed.
-    fn kept(&self) -> Result<Vec<TcpListener>, String> {
-        let all = [Some(&self.http), self.https.as_ref(), Some(&self.resp), Some(&self.api)];
-        let kept = all.into_iter().flatten().map(TcpListener::try_clone);
-        kept.collect::<Result<_, _>>().map_err(|e| format!("cannot keep a door open: {e}"))
-    }
-}
-
-/// The HTTPS edge, if there is one; its certificates are looked after.
-async fn https_edge(
-    door: Option<TcpListener>,
-    config: edge::http::Config,
-    view: watch::Receiver<Arc<View>>,
-    dial: Arc<EdgeDial>,
-    meter: Arc<Meter>,
-    desk: Arc<ApiDesk>,
-) -> std::io::Result<()> {
-    let (Some(door), Some(tls)) = (door, config.tls.clone()) else { return std::future::pending().await };
-    tokio::spawn(tls.follow());
-    edge::http::serve_with(door, view, dial, meter, desk, config).await
 }
 
 fn listen(addr: SocketAddr) -> Result<TcpListener, String> {

@@ -39,7 +39,7 @@ pub fn page(view: &View, now_ms: u64) -> String {
         line(
             &mut out,
             format_args!(
-                "{:<12} {:<8} {:>7} {:>5}% {:>6} MB {:>18} {:>8}  http {} resp {} api {}",
+                "{:<12} {:<8} {:>7} {:>5}% {:>6} MB {:>18} {:>8}  {}",
                 n.name,
                 state,
                 n.pid,
@@ -47,9 +47,7 @@ pub fn page(view: &View, now_ms: u64) -> String {
                 n.resident_bytes >> 20,
                 brick(n),
                 ago(now_ms, n.since_ms),
-                n.http,
-                n.resp,
-                n.api
+                n.doors.shown()
             ),
         );
     }

@@ -8,14 +8,16 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use cluster::doors::{Door, DoorAddrs, Opens};
 use futures_util::future::join_all;
 use node::view::{CloneState, NodeState, View};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::Api;
-use crate::events::{NodeAddresses, Told, UpEvent};
-use crate::ports::{Wanted, check_free};
+use crate::doors::{self, DoorPorts};
+use crate::events::{Told, UpEvent};
+use crate::ports::check_free;
 use crate::run::{EXIT_REMOVED, EXIT_RESTART};
 use crate::size::{Size, brick_memory};
 use crate::{demo, found, handover};
@@ -60,50 +62,14 @@ pub struct UpArgs {
     /// The API of each node shows nothing to who shows no token
     #[arg(long)]
     pub api_private: bool,
-    /// HTTPS edge, if there are certificates
-    #[arg(long, requires = "tls_dir", default_value_t = crate::run::HTTPS_PORT)]
-    pub https_port: u16,
     #[command(flatten)]
-    pub ports: Ports,
+    pub ports: DoorPorts,
 }
 
-/// The ports of a node, the same on each.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Ports {
-    /// HTTP edge
-    #[arg(long, default_value_t = 8080)]
-    pub http_port: u16,
-    /// Redis protocol
-    #[arg(long, default_value_t = 6379)]
-    pub resp_port: u16,
-    /// API and monitor
-    #[arg(long, default_value_t = 7070)]
-    pub api_port: u16,
-    /// Other nodes
-    #[arg(long, default_value_t = 7071)]
-    pub peer_port: u16,
-}
-
-impl Ports {
-    pub fn on(self, host: IpAddr) -> NodeAddresses {
-        let at = |port| SocketAddr::new(host, port);
-        NodeAddresses {
-            http: at(self.http_port),
-            https: None,
-            resp: at(self.resp_port),
-            api: at(self.api_port),
-            peer: at(self.peer_port),
-        }
-    }
-
-    pub fn wanted_on(self, host: IpAddr) -> [Wanted; 4] {
-        let at = self.on(host);
-        [
-            Wanted { addr: at.http, purpose: "HTTP edge", option: "--http-port" },
-            Wanted { addr: at.resp, purpose: "Redis protocol", option: "--resp-port" },
-            Wanted { addr: at.api, purpose: "API and monitor", option: "--api-port" },
-            Wanted { addr: at.peer, purpose: "other nodes", option: "--peer-port" },
-        ]
+impl UpArgs {
+    /// Where the doors of the node at this address are.
+    fn doors(&self, host: IpAddr) -> DoorAddrs {
+        self.ports.on(host, self.tls_dir.is_some())
     }
 }
 
@@ -139,14 +105,12 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     if let Some(dir) = &args.tls_dir {
         // A mistake is told here, once, instead of in the log of each node.
         edge::tls::Certs::load(dir)?;
+    } else if let Some((door, _)) = needless(&args.doors(Ipv4Addr::LOCALHOST.into())) {
+        return Err(format!("{} needs certificates; --tls-dir names their folder", door.about().port_option));
     }
     let mut wards = wards(args)?;
     for ward in &wards {
-        check_free(&args.ports.wanted_on(ward.host))?;
-        if args.tls_dir.is_some() {
-            let addr = SocketAddr::new(ward.host, args.https_port);
-            check_free(&[Wanted { addr, purpose: "HTTPS edge", option: "--https-port" }])?;
-        }
+        check_free(&doors::wanted(&args.doors(ward.host), |about| about.port_option))?;
     }
     tokio::select! {
         ready = bring_up(args, &mut wards) => told.tell(&ready?),
@@ -192,6 +156,17 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     }
 }
 
+/// A door that opens only with certificates.
+fn needless(at: &DoorAddrs) -> Option<(Door, SocketAddr)> {
+    at.open().find(|(door, _)| door.about().opens == Opens::WithCertificates)
+}
+
+/// What a node has in its folder: the doors that it has anyway. The others are there as long as `up` is told so.
+fn kept(at: &DoorAddrs) -> DoorAddrs {
+    let always = |door: Door| at.get(door).filter(|_| door.about().opens == Opens::Always);
+    DoorAddrs::of(always).expect("a door that is always open has an address")
+}
+
 /// What `up` does next: a node has ended, or the wait of one is over. By index.
 enum Turn {
     Died(usize),
@@ -225,7 +200,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     let first = wards.iter().position(|w| found::is_node(&w.dir)).unwrap_or(0);
     if !found::is_node(&wards[first].dir) {
         let host = wards[first].host;
-        found::init(&wards[first].dir, "local", &wards[first].name, args.ports.on(host))?;
+        found::init(&wards[first].dir, "local", &wards[first].name, kept(&args.doors(host)))?;
     }
     wards.swap(0, first);
     let (first, rest) = wards.split_first_mut().expect("at least one node");
@@ -242,7 +217,8 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         let joins = newcomers.into_iter().map(|ward| {
             let token = token.clone();
             async move {
-                found::join(&ward.dir, &ward.name, args.ports.on(ward.host), &token, base::LEVEL).await.map(|()| ward)
+                let at = kept(&args.doors(ward.host));
+                found::join(&ward.dir, &ward.name, at, &token, base::LEVEL).await.map(|()| ward)
             }
         });
         for joined in join_all(joins).await {
@@ -250,7 +226,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         }
     }
     for ward in wards.iter_mut() {
-        ready(&Api { addr: args.ports.on(ward.host).api, token: None }, ward).await?;
+        ready(&Api { addr: args.doors(ward.host).at(Door::Api), token: None }, ward).await?;
     }
     wards.sort_by_key(|ward| ward.index);
     // The demo comes when all nodes are there, so that its clones are spread from the start.
@@ -269,11 +245,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         }
     }
     let namespaces = namespace_urls(args, &api, &view).await?;
-    let at = |host| {
-        let https = args.tls_dir.is_some().then(|| SocketAddr::new(host, args.https_port));
-        NodeAddresses { https, ..args.ports.on(host) }
-    };
-    let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, at(w.host))).collect();
+    let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.doors(w.host))).collect();
     Ok(UpEvent::Ready { nodes, namespaces, demo, millis: begun.elapsed().as_millis() as u64 })
 }
 
@@ -290,7 +262,7 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
         .open(&log_path)
         .map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
     let log_too = log.try_clone().map_err(|e| format!("cannot write {}: {e}", log_path.display()))?;
-    let at = args.ports.on(ward.host);
+    let at = args.doors(ward.host);
     let mut command = Command::new(&ward.program);
     command
         .args(["keep", &std::process::id().to_string(), "--"])
@@ -298,9 +270,8 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
         .arg("run")
         .arg("--dir")
         .arg(&ward.dir);
-    command.args(["--http", &at.http.to_string(), "--resp", &at.resp.to_string()]);
+    command.args(doors::options(&at));
     command.args(["--brick-memory", &args.brick_memory.to_string()]);
-    command.args(["--api", &at.api.to_string(), "--peer", &at.peer.to_string()]);
     if ward.index > args.nodes.saturating_sub(args.overflow) {
         command.arg("--overflow");
     }
@@ -311,11 +282,11 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
         command.args(["--clones-max", &most.to_string()]);
     }
     if let Some(dir) = &args.tls_dir {
-        command.arg("--tls-dir").arg(dir).args(["--https", &SocketAddr::new(ward.host, args.https_port).to_string()]);
+        command.arg("--tls-dir").arg(dir);
     }
     for i in 1..=args.nodes {
-        let seed = args.ports.on(IpAddr::V4(Ipv4Addr::new(127, 0, 0, i))).peer;
-        if seed != at.peer {
+        let seed = args.doors(IpAddr::V4(Ipv4Addr::new(127, 0, 0, i))).at(Door::Peer);
+        if seed != at.at(Door::Peer) {
             command.args(["--seed", &seed.to_string()]);
         }
     }
@@ -334,7 +305,7 @@ fn start(args: &UpArgs, ward: &mut Ward) -> Result<(), String> {
 /// The API of this node with the operator's token.
 fn operator(args: &UpArgs, host: IpAddr) -> Result<Api, String> {
     let token = found::admin_token(&args.dir)?;
-    Ok(Api { addr: args.ports.on(host).api, token: Some(token) })
+    Ok(Api { addr: args.doors(host).at(Door::Api), token: Some(token) })
 }
 
 /// Waits until a node answers and has the declaration, or says why it does not.
@@ -372,7 +343,7 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
         let views =
             join_all(
                 wards.iter().map(|w| {
-                    let api = Api { addr: args.ports.on(w.host).api, token: Some(token.clone()) };
+                    let api = Api { addr: args.doors(w.host).at(Door::Api), token: Some(token.clone()) };
                     async move {
                         api.get("/v1/status").await.ok().and_then(|r| serde_json::from_slice::<View>(&r.body).ok())
                     }
@@ -418,7 +389,7 @@ async fn namespace_urls(args: &UpArgs, api: &Api, view: &View) -> Result<BTreeMa
     for namespace in &view.namespaces {
         let reply = api.get(&format!("/v1/ns/{}/token", namespace.name)).await?.json()?;
         let token = reply["token"].as_str().unwrap_or_default().to_owned();
-        let at = args.ports.on(IpAddr::V4(Ipv4Addr::LOCALHOST)).resp;
+        let at = args.doors(IpAddr::V4(Ipv4Addr::LOCALHOST)).at(Door::Resp);
         urls.insert(namespace.name.clone(), format!("redis://{}:{token}@{at}", namespace.name));
     }
     Ok(urls)

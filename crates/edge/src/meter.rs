@@ -250,10 +250,37 @@ impl Meter {
         }
     }
 
+    /// What is counted of services' and namespaces' doors, each once: with TLS and without count as one.
+    fn doors(&self) -> impl Iterator<Item = &Arc<Door>> {
+        let mut all: Vec<_> = node::Door::all().filter_map(|door| self.of(door)).chain([&self.tcp]).collect();
+        all.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        all.into_iter()
+    }
+
+    /// Where this door's connections and requests are counted; not those of the API and of peers.
+    pub fn of(&self, door: node::Door) -> Option<&Arc<Door>> {
+        match door {
+            node::Door::Http | node::Door::Https => Some(&self.http),
+            node::Door::Resp => Some(&self.resp),
+            node::Door::Api | node::Door::Peer => None,
+        }
+    }
+
+    /// Nobody is let in at any of the node's doors, and all who were have gone. Of a TCP service's connection nobody knows when it
+    /// is between two requests.
+    pub fn is_empty(&self) -> bool {
+        node::Door::all().filter_map(|door| self.of(door)).all(|door| door.is_empty())
+    }
+
+    /// Open connections by door.
+    pub fn connections(&self) -> Vec<(&'static str, u64)> {
+        self.doors().map(|door| (door.name, door.connections())).collect()
+    }
+
     /// Figures of the last second (rates are per second), by name. Meant to be asked once a second.
     pub fn gauges(&self) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
-        for door in [&self.http, &self.resp, &self.tcp] {
+        for door in self.doors() {
             door.gauges(Instant::now(), &mut all);
         }
         all.insert("resp.unread_bytes".into(), self.unread.bytes.load(Relaxed));
@@ -293,7 +320,7 @@ impl Meter {
     /// Counted since the start: `http.requests_total`, `http.errors_total`, and so on.
     pub fn totals(&self) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
-        for door in [&self.http, &self.resp, &self.tcp] {
+        for door in self.doors() {
             all.insert(format!("{}.{}_total", door.name, door.unit), door.done.load(Relaxed));
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
             all.insert(format!("{}.connections_over_share_total", door.name), door.shares.refused());

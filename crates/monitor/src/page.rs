@@ -150,7 +150,7 @@ fn node_row(picture: &Picture, node: &Node) -> Markup {
                 td colspan="6" { "pid was " (node.pid) }
             }
             td.n { (ago(picture.at_ms, node.since_ms)) }
-            td.addresses { "http " (node.http) ", resp " (node.resp) ", api " (node.api) }
+            td.addresses { (node.doors.map(|doors| doors.shown()).unwrap_or_default()) }
             td { @if node.drained { (switch::undrain(&node.name)) } @else if alive { (switch::drain(&node.name)) } }
         }
     }
@@ -324,7 +324,8 @@ mod tests {
             "nodes": [
                 {"name": "n1", "state": "live", "load": 250, "cpu_millis": 420, "resident_bytes": 33554432, "since_ms": 940000,
                  "gauges": {"http.requests": 1234}},
-                {"name": "n2", "state": "dead", "pid": 77},
+                {"name": "n2", "state": "dead", "pid": 77, "http": "127.0.0.2:8080", "https": "127.0.0.2:8443",
+                 "resp": "127.0.0.2:6379", "api": "127.0.0.2:7070", "peer": "127.0.0.2:7071"},
                 {"name": "n3", "state": "live", "brick": {"settled": true, "entries": 5, "bytes": 3145728, "bytes_max": 67108864}},
             ],
             "services": [{"name": "shop", "wanted": 2, "at": ["*"], "clones": [
@@ -447,6 +448,13 @@ mod tests {
             assert!(found.is_none() || escaped, "{found:?}");
         }
         assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;b&gt;gone"));
+    }
+
+    #[test]
+    fn each_door_of_a_node_is_shown_that_it_has() {
+        let shown = nodes(&picture()).into_string();
+        let doors = "http 127.0.0.2:8080 https 127.0.0.2:8443 resp 127.0.0.2:6379 api 127.0.0.2:7070";
+        assert!(shown.contains(doors), "{shown}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use cluster::DoorAddrs;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -33,9 +34,8 @@ pub struct Node {
     pub state: String,
     pub pid: u32,
     pub version: String,
-    pub http: String,
-    pub resp: String,
-    pub api: String,
+    #[serde(flatten)]
+    pub doors: Option<DoorAddrs>,
     /// 0 (idle) to 1000 (full).
     pub load: u16,
     /// Thousandths of a core.

@@ -6,8 +6,8 @@ use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Un
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{group, members};
-use cluster::Card;
 use cluster::root::{self, Change, Conflict};
+use cluster::{Card, Door};
 use serde::{Deserialize, Serialize};
 use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
@@ -215,10 +215,9 @@ impl Node {
     /// Ports on which live nodes listen themselves, and for what.
     fn doors(&self) -> BTreeMap<u16, String> {
         let of = |card: &Card| {
-            let doors =
-                [(card.http, "HTTP edge"), (card.resp, "Redis protocol"), (card.api, "API"), (card.peer, "peers")];
             let name = card.name.clone();
-            doors.map(|(at, what)| (at.port(), format!("where node {name} listens ({what})")))
+            let text = move |door: Door| format!("where node {name} listens ({})", door.about().purpose);
+            card.doors.open().map(move |(door, at)| (at.port(), text(door)))
         };
         self.live_cards().flat_map(of).collect()
     }

@@ -1,12 +1,11 @@
 //! What a peer can send to a node machine, and what must not come of it.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use base::{Boot, Effect, Event, Frame, Machine, NodeId, Now, Rng, Span, Time, kind};
 use bytes::Bytes;
-use cluster::Card;
 use cluster::root::{Change, Declared};
+use cluster::{Card, DoorAddrs};
 use state::linear::limits::LOG;
 
 use crate::limits::{BAD_FRAMES_IN_ROW_MAX, EVENTS_MAX, TURNED_AWAY_WAIT};
@@ -17,10 +16,9 @@ const DECLARATION: &str = "[namespace.carts]\nclass = \"session\"\n\n[namespace.
     [service.shop]\nrun = [\"true\"]\nclones = 2\n";
 
 fn card(n: u64, boot: u64) -> Card {
-    let at = |port| SocketAddr::from(([10, 0, 0, n as u8], port));
-    let (peer, http, resp, api) = (at(7071), at(8080), at(6379), at(7070));
+    let doors = DoorAddrs::on([10, 0, 0, n as u8].into());
     let (name, version) = (format!("n{n}"), "0.1.0".into());
-    Card { id: NodeId(n), boot: Boot(boot), name, peer, http, resp, api, pid: n as u32, version, level: base::LEVEL }
+    Card { id: NodeId(n), boot: Boot(boot), name, doors, pid: n as u32, version, level: base::LEVEL }
 }
 
 struct Bench {
@@ -41,7 +39,7 @@ impl Bench {
         let birth = Birth {
             cluster: "home".into(),
             card: card(1, 5),
-            seeds: vec![card(2, 1).peer],
+            seeds: vec![card(2, 1).peer()],
             seed: 1,
             brick_bytes: 1 << 20,
             overflow: false,

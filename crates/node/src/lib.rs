@@ -37,6 +37,8 @@ mod told;
 pub mod view;
 mod wires;
 
+pub use cluster::{Door, DoorAddrs};
+
 pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView};
 pub use leave::Leaving;
 pub use node::{Birth, Node};

@@ -10,7 +10,7 @@ use clones::deploy::Deployed;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::raft::LogBounds;
 use cluster::root::Change;
-use cluster::{Admission, Beacons, Card, Membership, beacon, membership, root};
+use cluster::{Admission, Beacons, Card, Door, Membership, beacon, membership, root};
 use flow::stage::Shown;
 use state::linear::{HotKey, Placed};
 use state::{Classes, NamespaceSpec};
@@ -196,7 +196,7 @@ impl Node {
                 brick_bytes,
                 log: linear_log,
             }),
-            group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.api), rng.fork()),
+            group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.doors.at(Door::Api)), rng.fork()),
             manager: Manager::new(me, boot),
             doors: BTreeMap::new(),
             asked: Asked::default(),

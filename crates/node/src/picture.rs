@@ -119,7 +119,7 @@ impl Node {
             .map(|seen| {
                 let report = if seen.state == NodeState::Dead { &nothing } else { self.report_of(seen.card.id) };
                 let drained = self.off.node(&seen.card.name);
-                let Card { id, boot, name, peer, http, resp, api, pid, version, level } = seen.card.clone();
+                let Card { id, boot, name, doors, pid, version, level } = seen.card.clone();
                 NodeView {
                     id,
                     name,
@@ -128,10 +128,7 @@ impl Node {
                     pid,
                     version,
                     level,
-                    http,
-                    resp,
-                    api,
-                    peer,
+                    doors,
                     load: report.load,
                     cpu_millis: report.cpu_millis,
                     resident_bytes: report.resident_bytes,
@@ -259,8 +256,8 @@ impl Node {
             name: c.id.to_string(),
             node: card.id,
             local: card.id == self.me(),
-            addr: (Node::clone_host(card.peer), c.port).into(),
-            peer: card.peer,
+            addr: (Node::clone_host(card.peer()), c.port).into(),
+            peer: card.peer(),
             node_load: self.report_of(card.id).busy(),
             version: c.version,
         });

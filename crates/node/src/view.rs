@@ -4,12 +4,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Boot, NodeId};
 use clones::route::Routes;
-use cluster::Admission;
+use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
 use state::session::odds::Odds;
@@ -87,10 +86,8 @@ pub struct NodeView {
     /// What its program understands, [`RootView::level`] or more.
     #[serde(default)]
     pub level: u32,
-    pub http: SocketAddr,
-    pub resp: SocketAddr,
-    pub api: SocketAddr,
-    pub peer: SocketAddr,
+    #[serde(flatten)]
+    pub doors: DoorAddrs,
     /// 0 (idle) to 1000 (full).
     pub load: u16,
     pub cpu_millis: u32,

@@ -13,7 +13,7 @@ use clones::{
     Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick,
     group, manager,
 };
-use cluster::{Card, beacon, membership, root};
+use cluster::{Card, Door, beacon, membership, root};
 use state::linear::{Placed, place};
 use state::session::{self, BrickMap};
 use state::{Class, Classes, Declaration, NamespaceSpec};
@@ -251,7 +251,7 @@ impl Node {
         let secrets = declared::secrets(self.root.declared());
         self.namespaces = Arc::new(declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE));
         let specs = Arc::clone(&self.namespaces);
-        let own = self.card.resp;
+        let own = self.card.doors.at(Door::Resp);
         let url = |(name, s): (&String, &declared::NamespaceSecret)| {
             (name.clone(), format!("redis://{name}:{}@{own}", s.token))
         };
@@ -575,7 +575,10 @@ impl Node {
     pub(crate) fn cluster_changed(&mut self, now: Now, out: &mut Out) {
         (self.stale, self.routes_stale) = (true, true);
         self.members_changed(now, out);
-        let others = self.live_cards().filter(|card| card.id != self.me()).map(|card| format!("http://{}", card.api));
+        let others = self
+            .live_cards()
+            .filter(|card| card.id != self.me())
+            .map(|card| format!("http://{}", card.doors.at(Door::Api)));
         let others = others.collect();
         self.group_in(now, group::Input::Apis(others), out);
         let others = self.live_cards().filter(|card| card.id != self.me());

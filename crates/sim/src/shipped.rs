@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use base::checksum::place_hash;
 use base::{AskId, Boot, Effect, Event, GroupId, LEVEL, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
-use cluster::Card;
 use cluster::raft::LogBounds;
 use cluster::root::{Change, Declared};
+use cluster::{Card, Door, DoorAddrs};
 use node::{Answer, Applied, Ask, Node, View};
 use state::linear::limits::LOG;
 use state::linear::{Ran, Reply as Got};
@@ -132,7 +132,6 @@ impl Factory for Cluster {
     type Machine = Shipped;
 
     fn birth(&mut self, life: &Life) -> Birth<Shipped> {
-        let at = |port| SocketAddr::new(life.peer.ip(), port);
         // The cluster begins with what all have.
         let first = if self.older.is_some() { OLDER } else { LEVEL };
         let is_older = self.older.take_if(|older| *older == life.index).is_some();
@@ -140,10 +139,7 @@ impl Factory for Cluster {
             id: life.id,
             boot: life.boot,
             name: format!("n{}", life.index + 1),
-            peer: life.peer,
-            http: at(8080),
-            resp: at(6379),
-            api: at(7070),
+            doors: DoorAddrs::on(life.peer.ip()).with(Door::Peer, life.peer),
             // Another one in each life.
             pid: 100 + (life.seed % 30_000) as u32,
             version: "0.1.0".into(),

@@ -51,7 +51,7 @@ impl Membership {
         let me = Arc::new(me);
         let who = Who { card: me.clone(), epoch: 0 };
         let foca = Foca::new(who, config(), FocaRng(rng.fork()), Wire);
-        let seeds = seeds.into_iter().filter(|addr| *addr != me.peer);
+        let seeds = seeds.into_iter().filter(|addr| *addr != me.peer());
         let seeds = seeds.map(|addr| Seed { addr, dial: Dialler::new(Time::ZERO) }).collect();
         Self {
             me,
@@ -198,7 +198,7 @@ impl Membership {
             self.met.insert(id, Met::new(card.clone()));
         }
         let mut dialled = self.peers.get(&id).is_some_and(|peer| peer.dial.is_running());
-        for seed in self.seeds.iter_mut().filter(|seed| seed.addr == card.peer) {
+        for seed in self.seeds.iter_mut().filter(|seed| seed.addr == card.peer()) {
             dialled |= seed.dial.is_running();
             seed.dial.succeeded();
         }
@@ -249,7 +249,7 @@ impl Membership {
         }
         // Its machine lives and its process does not, if we knew this very process: an address that never worked for
         // us may be refused by something in between, and then others know better.
-        let here = addr.is_none_or(|addr| addr == peer.who.card.peer);
+        let here = addr.is_none_or(|addr| addr == peer.who.card.peer());
         let gone = why == LinkEnd::Refused && here && peer.was_linked.as_ref() == Some(&peer.who);
         if gone && peer.told.is_some() {
             self.declare_down(now, id, out);
@@ -391,10 +391,10 @@ impl Membership {
 
     fn tend_link(&mut self, now: Time, id: NodeId, out: &mut Vec<Output>) {
         let peer = &self.peers[&id];
-        let addr = peer.who.card.peer;
+        let addr = peer.who.card.peer();
         let is_taken = peer.told.is_none()
             && peer.dial.is_due(now)
-            && self.peers.values().any(|other| other.linked.is_some() && other.who.card.peer == addr);
+            && self.peers.values().any(|other| other.linked.is_some() && other.who.card.peer() == addr);
         let peer = self.peers.get_mut(&id).expect("only reconcile removes peers");
         let is_linked = peer.linked.is_some();
         if is_taken && !is_linked {
@@ -407,7 +407,7 @@ impl Membership {
                 peer.dial.failed(now, DIAL_WAIT_LIVE_MAX, &mut self.rng);
             } else {
                 peer.dial.start(now);
-                out.push(Output::Dial { addr: peer.who.card.peer, peer: Some(id) });
+                out.push(Output::Dial { addr: peer.who.card.peer(), peer: Some(id) });
             }
         }
         if announce {
@@ -420,7 +420,7 @@ impl Membership {
     fn tend_seeds(&mut self, now: Time, out: &mut Vec<Output>) {
         let alone = self.is_alone();
         for seed in &mut self.seeds {
-            let is_known = self.peers.values().any(|peer| peer.who.card.peer == seed.addr);
+            let is_known = self.peers.values().any(|peer| peer.who.card.peer() == seed.addr);
             if (!alone && is_known) || !seed.dial.is_due(now) {
                 continue;
             }
@@ -549,7 +549,7 @@ impl Membership {
 
     fn next_after(&self, now: Time) -> Time {
         let alone = self.is_alone();
-        let known = |addr| self.peers.values().any(|peer| peer.who.card.peer == addr);
+        let known = |addr| self.peers.values().any(|peer| peer.who.card.peer() == addr);
         let seeds = self.seeds.iter().filter(|seed| alone || !known(seed.addr)).map(|seed| seed.dial.wake());
         let timer = self.timers.first_key_value().map(|((at, _), _)| *at);
         let next = self.peers.values().map(Peer::next).chain(seeds).chain(timer).min();

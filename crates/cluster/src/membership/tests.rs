@@ -103,7 +103,7 @@ impl Net {
     }
 
     fn start(&mut self, id: NodeId, boot: Boot) {
-        let machine = Membership::new(card(id.0, boot.0), vec![card(1, 0).peer], self.rng.fork());
+        let machine = Membership::new(card(id.0, boot.0), vec![card(1, 0).peer()], self.rng.fork());
         let sees = BTreeMap::new();
         self.nodes.insert(id, Node { machine, boot, up: true, backlog: None, wake: Time::NEVER, sees });
         self.plan_wake(id);
@@ -222,7 +222,7 @@ impl Net {
     }
 
     fn dial(&mut self, by: NodeId, life: Boot, addr: SocketAddr, peer: Option<NodeId>) {
-        let there = self.nodes.iter().find(|(id, _)| card(id.0, 0).peer == addr).map(|(id, _)| *id);
+        let there = self.nodes.iter().find(|(id, _)| card(id.0, 0).peer() == addr).map(|(id, _)| *id);
         let fails = |why, after| (why, Span::millis(after));
         let end = match there {
             Some(to) if self.cut.contains(&pair(by, to)) => fails(LinkEnd::TimedOut, 300),
@@ -598,7 +598,7 @@ fn an_address_that_never_worked_for_us_may_refuse_without_a_death() {
     net.give(id(3), Input::Unlinked { peer: Some(id(1)), addr: None, why: LinkEnd::Closed });
     net.run(Span::secs(10));
     assert_eq!(net.nodes[&id(1)].sees.get(&id(2)), Some(&Boot(1)));
-    let (deaths, addr) = (net.deaths(), card(2, 1).peer);
+    let (deaths, addr) = (net.deaths(), card(2, 1).peer());
     for _ in 0..50 {
         net.give(id(1), Input::Unlinked { peer: Some(id(2)), addr: Some(addr), why: LinkEnd::Refused });
         net.run(Span::millis(200));
@@ -608,16 +608,16 @@ fn an_address_that_never_worked_for_us_may_refuse_without_a_death() {
 
 #[test]
 fn whoever_is_alone_dials_its_seeds_for_ever_and_seldom() {
-    let mut machine = Membership::new(card(2, 1), vec![card(1, 1).peer, card(2, 1).peer], Rng::new(1));
+    let mut machine = Membership::new(card(2, 1), vec![card(1, 1).peer(), card(2, 1).peer()], Rng::new(1));
     let (mut now, mut dials) = (Time::ZERO, Vec::new());
     for _ in 0..2000 {
         let mut out = Vec::new();
         machine.handle(Now { mono: now, wall_ms: 0 }, Input::Wake, &mut out);
         while let Some(output) = out.pop() {
-            assert_eq!(output, Output::Dial { addr: card(1, 1).peer, peer: None }, "not its own address");
+            assert_eq!(output, Output::Dial { addr: card(1, 1).peer(), peer: None }, "not its own address");
             dials.push(now);
             let why = LinkEnd::TimedOut;
-            let input = Input::Unlinked { peer: None, addr: Some(card(1, 1).peer), why };
+            let input = Input::Unlinked { peer: None, addr: Some(card(1, 1).peer()), why };
             machine.handle(Now { mono: now, wall_ms: 0 }, input, &mut out);
         }
         now = machine.wake_at().unwrap();
@@ -636,7 +636,7 @@ fn a_seed_that_belongs_to_nobody_known_joins_two_clusters_that_both_live() {
     }
     net.start(id(3), Boot(1));
     net.start(id(4), Boot(1));
-    let seeds = vec![card(3, 1).peer];
+    let seeds = vec![card(3, 1).peer()];
     net.nodes.get_mut(&id(4)).unwrap().machine = Membership::new(card(4, 1), seeds, Rng::new(9));
     net.run(Span::secs(30));
     assert_eq!(net.nodes[&id(3)].sees.len(), 1);

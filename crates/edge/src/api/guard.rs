@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use host::crowd::Caller;
-use node::View;
+use node::{Door, View};
 
 use super::places::{self, Visitor};
 use super::{Api, Problem};
@@ -82,7 +82,7 @@ fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, own: Option<IpAddr>) 
     // One that the node is reached by from elsewhere is one of those that it tells others.
     let is_ours = |ip: IpAddr| {
         own.is_none_or(|own| own == ip || own.is_loopback() && ip.is_loopback())
-            || view.nodes.iter().any(|node| node.api.ip() == ip)
+            || view.nodes.iter().any(|node| node.doors.at(Door::Api).ip() == ip)
     };
     let names_us = |name: &str| {
         let name = name.strip_suffix('.').unwrap_or(name);

@@ -21,7 +21,7 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::Router;
+pub use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use base::Span;
