@@ -79,8 +79,7 @@ fn beside(package: &str) -> Result<PathBuf, String> {
 fn is_fresh(program: &Path) -> bool {
     let Ok(built) = fs::metadata(program).and_then(|m| m.modified()) else { return false };
     let root = repository();
-    let newest =
-        [root.join("crates"), root.join("examples"), root.join("Cargo.lock")].iter().filter_map(|p| newest(p)).max();
+    let newest = ["crates", "examples", "services", "Cargo.lock"].iter().filter_map(|of| newest(&root.join(of))).max();
     newest.is_some_and(|newest| newest <= built)
 }
 

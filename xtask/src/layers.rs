@@ -1,5 +1,6 @@
 //! Who may use whom: the table of architecture.md as data, compared with the workspace's real dependencies. A crate that
-//! is not in the table is a finding, so the table grows with the house.
+//! is not in the table is a finding, so the table grows with the house. Built-in services, the crates of `services/`, are all
+//! alike and have no row: they use the SDK and nothing else of ours, and the program alone uses them.
 
 use std::collections::BTreeSet;
 
@@ -84,25 +85,37 @@ const NOT_BELOW_WATER: &[&str] = &[
     "tracing-subscriber",
 ];
 
+/// What a built-in service may use of ours.
+const OF_SERVICES: &[&str] = &["sdk"];
+/// The crate that has them all.
+const HAS_SERVICES: &str = "coppice";
+
 /// Compares the table with what `cargo metadata --no-deps` prints. Dependencies of tests count too, except that tests of
 /// anything may use `sim` never and everything else as the table says.
 pub fn check(metadata: &Value) -> Vec<Finding> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ours: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let is_service = |package: &&Value| {
+        let folder = std::path::Path::new(package["manifest_path"].as_str().unwrap_or_default()).ancestors().nth(2);
+        folder.is_some_and(|folder| folder.ends_with("services"))
+    };
+    let services: BTreeSet<&str> = packages.iter().filter(is_service).filter_map(|of| of["name"].as_str()).collect();
     let mut findings = Vec::new();
     if packages.is_empty() {
         findings.push(finding("workspace", "cargo metadata shows no packages".into()));
     }
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
-        let Some(layer) = TABLE.iter().find(|layer| layer.name == name) else {
+        let service = services.contains(name).then_some(&Layer { name: "", uses: OF_SERVICES, below_water: false });
+        let Some(layer) = service.or_else(|| TABLE.iter().find(|layer| layer.name == name)) else {
             findings.push(finding(name, "is not in the table of who may use whom (xtask/src/layers.rs)".into()));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = dependency["name"].as_str().unwrap_or_default();
             let in_tests = dependency["kind"].as_str() == Some("dev");
-            if used != name && ours.contains(used) && !layer.uses.contains(&used) {
+            let may = layer.uses.contains(&used) || name == HAS_SERVICES && services.contains(used);
+            if used != name && ours.contains(used) && !may {
                 let may = layer.uses.join(" ");
                 findings.push(finding(name, format!("uses {used}; it may use: {may}")));
             }
@@ -157,6 +170,20 @@ mod tests {
         let packages =
             [package("state", &[("tokio", None), ("proptest", Some("dev"))]), package("host", &[("tokio", None)])];
         assert_eq!(check_all(&packages), ["state: uses tokio, which brings the world below the waterline"]);
+    }
+
+    #[test]
+    fn a_built_in_service_uses_the_sdk_alone_and_the_program_alone_uses_it() {
+        let service = |uses: &str| {
+            let mut package = package("till", &[(uses, None)]);
+            package["manifest_path"] = json!("/somewhere/services/till/Cargo.toml");
+            package
+        };
+        let (sdk, program) = (package("sdk", &[]), package("coppice", &[("till", None)]));
+        assert_eq!(check_all(&[sdk.clone(), service("sdk"), program]), [""; 0]);
+        assert_eq!(check_all(&[package("base", &[]), service("base")]), ["till: uses base; it may use: sdk"]);
+        let found = check_all(&[sdk, service("sdk"), package("monitor", &[("till", None)])]);
+        assert_eq!(found, ["monitor: uses till; it may use: base flow cluster host"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Keeps the house in order (architecture.md, style.md): who may use whom, purity below the waterline, headers, leftovers,
-//! length of files, paths in documents. `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
+//! length of files, paths in documents, what belongs to a built-in service. `layers` holds the table and compares it with Cargo's; `files` looks at each source file,
 //! `documents` at what leads people through the tree. Every check
 //! is a plain function from text to findings, with a test in which it fails.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -7,6 +7,7 @@
 pub mod documents;
 pub mod files;
 pub mod layers;
+pub mod services;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub fn root() -> PathBuf {
 pub fn tidy(root: &Path) -> Result<usize, Vec<Finding>> {
     let mut findings = layers::check(&metadata(root));
     findings.extend(documents::check(root));
+    findings.extend(services::check(root));
     let files = sources(root);
     for path in &files {
         let name = path.strip_prefix(root).expect("it was found there").to_string_lossy().replace('\\', "/");

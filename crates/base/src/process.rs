@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::Span;
 
+/// Path by which a child starts its node's own program: the one that the node runs, whatever lies at its place by now.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+/// First argument of the node's program when it is to be a clone of a built-in service, whose name follows.
+pub const SERVE_BUILTIN: &str = "serve-builtin";
+
 /// How to start a child. The host adds `HOST` and `PORT`, a free port that it chose on the node's own address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcSpec {

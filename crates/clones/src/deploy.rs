@@ -19,6 +19,9 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     pub run: Vec<String>,
+    /// Name of the built-in service that it is, in place of `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builtin: Option<String>,
     #[serde(default)]
     pub dir: Option<String>,
     #[serde(default)]
@@ -66,6 +69,7 @@ impl Program {
         let ServiceSpec {
             code,
             run,
+            builtin,
             dir,
             env,
             health,
@@ -80,7 +84,7 @@ impl Program {
             partitions: _,
             session: _,
         } = spec.clone();
-        Self { code, run, dir, env, health, namespaces, start_timeout, stop }
+        Self { code, run, builtin, dir, env, health, namespaces, start_timeout, stop }
     }
 
     /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
@@ -91,8 +95,8 @@ impl Program {
 
     /// The service as it is with this program.
     pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
-        let Self { code, run, dir, env, health, namespaces, start_timeout, stop } = self.clone();
-        ServiceSpec { code, version, run, dir, env, health, namespaces, start_timeout, stop, ..spec.clone() }
+        let Self { code, run, builtin, dir, env, health, namespaces, start_timeout, stop } = self.clone();
+        ServiceSpec { code, version, run, builtin, dir, env, health, namespaces, start_timeout, stop, ..spec.clone() }
     }
 }
 

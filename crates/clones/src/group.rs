@@ -348,12 +348,13 @@ impl Group {
         if let Some(code) = spec.code.as_ref().filter(|code| !self.codes.contains(*code)) {
             lacks = Some(format!("waits for the folder {} to be fetched", &code[..code.len().min(12)]));
         }
+        let run = spec.command();
         let started_with = match &spec.code {
             // What ran before a first deploy is version 1 from then on, and goes on.
-            None if spec.version <= 1 => serde_json::to_vec(&(&spec.run, &spec.dir, &env)),
-            None => serde_json::to_vec(&(&spec.run, &spec.dir, &env, spec.version)),
+            None if spec.version <= 1 => serde_json::to_vec(&(&run, &spec.dir, &env)),
+            None => serde_json::to_vec(&(&run, &spec.dir, &env, spec.version)),
             // Two versions of one folder are two: each is judged by its own processes.
-            Some(code) => serde_json::to_vec(&(&spec.run, &spec.dir, &env, code, spec.version)),
+            Some(code) => serde_json::to_vec(&(&run, &spec.dir, &env, code, spec.version)),
         };
         let started_with = started_with.expect("strings become JSON");
         Wanted { spec: spec.clone(), env, hash: place_hash(&started_with), lacks }
@@ -552,7 +553,8 @@ impl Group {
         }
         self.procs_started += 1;
         env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
-        let ServiceSpec { run, code, dir, .. } = (*want.spec).clone();
+        let run = want.spec.command();
+        let ServiceSpec { code, dir, .. } = (*want.spec).clone();
         let spec = ProcSpec { name: id.to_string(), run, code, dir, env };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));

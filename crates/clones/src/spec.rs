@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use base::process::{OWN_PROGRAM, SERVE_BUILTIN};
 use base::{Signal, Span};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,9 +22,12 @@ use crate::text;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceSpec {
-    /// Program and arguments.
-    #[serde(deserialize_with = "text::run")]
+    /// Program and arguments; empty for a built-in service. Always written: programs before built-in services read it.
+    #[serde(default, deserialize_with = "text::run")]
     pub run: Vec<String>,
+    /// Name of the service, one of those inside the node's own program, that its clones are. Each node runs its own version of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builtin: Option<String>,
     /// The folder that was deployed, as the SHA-256 of its archive; its clones run in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -152,6 +156,7 @@ impl ServiceSpec {
     pub fn new(run: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             run: run.into_iter().map(Into::into).collect(),
+            builtin: None,
             code: None,
             version: 0,
             dir: None,
@@ -173,8 +178,18 @@ impl ServiceSpec {
     pub fn validate(&self) -> Result<(), Vec<SpecError>> {
         let mut errors = Vec::new();
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
-        if self.run.first().is_none_or(String::is_empty) {
-            wrong("run", "names no program; write for example run = [\"python3\", \"app.py\"]".into());
+        if self.builtin.is_none() && self.run.first().is_none_or(String::is_empty) {
+            let why = "names no program; write for example run = [\"python3\", \"app.py\"], or builtin = \"NAME\"";
+            wrong("run", why.into());
+        }
+        if let Some(name) = &self.builtin {
+            let set = [("run", !self.run.is_empty()), ("code", self.code.is_some()), ("dir", self.dir.is_some())];
+            for (key, _) in set.iter().filter(|(_, is_set)| *is_set) {
+                wrong(
+                    key,
+                    format!("is of another program, and builtin = {name:?} of the node's own; keep one of them"),
+                );
+            }
         }
         if self.run.iter().any(|word| word.contains('\0')) {
             wrong("run", "contains a zero byte".into());
@@ -253,6 +268,14 @@ impl ServiceSpec {
             wrong("start_timeout", "0s leaves no time to start; write for example \"10s\"".into());
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Program and arguments of its clones, as their node starts them.
+    pub fn command(&self) -> Vec<String> {
+        match &self.builtin {
+            None => self.run.clone(),
+            Some(name) => [OWN_PROGRAM, SERVE_BUILTIN, name].map(str::to_owned).to_vec(),
+        }
     }
 
     /// The form kept in the root group.
@@ -428,8 +451,9 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 15] = [
+const SERVICE_KEYS: [&str; 16] = [
     "run",
+    "builtin",
     "code",
     "version",
     "dir",

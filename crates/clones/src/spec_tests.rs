@@ -69,7 +69,8 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
 fn the_known_keys_are_the_types_keys() {
     let priority = Some(crate::partition::Priority(7));
     let session = SessionCookie { path: Some("/shop".into()), priority, ..SessionCookie::new("carts", "sid") };
-    let value = serde_json::to_value(ServiceSpec { session: Some(session), ..full() }).unwrap();
+    let value =
+        serde_json::to_value(ServiceSpec { session: Some(session), builtin: Some("till".into()), ..full() }).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(keys(&value), list(&SERVICE_KEYS));
@@ -206,4 +207,22 @@ fn services_share_a_tcp_port_only_if_the_host_tells_them_apart() {
         let why = why(a, b).unwrap();
         assert!(why.starts_with("service.b.tcp.port: ") && why.contains(hint), "{why}");
     }
+}
+
+#[test]
+fn a_built_in_service_is_the_nodes_own_program_and_no_other() {
+    let spec = read("builtin = \"shop\"\nhttp = {}\n").unwrap();
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!(spec.command(), ["/proc/self/exe", "serve-builtin", "shop"]);
+    assert_eq!(read(&toml::to_string(&spec).unwrap()), Ok(spec.clone()));
+    assert_eq!(ServiceSpec::from_stored(&spec.to_stored()).unwrap(), spec);
+    let stored: serde_json::Value = serde_json::from_slice(&spec.to_stored()).unwrap();
+    assert_eq!(stored["run"], serde_json::json!([]), "a program before built-in services can read the record");
+    let code = "ab".repeat(32);
+    for (other, key) in [("run = [\"a\"]", "run"), (&format!("code = {code:?}"), "code"), ("dir = \"a\"", "dir")] {
+        let errors = read(&format!("builtin = \"shop\"\n{other}\n")).unwrap().validate().unwrap_err();
+        assert_eq!(errors.iter().map(|e| e.key.as_str()).collect::<Vec<_>>(), [key]);
+        assert!(errors[0].why.contains("keep one of them"), "{}", errors[0]);
+    }
+    assert!(read("clones = 1").unwrap().validate().unwrap_err()[0].why.contains("builtin = \"NAME\""));
 }

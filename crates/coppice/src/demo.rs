@@ -1,13 +1,12 @@
-//! The example shop that `coppice up` deploys, once. It is the one of `examples/cart`, carried inside the program so that
-//! it runs from any folder.
+//! What `coppice up` deploys, once: the example shop of `examples/cart`, carried inside the program so that it runs from any
+//! folder, or the built-in service that `--demo` names.
 
 use std::path::Path;
 
 use node::view::View;
 
 use crate::client::Api;
-
-pub const SERVICE: &str = "shop";
+use crate::services;
 
 /// Below that of `up`.
 const FOLDER: &str = "demo";
@@ -16,39 +15,66 @@ const APPLIED: &str = "coppice.toml";
 const PROGRAM: &str = include_str!("../../../examples/cart/cart.py");
 const DECLARATION: &str = include_str!("../../../examples/cart/coppice.toml");
 
-/// Whether the shop is to be deployed: it never was, and nothing else is there. What an operator made of it since, or put in
+/// The service of the example shop, be it that of `examples/cart` or the built-in one.
+const SHOP: &str = "shop";
+
+/// A service that is deployed into a cluster that has none.
+#[derive(Clone, Copy)]
+pub struct Demo {
+    pub service: &'static str,
+    /// As a file: complete for a built-in service, else with the folder of the repository.
+    declaration: &'static str,
+    is_builtin: bool,
+}
+
+impl Demo {
+    /// The built-in service of this name; without a name, the shop of `examples/cart`.
+    pub fn named(name: Option<&str>) -> Result<Self, String> {
+        let Some(name) = name else { return Ok(Self { service: SHOP, declaration: DECLARATION, is_builtin: false }) };
+        let missing = || format!("there is no built-in service {name:?}; there are: {}", services::NAMES.join(", "));
+        let builtin = services::named(name).ok_or_else(missing)?;
+        Ok(Self { service: builtin.name, declaration: builtin.declaration, is_builtin: true })
+    }
+
+    /// Whether its carts can be shown at the edge.
+    pub fn is_shop(self) -> bool {
+        self.service == SHOP
+    }
+
+    /// Whether it is there, as far as can be seen: no other was deployed in its place.
+    pub fn is_there(self, view: &View) -> bool {
+        view.services.iter().any(|service| service.name == self.service && service.version == 0)
+    }
+
+    /// Lays its program down under `dir`, if it is not inside this one, and declares it.
+    pub async fn deploy(self, dir: &Path, api: &Api) -> Result<(), String> {
+        let folder = dir.join(FOLDER);
+        let wrong = |e: std::io::Error| format!("cannot write {}: {e}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(wrong)?;
+        let declaration = if self.is_builtin {
+            self.declaration.to_owned()
+        } else {
+            std::fs::write(folder.join("cart.py"), PROGRAM).map_err(wrong)?;
+            declaration(&folder.canonicalize().map_err(wrong)?.display().to_string())
+        };
+        // The group may be between two leaders for a moment after its start; the declaration is idempotent.
+        let mut last = String::new();
+        for _ in 0..50 {
+            match api.post("/v1/apply", "demo.toml", declaration.clone()).await.and_then(|reply| reply.json()) {
+                // Last, so that one who was interrupted before does it once more.
+                Ok(_) => return std::fs::write(folder.join(APPLIED), declaration).map_err(wrong),
+                Err(error) => last = error,
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        Err(format!("cannot deploy the example {}: {last}", self.service))
+    }
+}
+
+/// Whether a demo is to be deployed: none ever was, and nothing else is there. What an operator made of it since, or put in
 /// its place, stays when `up` starts again.
 pub fn is_wanted(dir: &Path, view: &View) -> bool {
     view.services.is_empty() && !dir.join(FOLDER).join(APPLIED).exists()
-}
-
-/// Whether the shop is there, as far as can be seen: no other was deployed in its place.
-pub fn is_there(view: &View) -> bool {
-    view.services.iter().any(|service| service.name == SERVICE && service.version == 0)
-}
-
-/// Lays the program down under `dir` and declares it.
-pub async fn deploy(dir: &Path, api: &Api) -> Result<(), String> {
-    let folder = dir.join(FOLDER);
-    let wrong = |e: std::io::Error| format!("cannot write {}: {e}", folder.display());
-    std::fs::create_dir_all(&folder).map_err(wrong)?;
-    std::fs::write(folder.join("cart.py"), PROGRAM).map_err(wrong)?;
-    let folder = folder.canonicalize().map_err(wrong)?;
-    let declaration = declaration(&folder.display().to_string());
-    // The group may be between two leaders for a moment after its start; the declaration is idempotent.
-    let mut last = String::new();
-    for _ in 0..50 {
-        match api.post("/v1/apply", "demo.toml", declaration.clone()).await.and_then(|reply| reply.json()) {
-            // Last, so that one who was interrupted before does it once more.
-            Ok(_) => {
-                return std::fs::write(folder.join(APPLIED), declaration)
-                    .map_err(|e| format!("cannot write {}: {e}", folder.display()));
-            }
-            Err(error) => last = error,
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    Err(format!("cannot deploy the example shop: {last}"))
 }
 
 fn declaration(folder: &str) -> String {
@@ -73,10 +99,18 @@ mod tests {
         let shop = |version: u32| serde_json::json!([{"name": "shop", "wanted": 3, "clones": [], "at": [], "version": version}]);
         let (none, declared, deployed) = (view(serde_json::json!([])), view(shop(0)), view(shop(2)));
         assert!(super::is_wanted(&dir, &none) && !super::is_wanted(&dir, &declared));
-        assert_eq!([&none, &declared, &deployed].map(super::is_there), [false, true, false]);
+        let demo = super::Demo::named(None).unwrap();
+        assert_eq!([&none, &declared, &deployed].map(|view| demo.is_there(view)), [false, true, false]);
         std::fs::write(dir.join(super::FOLDER).join(super::APPLIED), "").unwrap();
         assert!(!super::is_wanted(&dir, &none), "it was removed");
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_demo_that_is_not_built_in_is_told_which_there_are() {
+        let told = super::Demo::named(Some("shoe")).err().unwrap();
+        assert_eq!(told, "there is no built-in service \"shoe\"; there are: shop");
+        assert!(super::Demo::named(Some("shop")).unwrap().declaration.contains("builtin = \"shop\""));
     }
 
     #[test]

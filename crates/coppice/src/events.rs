@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 use cluster::doors::{Door, DoorAddrs, Opens};
 use serde_json::json;
 
-#[derive(Clone, Debug)]
+use crate::demo::Demo;
+
+#[derive(Clone)]
 pub enum UpEvent {
     Ready {
         nodes: Vec<(String, u32, DoorAddrs)>,
         namespaces: BTreeMap<String, String>,
-        demo: bool,
+        /// What was deployed to look at, and is there.
+        demo: Option<Demo>,
         millis: u64,
     },
     Died {
@@ -64,7 +67,7 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
                     node
                 })
                 .collect();
-            json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo, "millis": millis})
+            json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo.is_some(), "millis": millis})
         }
         UpEvent::Died { name, pid, how } => json!({"event": "died", "name": name, "pid": pid, "how": how}),
         UpEvent::Removed { name, pid } => json!({"event": "removed", "name": name, "pid": pid}),
@@ -88,9 +91,10 @@ fn as_text(event: &UpEvent) -> String {
 fn ready_text(
     nodes: &[(String, u32, DoorAddrs)],
     namespaces: &BTreeMap<String, String>,
-    demo: bool,
+    demo: Option<Demo>,
     millis: u64,
 ) -> String {
+    let has_shop = demo.is_some_and(Demo::is_shop);
     let mut out = format!("{} nodes run, ready after {:.1} s\n\n", nodes.len(), millis as f64 / 1000.0);
     let columns = || Door::all().filter(|door| door.about().opens == Opens::Always);
     let row = |cell: &dyn Fn(Door) -> String| columns().map(|door| format!(" {:<20}", cell(door))).collect::<String>();
@@ -101,7 +105,7 @@ fn ready_text(
     let Some((_, _, first)) = nodes.first() else { return out };
     let (last_name, last_pid, last) = nodes.last().map(|(n, p, a)| (n, p, a)).expect("there is a first");
     out += "\nTry:\n";
-    if demo {
+    if has_shop {
         out += &format!(
             "  the shop:        curl -b sid=me -d ware=honey http://{}/add    (or open http://{}/ in a browser)\n",
             first.at(Door::Http),
@@ -115,7 +119,7 @@ fn ready_text(
     if let Some(url) = namespaces.values().next() {
         out += &format!("  redis-cli:       redis-cli -u {url} SET hello world\n");
     }
-    let cart = if demo {
+    let cart = if has_shop {
         format!("; your cart: curl -b sid=me http://{}/cart.json", first.at(Door::Http))
     } else {
         String::new()
@@ -140,7 +144,7 @@ mod tests {
         let ready = UpEvent::Ready {
             nodes: vec![("n1".into(), 7, addresses)],
             namespaces: BTreeMap::from([("carts".into(), "redis://carts:T@127.0.0.1:6379".into())]),
-            demo: true,
+            demo: Some(Demo::named(None).unwrap()),
             millis: 900,
         };
         let expect = json!({"event": "ready", "demo": true, "millis": 900,
@@ -157,7 +161,7 @@ mod tests {
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
         let secure = addresses.with(Door::Https, ([127, 0, 0, 1], 8443).into());
         let nodes = vec![("n1".into(), 7, secure)];
-        let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: false, millis: 900 };
+        let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: None, millis: 900 };
         assert_eq!(as_json(&ready)["nodes"][0]["https"], json!("127.0.0.1:8443"));
         assert!(as_text(&ready).contains("curl -k https://127.0.0.1:8443/"), "{}", as_text(&ready));
     }

@@ -21,6 +21,7 @@ mod operate;
 mod ports;
 mod route;
 mod run;
+mod services;
 mod size;
 mod status;
 mod up;
@@ -42,7 +43,7 @@ struct Cli {
 enum Command {
     /// Run a whole cluster with an example shop on this machine, and end it with Ctrl-C
     #[command(
-        after_help = "Examples:\n  coppice up\n  coppice up --nodes 5 --no-demo --json\n  coppice up --http-port 8081 --resp-port 6380"
+        after_help = "Examples:\n  coppice up\n  coppice up --nodes 5 --no-demo --json\n  coppice up --demo shop\n  coppice up --http-port 8081 --resp-port 6380"
     )]
     Up(up::UpArgs),
     /// Found a cluster: its authority, this node's identity, the operator's token
@@ -115,12 +116,13 @@ Examples:
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
 fn main() {
-    // The node starts its children through this program; these two are not for people and do not parse options.
+    // The node starts its children through this program; these three are not for people and do not parse options.
     let mut args = std::env::args_os();
     let _program = args.next();
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("keep") => host::keep_main(args),
         Some("reap") => host::reap_main(args),
+        Some(base::process::SERVE_BUILTIN) => services::serve_main(args),
         Some(_) | None => (),
     }
     let command = Cli::parse().command;

@@ -26,6 +26,7 @@ use crate::found::{self, Loaded, NodeFile};
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
 use crate::ports::check_free;
+use crate::services;
 use crate::size::{Size, brick_memory};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -125,8 +126,8 @@ fn raise_files_limit() {
     }
 }
 
-/// Runs until it is killed, or asked to restart or to leave by `coppice node`.
-pub fn run(args: RunArgs) -> Result<(), String> {
+/// Writes what happens in this process to standard error, from the level that COPPICE_LOG names.
+pub fn log() {
     let filter = EnvFilter::try_from_env("COPPICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -134,6 +135,11 @@ pub fn run(args: RunArgs) -> Result<(), String> {
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .init();
+}
+
+/// Runs until it is killed, or asked to restart or to leave by `coppice node`.
+pub fn run(args: RunArgs) -> Result<(), String> {
+    log();
     raise_files_limit();
     let (mut inherited, again) = (Inherited::take(), Again::remember()?);
     // Once more if it has entered the cluster anew.
@@ -268,6 +274,7 @@ impl Home {
             brick_bytes,
             overflow: args.overflow || self.file.overflow,
             room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
+            builtins: services::NAMES,
             linear_log: state::linear::limits::LOG,
             found: self.founding.clone(),
         })

@@ -15,12 +15,13 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::Api;
+use crate::demo::{self, Demo};
 use crate::doors::{self, DoorPorts};
 use crate::events::{Told, UpEvent};
 use crate::ports::check_free;
 use crate::run::{EXIT_REMOVED, EXIT_RESTART};
 use crate::size::{Size, brick_memory};
-use crate::{demo, found, handover};
+use crate::{found, handover};
 
 /// Most nodes on one machine: a look at a cluster, not a data centre.
 pub const NODES_MAX: u8 = 16;
@@ -44,6 +45,9 @@ pub struct UpArgs {
     /// Do not deploy the example shop, which a cluster without services gets when it first starts
     #[arg(long)]
     pub no_demo: bool,
+    /// Deploy this built-in service in place of the example shop
+    #[arg(long, value_name = "NAME", conflicts_with = "no_demo")]
+    pub demo: Option<String>,
     /// Print one JSON object a line (see docs/scripts.md)
     #[arg(long)]
     pub json: bool,
@@ -108,6 +112,8 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     } else if let Some((door, _)) = needless(&args.doors(Ipv4Addr::LOCALHOST.into())) {
         return Err(format!("{} needs certificates; --tls-dir names their folder", door.about().port_option));
     }
+    // A name that is none is told before anything is made.
+    Demo::named(args.demo.as_deref())?;
     let mut wards = wards(args)?;
     for ward in &wards {
         check_free(&doors::wanted(&args.doors(ward.host), |about| about.port_option))?;
@@ -231,13 +237,14 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     wards.sort_by_key(|ward| ward.index);
     // The demo comes when all nodes are there, so that its clones are spread from the start.
     let mut view = settled(args, wards, &[]).await?;
+    let demo = Demo::named(args.demo.as_deref())?;
     let is_new = !args.no_demo && demo::is_wanted(&args.dir, &view);
     if is_new {
-        demo::deploy(&args.dir, &api).await?;
+        demo.deploy(&args.dir, &api).await?;
     }
-    let demo = is_new || (!args.no_demo && demo::is_there(&view));
-    if demo {
-        match settled(args, wards, &[demo::SERVICE]).await {
+    let demo = Some(demo).filter(|demo| is_new || (!args.no_demo && demo.is_there(&view)));
+    if let Some(demo) = demo {
+        match settled(args, wards, &[demo.service]).await {
             Ok(now) => view = now,
             Err(why) if is_new => return Err(why),
             // What an operator has made of it since may not come up: that is no reason to end.

@@ -189,8 +189,10 @@ impl Node {
                 Span::millis(500),
             ));
         }
-        let ports = declared::free_ports(file, text, &self.doors());
-        match ports.and_then(|()| deploy::apply(self.root.declared(), file, text, now.wall_ms, entropy)) {
+        match self
+            .fits_here(file, text)
+            .and_then(|()| deploy::apply(self.root.declared(), file, text, now.wall_ms, entropy))
+        {
             Ok(diff) => Outcome::Done(Applied { changes: diff.lines, version: self.root.declared().version }),
             Err(why) => Outcome::Refused(Refused::wrong(why)),
         }
@@ -212,6 +214,12 @@ impl Node {
         }
     }
 
+    /// Whether what a declaration needs of nodes is there: free ports, and the built-in services that it names.
+    fn fits_here(&self, file: &str, text: &str) -> Result<(), String> {
+        declared::free_ports(file, text, &self.doors())?;
+        declared::has_builtins(file, text, self.builtins)
+    }
+
     /// Ports on which live nodes listen themselves, and for what.
     fn doors(&self) -> BTreeMap<u16, String> {
         let of = |card: &Card| {
@@ -230,7 +238,7 @@ impl Node {
         }
         match what {
             What::Apply { file, text, entropy, lines } => {
-                declared::free_ports(file, text, &self.doors()).map_err(Refused::wrong)?;
+                self.fits_here(file, text).map_err(Refused::wrong)?;
                 let diff = deploy::apply(declared, file, text, now.wall_ms, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
@@ -248,7 +256,7 @@ impl Node {
             }
             What::Deploy { wish, entropy, lines } => {
                 let own = wish.declaration.as_deref().unwrap_or_default();
-                declared::free_ports(deploy::FILE, own, &self.doors()).map_err(Refused::wrong)?;
+                self.fits_here(deploy::FILE, own).map_err(Refused::wrong)?;
                 let diff = deploy::deploy(declared, wish, now.wall_ms, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok((!diff.change.puts.is_empty()).then_some(diff.change))

@@ -180,8 +180,8 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
         if let Some(before) = now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)) {
-            // What was deployed stays so; a file that knows nothing of it does not take it away.
-            if spec.code.is_none() {
+            // What was deployed stays so; a file that knows nothing of it does not take it away. A built-in service takes its place.
+            if spec.code.is_none() && spec.builtin.is_none() {
                 spec.code.clone_from(&before.code);
             }
             // Numbers are given, not declared.
@@ -243,6 +243,22 @@ pub fn free_ports(file: &str, text: &str, doors: &BTreeMap<u16, String>) -> Resu
         taken.collect::<Vec<_>>()
     };
     let errors: Vec<String> = parsed.service.iter().flat_map(wrong).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// Built-in services that a declaration names must be of this node's program: `known` are all of them.
+///
+/// # Errors
+/// A sentence a line, as of [`diff`].
+pub fn has_builtins(file: &str, text: &str, known: &[&str]) -> Result<(), String> {
+    // What cannot be read is told by `diff`.
+    let Ok(parsed) = toml::from_str::<File>(text) else { return Ok(()) };
+    let wrong = |(name, spec): (&String, &Spanned<ServiceSpec>)| {
+        let builtin = spec.get_ref().builtin.as_deref().filter(|builtin| !known.contains(builtin))?;
+        let why = format!("there is no built-in service {builtin:?}; there are: {}", listed(known.iter().copied()));
+        Some(at_key(file, text, &parsed, &format!("service.{name}.builtin"), &why))
+    };
+    let errors: Vec<String> = parsed.service.iter().filter_map(wrong).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 

@@ -86,6 +86,15 @@ fn a_folder_that_the_cluster_does_not_have_is_named_at_its_line_with_what_to_do(
 }
 
 #[test]
+fn a_built_in_service_that_is_none_is_named_at_its_line_with_those_there_are() {
+    let text = "[service.till]\nclones = 2\nbuiltin = \"shoe\"\n";
+    let why = has_builtins("till.toml", text, &["shop", "mail"]).unwrap_err();
+    assert_eq!(why, "till.toml:3: service.till.builtin: there is no built-in service \"shoe\"; there are: shop, mail");
+    assert_eq!(has_builtins("till.toml", &text.replace("shoe", "mail"), &["shop", "mail"]), Ok(()));
+    assert_eq!(has_builtins("shop.toml", SHOP, &[]), Ok(()));
+}
+
+#[test]
 fn secrets_of_namespaces_differ_and_stay() {
     let two = "[namespace.a]\nclass = \"session\"\n[namespace.b]\nclass = \"session\"\n";
     let now = applied(&empty(), "f", two);

@@ -395,6 +395,36 @@ mod tests {
     }
 
     #[test]
+    fn a_built_in_service_becomes_a_folder_by_its_declaration_and_back() {
+        let builtin = "[service.shop]\nbuiltin = \"shop\"\nhttp = {}\n";
+        let mut now = empty();
+        assert_eq!(applied(&mut now, builtin), ["+ service shop"]);
+        let why = deploy(&now, &wish(1, None), 5, &[7; 32]).unwrap_err();
+        assert!(why.contains("code: is of another program, and builtin = \"shop\""), "{why}");
+        let first = deploy(&now, &wish(1, Some(OWN)), 5, &[7; 32]).unwrap();
+        assert_eq!(first.lines, ["~ service shop: version 1 -> 2"]);
+        apply(&mut now, first.change);
+        assert_eq!(service(&now).command()[1..], ["serve-builtin", "shop"], "it stands until the new one is kept");
+        let kept = verdict(&now, "shop", 2, None).unwrap();
+        apply(&mut now, kept);
+        assert_eq!(
+            (service(&now).command(), service(&now).code),
+            (vec!["python3".into(), "app.py".into()], Some(code(1)))
+        );
+        // The file is applied again: the node's own program is the next version, without the folder.
+        let lines = applied(&mut now, builtin);
+        assert_eq!(lines.last().unwrap(), "~ service shop: version 2 -> 3, which is rolled out");
+        let kept = verdict(&now, "shop", 3, None).unwrap();
+        apply(&mut now, kept);
+        assert_eq!((service(&now).builtin.as_deref(), service(&now).code), (Some("shop"), None));
+        let back = rollback(&now, "shop", Some(2)).unwrap();
+        apply(&mut now, back.change);
+        let kept = verdict(&now, "shop", 2, None).unwrap();
+        apply(&mut now, kept);
+        assert_eq!((service(&now).builtin, service(&now).code), (None, Some(code(1))));
+    }
+
+    #[test]
     fn bad_wishes_say_what_would_be_right() {
         let now = empty();
         for (wish, part) in [

@@ -44,6 +44,7 @@ impl Bench {
             brick_bytes: 1 << 20,
             overflow: false,
             room: 8,
+            builtins: &[],
             linear_log: LOG,
             found: founds.then_some(change),
         };

@@ -44,6 +44,8 @@ pub struct Birth {
     pub overflow: bool,
     /// Clones that it is meant to run at most.
     pub room: u32,
+    /// Names of the built-in services of this node's program.
+    pub builtins: &'static [&'static str],
     /// How long the logs of `linear` groups become.
     pub linear_log: LogBounds,
     /// First records of a new cluster, if this node founds it and its log is empty.
@@ -63,6 +65,8 @@ pub struct Node {
     pub(crate) classes: Classes,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
+    /// Names of the built-in services of this node's program.
+    pub(crate) builtins: &'static [&'static str],
     /// What other nodes' edges said last, and when.
     pub(crate) doors: BTreeMap<NodeId, (Time, Doors)>,
     /// What this node's own saw of clones.
@@ -179,7 +183,7 @@ pub(crate) struct ShardsShown {
 
 impl Node {
     pub fn new(birth: Birth) -> Self {
-        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, linear_log, found } = birth;
+        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, builtins, linear_log, found } = birth;
         let mut rng = Rng::new(seed);
         let (me, boot) = (card.id, card.boot);
         Self {
@@ -198,6 +202,7 @@ impl Node {
             }),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.doors.at(Door::Api)), rng.fork()),
             manager: Manager::new(me, boot),
+            builtins,
             doors: BTreeMap::new(),
             asked: Asked::default(),
             members: Members::new(me, boot),

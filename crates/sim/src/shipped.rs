@@ -155,6 +155,7 @@ impl Factory for Cluster {
             brick_bytes: state::session::limits::BRICK_BYTES,
             overflow: false,
             room: 64,
+            builtins: &[],
             linear_log: self.linear_log,
             found: founds.then(|| self.first_records(first)),
         });

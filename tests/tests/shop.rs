@@ -1,0 +1,124 @@
+//! The built-in shop: declared by its name alone, served through every node by the node's own program, and there again after the
+//! deaths of a clone and of a node, and after each node was started anew.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use e2e::http::{self, Shopper};
+use e2e::procs::{Proc, Signal};
+use e2e::{Up, program, wait_for};
+use serde_json::Value;
+
+const WELL_WITHIN: Duration = Duration::from_secs(60);
+
+fn declaration() -> String {
+    std::fs::read_to_string(program::repository().join("services/shop/coppice.toml")).unwrap()
+}
+
+/// The clones of all services, as node 1 shows them.
+fn clones(up: &Up) -> Vec<Value> {
+    let services = up.status(1).unwrap()["services"].as_array().cloned().unwrap_or_default();
+    services.iter().flat_map(|service| service["clones"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn well_at_all(up: &Up, shopper: &Shopper) {
+    for node in 1..=up.nodes {
+        let at = up.at(node).http;
+        wait_for(&format!("the cart is there through n{node}"), WELL_WITHIN, || shopper.check(at));
+    }
+}
+
+/// Adds until the shop says that it did. One "no" may be a yes that got lost, so a ware is added whose number is not looked at.
+fn adds(up: &Up, node: u8, shopper: &mut Shopper, ware: &str) {
+    wait_for("the shop takes it", WELL_WITHIN, || shopper.add(up.at(node).http, ware));
+}
+
+#[test]
+fn the_built_in_shop_needs_its_name_alone_and_outlives_clones_and_nodes() {
+    let up = Up::bare(3);
+    let text = declaration();
+    let refused = up.apply("shop.toml", &text.replace("builtin = \"shop\"", "builtin = \"shoe\""));
+    let why = "shop.toml:8: service.shop.builtin: there is no built-in service \"shoe\"; there are: shop";
+    assert!(refused.err.contains(why), "{}", refused.err);
+    up.apply("shop.toml", &text).good();
+    up.settle(WELL_WITHIN, 1);
+
+    let mut ann = Shopper::new("ann");
+    for node in 1..=3 {
+        ann.add(up.at(node).http, "honey").unwrap();
+    }
+    ann.add(up.at(1).http, "a%26b+%3Cc").unwrap();
+    // The shop decodes it.
+    ann.cart.remove("a%26b+%3Cc");
+    ann.cart.insert("a&b <c".into(), 1);
+    well_at_all(&up, &ann);
+    let seen: BTreeSet<String> = (0..30).map(|nth| ann.look(up.at(nth % 3 + 1).http).unwrap().1).collect();
+    assert!(seen.is_subset(&["shop/0", "shop/1", "shop/2"].map(str::to_owned).into()) && seen.len() > 1, "{seen:?}");
+    its_answers_are_those_of_the_example(&up, &ann);
+
+    // The clones are the program of their nodes.
+    let all = clones(&up);
+    let programs: Vec<_> = all.iter().map(|c| exe(c["pid"].as_u64().unwrap() as u32)).collect();
+    let nodes: Vec<_> = (1..=3).map(|node| exe(up.node_pid(node))).collect();
+    assert_eq!(programs, nodes);
+
+    Proc::of(all[0]["pid"].as_u64().unwrap() as u32).unwrap().signal(Signal::KILL);
+    adds(&up, 2, &mut ann, "bread");
+    well_at_all(&up, &ann);
+    Proc::of(up.node_pid(2)).unwrap().signal(Signal::KILL);
+    adds(&up, 3, &mut ann, "cheese");
+    well_at_all(&up, &ann);
+    up.settle(WELL_WITHIN, 1);
+
+    // A node that is started anew brings its own program's shop, and nothing has to be deployed for that.
+    let before = clones(&up);
+    up.coppice(&["node", "restart", "n3"]).good();
+    up.settle(WELL_WITHIN, 1);
+    well_at_all(&up, &ann);
+    let pid = |all: &[Value], node: &str| all.iter().find(|c| c["node"] == node).map(|c| c["pid"].clone());
+    let after = clones(&up);
+    assert_ne!(pid(&before, "n3"), pid(&after, "n3"));
+    assert_eq!(pid(&before, "n1"), pid(&after, "n1"), "what was not restarted goes on");
+    let exported = up.coppice(&["export"]).good();
+    assert!(exported.contains("builtin = \"shop\""), "{exported}");
+    up.apply("shop.toml", &exported).good();
+}
+
+fn exe(pid: u32) -> std::path::PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/exe")).unwrap()
+}
+
+fn its_answers_are_those_of_the_example(up: &Up, ann: &Shopper) {
+    let at = up.at(1).http;
+    let page = http::get(at, &format!("/?sid={}", ann.sid)).unwrap();
+    let text = page.text();
+    assert!(text.contains("<li>honey: 3</li>") && text.contains("<li>a&amp;b &lt;c: 1</li>"), "{text}");
+    assert!(text.contains("value=\"walnut\"") && text.contains("Served by clone shop/"), "{text}");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let cookie = page.header("set-cookie").unwrap();
+    assert_eq!(cookie, format!("sid={}; Path=/; HttpOnly; SameSite=Lax", ann.sid));
+    // Who shows nothing, or what could be no name of ours, is somebody new.
+    for path in ["/cart.json", "/cart.json?sid=%3Cscript%3E"] {
+        let new = http::get(at, path).unwrap();
+        let sid = new.header("set-cookie").unwrap().split(['=', ';']).nth(1).unwrap().to_owned();
+        assert!(sid.len() == 32 && new.json().unwrap()["cart"].as_object().unwrap().is_empty(), "{sid}");
+    }
+    for (path, form) in [("/add", "ware="), ("/add", "colour=red"), ("/else", "ware=honey")] {
+        let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+        let reply = http::request(at, "POST", path, &headers, form.as_bytes()).unwrap();
+        assert_eq!((reply.status, reply.text().as_str()), (400, "POST /add ware=NAME\n"), "{path} {form}");
+    }
+    assert_eq!(http::get(at, "/health").unwrap().status, 200);
+}
+
+#[test]
+fn up_starts_a_cluster_with_a_built_in_service() {
+    let up = Up::start(2, &["--demo", "shop"]);
+    assert_eq!(up.ready["demo"], true);
+    let mut ann = Shopper::new("demo");
+    ann.add(up.at(1).http, "honey").unwrap();
+    well_at_all(&up, &ann);
+    let text = up.coppice(&["export"]).good();
+    assert!(text.contains("builtin = \"shop\""), "{text}");
+}
