@@ -11,6 +11,7 @@
 use base::checksum::Checksum;
 use base::{Boot, Frame, NodeId, Priority, Rng, kind};
 use bytes::Bytes;
+use cluster::doors::DoorAddrs;
 use cluster::{Beacons, Card, beacon};
 
 use crate::world::Overheard;
@@ -38,10 +39,9 @@ impl Liar {
     /// In its life so many after the first.
     pub fn new(life: u64, nodes: Vec<NodeId>, rng: Rng) -> Self {
         let (id, boot) = (LIAR, Boot(BOOT.0 + life));
-        let at = |port: u16| std::net::SocketAddr::from(([10, 0, 1, 1], port));
-        let (peer, http, resp, api) = (at(7071), at(8080), at(6379), at(7070));
+        let doors = DoorAddrs::on([10, 0, 1, 1].into());
         let (name, version) = ("liar".into(), "0.1.0".into());
-        let card = Card { id, boot, name, peer, http, resp, api, pid: 666, version, level: base::LEVEL };
+        let card = Card { id, boot, name, doors, pid: 666, version, level: base::LEVEL };
         Self { id, card, rng, nodes, names_itself: true }
     }
 

@@ -24,5 +24,6 @@ mod private;
 mod routes;
 mod sdk;
 mod sessions;
+mod shop;
 mod status;
 mod up;

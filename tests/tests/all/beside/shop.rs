@@ -1,6 +1,5 @@
 //! The built-in shop: declared by its name alone, served through every node by the node's own program, and there again after the
 //! deaths of a clone and of a node, and after each node was started anew.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,6 +35,7 @@ fn adds(up: &Up, node: u8, shopper: &mut Shopper, ware: &str) {
 
 #[test]
 fn the_built_in_shop_needs_its_name_alone_and_outlives_clones_and_nodes() {
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     let text = declaration();
     let refused = up.apply("shop.toml", &text.replace("builtin = \"shop\"", "builtin = \"shoe\""));
@@ -114,6 +114,7 @@ fn its_answers_are_those_of_the_example(up: &Up, ann: &Shopper) {
 
 #[test]
 fn up_starts_a_cluster_with_a_built_in_service() {
+    let _turn = e2e::beside();
     let up = Up::start(2, &["--demo", "shop"]);
     assert_eq!(up.ready["demo"], true);
     let mut ann = Shopper::new("demo");
