@@ -75,7 +75,9 @@ impl Node {
             return Outcome::Refused(Refused::wrong(why));
         };
         let no_room = || self.no_room(card.id).filter(|_| how == Leaving::Remove);
-        if let Some(why) = self.hinders(card.id, how).or_else(no_room).filter(|_| !force) {
+        // Who leaves for good is out of the brick map only when all others have what they should, whatever they lack now.
+        let stays = self.needed(card.id, how, how == Leaving::Restart);
+        if let Some(why) = stays.or_else(no_room).filter(|_| !force) {
             return Outcome::Refused(Refused::busy(why, Span::secs(1)));
         }
         if self.wish.is_some_and(|(wish, _)| wish.node != card.id) {
@@ -145,6 +147,11 @@ impl Node {
 
     /// Why this node's brick is needed now, if it is.
     pub(crate) fn hinders(&self, who: NodeId, how: Leaving) -> Option<String> {
+        self.needed(who, how, true)
+    }
+
+    /// The same; without `at_once` it does not matter that others are still taking in what they are to have.
+    fn needed(&self, who: NodeId, how: Leaving, at_once: bool) -> Option<String> {
         let Some(map) = self.classes.session.map() else { return Some("the brick map is not known yet".into()) };
         if !map.is_brick(who) {
             return None;
@@ -168,8 +175,8 @@ impl Node {
             match (is_live, goes_first, self.is_settled(id)) {
                 (false, ..) => return Some(format!("{name} is not live: its copies are missing already")),
                 (_, true, _) => return Some(format!("{name} is leaving")),
-                (.., false) => return Some(format!("the brick of {name} is not settled yet")),
-                (true, false, true) => (),
+                (.., false) if at_once => return Some(format!("the brick of {name} is not settled yet")),
+                (true, false, _) => (),
             }
         }
         None
