@@ -13,7 +13,7 @@ use state::linear::{self, place};
 use state::session::{BrickMap, MAP_RECORD};
 
 use crate::declared::{self, kind};
-use crate::limits::{APPLY_TRIES_MAX, PENDING_MAX, PROBE_WITHIN};
+use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
 use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, tokens};
 
@@ -21,9 +21,9 @@ use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, token
 pub(crate) struct Pending {
     id: AskId,
     deadline: Time,
-    tries: u32,
-    /// Set when the declaration changed under it: waits until this node has that version, then tries anew.
-    again_at_version: Option<u64>,
+    /// Set while it waits for its turn: until this node has that version of the declaration, which changed under it (0: any), and
+    /// those before it have ended.
+    waits_for_version: Option<u64>,
     what: What,
 }
 
@@ -94,6 +94,13 @@ enum What {
     Groups {
         told: Vec<(String, String)>,
     },
+}
+
+impl What {
+    /// Somebody waits for it. The leader's own looks again by itself.
+    fn is_asked(&self) -> bool {
+        !matches!(self, Self::Map | Self::Level(_) | Self::Verdict { .. } | Self::Groups { .. })
+    }
 }
 
 /// The cluster's authority: signs the certificates of nodes.
@@ -170,14 +177,14 @@ impl Node {
             Ask::Admit { secret_hash, name, level, wish } => What::Admit { secret_hash, name, level, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
         };
-        let pending = Pending { id, deadline: now.mono + budget, tries: 0, again_at_version: None, what };
+        let pending = Pending { id, deadline: now.mono + budget, waits_for_version: None, what };
         if self.pending.len() >= PENDING_MAX {
             let refused = Refused::busy("too many changes are under way", Span::millis(500));
             return finish(pending, Outcome::Refused(refused), 0, None, out);
         }
         match pending.what {
             What::Renew { .. } => self.renew(now, pending, out),
-            _ => self.propose(now, pending, out),
+            _ => self.queue(pending),
         }
     }
 
@@ -198,14 +205,38 @@ impl Node {
         }
     }
 
+    /// It is proposed in its turn, at the end of this event if it has nobody before it.
+    fn queue(&mut self, pending: Pending) {
+        self.proposals += 1;
+        self.pending.insert(self.proposals, Pending { waits_for_version: Some(0), ..pending });
+    }
+
+    /// Proposes what is first in the queue. A change is compared with the whole declaration, so of several under way at once all but
+    /// one would be in vain, each time anew: this node's go one after the other, and those of several nodes wait for each other as long
+    /// as their callers do.
+    pub(crate) fn propose_next(&mut self, now: Now, out: &mut Out) {
+        loop {
+            let is_under_way = |p: &Pending| p.waits_for_version.is_none() && p.what.is_asked();
+            if self.pending.values().any(is_under_way) {
+                return;
+            }
+            let first = self.pending.iter().find_map(|(id, p)| Some((*id, p.waits_for_version?)));
+            let Some((id, _)) = first.filter(|(_, version)| *version <= self.root.declared().version) else { return };
+            let pending = self.pending.remove(&id).expect("it was just found");
+            if pending.deadline <= now.mono {
+                finish(pending, Outcome::Refused(out_of_time()), 0, None, out);
+                continue;
+            }
+            self.propose(now, id, pending, out);
+        }
+    }
+
     /// Turns an ask into a change and proposes it, or ends it.
-    fn propose(&mut self, now: Now, mut pending: Pending, out: &mut Out) {
+    fn propose(&mut self, now: Now, id: u64, mut pending: Pending, out: &mut Out) {
         match self.change_for(now, &mut pending.what) {
             Ok(Some(change)) => {
-                self.proposals += 1;
-                let (id, budget) = (self.proposals, pending.deadline.since(now.mono));
-                pending.again_at_version = None;
-                pending.tries += 1;
+                let budget = pending.deadline.since(now.mono);
+                pending.waits_for_version = None;
                 self.pending.insert(id, pending);
                 self.root_in(now, root::Input::Propose { id, budget, change }, out);
             }
@@ -339,11 +370,11 @@ impl Node {
         // A group in memory may be waiting for this very node: as long as it does it answers nobody.
         let asked = placed.filter(|p| p.members.contains(&former) && !p.memory);
         let groups: Vec<GroupId> = asked.map(|p| p.id).collect();
+        if groups.is_empty() {
+            return self.queue(pending);
+        }
         self.proposals += 1;
         let id = self.proposals;
-        if groups.is_empty() {
-            return self.propose(now, pending, out);
-        }
         let budget = pending.deadline.since(now.mono).min(PROBE_WITHIN);
         self.probing.insert(id, (pending, groups.len()));
         for group in groups {
@@ -353,14 +384,14 @@ impl Node {
     }
 
     /// A group that a renewal asked about has a majority, or has not.
-    pub(crate) fn probed(&mut self, now: Now, id: u64, answers: bool, out: &mut Out) {
+    pub(crate) fn probed(&mut self, id: u64, answers: bool, out: &mut Out) {
         let Some((pending, left)) = self.probing.remove(&id) else { return };
         if !answers {
             let why = "a group that it was in has no majority without it now";
             return finish(pending, Outcome::Refused(Refused::busy(why, Span::secs(1))), 0, None, out);
         }
         match left {
-            1 => self.propose(now, pending, out),
+            1 => self.queue(pending),
             _ => drop(self.probing.insert(id, (pending, left - 1))),
         }
     }
@@ -450,7 +481,7 @@ impl Node {
     fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
         self.proposals += 1;
         let (id, budget) = (self.proposals, Span::secs(2));
-        let pending = Pending { id: AskId(0), deadline: now.mono + budget, tries: 0, again_at_version: None, what };
+        let pending = Pending { id: AskId(0), deadline: now.mono + budget, waits_for_version: None, what };
         self.pending.insert(id, pending);
         self.root_in(now, root::Input::Propose { id, budget, change }, out);
     }
@@ -492,13 +523,9 @@ impl Node {
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
                 What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => (),
-                _ if pending.tries >= APPLY_TRIES_MAX => {
-                    let refused = Refused::busy("the declaration keeps changing", Span::millis(500));
-                    finish(pending, Outcome::Refused(refused), 0, None, out);
-                }
-                _ if self.root.declared().version >= conflict.version => self.propose(now, pending, out),
+                // It is still the first of its queue.
                 _ => {
-                    pending.again_at_version = Some(conflict.version);
+                    pending.waits_for_version = Some(conflict.version);
                     self.pending.insert(id, pending);
                 }
             },
@@ -507,26 +534,13 @@ impl Node {
         }
     }
 
-    /// The declaration has changed: asks that waited for that compare anew.
-    pub(crate) fn retry_pending(&mut self, now: Now, out: &mut Out) {
-        let version = self.root.declared().version;
-        let ready = |p: &Pending| p.again_at_version.is_some_and(|v| v <= version);
-        let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| ready(p)).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(pending) = self.pending.remove(&id) {
-                self.propose(now, pending, out);
-            }
-        }
-    }
-
-    /// The root group ends every proposal within its budget; what waits for a version is ended here.
+    /// The root group ends every proposal within its budget; what waits for its turn is ended here.
     pub(crate) fn expire_pending(&mut self, now: Now, out: &mut Out) {
-        let late = |p: &Pending| p.again_at_version.is_some() && p.deadline <= now.mono;
+        let late = |p: &Pending| p.waits_for_version.is_some() && p.deadline <= now.mono;
         let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| late(p)).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(pending) = self.pending.remove(&id) {
-                let refused = Refused::busy("the declaration kept changing until the time was over", Span::millis(500));
-                finish(pending, Outcome::Refused(refused), 0, None, out);
+                finish(pending, Outcome::Refused(out_of_time()), 0, None, out);
             }
         }
     }
@@ -534,6 +548,10 @@ impl Node {
     fn authority(&self) -> Option<Authority> {
         facts::decode(self.root.declared().get(kind::SECRET, "ca")?)
     }
+}
+
+fn out_of_time() -> Refused {
+    Refused::busy("changes before it took until its time was over", Span::millis(500))
 }
 
 /// Ends an ask with what became of its change.

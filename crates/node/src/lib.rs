@@ -19,6 +19,8 @@ mod admission;
 mod ask;
 mod asked;
 mod asks;
+#[cfg(test)]
+mod asks_tests;
 pub mod declared;
 pub mod deploy;
 mod facts;

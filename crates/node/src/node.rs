@@ -621,6 +621,7 @@ impl Machine for Node {
                 self.look_at_pace(now, out);
             }
         }
+        self.propose_next(now, out);
         self.publish(now, out);
     }
 

@@ -299,7 +299,6 @@ impl Node {
             self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), all.next_on(services.get(name)?)?)));
         let next = next.collect();
         self.group_in(now, group::Input::Declared(group::Declared { services, next, urls, tokens }), out);
-        self.retry_pending(now, out);
         self.report_brick(now, out);
         self.cluster_changed(now, out);
     }
@@ -376,7 +375,7 @@ impl Node {
             Output::Distrust { why } => out.push(Effect::Distrust { why }),
             Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),
             Output::Bad { from, why } => self.bad_frame(now, from, &why, out),
-            Output::Probed { id, answers } => self.probed(now, id, answers, out),
+            Output::Probed { id, answers } => self.probed(id, answers, out),
             Output::Warn { text } => {
                 let name = self.card.name.clone();
                 self.happened(now, "warning", &name, text.clone());

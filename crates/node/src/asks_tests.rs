@@ -1,0 +1,145 @@
+//! Many wishes at once, of one node and while others change what is declared.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use base::{AskId, Boot, Effect, Event, Machine, NodeId, Now, Outcome, Span, Time};
+use cluster::Card;
+use cluster::root::Change;
+use state::linear::limits::LOG;
+
+use crate::node::{Birth, Node, Out};
+use crate::{Answer, Ask, level};
+
+const SECRET: [u8; 32] = [7; 32];
+const BUDGET: Span = Span::secs(5);
+
+struct Bench {
+    node: Node,
+    now: Time,
+    /// What the disk has yet to say.
+    disk: VecDeque<Event<Ask>>,
+    answers: BTreeMap<AskId, Answer>,
+    /// How often something was forced to the root group's log.
+    forced: usize,
+}
+
+impl Bench {
+    /// A node alone in its cluster.
+    fn new() -> Self {
+        let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let (peer, http, resp, api) = (at(7071), at(8080), at(6379), at(7070));
+        let (id, boot, name, version) = (NodeId(1), Boot(1), "n1".to_owned(), "0.1.0".into());
+        let card = Card { id, boot, name, peer, http, resp, api, pid: 1, version, level: base::LEVEL };
+        let found = Change { expect: None, puts: vec![level::put(base::LEVEL)], removes: Vec::new() };
+        let birth = Birth {
+            cluster: "home".into(),
+            card,
+            seeds: Vec::new(),
+            seed: 1,
+            brick_bytes: 1 << 20,
+            overflow: false,
+            room: 8,
+            linear_log: LOG,
+            found: Some(found),
+        };
+        let mut bench = Self {
+            node: Node::new(birth),
+            now: Time(1_000_000),
+            disk: VecDeque::new(),
+            answers: BTreeMap::new(),
+            forced: 0,
+        };
+        bench.hear(Event::Start { log: BTreeMap::new(), remarks: Vec::new(), rebooted: false });
+        bench.settle();
+        bench
+    }
+
+    fn hear(&mut self, event: Event<Ask>) {
+        let mut out: Out = Vec::new();
+        self.node.handle(Now { mono: self.now, wall_ms: 1_700_000_000_000 + self.now.0 / 1_000 }, event, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Append { group, ticket, .. } => {
+                    self.forced += 1;
+                    self.disk.push_back(Event::Appended { group, ticket });
+                }
+                Effect::Save { group, ticket, .. } => self.disk.push_back(Event::Saved { group, ticket }),
+                Effect::Answer { id, answer } => assert!(self.answers.insert(id, answer).is_none(), "answered twice"),
+                _ => (),
+            }
+        }
+    }
+
+    /// A second, in which the disk takes what it has been given, a millisecond for each.
+    fn settle(&mut self) {
+        let end = self.now + Span::secs(1);
+        while self.now < end {
+            self.now = self.now + Span::millis(1);
+            let event = self.disk.pop_front().unwrap_or(Event::Wake);
+            self.hear(event);
+        }
+    }
+
+    /// All at once, before the disk has taken anything.
+    fn ask_all(&mut self, asks: Vec<Ask>) -> Vec<Answer> {
+        let ids: Vec<AskId> = (0..asks.len() as u64).map(AskId).collect();
+        for (id, ask) in ids.iter().zip(asks) {
+            self.hear(Event::Ask { id: *id, budget: BUDGET, ask });
+        }
+        self.settle();
+        ids.iter().map(|id| self.answers.remove(id).expect("each ask is answered within its budget")).collect()
+    }
+}
+
+fn join_token(uses: u32) -> Ask {
+    Ask::JoinToken { secret_hash: SECRET, expires_wall_ms: u64::MAX, uses }
+}
+
+/// Of 13 nodes that started together 10 were told that the declaration keeps changing.
+#[test]
+fn many_nodes_that_join_at_once_are_all_let_in_with_one_force_each() {
+    const NODES: u64 = 60;
+    let mut bench = Bench::new();
+    assert!(matches!(bench.ask_all(vec![join_token(NODES as u32)])[..], [Answer::Done(Outcome::Done(()))]));
+    let admit =
+        |n| Ask::Admit { secret_hash: SECRET, name: format!("m{n}"), level: base::LEVEL, wish: NodeId(100 + n) };
+    let forced = bench.forced;
+    let answers = bench.ask_all((0..NODES).map(admit).collect());
+    // The cluster's authority is not in this declaration, so nobody can say that it is done; but it is.
+    let ends: BTreeSet<String> = answers.iter().map(|answer| format!("{answer:?}")).collect();
+    assert!(ends.iter().all(|end| end.contains("authority")), "{ends:?}");
+    let declared = bench.node.root.declared();
+    assert_eq!(declared.of_kind("node").count() as u64, NODES);
+    assert_eq!(declared.of_kind("join").count(), 0, "each use of the token is counted");
+    assert!(bench.forced - forced < 2 * NODES as usize, "{} forces", bench.forced - forced);
+}
+
+#[test]
+fn declarations_that_come_at_once_are_all_made_and_a_wrong_one_holds_nobody_up() {
+    let apply = |n: u8| {
+        let text =
+            if n % 5 == 4 { "[service]\nx = 1".to_owned() } else { format!("[namespace.n{n}]\nclass = \"session\"\n") };
+        Ask::Apply { file: format!("{n}.toml"), text, dry_run: false, entropy: [n; 32] }
+    };
+    let mut bench = Bench::new();
+    let answers = bench.ask_all((0..40).map(apply).collect());
+    let done = |answer: &Answer| matches!(answer, Answer::Applied(Outcome::Done(_)));
+    let right: Vec<bool> = answers.iter().map(done).collect();
+    assert_eq!(right, (0..40).map(|n| n % 5 != 4).collect::<Vec<_>>(), "{answers:?}");
+}
+
+#[test]
+fn who_waits_for_his_turn_is_refused_when_his_time_is_over() {
+    let mut bench = Bench::new();
+    for id in 0..3 {
+        bench.hear(Event::Ask { id: AskId(id), budget: Span::millis(300), ask: join_token(1) });
+    }
+    // The disk says nothing.
+    let said = std::mem::take(&mut bench.disk);
+    bench.settle();
+    let refused = |answer: &Answer| matches!(answer, Answer::Done(Outcome::Refused(refused)) if refused.why.contains("changes before it"));
+    assert_eq!(bench.answers.values().filter(|answer| refused(answer)).count(), 2, "{:?}", bench.answers);
+    assert!(matches!(bench.answers[&AskId(0)], Answer::Done(Outcome::Unknown(_))), "it may be in the log");
+    assert!(!said.is_empty());
+}
