@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod faults;
+pub mod growth;
 pub mod history;
 pub mod liar;
 pub mod linear_load;

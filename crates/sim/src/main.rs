@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use base::{Rng, Span};
 use clap::Parser;
+use sim::growth::NODES_MAX;
 use sim::history::History;
 use sim::linear_load::LONG;
 use sim::pace::Pace;
@@ -45,6 +46,21 @@ struct Args {
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
+    /// Instead of all that: what a node costs when nothing happens, of clusters of so many nodes, one JSON line each.
+    #[arg(long, value_delimiter = ',', value_name = "NODES")]
+    idle: Vec<usize>,
+}
+
+fn idle(clusters: &[usize], seed: u64) -> ExitCode {
+    if clusters.iter().any(|nodes| !(1..=NODES_MAX).contains(nodes)) {
+        eprintln!("nodes are 1 to {NODES_MAX}");
+        return ExitCode::FAILURE;
+    }
+    for nodes in clusters {
+        let idle = sim::growth::idle(seed, *nodes);
+        println!("{}", serde_json::to_string(&idle).expect("plain figures are JSON"));
+    }
+    ExitCode::SUCCESS
 }
 
 /// What counts of operations end with that were compared with what had to be seen.
@@ -54,6 +70,9 @@ const MINUTES_MAX: u64 = LONG.as_millis() / 60_000 - 5;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if !args.idle.is_empty() {
+        return idle(&args.idle, args.seed.unwrap_or(1));
+    }
     let minutes = args.minutes.unwrap_or(if args.pace == Pace::Busy { 10 } else { 100 });
     if !(1..=MINUTES_MAX).contains(&minutes) || args.seeds == 0 || args.nodes.is_some_and(|n| !(1..=50).contains(&n)) {
         eprintln!("minutes are 1 to {MINUTES_MAX}, seeds begin with 1, nodes are 1 to 50");

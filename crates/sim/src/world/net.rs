@@ -46,6 +46,8 @@ pub struct Counts {
     pub held: u64,
     /// Delivered to a machine.
     pub arrived: u64,
+    /// Of those sent, as they stand on the wire.
+    pub bytes: u64,
 }
 
 pub(super) struct Net {
@@ -260,6 +262,7 @@ impl<F: Factory> World<F> {
 
     pub(super) fn send(&mut self, from: usize, to: NodeId, frame: Frame) {
         self.net.counts.sent += 1;
+        self.net.counts.bytes += frame.wire_len() as u64;
         let weather = self.net.weather;
         let Some(to) = self.index(to) else { return self.net.counts.lost += 1 };
         self.overhear(from, to, &frame);
