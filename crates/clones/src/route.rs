@@ -169,6 +169,23 @@ impl RouteService {
             && (Arc::ptr_eq(&self.partitions, &other.partitions) || self.partitions == other.partitions)
     }
 
+    /// Whether all is the same but how busy the machines of its clones are.
+    pub fn differs_in_load_alone(&self, other: &Self) -> bool {
+        let Self { name: _, http: _, tcp: _, session, partitions: _, wanted, clones, drain, is_off, partitions_off } =
+            self;
+        let is_same = |(own, other): (&RouteClone, &RouteClone)| {
+            let RouteClone { name, node, local, addr, peer, node_load: _, version } = own;
+            let place = (*node, *local, *addr, *peer, *version);
+            *name == other.name && place == (other.node, other.local, other.addr, other.peer, other.version)
+        };
+        self.is_routed_like(other)
+            && *session == other.session
+            && (*wanted, *drain, *is_off) == (other.wanted, other.drain, other.is_off)
+            && *partitions_off == other.partitions_off
+            && clones.len() == other.clones.len()
+            && clones.iter().zip(&other.clones).all(is_same)
+    }
+
     /// Ports on which its TCP clients may come: its own, and without HTTP those of its partitions.
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
         let of_partitions = self.partitions.iter().filter(|_| self.http.is_none()).filter_map(|p| p.port);

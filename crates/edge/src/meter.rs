@@ -309,7 +309,7 @@ impl Meter {
         }
         *shown_at = Some(now);
         let mut names = std::collections::BTreeSet::new();
-        for (name, turnstile, _) in self.turnstiles.each().filter(|(_, turnstile, _)| !turnstile.is_unused()) {
+        for (name, turnstile) in self.turnstiles.each().filter(|(_, turnstile)| !turnstile.is_unused()) {
             let name = Name::of(&name).stage();
             self.stages.show(&name, turnstile.show());
             names.insert(name);

@@ -27,7 +27,7 @@ use crate::outlier::Outlier;
 use crate::pace::{Manner, Stay, Stays};
 use crate::table::{Table, Target};
 use crate::tunnels::{TunnelStream, Tunnels};
-use crate::turnstile::{Name, Turnstiles};
+use crate::turnstile::Turnstiles;
 
 /// A stream in both directions: a tunnel, in tests a socket.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -165,11 +165,6 @@ impl Pool {
             let next =
                 old.next(Arc::clone(&view.routes), Arc::clone(&view.admin_token), &self.turnstiles, &self.demands);
             self.table.store(Arc::new(next));
-            self.turnstiles.keep(|name| {
-                let Name { service, partition, .. } = Name::of(name);
-                let declared = view.routes.services.iter().find(|of| of.name == service);
-                declared.is_some_and(|of| partition.is_empty() || of.partitions.iter().any(|p| p.name == partition))
-            });
             self.changed.notify_waiters();
         }
     }
@@ -429,6 +424,35 @@ mod tests {
         assert_eq!(far.name, "s/far");
         assert_eq!(chosen(&pool, &[Arc::clone(&far)]).unwrap().name, "s/near", "better than none");
         assert!(chosen(&pool, &[far, near]).is_none());
+    }
+
+    #[test]
+    fn a_view_that_differs_in_loads_alone_makes_nothing_anew() {
+        let parts: Vec<Partition> = (0..5_000)
+            .map(|n| Partition { path_contains: Some(format!("/{n}/")), ..Partition::new(format!("p{n}")) })
+            .collect();
+        let own = Partition { port: Some(7), share: "50%".parse().unwrap(), ..Partition::new("own") };
+        let declared = view([vec![own], parts].concat(), vec![clone("s/0", false), clone("s/1", true)]);
+        let pool = pool(Vec::new());
+        pool.take(&declared);
+        let before = pool.table.load_full();
+        let names: Vec<String> = pool.turnstiles.each().map(|(name, _)| name).collect();
+        assert_eq!(names, ["s", "s/own", "tcp:s", "tcp:s/own"], "a turnstile is for who has clones of his own");
+
+        let mut loaded = declared.routes.services.clone();
+        (loaded[0].clones[0].node_load, loaded[0].clones[1].node_load) = (500, 200);
+        pool.take(&View { routes: Arc::new(declared.routes.next(loaded.clone())), ..declared.clone() });
+        let after = pool.table.load_full();
+        assert!(after.has_groups(&before.groups));
+        let loads = |table: &Table| table.groups[0].all.iter().map(|u| u.node_load.load(Relaxed)).collect::<Vec<_>>();
+        assert_eq!(loads(&after), [200, 500], "the local one first");
+
+        loaded[0].is_off = true;
+        pool.take(&View { routes: Arc::new(declared.routes.next(loaded)), ..declared.clone() });
+        assert!(!pool.table.load_full().has_groups(&after.groups));
+        pool.take(&view(Vec::new(), vec![clone("s/1", true)]));
+        let names: Vec<String> = pool.turnstiles.each().map(|(name, _)| name).collect();
+        assert_eq!(names, ["s", "tcp:s"], "what is not declared any more is forgotten");
     }
 
     #[test]

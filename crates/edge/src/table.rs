@@ -1,6 +1,7 @@
 //! The services of a view as doors need them: which clones each has, which of them are for which partition, and what a request
 //! passes before it gets to them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Table {
     /// Makes the tags of sticky cookies, on every node the same.
     secret: Arc<str>,
     /// In the order of `routes.services`.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Arc<Group>>,
     /// Clones that have left, and to which connections are open.
     gone: Vec<Arc<Upstream>>,
 }
@@ -85,7 +86,8 @@ pub struct Target<'a> {
 }
 
 impl Table {
-    /// Takes over what is known of clones that stay.
+    /// Takes over what is known of clones that stay. A service of which only loads have changed keeps its group: views come many times a
+    /// second, and what is declared seldom changes.
     pub(crate) fn next(
         &self,
         routes: Arc<Routes>,
@@ -94,10 +96,10 @@ impl Table {
         demands: &Demands,
     ) -> Self {
         type Key<'a> = (&'a str, NodeId, SocketAddr, SocketAddr);
-        let known: BTreeMap<Key<'_>, &Arc<Upstream>> = (self.groups.iter().flat_map(|group| group.all.iter()))
-            .chain(&self.gone)
-            .map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u))
-            .collect();
+        let known = LazyCell::new(|| -> BTreeMap<Key<'_>, &Arc<Upstream>> {
+            let all = self.groups.iter().flat_map(|group| group.all.iter()).chain(&self.gone);
+            all.map(|u| ((u.name.as_str(), u.node, u.addr, u.peer), u)).collect()
+        });
         let upstream = |clone: &RouteClone| {
             let before = known.get(&(clone.name.as_str(), clone.node, clone.addr, clone.peer));
             if let Some(upstream) = before.filter(|u| u.local == clone.local && secret == self.secret) {
@@ -111,7 +113,18 @@ impl Table {
             upstream.stays = stays;
             Arc::new(upstream)
         };
+        let index = self.routes.services.iter().enumerate().map(|(index, of)| (of.name.as_str(), index));
+        let index: BTreeMap<&str, usize> = index.collect();
         let group = |service: &RouteService| {
+            let before =
+                index.get(service.name.as_str()).map(|index| (&self.routes.services[*index], &self.groups[*index]));
+            if let Some((was, group)) = before
+                && secret == self.secret
+                && was.differs_in_load_alone(service)
+            {
+                group.take_loads(service);
+                return Arc::clone(group);
+            }
             let clones: Vec<Arc<Upstream>> = service.clones.iter().map(upstream).collect();
             let some = |of: Vec<usize>| Clones::new(of.into_iter().map(|i| Arc::clone(&clones[i])).collect());
             let (open, own) = service.parted();
@@ -120,18 +133,27 @@ impl Table {
             let count = demands.group(&service.name);
             let doors_of = |front| doors(front, service, &open, &own, turnstiles, &count);
             let (doors, tcp) = (doors_of(Front::Http), service.tcp.as_ref().map(|_| doors_of(Front::Tcp)));
-            let before = self.routes.services.iter().position(|of| of.name == service.name);
-            let given_away = before.map(|index| Arc::clone(&self.groups[index].given_away)).unwrap_or_default();
-            Group { count, doors, tcp_doors: tcp.unwrap_or_default(), open, own, all, given_away }
+            let given_away = before.map(|(_, group)| Arc::clone(&group.given_away)).unwrap_or_default();
+            Arc::new(Group { count, doors, tcp_doors: tcp.unwrap_or_default(), open, own, all, given_away })
         };
-        let groups: Vec<Group> = routes.services.iter().map(group).collect();
+        let groups: Vec<Arc<Group>> = routes.services.iter().map(group).collect();
+        if self.has_groups(&groups) {
+            let gone = self.gone.iter().filter(|upstream| !upstream.stays.is_empty()).cloned().collect();
+            return Self { routes, secret, groups, gone };
+        }
         let gone = self.see_off(&groups);
+        turnstiles.keep(&routes.services);
         Self { routes, secret, groups, gone }
+    }
+
+    /// Whether these are its own groups, and all of them.
+    pub(crate) fn has_groups(&self, groups: &[Arc<Group>]) -> bool {
+        self.groups.len() == groups.len() && self.groups.iter().zip(groups).all(|(own, other)| Arc::ptr_eq(own, other))
     }
 
     /// Clones that are not in these groups any more leave: their long connections end, one after the other. Returns those
     /// that have some.
-    fn see_off(&self, next: &[Group]) -> Vec<Arc<Upstream>> {
+    fn see_off(&self, next: &[Arc<Group>]) -> Vec<Arc<Upstream>> {
         let stay: BTreeSet<*const Stays> =
             next.iter().flat_map(|group| group.all.iter()).map(|upstream| Arc::as_ptr(&upstream.stays)).collect();
         let leaves = |upstream: &&Arc<Upstream>| !stay.contains(&Arc::as_ptr(&upstream.stays));
@@ -213,6 +235,18 @@ impl Table {
     }
 }
 
+impl Group {
+    /// Of the same clones.
+    fn take_loads(&self, service: &RouteService) {
+        // As `Clones` has them: local ones first.
+        let of = |local: bool| service.clones.iter().filter(move |clone| clone.local == local);
+        for (upstream, clone) in self.all.iter().zip(of(true).chain(of(false))) {
+            assert_eq!(upstream.name, clone.name, "a group keeps the order of its clones");
+            upstream.node_load.store(clone.node_load, Relaxed);
+        }
+    }
+}
+
 /// The last one is the rest's.
 fn of_part(doors: &[Arc<Doorway>], found: Found) -> &Arc<Doorway> {
     &doors[found.partition.unwrap_or(doors.len() - 1)]
@@ -231,8 +265,11 @@ fn doors(
     let (of_open, part_of_rest) = all.of(&name(""), open.len());
     let session = || service.session.clone();
     let doorway = |partition: &Partition, own: &Option<Clones>| {
-        let (turnstile, part) = all.of(&name(&partition.name), own.as_ref().map_or(0, |own| own.len()));
-        let turnstile = if own.is_some() { turnstile } else { Arc::clone(&of_open) };
+        let name = name(&partition.name);
+        let (turnstile, part) = match own {
+            Some(own) => all.of(&name, own.len()),
+            None => (Arc::clone(&of_open), all.part(&name)),
+        };
         let (class, drop) = (partition.priority.0, partition.drop.clone());
         Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count) })
     };

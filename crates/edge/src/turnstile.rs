@@ -2,13 +2,13 @@
 //! [`flow::admission`] said when it looked last. Who is let in passes with a few atomic operations and no lock; only who
 //! must wait, and whoever makes room for him, takes one. The look itself is taken by the request that ends when it is due.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
-use clones::Doors;
+use clones::{Doors, RouteService};
 use flow::admission::{Admission, CLASSES, Came, Rooms};
 use flow::doors::{Door, Others};
 use flow::histogram::{BUCKETS, Powers, bucket_of, percentile};
@@ -230,15 +230,16 @@ impl std::fmt::Display for Name<'_> {
 #[derive(Default)]
 pub struct Turnstiles(Mutex<BTreeMap<String, Entry>>);
 
-#[derive(Clone)]
+#[derive(Default)]
 struct Entry {
-    turnstile: Arc<Turnstile>,
+    /// None of a partition that has no clones of its own: its requests pass the service's. A turnstile takes some kilobytes.
+    turnstile: Option<Arc<Turnstile>>,
     part: Arc<Part>,
 }
 
 impl std::fmt::Debug for Turnstiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.each().map(|(name, ..)| name)).finish()
+        f.debug_list().entries(self.lock_all().keys()).finish()
     }
 }
 
@@ -250,37 +251,54 @@ impl Turnstiles {
     /// Those of a partition or a service, by [`Name`], which has so many clones.
     pub fn of(&self, name: &str, clones: usize) -> (Arc<Turnstile>, Arc<Part>) {
         let mut all = self.lock_all();
-        let entry = all
-            .entry(name.to_owned())
-            .or_insert_with(|| Entry { turnstile: Arc::new(Turnstile::new(clones)), part: Arc::default() });
-        entry.turnstile.set_clones(clones);
-        (Arc::clone(&entry.turnstile), Arc::clone(&entry.part))
+        let entry = all.entry(name.to_owned()).or_default();
+        let turnstile = entry.turnstile.get_or_insert_with(|| Arc::new(Turnstile::new(clones)));
+        turnstile.set_clones(clones);
+        (Arc::clone(turnstile), Arc::clone(&entry.part))
+    }
+
+    /// That of a partition whose requests pass another turnstile.
+    pub fn part(&self, name: &str) -> Arc<Part> {
+        let mut all = self.lock_all();
+        let entry = all.entry(name.to_owned()).or_default();
+        entry.turnstile = None;
+        Arc::clone(&entry.part)
     }
 
     /// Those of what is not declared any more are forgotten.
-    pub fn keep(&self, is_declared: impl Fn(&str) -> bool) {
-        self.lock_all().retain(|name, _| is_declared(name));
+    pub fn keep(&self, declared: &[RouteService]) {
+        let mut all: HashSet<(&str, &str)> = HashSet::new();
+        for RouteService { name, partitions, .. } in declared {
+            all.extend(partitions.iter().map(|partition| (name.as_str(), partition.name.as_str())));
+            all.insert((name, ""));
+        }
+        self.lock_all().retain(|name, _| {
+            let Name { service, partition, .. } = Name::of(name);
+            all.contains(&(service, partition))
+        });
     }
 
     /// What the doors of other nodes are to know of what comes to these.
     pub fn tell(&self) -> Doors {
-        let used = self.each().filter(|(_, turnstile, _)| !turnstile.is_unused());
-        let doors = used.map(|(name, turnstile, _)| (name, turnstile.door()));
+        let used = self.each().filter(|(_, turnstile)| !turnstile.is_unused());
+        let doors = used.map(|(name, turnstile)| (name, turnstile.door()));
         let asked = doors.filter(|(_, door)| door.rates.iter().any(|rate| *rate > 0.0));
         Doors(asked.map(|(name, door)| (name, door.into())).collect())
     }
 
     /// What they said.
     pub fn hear(&self, others: &[Doors]) {
-        for (name, turnstile, _) in self.each() {
+        for (name, turnstile) in self.each() {
             turnstile.hear(others.iter().filter_map(|doors| doors.0.get(&name)).map(Door::from).collect());
         }
     }
 
     /// Of partitions, and of the rest of services, that somebody has asked for.
     pub fn figures(&self) -> impl Iterator<Item = PartFigures> + use<> {
-        let asked = self.each().filter(|(_, _, part)| part.requests.load(Relaxed) > 0);
-        asked.map(|(name, _, part)| {
+        let is_asked = |(_, entry): &(&String, &Entry)| entry.part.requests.load(Relaxed) > 0;
+        let all = self.lock_all();
+        let asked = all.iter().filter(is_asked).map(|(name, entry)| (name.clone(), Arc::clone(&entry.part)));
+        asked.collect::<Vec<_>>().into_iter().map(|(name, part)| {
             let Name { front, service, partition } = Name::of(&name);
             PartFigures {
                 door: front,
@@ -294,9 +312,11 @@ impl Turnstiles {
         })
     }
 
-    pub fn each(&self) -> impl Iterator<Item = (String, Arc<Turnstile>, Arc<Part>)> + use<> {
-        let all = self.lock_all().clone();
-        all.into_iter().map(|(name, entry)| (name, entry.turnstile, entry.part))
+    /// By name.
+    pub fn each(&self) -> impl Iterator<Item = (String, Arc<Turnstile>)> + use<> {
+        let all = self.lock_all();
+        let each = all.iter().filter_map(|(name, entry)| Some((name.clone(), Arc::clone(entry.turnstile.as_ref()?))));
+        each.collect::<Vec<_>>().into_iter()
     }
 }
 

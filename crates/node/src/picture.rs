@@ -45,6 +45,9 @@ pub fn figure(name: &str) -> Option<&'static Figure> {
     state::figure(name).or_else(|| FIGURES.iter().find(|figure| figure.name == name))
 }
 
+/// Clones of one service on live nodes, each with its node.
+type Running<'a> = Vec<(&'a Card, &'a CloneStatus)>;
+
 impl Node {
     pub(crate) fn picture(&mut self, now: Now) -> View {
         let gone = |s: &crate::node::Seen| s.state == NodeState::Dead && now.mono.since(s.since) > DEAD_SHOWN;
@@ -54,16 +57,21 @@ impl Node {
         self.seen.retain(|id, _| *id == me || !admission.gone.contains_key(id));
         self.show_shards(now);
         // Clones of live nodes only: what a dead one said last is no longer so.
-        let running: Vec<(&Card, &CloneStatus)> =
-            self.live_cards().flat_map(|card| self.clones_of(card.id).iter().map(move |c| (card, c))).collect();
-        let routed = self.routed.iter().map(|service| self.route(service, &running)).collect();
+        let mut running: BTreeMap<&str, Running<'_>> = BTreeMap::new();
+        for card in self.live_cards() {
+            for clone in self.clones_of(card.id) {
+                running.entry(&clone.id.service).or_default().push((card, clone));
+            }
+        }
+        let its = |service: &str| running.get(service).map_or(&[][..], |running| running);
+        let routed = self.routed.iter().map(|service| self.route(service, its(&service.name))).collect();
         let routes = Arc::new(self.routes.next(routed));
         let view = View {
             cluster: self.cluster.clone(),
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: self.services.iter().map(|(name, spec)| self.service_view(name, spec, &running)).collect(),
+            services: self.services.iter().map(|(name, spec)| self.service_view(name, spec, its(name))).collect(),
             namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -249,8 +257,7 @@ impl Node {
 
     /// A declared service with the clones that serve it now.
     fn route(&self, service: &RouteService, running: &[(&Card, &CloneStatus)]) -> RouteService {
-        let is_its = |c: &CloneStatus| c.id.service == service.name && c.state == CloneState::Serving;
-        let serving = || running.iter().filter(|(_, c)| is_its(c));
+        let serving = || running.iter().filter(|(_, c)| c.state == CloneState::Serving);
         let sick_too = are_routed(serving().filter(|(_, c)| c.sick).count(), serving().count());
         let clones = serving().filter(|(_, c)| sick_too || !c.sick).map(|(card, c)| RouteClone {
             name: c.id.to_string(),
@@ -281,7 +288,7 @@ impl Node {
     fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
         let off = &self.off;
 
-        let clones = running.iter().filter(|(_, c)| c.id.service == name).map(|(card, c)| CloneView {
+        let clones = running.iter().map(|(card, c)| CloneView {
             name: c.id.to_string(),
             life: if c.life > 0 { life_name(&card.name, card.boot, c.life) } else { String::new() },
             node: card.name.clone(),
