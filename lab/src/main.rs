@@ -60,7 +60,7 @@ enum Command {
         /// Connections to load with, where the experiment has them: 10,50,200
         #[arg(long, value_delimiter = ',')]
         connections: Vec<usize>,
-        /// Only these parts, where the experiment has parts (`linear`: three, one, leader, hot, start, idle)
+        /// Only these parts, where the experiment has parts (`linear`: three, one, leader, hot, start, idle; `growth`: nodes, routes and more)
         #[arg(long, value_delimiter = ',')]
         part: Vec<String>,
         /// Upgrades of each kind, where the experiment has them
@@ -109,7 +109,11 @@ fn main() {
                 eprintln!("lab: there is no experiment {name:?}; `lab list` shows those there are");
                 std::process::exit(2);
             };
-            let known: &[&str] = if name == "linear" { &experiments::linear::PARTS } else { &[] };
+            let known: &[&str] = match name.as_str() {
+                "linear" => &experiments::linear::PARTS,
+                "growth" => &experiments::growth::PARTS,
+                _ => &[],
+            };
             if let Some(part) = parts.iter().find(|part| !known.contains(&part.as_str())) {
                 eprintln!("lab: {name} has no part {part:?}; it has {known:?}");
                 std::process::exit(2);

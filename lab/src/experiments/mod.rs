@@ -5,6 +5,7 @@ mod cookie;
 mod edge;
 mod figure4;
 mod figures5to7;
+pub mod growth;
 mod kills;
 pub mod linear;
 mod memory;
@@ -32,7 +33,7 @@ use crate::report::Report;
 pub type Run = fn(&Plan) -> Result<Report, String>;
 
 /// Name, what it measures, how.
-pub const ALL: [(&str, &str, Run); 25] = [
+pub const ALL: [(&str, &str, Run); 26] = [
     (
         "session",
         "8 KiB values, write and read in turn, 10, 50, 200 connections, against Redis with two replicas and WAIT 1",
@@ -93,6 +94,11 @@ pub const ALL: [(&str, &str, Run); 25] = [
         upgrades::run,
     ),
     ("burst", "load jumps to 4 times what the clones can do: until new ones have absorbed it, flapping", burst::run),
+    (
+        "growth",
+        "idle cost, cost of a change and of a request, by nodes, services, routes, namespaces, keys, connections, watchers",
+        growth::run,
+    ),
     ("snstable2", "load rises until no clone is left to add: which number carries what (SNS table 2)", snstable2::run),
 ];
 
