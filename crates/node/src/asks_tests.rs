@@ -1,10 +1,10 @@
 //! Many wishes at once, of one node and while others change what is declared.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 
 use base::{AskId, Boot, Effect, Event, Machine, NodeId, Now, Outcome, Span, Time};
 use cluster::Card;
+use cluster::doors::DoorAddrs;
 use cluster::root::Change;
 use state::linear::limits::LOG;
 
@@ -27,10 +27,9 @@ struct Bench {
 impl Bench {
     /// A node alone in its cluster.
     fn new() -> Self {
-        let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
-        let (peer, http, resp, api) = (at(7071), at(8080), at(6379), at(7070));
+        let doors = DoorAddrs::on([10, 0, 0, 1].into());
         let (id, boot, name, version) = (NodeId(1), Boot(1), "n1".to_owned(), "0.1.0".into());
-        let card = Card { id, boot, name, peer, http, resp, api, pid: 1, version, level: base::LEVEL };
+        let card = Card { id, boot, name, doors, pid: 1, version, level: base::LEVEL };
         let found = Change { expect: None, puts: vec![level::put(base::LEVEL)], removes: Vec::new() };
         let birth = Birth {
             cluster: "home".into(),
@@ -40,6 +39,7 @@ impl Bench {
             brick_bytes: 1 << 20,
             overflow: false,
             room: 8,
+            builtins: &[],
             linear_log: LOG,
             found: Some(found),
         };
