@@ -59,6 +59,8 @@ pub const CLOCK_AHEAD_MS_MAX: u64 = 1000;
 /// A copy of what other bricks hold is taken whatever clock its version is of: they accepted it, and clocks are put right later. But
 /// a year ahead no clock ever was, and what nobody can overtake any more would stay for ever.
 pub const COPY_AHEAD_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
+/// Milliseconds since 1970 (in the year 10889) past which no message has a time: as large as a cookie's, and what is added to it fits.
+pub const TIME_MS_MAX: u64 = (1 << 48) - 1;
 /// Between two such reports.
 pub const AHEAD_NOTED_EVERY: Span = Span::secs(10);
 /// What a conditional write replaced is kept so long, should it have to be undone: longer than its writer sees to it.

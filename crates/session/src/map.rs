@@ -50,7 +50,9 @@ impl BrickMap {
         };
         let (members, old) = (ids(message.members), ids(message.old));
         let old = if old.is_empty() { None } else { Some(old) };
-        (message.epoch > 0 && !members.is_empty()).then_some(Self { epoch: message.epoch, members, old })
+        // There is a next one, too.
+        let is_epoch = (1..u64::MAX).contains(&message.epoch);
+        (is_epoch && !members.is_empty()).then_some(Self { epoch: message.epoch, members, old })
     }
 
     /// Members of the present and of the placement before, each once, ascending.

@@ -183,6 +183,7 @@ impl Session {
         // Whoever is still there when no operation can be under way any more has not heard of the map: what bricks that have left
         // it hold may be older than what the others have forgotten.
         let is_behind = epoch < self.map_seen() && now.since(self.map_since) > BUDGET_MAX;
-        epoch == 0 || (!is_behind && epoch + 1 >= self.map_seen() && (!writes || epoch >= self.fill.write_floor))
+        epoch == 0
+            || (!is_behind && epoch.saturating_add(1) >= self.map_seen() && (!writes || epoch >= self.fill.write_floor))
     }
 }

@@ -8,6 +8,7 @@ use prost::{Message, Oneof};
 
 use super::brick::{Found, Line, Standing, Want, Write, Wrote};
 use super::doc::kind_of_old;
+use super::limits::TIME_MS_MAX;
 use super::map::Placement;
 use super::table::{Key, Value};
 use super::{Kind, Version};
@@ -520,9 +521,36 @@ pub(super) fn frame(head: &Head, body: Bytes, budget: Span, priority: Priority) 
     frame
 }
 
-/// `None` if these bytes are no head.
+/// `None` if these bytes are no head, or one with a time that no clock shows.
 pub(super) fn open(head: Bytes) -> Option<Head> {
-    Head::decode(head).ok()
+    Head::decode(head).ok().filter(Head::has_times)
+}
+
+impl Head {
+    /// Whether all its times are some that a clock can show: they are added to later.
+    fn has_times(&self) -> bool {
+        let clocks = [self.clock_ms, self.stamp_ms, self.waited_ms, self.asked_ms];
+        clocks.into_iter().all(is_time) && self.what.as_ref().is_none_or(What::has_times)
+    }
+}
+
+impl What {
+    fn has_times(&self) -> bool {
+        let all = |versions: &[Option<VersionMessage>]| versions.iter().flatten().all(|version| is_time(version.ms));
+        match self {
+            What::Read(it) | What::Resolve(it) => all(&[it.known]),
+            What::Write(it) => all(&[it.version, it.guard, it.open]),
+            What::Undo(it) | What::Settle(it) | What::Confirm(it) => all(&[it.version]),
+            What::Found(it) => all(&[it.version, it.open]),
+            What::Wrote(it) => all(&[it.version]) && is_time(it.ahead_ms),
+            What::Page(it) => it.lines.iter().all(|line| all(&[line.version, line.open])),
+            What::List(_) | What::Lacks(_) | What::Heard(_) | What::Undone(_) | What::Behind(_) | What::Late(_) => true,
+        }
+    }
+}
+
+fn is_time(ms: u64) -> bool {
+    ms <= TIME_MS_MAX
 }
 
 /// For the fuzz crate: whether these bytes are a message, after asserting that what is understood of one is what would be
@@ -644,6 +672,52 @@ mod tests {
     fn answer(written: &Write) -> Found {
         let (version, value) = (Some(written.version), written.value.clone());
         Found { version, live: true, value, lease_left: written.lease, keep_left: written.keep, ..Found::default() }
+    }
+
+    /// A node whose word was added to ended over it.
+    #[test]
+    fn a_head_with_a_time_that_no_clock_shows_is_none() {
+        let opens = |head: Head| open(head.encode_to_vec().into()).is_some();
+        for (ms, is_shown) in [(TIME_MS_MAX, true), (TIME_MS_MAX + 1, false), (u64::MAX, false)] {
+            let version = Version { ms, ..VERSION };
+            let key = Key::new(9, Bytes::from_static(b"k"));
+            let written = [
+                Write { version, ..sample() },
+                Write { guard: Some(version), ..sample() },
+                Write { standing: Standing::Open(version), ..sample() },
+            ];
+            let standing = Standing::Open(version);
+            let page = |line| page(vec![line], 0, None);
+            let line = Line {
+                key: key.clone(),
+                version: VERSION,
+                live: true,
+                keep_left: Span::ZERO,
+                standing: Standing::Plain,
+                kind: Kind::Text,
+            };
+            let mut said = vec![
+                read(&key, Want::Newer(version)),
+                undo(&key, version),
+                settle(&key, version),
+                confirm(&key, version),
+                found(Found { version: Some(version), ..Found::default() }).0,
+                found(Found { standing, ..Found::default() }).0,
+                wrote(Wrote::Conflict(version)),
+                wrote(Wrote::Ahead(ms)),
+                page(Line { version, ..line.clone() }),
+                page(Line { standing, ..line }),
+            ];
+            said.extend(written.map(|written| write(&key, &written).0));
+            for what in said {
+                assert_eq!(opens(head(what.clone())), is_shown, "{what:?}");
+            }
+            let plain = || head(undo(&key, VERSION));
+            assert_eq!(opens(Head { clock_ms: ms, ..plain() }), is_shown);
+            assert_eq!(opens(Head { stamp_ms: ms, ..plain() }), is_shown);
+            assert_eq!(opens(Head { waited_ms: ms, ..plain() }), is_shown);
+            assert_eq!(opens(Head { asked_ms: ms, ..plain() }), is_shown);
+        }
     }
 
     /// As a program of the version before writes it.

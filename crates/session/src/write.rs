@@ -475,7 +475,7 @@ impl Session {
             && write.version.ms > call.wall_ms
         {
             // Not the wall clock is ahead but the hybrid one: back with it, and anew.
-            self.clock.step_back(call.wall_ms.max(write.version.ms - ms));
+            self.clock.step_back(call.wall_ms.max(write.version.ms.saturating_sub(ms)));
             return self.lost_to_another(call, number, op);
         }
         let said_no = op.legs.iter().find_map(|leg| match leg.state {
