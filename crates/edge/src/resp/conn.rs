@@ -30,7 +30,7 @@ use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
-use super::unread::Unread;
+use super::unread::{Stall, Unread};
 use super::{Node, ops};
 use crate::meter::Opened;
 
@@ -135,8 +135,8 @@ struct Conn {
     is_new: bool,
     /// Runs while it is new and the door closes.
     grace: Option<Pin<Box<Sleep>>>,
-    /// Runs while the client takes nothing of what is there for it.
-    stall: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client has not taken all that is there for it.
+    stall: Option<Stall>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -273,7 +273,20 @@ impl Conn {
         let mut over = |timer: &mut Option<Pin<Box<Sleep>>>| {
             timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
         };
-        over(&mut self.patience) | over(&mut self.stall) | (self.is_new && over(&mut self.grace))
+        let is_over = over(&mut self.patience) | (self.is_new && over(&mut self.grace));
+        is_over | self.is_stalled(cx)
+    }
+
+    fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(Poll::Ready(took_too_little)) = self.stall.as_mut().map(|stall| stall.poll(cx)) else { return false };
+        // The next one begins with the next write that is not taken whole.
+        self.stall = None;
+        if took_too_little && self.out.len() > UNREAD_BYTES_FREE {
+            let (client, bytes) = (self.client.addr, self.out.len());
+            tracing::warn!(%client, bytes, "resp: a connection is closed: it takes its answers too slowly");
+            self.node.meter.unread.closed();
+        }
+        took_too_little
     }
 
     /// Moves answers, in order, to the output. True if there were any.
@@ -312,6 +325,9 @@ impl Conn {
         let before = self.out.len();
         self.out.push(reply, protocol);
         self.answer_bytes = (self.out.len() - before).max(self.answer_bytes / 2);
+        if let Some(known) = &self.client.known {
+            self.unread.is_of(&known.namespace);
+        }
         self.unread.count(self.out.len());
     }
 
@@ -471,21 +487,22 @@ impl Conn {
                     self.out.advance(n);
                     self.unread.count(self.out.len());
                     self.unread.took();
-                    self.stall = None;
+                    if let Some(stall) = &mut self.stall {
+                        stall.took(n);
+                    }
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    if self.stall.is_none() {
-                        let mut timer = Box::pin(sleep(STALL_TIME_MAX));
-                        if timer.as_mut().poll(cx).is_ready() {
-                            return Err(io::ErrorKind::TimedOut.into());
-                        }
-                        self.stall = Some(timer);
+                    let stall = self.stall.get_or_insert_with(|| Stall::new(self.out.len()));
+                    if stall.poll(cx).is_ready() {
+                        // It is looked at first thing.
+                        cx.waker().wake_by_ref();
                     }
-                    break;
+                    return Ok(());
                 }
             }
         }
+        self.stall = None;
         Ok(())
     }
 

@@ -85,7 +85,8 @@ pub const UNREAD_BYTES_FREE: usize = 1 << 20;
 /// ... and so much more, for clients that write a whole pipeline before they read: 60,000 values of 1,000 bytes. With that
 /// unread nothing more is read from the client ...
 pub const UNREAD_BYTES_SHARE: usize = 64 << 20;
-/// ... nor with so much unread by all such clients of a node: as much as their unfinished commands may have.
+/// ... nor with so much unread by all such clients of a node, of which a namespace may have as much as it leaves to others: as
+/// much as their unfinished commands may have.
 pub const UNREAD_BYTES_ALL_MAX: usize = READ_BYTES_ALL_MAX;
 /// Who takes nothing for so long after that waits to be read from, and will not read before: it gets what is there, the
 /// reason, and the end. A slow network takes something within this time, a person has not gone away yet.
@@ -108,8 +109,12 @@ pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(30);
 pub use crate::http::limits::HEAR_OUT;
 /// Wrong passwords on one connection, then it is closed.
 pub const WRONG_PASSWORDS_MAX: u32 = 8;
-/// A client that takes nothing of its answers for so long is gone.
+/// A client that takes too little of its answers in so long is gone: it has to take them all, or so many bytes (240 a second, as
+/// at the HTTP edge), or this part of what is kept for it beyond what each may have: of 64 MiB it takes 70 kB a second. A
+/// byte now and then would keep all of it for ever.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+pub const STALL_BYTES_MIN: usize = 240 * STALL_TIME_MAX.as_secs() as usize;
+pub const STALL_PART: usize = 16;
 /// The kernel asks an idle client whether it is there, after so long.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 /// Pause after `accept` failed (no descriptors left): the next attempt would fail the same way.

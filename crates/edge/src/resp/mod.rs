@@ -77,8 +77,8 @@ pub struct Node {
     cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
     read_bytes: Cell<usize>,
-    /// Bytes of answers that clients have not taken, all connections together, but for what each may have anyway.
-    unread_bytes: Cell<usize>,
+    /// Bytes of answers that clients have not taken, all connections together.
+    unread: RefCell<unread::Kept>,
     /// Who waits for items of lists.
     blocked: Rc<Blocked>,
     /// Connections end as soon as they have answered what has come.
@@ -176,7 +176,7 @@ pub async fn serve_with(
         keyspace: Rc::default(),
         cursors: Rc::default(),
         read_bytes: Cell::new(0),
-        unread_bytes: Cell::new(0),
+        unread: RefCell::default(),
         blocked: Rc::default(),
         closing: Cell::new(false),
         told: Notify::new(),

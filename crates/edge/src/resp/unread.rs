@@ -1,11 +1,14 @@
 //! Answers that clients have not taken yet. Many clients write a whole pipeline before they read the first answer of it, so a
 //! connection is read and answered on while they do, and what its client has not taken is kept: each connection may have some,
-//! more of a share, and all shares come out of what the node has for that. Who has used its share up is not read from until
-//! it takes something. If it takes nothing for a while it will not before it has written all, and is given up.
+//! more of a share, and all shares come out of what the node has for that, of which no namespace may have more than is left.
+//! Who has used its share up is not read from until it takes something. If it takes nothing for a while it will not before it
+//! has written all, and is given up. Who takes a little now and then must take more, the more is kept for it.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Context;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::time::{Sleep, sleep};
 
@@ -15,32 +18,95 @@ use super::limits::*;
 /// What one connection keeps.
 pub struct Unread {
     node: Rc<Node>,
-    /// What of it counts in [`Node::unread_bytes`].
+    /// What of it counts in [`Node::unread`],
     charged: usize,
+    /// ... and for which namespace.
+    whose: Arc<str>,
     /// Runs while the client wants more than there is room for, and takes nothing.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
+/// What all connections of a node keep, but for what each may have anyway.
+#[derive(Default)]
+pub struct Kept {
+    all: usize,
+    /// Invariant: sums to `all`; none is 0.
+    of: BTreeMap<Arc<str>, usize>,
+}
+
+impl Kept {
+    fn change(&mut self, whose: &Arc<str>, from: usize, to: usize) {
+        let mine = self.of.get(whose).copied().unwrap_or(0) - from + to;
+        if mine == 0 {
+            self.of.remove(whose);
+        } else {
+            self.of.insert(Arc::clone(whose), mine);
+        }
+        self.all = self.all - from + to;
+    }
+
+    /// A namespace has no more than is left for all: the first has half, and each other one half of the rest.
+    fn has_room(&self, whose: &str) -> bool {
+        self.of.get(whose).copied().unwrap_or(0) < UNREAD_BYTES_ALL_MAX.saturating_sub(self.all)
+    }
+}
+
+/// A client that has something to take. What it takes is measured over a while: a byte now and then would keep all of it.
+pub struct Stall {
+    until: Pin<Box<Sleep>>,
+    taken: usize,
+    enough: usize,
+}
+
+impl Stall {
+    /// With so much unread.
+    pub fn new(bytes: usize) -> Self {
+        let part = bytes.saturating_sub(UNREAD_BYTES_FREE) / STALL_PART;
+        let enough = bytes.min(part.max(STALL_BYTES_MIN));
+        Self { until: Box::pin(sleep(STALL_TIME_MAX)), taken: 0, enough }
+    }
+
+    pub fn took(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_add(bytes);
+    }
+
+    /// Ready at its end: whether it took too little.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        ready!(self.until.as_mut().poll(cx));
+        Poll::Ready(self.taken < self.enough)
+    }
+}
+
 impl Unread {
     pub fn new(node: Rc<Node>) -> Self {
-        Self { node, charged: 0, patience: None }
+        Self { node, charged: 0, whose: "".into(), patience: None }
     }
 
     /// So much is unread now.
     pub fn count(&mut self, bytes: usize) {
         let charge = bytes.saturating_sub(UNREAD_BYTES_FREE);
         if charge != self.charged {
-            let all = self.node.unread_bytes.get() - self.charged + charge;
-            self.node.unread_bytes.set(all);
-            self.node.meter.unread.show(all);
+            let mut kept = self.node.unread.borrow_mut();
+            kept.change(&self.whose, self.charged, charge);
+            self.node.meter.unread.show(kept.all);
             self.charged = charge;
+        }
+    }
+
+    /// It counts for this namespace from now on.
+    pub fn is_of(&mut self, namespace: &Arc<str>) {
+        if self.whose != *namespace {
+            let mut kept = self.node.unread.borrow_mut();
+            kept.change(&self.whose, self.charged, 0);
+            kept.change(namespace, 0, self.charged);
+            self.whose = Arc::clone(namespace);
         }
     }
 
     /// May there be more, with so much?
     pub fn has_room(&self, bytes: usize) -> bool {
         bytes < UNREAD_BYTES_FREE
-            || bytes < UNREAD_BYTES_FREE + UNREAD_BYTES_SHARE && self.node.unread_bytes.get() < UNREAD_BYTES_ALL_MAX
+            || bytes < UNREAD_BYTES_FREE + UNREAD_BYTES_SHARE && self.node.unread.borrow().has_room(&self.whose)
     }
 
     /// The client has taken something, or need not.
@@ -57,7 +123,10 @@ impl Unread {
     pub fn why(&self, bytes: usize) -> String {
         let (free, share, all) = (UNREAD_BYTES_FREE >> 20, UNREAD_BYTES_SHARE >> 20, UNREAD_BYTES_ALL_MAX >> 20);
         let most = if bytes < UNREAD_BYTES_FREE + UNREAD_BYTES_SHARE {
-            format!("all connections of this node have {all} MiB of them, and each {free} MiB more")
+            format!(
+                "this namespace has as many as are left of the {all} MiB that this node has for them, and each connection {free} \
+                 MiB more"
+            )
         } else {
             format!("a connection may have {} MiB of them", free + share)
         };
