@@ -20,7 +20,7 @@ struct Bench {
     /// What the disk has yet to say.
     disk: VecDeque<Event<Ask>>,
     answers: BTreeMap<AskId, Answer>,
-    /// How often something was forced to the root group's log.
+    /// How often something was written to the root group's log.
     forced: usize,
 }
 
@@ -98,7 +98,7 @@ fn join_token(uses: u32) -> Ask {
 
 /// Of 13 nodes that started together 10 were told that the declaration keeps changing.
 #[test]
-fn many_nodes_that_join_at_once_are_all_let_in_with_one_force_each() {
+fn many_nodes_that_join_at_once_are_all_let_in_and_none_is_tried_twice() {
     const NODES: u64 = 60;
     let mut bench = Bench::new();
     assert!(matches!(bench.ask_all(vec![join_token(NODES as u32)])[..], [Answer::Done(Outcome::Done(()))]));
@@ -112,7 +112,8 @@ fn many_nodes_that_join_at_once_are_all_let_in_with_one_force_each() {
     let declared = bench.node.root.declared();
     assert_eq!(declared.of_kind("node").count() as u64, NODES);
     assert_eq!(declared.of_kind("join").count(), 0, "each use of the token is counted");
-    assert!(bench.forced - forced < 2 * NODES as usize, "{} forces", bench.forced - forced);
+    // An entry of the log each, and that it is agreed on.
+    assert!(bench.forced - forced <= 2 * NODES as usize, "{} writes", bench.forced - forced);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Numbers of the wiring, with units.
 
 use base::Span;
-use cluster::beacon::TTL_MAX;
 
 /// Between two looks of the leader at what should run where, and of every node at its own report.
 pub const TICK: Span = Span::millis(200);
@@ -11,11 +10,8 @@ pub const GROUPS_EVERY: Span = Span::secs(1);
 pub const SHARDS_EVERY: Span = Span::secs(1);
 /// A view is rebuilt at most this often, unless routes changed: people and charts do not see faster.
 pub const VIEW_EVERY: Span = Span::millis(100);
-/// How often a node says how it is, to [`REPORTED_TO`] live nodes at most; less often to more, see [`report_every`].
+/// How often a node says how it is.
 pub const REPORT_EVERY: Span = Span::secs(1);
-/// So many nodes are each told everything at the full pace. What a node sends does not grow with more of them: it goes to all, so it
-/// goes more seldom. More would be 300 kB/s a node with a hundred nodes; fewer, and a small cluster would know late how it is.
-pub const REPORTED_TO: usize = 8;
 /// What doors saw of each clone is told of one to two spans of this: some requests of who is asked little, and news to people.
 pub const ASKED_OVER: Span = Span::secs(5);
 /// Clones of which a report tells that, those that were asked most: some 80 bytes each, a quarter of a beacon.
@@ -26,22 +22,6 @@ pub const UNWHOLE_TOLD_MAX: usize = 256;
 pub const LEADS_TOLD_MAX: usize = 2_048;
 /// A report that was not repeated for so long is gone: several lost ones in a row, and more than a suspicion takes.
 pub const REPORT_TTL: Span = Span::secs(10);
-/// How often each of so many live nodes says how it is.
-pub const fn report_every(live: usize) -> Span {
-    Span(REPORT_EVERY.0 * paces(live))
-}
-
-/// ... and how long what it says holds: as many times as long, up to what beacons hold.
-pub const fn report_ttl(live: usize) -> Span {
-    let ttl = REPORT_TTL.0 * paces(live);
-    Span(if ttl < TTL_MAX.0 { ttl } else { TTL_MAX.0 })
-}
-
-/// In whole steps: else each birth would have everything said anew.
-const fn paces(live: usize) -> u64 {
-    if live == 0 { 1 } else { live.div_ceil(REPORTED_TO) as u64 }
-}
-
 /// Events kept for people to read.
 pub const EVENTS_MAX: usize = 200;
 /// Of them, the manager's last decisions are told to all nodes: some 5 KiB of a beacon.
@@ -78,7 +58,6 @@ pub const LEAVE_TIME_MAX: Span = Span::secs(60);
 pub const REMOVE_TIME_MAX: Span = Span::secs(600);
 
 const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");
-const _: () = assert!(report_every(200).as_micros() * 2 < report_ttl(200).as_micros(), "nor one of a large cluster");
 
 /// A force that takes so long at least is slow: disks that are shared or worn out take a tenth of it.
 pub const FORCE_SLOW: Span = Span::secs(1);

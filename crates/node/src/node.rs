@@ -21,7 +21,7 @@ use crate::facts::{self, BrickLoad, NodeReport};
 use crate::frames::Bad;
 use crate::leave::{Departure, Wish};
 use crate::level;
-use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY, report_every, report_ttl};
+use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
 use crate::told::Told;
@@ -413,7 +413,7 @@ impl Node {
             self.tick(now, out);
         }
         if self.report_at <= now.mono {
-            self.report_at = now.mono + report_every(self.membership.live().count());
+            self.report_at = now.mono + REPORT_EVERY;
             self.take_stock(now);
             self.put_fact(now, facts::REPORT, facts::encode(&self.report.clone()), out);
             self.put_fact(now, facts::LIVES, facts::encode(&self.lives.record), out);
@@ -472,8 +472,7 @@ impl Node {
     }
 
     pub(crate) fn put_fact(&mut self, now: Now, key: &str, value: bytes::Bytes, out: &mut Out) {
-        let ttl = report_ttl(self.membership.live().count());
-        self.beacons_in(now, beacon::Input::Put { key: key.to_owned(), value, ttl }, out);
+        self.beacons_in(now, beacon::Input::Put { key: key.to_owned(), value, ttl: REPORT_TTL }, out);
     }
 
     fn vitals(&mut self, now: Now, cpu_millis: u32, resident_bytes: u64, mut gauges: BTreeMap<String, u64>) {
