@@ -5,8 +5,9 @@ use base::checksum::place_hash;
 use bytes::Bytes;
 use state::session::doc::Doc;
 use state::session::merge::take_mark;
-use state::session::{Action, Lease, Reply as Found, When};
+use state::session::{Action, Reply as Found, When};
 
+use super::write::Ends;
 use super::*;
 use crate::resp::ops::{Seen, Space};
 
@@ -125,7 +126,7 @@ pub async fn set(
     space: Space,
     key: Bytes,
     value: Bytes,
-    lease: Lease,
+    ends: Ends,
     compare: Compare,
     get: bool,
     merges: bool,
@@ -136,9 +137,18 @@ pub async fn set(
         if !compare.holds(seen.as_ref(), merges) {
             return Ok(Some(if get { old(seen) } else { Reply::Nil }));
         }
-        let when = seen.as_ref().map_or(When::Absent, |seen| When::Version(seen.version));
-        match ops::done(space.ask(space.put(key.clone(), value.clone(), lease, when, false)).await)? {
-            Found::Stored { .. } => Ok(Some(if get { old(seen) } else { Reply::OK })),
+        let op = match (ends, &seen) {
+            (Ends::By(lease), seen) => {
+                let when = seen.as_ref().map_or(When::Absent, |seen| When::Version(seen.version));
+                space.put(key.clone(), value.clone(), lease, when, false)
+            }
+            (Ends::Now, Some(seen)) => space.op(key.clone(), Action::RemoveIf { version: seen.version }),
+            // It would be over before anybody could see it.
+            (Ends::Now, None) => return Ok(Some(if get { Reply::Nil } else { Reply::OK })),
+        };
+        match ops::done(space.ask(op).await)? {
+            // What another one has removed meanwhile is not there either.
+            Found::Stored { .. } | Found::Removed(_) => Ok(Some(if get { old(seen) } else { Reply::OK })),
             Found::NotStored { .. } => Ok(None),
             other => ops::odd(&other),
         }

@@ -3,7 +3,7 @@
 use base::Outcome;
 use state::session::{Action, Lease, Reply as Found};
 
-use super::write::{Options, Unit};
+use super::write::{Ends, Options, Unit};
 use super::*;
 
 pub static GETEX: Spec = Spec {
@@ -109,10 +109,14 @@ fn get_and_lease(call: &mut Call<'_>) -> Act {
             get: false,
             when: None,
             compare: None,
-            lease: Some(lease @ Lease::For(_)),
+            lease: Some(Ends::By(lease @ Lease::For(_))),
             moment: _,
             persist: false,
         } => Act::Op(call.space().op(call.command.key(1), Action::GetTouch { lease }), read::value),
+        // As GETDEL.
+        Options { get: false, when: None, compare: None, lease: Some(Ends::Now), moment: _, persist: false } => {
+            Act::Op(call.space().op(call.command.key(1), Action::Take), read::value)
+        }
         Options { get: _, when: _, compare: _, lease: _, moment: _, persist: _ } => syntax_error(),
     }
 }

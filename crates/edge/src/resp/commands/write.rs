@@ -1,7 +1,7 @@
 //! Writing one key.
 
 use base::{Outcome, Span};
-use state::session::{Lease, Reply as Found, When};
+use state::session::{Action, Lease, Reply as Found, When};
 
 use super::compare::Compare;
 use super::*;
@@ -75,14 +75,14 @@ impl Unit {
         options.into_iter().find(|(word, _)| is(option, word)).map(|(_, unit)| unit)
     }
 
-    /// How long from now, for a number that must be positive; in the past is the shortest lease there is.
-    pub fn span(self, number: &[u8], name: &str) -> Result<Span, Reply> {
+    /// How long from now, for a number that must be positive; `None` is a moment that has passed.
+    pub fn span(self, number: &[u8], name: &str) -> Result<Option<Span>, Reply> {
         let number = integer(number).ok_or_else(not_an_integer)?;
         let wrong = || Reply::Error(format!("ERR invalid expire time in '{name}' command"));
         if number <= 0 {
             return Err(wrong());
         }
-        Ok(self.left_until(number).ok_or_else(wrong)?.unwrap_or(LEASE_MIN))
+        self.left_until(number).ok_or_else(wrong)
     }
 
     /// The moment that a number names, Unix milliseconds, if it names one.
@@ -110,19 +110,24 @@ impl Unit {
     }
 }
 
-/// The shortest lease that ends by itself.
-const LEASE_MIN: Span = Span::millis(1);
-
 fn unix_millis() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| d.as_millis() as i64)
+}
+
+/// When what is written ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ends {
+    By(Lease),
+    /// At a moment that has passed: it is removed, and nothing is written.
+    Now,
 }
 
 /// Options after the key (and value) of SET and GETEX. Whoever reads them takes them apart without `..`, so that none is
 /// dropped: an option that a command does not have is a syntax error of it.
 #[derive(Default)]
 pub struct Options {
-    pub lease: Option<Lease>,
+    pub lease: Option<Ends>,
     /// If its end was given as a moment: that.
     pub moment: Option<u64>,
     pub when: Option<When>,
@@ -142,11 +147,12 @@ impl Options {
                 if at + 1 >= command.len() || options.lease.is_some() || options.persist {
                     return Err(syntax());
                 }
-                options.lease = Some(Lease::For(unit.span(command.arg(at + 1), name)?));
+                let left = unit.span(command.arg(at + 1), name)?;
+                options.lease = Some(left.map_or(Ends::Now, |span| Ends::By(Lease::For(span))));
                 options.moment = integer(command.arg(at + 1)).and_then(|number| unit.moment(number));
                 at += 1;
             } else if is(option, "KEEPTTL") && options.lease.is_none() && !options.persist {
-                options.lease = Some(Lease::Keep);
+                options.lease = Some(Ends::By(Lease::Keep));
             } else if options.when.is_none()
                 && options.compare.is_none()
                 && let Some(compare) = Compare::read(command, at)
@@ -180,21 +186,58 @@ fn set(call: &mut Call<'_>) -> Act {
     if persist {
         return syntax_error();
     }
-    let lease = lease.unwrap_or(Lease::Default);
+    let ends = lease.unwrap_or(Ends::By(Lease::Default));
     if let Some(compare) = compare {
         let (space, merges) = (call.space(), call.merges());
         let (key, value) = (command.key(1), command.value(2));
-        return Call::later(compare::set(space, key, value, lease, compare, get, merges));
+        return Call::later(compare::set(space, key, value, ends, compare, get, merges));
     }
+    let lease = match ends {
+        Ends::By(lease) => lease,
+        Ends::Now => return set_ended(call, when.unwrap_or(When::Always), get),
+    };
     let then = if get { stored_old } else { stored };
     Act::Op(call.space().put(command.key(1), command.value(2), lease, when.unwrap_or(When::Always), get), then)
+}
+
+/// SET of what has ended already: it is a removal under the same condition, and answered as SET is.
+fn set_ended(call: &mut Call<'_>, when: When, get: bool) -> Act {
+    let (space, key) = (call.space(), call.command.key(1));
+    match (when, get) {
+        // Nothing is there that could be removed, or the condition does not hold.
+        (When::Absent, true) => Act::Op(space.get(key), read::value),
+        (When::Absent, false) => Act::Op(space.get(key), |outcome| match ops::done(outcome) {
+            Ok(found) => ops::value_of(found).map_or(Reply::OK, |_| Reply::Nil),
+            Err(error) => error,
+        }),
+        (_, true) => Act::Op(space.op(key, Action::Take), read::value),
+        (When::Present, false) => Act::Op(space.op(key, Action::Remove), |outcome| removed(outcome, Reply::Nil)),
+        (_, false) => Act::Op(space.op(key, Action::Remove), |outcome| removed(outcome, Reply::OK)),
+    }
+}
+
+/// `OK`, or this if there was nothing.
+fn removed(outcome: Outcome<Found>, absent: Reply) -> Reply {
+    match ops::done(outcome) {
+        Ok(Found::Removed(there)) => {
+            if there {
+                Reply::OK
+            } else {
+                absent
+            }
+        }
+        Ok(other) => ops::odd(&other),
+        Err(error) => error,
+    }
 }
 
 fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {
     let name = if unit == Unit::Seconds { "setex" } else { "psetex" };
     match unit.span(call.command.arg(2), name) {
         Err(error) => Act::Now(error),
-        Ok(span) => {
+        // Lengths have never passed.
+        Ok(None) => set_ended(call, When::Always, false),
+        Ok(Some(span)) => {
             let (key, value) = (call.command.key(1), call.command.value(3));
             Act::Op(call.space().put(key, value, Lease::For(span), When::Always, false), stored)
         }

@@ -62,9 +62,45 @@ fn leases_are_given_and_told() {
         ("GETEX nosuch EX 50", "$-1\r\n"),
         ("EXPIRE a -1", ":1\r\n"),
         ("EXISTS a", ":0\r\n"),
-        ("SET a 1 EXAT 1", "+OK\r\n"),
-        ("PTTL a", ":1\r\n"),
+        ("SET a 1", "+OK\r\n"),
         ("PEXPIREAT a 1", ":1\r\n"),
+        ("EXISTS a", ":0\r\n"),
+    ]);
+}
+
+#[test]
+fn what_ends_by_a_moment_that_has_passed_is_removed() {
+    check(&[
+        ("SET a 1 EXAT 1", "+OK\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET a 2 PXAT 1", "+OK\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 2 EXAT 1 XX", "$-1\r\n"),
+        ("SET a 2 EXAT 1 NX", "+OK\r\n"),
+        ("SET a 2 EXAT 1 NX GET", "$-1\r\n"),
+        ("SET a 2 EXAT 1 GET", "$-1\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET a 2 NX EXAT 1", "$-1\r\n"),
+        ("SET a 2 NX GET EXAT 1", "$1\r\n1\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+        ("SET a 2 EXAT 1 XX", "+OK\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET a 2 GET EXAT 1", "$1\r\n1\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 2 IFEQ 1 EXAT 1", "$-1\r\n"),
+        ("SET a 2 IFNE 1 EXAT 1", "+OK\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET a 2 IFEQ 3 EXAT 1", "$-1\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+        ("SET a 2 IFEQ 1 GET EXAT 1", "$1\r\n1\r\n"),
+        ("EXISTS a", ":0\r\n"),
+        ("GETEX a EXAT 1", "$-1\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("GETEX a PXAT 1", "$1\r\n1\r\n"),
         ("EXISTS a", ":0\r\n"),
     ]);
 }

@@ -6,7 +6,7 @@ use state::session::{Lease, When};
 
 use super::*;
 use crate::resp::commands::compare::{Compare, digest};
-use crate::resp::commands::write::{Options, Unit};
+use crate::resp::commands::write::{Ends, Options, Unit};
 
 const VALUE_MAX: i64 = VALUE_BYTES_MAX as i64;
 
@@ -179,9 +179,11 @@ fn set(call: &mut Call<'_>) -> Act {
     };
     let end = match (moment, lease) {
         (Some(moment), _) => moment::at(moment),
-        (None, None | Some(Lease::Default)) => "none".to_owned(),
-        (None, Some(Lease::Keep)) => "keep".to_owned(),
-        (None, Some(Lease::For(span))) => span.as_millis().max(1).to_string(),
+        (None, None | Some(Ends::By(Lease::Default))) => "none".to_owned(),
+        (None, Some(Ends::By(Lease::Keep))) => "keep".to_owned(),
+        (None, Some(Ends::By(Lease::For(span)))) => span.as_millis().max(1).to_string(),
+        // What has passed is a moment.
+        (None, Some(Ends::Now)) => moment::at(0),
     };
     one_with(call, "put", put_args(command.value(2), when, end, get), if get { old } else { stored })
 }
@@ -190,8 +192,8 @@ fn set_for(call: &mut Call<'_>, unit: Unit) -> Act {
     let name = if unit == Unit::Seconds { "setex" } else { "psetex" };
     match unit.span(call.command.arg(2), name) {
         Err(error) => Act::Now(error),
-        Ok(span) => {
-            let end = span.as_millis().max(1).to_string();
+        Ok(left) => {
+            let end = left.map_or_else(|| moment::at(0), |span| span.as_millis().max(1).to_string());
             one_with(call, "put", put_args(call.command.value(3), "always", end, false), stored)
         }
     }
@@ -209,8 +211,13 @@ fn get_ex(call: &mut Call<'_>) -> Act {
         Options { get: false, when: None, compare: None, lease: None, moment: _, persist: true } => {
             one_with(call, "get-expire", vec![word("none")], plain)
         }
-        Options { get: false, when: None, compare: None, lease: Some(Lease::For(span)), moment, persist: false } => {
-            let end = moment.map_or_else(|| span.as_millis().max(1).to_string(), moment::at);
+        Options { get: false, when: None, compare: None, lease: Some(ends), moment, persist: false } => {
+            let end = match (moment, ends) {
+                (Some(moment), _) => moment::at(moment),
+                (None, Ends::Now) => moment::at(0),
+                (None, Ends::By(Lease::For(span))) => span.as_millis().max(1).to_string(),
+                (None, Ends::By(Lease::Keep | Lease::Default)) => return syntax_error(),
+            };
             one_with(call, "get-expire", vec![word(end)], plain)
         }
         Options { get: _, when: _, compare: _, lease: _, moment: _, persist: _ } => syntax_error(),
