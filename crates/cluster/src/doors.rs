@@ -67,6 +67,8 @@ doors! {
     Https = "https", "https", 8443, "HTTPS edge", WithCertificates;
     /// The Redis protocol to namespaces.
     Resp = "resp", "resp", 6379, "Redis protocol", Always;
+    /// The same over TLS: `rediss://`.
+    RespTls = "resp-tls", "resp_tls", 6380, "Redis protocol over TLS", WhenAsked;
     /// The API and the monitor.
     Api = "api", "api", 7070, "API and monitor", Always;
     /// Links and tunnels of other nodes, and newcomers.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
 use cluster::doors::{Door, DoorAddrs, Opens};
+use edge::resp::secure::Arrived;
 use edge::tls::Certs;
 use edge::{Functions, Meter};
 use node::{Node, View};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::desks::{ApiDesk, EdgeDial, RespDesk};
 use crate::handover::Inherited;
@@ -205,8 +206,19 @@ pub struct Hall {
     pub http: edge::http::Config,
     /// Certificates for services.
     pub tls: Option<Arc<Certs>>,
+    /// The node's own certificate, for its own doors where there are no others.
+    pub own: Arc<Certs>,
+    /// Who comes to the Redis door with TLS, on the way to the core thread.
+    pub arrivals: mpsc::Sender<Arrived>,
     /// The API and the monitor.
     pub api: edge::api::Router,
+}
+
+impl Hall {
+    /// For namespaces and the API: the same as services have, if they have some.
+    fn certificates(&self) -> &Arc<Certs> {
+        self.tls.as_ref().unwrap_or(&self.own)
+    }
 }
 
 /// Serves what comes in by one door.
@@ -219,6 +231,11 @@ async fn serve(door: Door, socket: TcpListener, hall: &Hall) -> io::Result<()> {
             edge::http::serve_with(socket, view, dial, meter, Arc::clone(&hall.desk) as _, config).await
         }
         Door::Api => edge::api::serve(socket, hall.api.clone()).await,
+        Door::RespTls => {
+            let acceptor = hall.certificates().acceptor_of(&[]).map_err(io::Error::other)?;
+            let stop = edge::closing::closes(hall.view.clone(), Arc::clone(&hall.meter));
+            edge::resp::secure::serve(socket, acceptor, Arc::clone(&hall.meter), hall.arrivals.clone(), stop).await
+        }
         Door::Resp | Door::Peer => unreachable!("{door} is served on the core thread"),
     }
 }
@@ -226,6 +243,7 @@ async fn serve(door: Door, socket: TcpListener, hall: &Hall) -> io::Result<()> {
 /// The doors that are served on the core thread, beside the machine. Peers' is the host's own.
 pub struct CoreDoors {
     pub resp: Option<TcpListener>,
+    pub arrivals: mpsc::Receiver<Arrived>,
     pub meter: Arc<Meter>,
     pub functions: Arc<Functions>,
     pub sheds: bool,
@@ -233,11 +251,13 @@ pub struct CoreDoors {
 
 impl CoreDoors {
     pub async fn serve(self, port: host::LocalPort<Node>) {
-        let Self { resp, meter, functions, sheds } = self;
+        let Self { resp, arrivals, meter, functions, sheds } = self;
         let stop = edge::closing::closes(port.watch(), Arc::clone(&meter));
         let desk = Rc::new(RespDesk { port, sheds });
         let Some(resp) = resp else { return };
-        if let Err(error) = edge::resp::serve(resp, desk, meter, functions, stop).await {
+        if let Err(error) =
+            edge::resp::serve_with(resp, Some(arrivals), desk, meter, functions, stop, Default::default()).await
+        {
             tracing::error!(%error, "the Redis protocol is not served");
         }
     }

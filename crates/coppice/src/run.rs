@@ -10,12 +10,13 @@ use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::root::Change;
 use cluster::{Card, Door, DoorAddrs};
 use edge::closing::{LAST_TIME, closes};
+use edge::resp::secure::Arrived;
 use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
 use host::{DataDir, HostConfig, Identity};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing_subscriber::EnvFilter;
 
 use crate::anew;
@@ -310,6 +311,7 @@ struct Started {
     dial: Arc<EdgeDial>,
     meter: Arc<Meter>,
     functions: Arc<Functions>,
+    arrivals: mpsc::Sender<Arrived>,
 }
 
 impl Started {
@@ -344,8 +346,10 @@ impl Started {
         };
         let meter = Arc::new(Meter::new());
         let functions = Functions::new(&meter);
+        let (arrivals, come) = edge::resp::secure::arrivals();
         let core = CoreDoors {
             resp: sockets.take(Door::Resp),
+            arrivals: come,
             meter: Arc::clone(&meter),
             functions: Arc::clone(&functions),
             sheds: sheds(),
@@ -358,7 +362,9 @@ impl Started {
             move || gauges_meter.gauges(),
         );
         match started {
-            Ok(running) => Ok(Ok(Self { running, card, store, join, tunnels, doorman, dial, meter, functions })),
+            Ok(running) => {
+                Ok(Ok(Self { running, card, store, join, tunnels, doorman, dial, meter, functions, arrivals }))
+            }
             Err(error) if error.is_damage() => Ok(Err(error)),
             Err(error) => Err(error.to_string()),
         }
@@ -373,7 +379,7 @@ impl Started {
         tcp_ports: &Arc<edge::tcp::Ports>,
         io: &Runtime,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
-        let Self { running, card, store, join, tunnels, doorman, dial, meter, functions } = self;
+        let Self { running, card, store, join, tunnels, doorman, dial, meter, functions, arrivals } = self;
         let (port, peer) = (running.port(), card.peer());
         join.open(port.clone());
         io.spawn(doorman.follow(port.watch()));
@@ -398,7 +404,9 @@ impl Started {
             files_dir: home.services.clone(),
             ..Default::default()
         };
-        let hall = Hall { view: port.watch(), dial, meter, desk, http, tls: home.tls.clone(), api };
+        let chain = format!("{}\n{}", home.identity.cert_pem, home.identity.ca_pem);
+        let own = Certs::own(&chain, &home.identity.key_pem)?;
+        let hall = Hall { own, arrivals, view: port.watch(), dial, meter, desk, http, tls: home.tls.clone(), api };
         let leaves = io.block_on(async move {
             tokio::spawn(keeper.follow());
             tokio::spawn(tell_demand(port, Arc::clone(&hall.meter)));

@@ -261,7 +261,7 @@ impl Meter {
     pub fn of(&self, door: node::Door) -> Option<&Arc<Door>> {
         match door {
             node::Door::Http | node::Door::Https => Some(&self.http),
-            node::Door::Resp => Some(&self.resp),
+            node::Door::Resp | node::Door::RespTls => Some(&self.resp),
             node::Door::Api | node::Door::Peer => None,
         }
     }

@@ -76,17 +76,36 @@ impl Certs {
         Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store) }))
     }
 
+    /// One certificate for all names, which never changes: what a node has anyway. The chain and the key are in PEM.
+    ///
+    /// # Errors
+    /// They are none, or do not belong together.
+    pub fn own(chain: &str, key: &str) -> Result<Arc<Self>, String> {
+        let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
+        let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
+        let store = Store { by_name, default, seen: Seen::new() };
+        Ok(Arc::new(Self { files: Files::default(), now: ArcSwap::from_pointee(store) }))
+    }
+
     /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients.
     ///
     /// # Errors
     /// The provider has no such versions, which does not happen.
     pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, rustls::Error> {
+        self.acceptor_of(&[H2, b"http/1.1"])
+    }
+
+    /// Agrees on one of these protocols (ALPN) with clients that name some; on none if there are none.
+    ///
+    /// # Errors
+    /// As [`acceptor`](Self::acceptor).
+    pub fn acceptor_of(self: &Arc<Self>, protocols: &[&[u8]]) -> Result<TlsAcceptor, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::DEFAULT_VERSIONS)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
@@ -238,13 +257,23 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 
 /// A pair as rustls takes it, and the names that its certificate is for.
 fn read(pair: &Pair) -> Result<(Arc<CertifiedKey>, Vec<String>), String> {
-    let (cert, key) = (pair.cert.display(), pair.key.display());
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&bytes_of(&pair.cert)?)
+    let (cert, key) = (pair.cert.display().to_string(), pair.key.display().to_string());
+    certified(&cert, &bytes_of(&pair.cert)?, &key, &bytes_of(&pair.key)?)
+}
+
+/// The same of their bytes, with names for people.
+fn certified(
+    cert: &str,
+    cert_pem: &[u8],
+    key: &str,
+    key_pem: &[u8],
+) -> Result<(Arc<CertifiedKey>, Vec<String>), String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(cert_pem)
         .collect::<Result<_, _>>()
         .map_err(|e| format!("{cert} is not a certificate in PEM: {e}"))?;
     let first = chain.first().ok_or_else(|| format!("{cert} has no certificate in PEM"))?;
     let names = names(first).ok_or_else(|| format!("{cert} begins with something else than an X.509 certificate"))?;
-    let secret = PrivateKeyDer::from_pem_slice(&bytes_of(&pair.key)?)
+    let secret = PrivateKeyDer::from_pem_slice(key_pem)
         .map_err(|_| format!("{key} has no private key in PEM (one without a password is needed)"))?;
     let provider = rustls::crypto::ring::default_provider();
     CertifiedKey::from_der(chain, secret, &provider).map(|certified| (Arc::new(certified), names)).map_err(

@@ -11,14 +11,13 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use base::Outcome;
 use futures_util::future::LocalBoxFuture;
 use state::session::Reply as Found;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
@@ -30,12 +29,13 @@ use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
+use super::stream::Stream;
 use super::unread::{Stall, Unread};
 use super::{Node, ops};
 use crate::meter::Opened;
 
 /// Serves one client until either side closes.
-pub async fn run(stream: TcpStream, mut client: Client, node: Rc<Node>, _open: Opened) {
+pub async fn run(stream: Stream, mut client: Client, node: Rc<Node>, _open: Opened) {
     let gone = Arc::clone(&client.gone);
     client.be_stranger(&node.strangers);
     let mut conn = Conn {
@@ -83,7 +83,7 @@ pub async fn run(stream: TcpStream, mut client: Client, node: Rc<Node>, _open: O
 }
 
 /// Ends our side, and waits a moment for the client to end its own.
-async fn linger(mut stream: TcpStream, most: usize) {
+async fn linger(mut stream: Stream, most: usize) {
     let drain = async {
         stream.shutdown().await?;
         let mut sink = [0u8; 16 << 10];
@@ -106,7 +106,7 @@ const STRANGER_LINGER_BYTES_MAX: usize = 256 << 10;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
 struct Conn {
-    stream: TcpStream,
+    stream: Stream,
     client: Client,
     node: Rc<Node>,
     input: Input,
@@ -181,7 +181,7 @@ impl Conn {
             return Poll::Ready(false);
         }
         loop {
-            if self.waits_long() && self.has_left() {
+            if self.waits_long() && self.stream.has_left() {
                 return Poll::Ready(false);
             }
             while self.collect(cx) | self.start(cx) {}
@@ -253,13 +253,6 @@ impl Conn {
     /// Nothing begins behind a command that waits for something, as in Redis: so it is the last.
     fn waits_long(&self) -> bool {
         self.slots.back().is_some_and(|slot| slot.work.is_blocked())
-    }
-
-    /// The client has ended its side, though what it sent before may not have been read yet.
-    fn has_left(&self) -> bool {
-        let mut now = std::pin::pin!(self.stream.ready(Interest::READABLE));
-        let seen = now.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        matches!(seen, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
@@ -503,7 +496,11 @@ impl Conn {
             }
         }
         self.stall = None;
-        Ok(())
+        // With TLS some of it may still be on its way to the socket, which wakes this task when it takes more.
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
     }
 
     /// Gives a client up that wants more than is kept for it, and does not begin to read. True if that is new.
@@ -528,32 +525,29 @@ impl Conn {
     }
 
     fn has_more_to_say(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut byte = [0];
-        self.parked.is_some()
-            || !self.input.buffer.is_empty()
-            || matches!(self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)), Poll::Ready(Ok(1..)))
+        self.parked.is_some() || !self.input.buffer.is_empty() || self.stream.has_more(cx)
     }
 
     /// Reads what comes, for nothing.
     fn pass_over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut sink = [0; 16 << 10];
-        while let Poll::Ready(ready) = self.stream.poll_read_ready(cx) {
-            ready?;
-            match self.stream.try_read(&mut sink) {
-                Ok(0) => {
+        loop {
+            let mut read = ReadBuf::new(&mut sink);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
+                Poll::Ready(Ok(())) if read.filled().is_empty() => {
                     self.state = State::Closing;
-                    break;
+                    return Ok(());
                 }
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                Ok(_) | Err(_) => (),
+                Poll::Ready(Ok(())) => (),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
             }
         }
-        Ok(())
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         // Asked first, so that a connection without news needs no buffer.
-        ready!(self.stream.poll_read_ready(cx))?;
+        ready!(self.stream.poll_news(cx))?;
         if !self.input.make_room(self.missing) {
             if self.waits_long() {
                 // It could wait for ever, and then nobody would notice its end.

@@ -117,6 +117,10 @@ pub const STALL_BYTES_MIN: usize = 240 * STALL_TIME_MAX.as_secs() as usize;
 pub const STALL_PART: usize = 16;
 /// The kernel asks an idle client whether it is there, after so long.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
+/// TLS must be agreed on by then, as at the HTTP edge.
+pub const HANDSHAKE_TIME_MAX: Duration = crate::http::limits::HANDSHAKE_TIME;
+/// Clients on their way to the node's own thread, which takes them in a turn or two; others wait in their tasks.
+pub const ARRIVALS_MAX: usize = 64;
 /// Pause after `accept` failed (no descriptors left): the next attempt would fail the same way.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

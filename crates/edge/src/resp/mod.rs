@@ -9,6 +9,7 @@
 //! - `conn.rs`: one connection: what is started when, what waits for what, what is read and written when. `input.rs`: its
 //!   read buffer.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
+//! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
@@ -28,7 +29,7 @@ use base::Span;
 use bytes::Bytes;
 use host::Crowd;
 use node::{Answer, Ask, View};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{Functions, Meter};
 
@@ -42,11 +43,15 @@ mod input;
 pub mod limits;
 mod ops;
 pub mod parse;
+pub mod secure;
+mod stream;
 mod unread;
 
 pub use client::same_secret;
 use commands::linear::block::Blocked;
 use gate::Gate;
+use secure::Arrived;
+use stream::Stream;
 
 /// How the node is asked, on its own thread.
 pub trait Backend: 'static {
@@ -143,15 +148,16 @@ pub async fn serve(
     functions: Arc<Functions>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_with(listener, backend, meter, functions, stop, Room::default()).await
+    serve_with(listener, None, backend, meter, functions, stop, Room::default()).await
 }
 
-/// [`serve`] with room for more or fewer.
+/// [`serve`] with room for more or fewer, also for who comes with TLS ([`secure`]).
 ///
 /// # Errors
 /// As [`serve`].
 pub async fn serve_with(
     listener: std::net::TcpListener,
+    mut secure: Option<mpsc::Receiver<Arrived>>,
     backend: Rc<dyn Backend>,
     meter: Arc<Meter>,
     functions: Arc<Functions>,
@@ -185,9 +191,19 @@ pub async fn serve_with(
     });
     let mut stop = std::pin::pin!(stop);
     let _listens = node.meter.resp.listens();
+    let welcome = |stream: Stream, from, local, open| {
+        node.last_id.set(node.last_id.get() + 1);
+        let client = client::Client::new(node.last_id.get(), from, local);
+        tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node), open));
+    };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            Some(arrived) = next(&mut secure) => {
+                let Arrived { stream, from, local, open } = arrived;
+                welcome(Stream::Secure(Box::new(stream)), from, local, open);
+                continue;
+            }
             () = &mut stop => {
                 node.closing.set(true);
                 node.told.notify_waiters();
@@ -196,21 +212,25 @@ pub async fn serve_with(
         };
         match accepted {
             Ok((stream, addr)) => {
-                node.last_id.set(node.last_id.get() + 1);
                 // Not being able to set these costs speed and notices of dead clients, nothing else.
                 let _ = stream.set_nodelay(true);
                 let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
                 let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, limits::KEEPALIVE_IDLE);
                 let Ok(local) = stream.local_addr() else { continue };
-                let client = client::Client::new(node.last_id.get(), addr, local);
-                let open = node.meter.resp.opened();
-                tokio::task::spawn_local(conn::run(stream, client, Rc::clone(&node), open));
+                welcome(Stream::Plain(stream), addr, local, node.meter.resp.opened());
             }
             Err(error) => {
                 tracing::warn!(%error, "resp: a connection could not be accepted");
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+async fn next(secure: &mut Option<mpsc::Receiver<Arrived>>) -> Option<Arrived> {
+    match secure {
+        Some(arrivals) => arrivals.recv().await,
+        None => None,
     }
 }
 

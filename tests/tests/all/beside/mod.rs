@@ -23,6 +23,7 @@ mod operate;
 mod private;
 mod routes;
 mod sdk;
+mod secure_doors;
 mod sessions;
 mod shop;
 mod status;

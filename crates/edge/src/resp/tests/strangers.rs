@@ -14,7 +14,7 @@ fn with_room<F: Future<Output = ()>>(room: Room, test: impl FnOnce(Rc<Toy>, std:
         let addr = listener.local_addr().unwrap();
         let (meter, functions) = (Arc::clone(&toy.meter), Functions::new(&toy.meter));
         let never = std::future::pending();
-        let door = tokio::task::spawn_local(serve_with(listener, toy.clone(), meter, functions, never, room));
+        let door = tokio::task::spawn_local(serve_with(listener, None, toy.clone(), meter, functions, never, room));
         let test = tokio::time::timeout(Duration::from_secs(60), test(toy, addr));
         test.await.expect("the door should not take so long");
         door.abort();
