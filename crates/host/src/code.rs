@@ -14,8 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::limits::{CODE_BYTES_MAX, CODE_FILES_MAX, CODE_PATH_BYTES_MAX, CODE_UNUSED_KEPT};
-use crate::private;
+use crate::limits::{CODE_BYTES_MAX, CODE_DEPTH_MAX, CODE_FILES_MAX, CODE_PATH_BYTES_MAX, CODE_UNUSED_KEPT};
+use crate::{inside, private};
 
 /// A packed folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,9 @@ pub fn pack(dir: &Path) -> Result<Packed, String> {
     }
     paths.sort();
     let mut archive = tar::Builder::new(Vec::new());
+    let mut count = Count::default();
     for path in &paths {
+        count.add(path).map_err(|wrong| format!("{}: {wrong}", dir.display()))?;
         entry(dir, path, &mut archive)?;
         if archive.get_ref().len() as u64 > CODE_BYTES_MAX {
             let mib = CODE_BYTES_MAX >> 20;
@@ -84,6 +86,7 @@ fn walk(root: &Path, below: &Path, paths: &mut Vec<PathBuf>) -> Result<(), Strin
         let path = below.join(found.file_name());
         let kind = found.file_type().map_err(|e| format!("cannot look at {}: {e}", found.path().display()))?;
         if kind.is_dir() {
+            not_deep(&path)?;
             walk(root, &path, paths)?;
         } else if kind.is_file() || kind.is_symlink() {
             paths.push(path);
@@ -114,8 +117,9 @@ fn entry(root: &Path, path: &Path, archive: &mut tar::Builder<Vec<u8>>) -> Resul
     header.set_size(0);
     if meta.is_symlink() {
         let target = fs::read_link(&full).map_err(cannot)?;
-        if !stays_inside(path, &target) {
-            return Err(format!("{} is a link to {}, outside of the folder", full.display(), target.display()));
+        if let Err(wrong) = inside::resolve(root, path) {
+            let target = target.display();
+            return Err(format!("{} is a link to {target}, outside of the folder: {wrong}", full.display()));
         }
         header.set_entry_type(tar::EntryType::Symlink);
         header.set_mode(0o777);
@@ -141,18 +145,34 @@ fn largest(root: &Path, paths: &[PathBuf]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a link at `path` to `target` leads to something in the same folder.
-fn stays_inside(path: &Path, target: &Path) -> bool {
-    let mut depth = path.components().count() as i64 - 1;
-    target.components().all(|part| {
-        depth += match part {
-            Component::Normal(_) => 1,
-            Component::CurDir => 0,
-            Component::ParentDir => -1,
-            Component::RootDir | Component::Prefix(_) => i64::MIN / 2,
-        };
-        depth >= 0
-    })
+/// Counts what an archive makes: its entries, and the folders on the way to them.
+#[derive(Debug, Default)]
+struct Count {
+    known: BTreeSet<PathBuf>,
+    entries: usize,
+    /// Folders that no entry before had named.
+    folders: usize,
+}
+
+impl Count {
+    fn add(&mut self, path: &Path) -> Result<(), String> {
+        not_deep(path)?;
+        self.entries += 1;
+        for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            if !self.known.insert(above.to_owned()) {
+                break;
+            }
+            self.folders += 1;
+        }
+        self.known.insert(path.to_owned());
+        let many = self.entries + self.folders > CODE_FILES_MAX;
+        if many { Err(format!("it has more than {CODE_FILES_MAX} files and folders")) } else { Ok(()) }
+    }
+}
+
+fn not_deep(path: &Path) -> Result<(), String> {
+    let deep = path.components().count() > CODE_DEPTH_MAX;
+    if deep { Err(format!("a path in it is more than {CODE_DEPTH_MAX} folders deep")) } else { Ok(()) }
 }
 
 /// Makes the files of an archive below `to`, an empty folder.
@@ -166,34 +186,38 @@ pub fn unpack(archive: &[u8], to: &Path) -> Result<(), String> {
     tar.set_preserve_mtime(false);
     // The library sets modes whatever the umask is.
     tar.set_mask(0o077);
-    let mut files = 0;
+    let mut count = Count::default();
+    let mut links = Vec::new();
+    let leads_in = |link: &Path| {
+        inside::resolve(to, link).map_err(|wrong| format!("the link {link:?} leads out of its folder: {wrong}"))
+    };
     for entry in tar.entries().map_err(cannot)? {
         let mut entry = entry.map_err(cannot)?;
-        files += 1;
-        if files > CODE_FILES_MAX {
-            return Err(format!("it has more than {CODE_FILES_MAX} files"));
-        }
         let path = entry.path().map_err(cannot)?.into_owned();
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         if !is_plain || path.as_os_str().len() > CODE_PATH_BYTES_MAX {
-            return Err(format!("the path {} leads out of its folder", path.display()));
+            return Err(format!("the path {path:?} leads out of its folder"));
         }
-        match entry.header().entry_type() {
-            tar::EntryType::Regular | tar::EntryType::Directory => (),
-            tar::EntryType::Symlink => {
-                let target = entry.link_name().map_err(cannot)?.unwrap_or_default();
-                if !stays_inside(&path, &target) {
-                    return Err(format!("the link {} leads out of its folder", path.display()));
-                }
-            }
-            other => return Err(format!("{} is of kind {other:?}, which is not taken", path.display())),
+        count.add(&path)?;
+        let kind = entry.header().entry_type();
+        match kind {
+            tar::EntryType::Regular | tar::EntryType::Directory | tar::EntryType::Symlink => (),
+            other => return Err(format!("{path:?} is of kind {other:?}, which is not taken")),
         }
         // Looks where the folders on the way really lead to.
         if !entry.unpack_in(to).map_err(cannot)? {
-            return Err(format!("the path {} leads out of its folder", path.display()));
+            return Err(format!("the path {path:?} leads out of its folder"));
+        }
+        if kind.is_symlink() {
+            leads_in(&path)?;
+            links.push(path);
         }
     }
-    if files == 0 { Err("it is empty, or no archive".into()) } else { Ok(()) }
+    // Once more: what came later may have changed where they lead.
+    for link in &links {
+        leads_in(link)?;
+    }
+    if count.entries == 0 { Err("it is empty, or no archive".into()) } else { Ok(()) }
 }
 
 impl CodeStore {
@@ -347,29 +371,92 @@ mod tests {
         assert!(pack(&dir).unwrap_err().contains("neither file, folder nor link"));
     }
 
+    type Entry<'a> = (tar::EntryType, &'a str, &'a str);
+
+    fn archive(entries: &[Entry]) -> Vec<u8> {
+        let mut archive = tar::Builder::new(Vec::new());
+        for (kind, path, content) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_mode(if kind.is_dir() { 0o755 } else { 0o644 });
+            let content = if kind.is_symlink() || kind.is_hard_link() {
+                header.as_old_mut().linkname[..content.len()].copy_from_slice(content.as_bytes());
+                ""
+            } else {
+                content
+            };
+            header.set_size(content.len() as u64);
+            if path.len() > 100 {
+                archive.append_data(&mut header, path, content.as_bytes()).unwrap();
+                continue;
+            }
+            // As it is: the library does not write what leads out.
+            header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_cksum();
+            archive.append(&header, content.as_bytes()).unwrap();
+        }
+        archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn links_over_links_that_lead_out_are_refused_wherever_they_come_from() {
+        use tar::EntryType::{Directory, Regular, Symlink};
+        let one = [(Directory, "a", ""), (Symlink, "a/b", ".."), (Symlink, "key", "a/b/../../node.key")];
+        let three = [
+            (Directory, "a/b/c", ""),
+            (Symlink, "x", "a/b/c"),
+            (Symlink, "a/b/c/up", "../.."),
+            (Symlink, "y", "x/up/../z"),
+            (Symlink, "z", "x/up/../../store"),
+        ];
+        // Leads nowhere when it comes, and out with what comes later.
+        let later = [(Symlink, "key", "a/b/../node.key"), (Directory, "a", ""), (Symlink, "a/b", "..")];
+        let folders = [(Regular, "d/e/f", "x"), (Symlink, "l", "d/e"), (Symlink, "out", "l/../../..")];
+        for (n, entries) in [&one[..], &three, &later, &folders].into_iter().enumerate() {
+            let to = folder(&format!("over{n}"));
+            let said = unpack(&archive(entries), &to).unwrap_err();
+            assert!(said.contains("leads out of its folder"), "{n}: {said}");
+            // The same from a folder.
+            let dir = folder(&format!("from{n}"));
+            for (kind, path, content) in entries {
+                let path = dir.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                match kind {
+                    Directory => fs::create_dir_all(path).unwrap(),
+                    Symlink => symlink(content, path).unwrap(),
+                    _ => fs::write(path, content).unwrap(),
+                }
+            }
+            let said = pack(&dir).unwrap_err();
+            assert!(said.contains("outside of the folder"), "{n}: {said}");
+        }
+        let to = folder("within");
+        let good = [(Regular, "a/f", "x"), (Symlink, "a/b", ".."), (Symlink, "l", "a/b/a/f"), (Symlink, "no", "gone")];
+        unpack(&archive(&good), &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("l")).unwrap(), "x");
+        pack(&to).unwrap();
+    }
+
+    #[test]
+    fn folders_count_and_are_not_deep() {
+        use tar::EntryType::Regular;
+        let deep = "d/".repeat(CODE_DEPTH_MAX - 1) + "f";
+        unpack(&archive(&[(Regular, &deep, "x")]), &folder("deep")).unwrap();
+        let deeper = "d/".repeat(CODE_DEPTH_MAX) + "f";
+        let to = folder("deeper");
+        let said = unpack(&archive(&[(Regular, &deeper, "x")]), &to).unwrap_err();
+        assert!(said.contains("folders deep") && !to.join("d").exists(), "{said}");
+        fs::create_dir_all(to.join(&deeper)).unwrap();
+        assert!(pack(&to).unwrap_err().contains("folders deep"));
+        let mut count = Count::default();
+        for n in 0..CODE_FILES_MAX / 2 {
+            count.add(Path::new(&format!("{n}/f"))).unwrap();
+        }
+        assert!(count.add(Path::new("0/g")).unwrap_err().contains("files and folders"));
+    }
+
     #[test]
     fn archives_that_lead_out_of_their_folder_are_refused() {
-        type Entry<'a> = (tar::EntryType, &'a str, &'a str);
-        let archive = |entries: &[Entry]| {
-            let mut archive = tar::Builder::new(Vec::new());
-            for (kind, path, content) in entries {
-                let mut header = tar::Header::new_gnu();
-                header.set_entry_type(*kind);
-                header.set_mode(0o644);
-                // As it is: the library does not write what leads out.
-                header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
-                let content = if kind.is_symlink() || kind.is_hard_link() {
-                    header.as_old_mut().linkname[..content.len()].copy_from_slice(content.as_bytes());
-                    ""
-                } else {
-                    content
-                };
-                header.set_size(content.len() as u64);
-                header.set_cksum();
-                archive.append(&header, content.as_bytes()).unwrap();
-            }
-            archive.into_inner().unwrap()
-        };
         use tar::EntryType::{Fifo, Link, Regular, Symlink};
         for (n, entries) in [
             vec![(Regular, "../out", "x")],
@@ -385,14 +472,17 @@ mod tests {
         .enumerate()
         {
             let to = folder(&format!("out{n}"));
+            fs::create_dir(to.join("in")).unwrap();
             assert!(unpack(&archive(&entries), &to.join("in")).is_err(), "{n}");
             assert!(!to.join("out").exists());
         }
         let to = folder("cut");
         let good = archive(&[(Regular, "a", "hello")]);
         for len in 0..512 + 5 {
-            assert!(unpack(&good[..len], &to.join(len.to_string())).is_err(), "{len} bytes");
+            assert!(unpack(&good[..len], &to).is_err(), "{len} bytes");
+            let _ = fs::remove_file(to.join("a"));
         }
-        assert!(unpack(b"no archive at all", &to.join("none")).is_err());
+        assert!(unpack(b"no archive at all", &to).is_err());
+        unpack(&good, &to).unwrap();
     }
 }

@@ -13,6 +13,7 @@ pub mod driver;
 pub mod error;
 mod hello;
 pub mod identity;
+pub mod inside;
 pub mod join;
 mod keeper;
 #[cfg(test)]

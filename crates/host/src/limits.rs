@@ -97,7 +97,13 @@ pub const REST_MAX: Duration = Duration::from_millis(50);
 
 /// A version's archive. It is in memory while it travels, and on every node's disk.
 pub const CODE_BYTES_MAX: u64 = 256 << 20;
-/// Files of a version.
+/// Parts of a path in a version. Each level of a deep path costs a look at all levels above it.
+pub const CODE_DEPTH_MAX: usize = 64;
+/// Links on the way to a file, as many as the kernel follows.
+pub const LINKS_MAX: usize = 40;
+/// Parts of that way, those of links too: no archive makes a node look for minutes.
+pub const LINK_PARTS_MAX: usize = 512;
+/// Files and folders of a version.
 pub const CODE_FILES_MAX: usize = 20_000;
 /// Path of a file, relative to its folder.
 pub const CODE_PATH_BYTES_MAX: usize = 1024;
