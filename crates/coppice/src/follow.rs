@@ -8,6 +8,8 @@ use clones::deploy::{REPLACED, ROLLED_OUT, SERVES, TAKEN_BACK};
 use clones::limits::{CODE_PATIENCE, DEATHS_MAX, JUDGE_LAST, JUDGE_MAX, START_TIMEOUT_DEFAULT};
 use node::view::{CloneState, CloneView, ServiceView, View};
 
+use crate::plain::plain;
+
 /// Lines of output that are told of a clone that does not serve.
 const LINES: usize = 5;
 
@@ -137,12 +139,6 @@ fn words(clone: &CloneView) -> String {
     let lines: String = clone.last_output[from..].iter().map(|line| format!("\n    | {}", plain(line))).collect();
     let log = clone.name.replace('/', "-");
     format!("{exit}{lines}\n  all it printed: logs/{log}.log in the folder of {}", clone.node)
-}
-
-/// What a program printed, without what would steer the terminal.
-fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\t' { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use node::view::{EventView, NodeState, View};
 
 use crate::client::Api;
 use crate::operate::NodeArgs;
+use crate::plain::plain;
 
 /// Between two looks with `--follow`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -80,7 +81,7 @@ fn tell(event: &EventView, json: bool) {
     if json {
         println!("{}", serde_json::to_string(event).expect("an event is plain data"));
     } else {
-        println!("{}  {:<14} {:<16} {}", clock(event.at_ms), event.kind, event.who, event.text);
+        println!("{}  {:<14} {:<16} {}", clock(event.at_ms), event.kind, plain(&event.who), plain(&event.text));
     }
 }
 

@@ -18,6 +18,7 @@ mod load;
 mod nodes;
 mod ns;
 mod operate;
+mod plain;
 mod ports;
 mod route;
 mod run;
@@ -151,7 +152,7 @@ fn main() {
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {
-        eprintln!("coppice: {error}");
+        eprintln!("coppice: {}", plain::lines(&error));
         std::process::exit(1);
     }
 }

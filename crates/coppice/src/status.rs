@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use node::view::{CloneState, CloneView, NodeState, NodeView, View};
 
+use crate::plain::plain;
+
 /// The page. `now_ms` is the reader's wall clock.
 pub fn page(view: &View, now_ms: u64) -> String {
     let mut out = String::new();
@@ -122,10 +124,10 @@ pub fn page(view: &View, now_ms: u64) -> String {
             );
             if c.state != CloneState::Serving {
                 if let Some(exit) = &c.last_exit {
-                    line(&mut out, format_args!("    last ended: {exit}"));
+                    line(&mut out, format_args!("    last ended: {}", plain(exit)));
                 }
                 for text in c.last_output.iter().rev().take(5).rev() {
-                    line(&mut out, format_args!("    | {text}"));
+                    line(&mut out, format_args!("    | {}", plain(text)));
                 }
             }
         }
@@ -227,6 +229,16 @@ mod tests {
         assert!(now.contains("recruited 3 times, for 3m in all; needed now, since 40s\n"), "{now}");
         let over = page(serde_json::json!({"times": 1, "total_ms": 5_000, "since_ms": null, "last_ms": 900_000}));
         assert!(over.contains("recruited once, for 5s in all; released 100s ago\n"), "{over}");
+    }
+
+    #[test]
+    fn what_a_clone_printed_does_not_steer_the_terminal() {
+        let clone = serde_json::json!({"name": "a/0", "node": "n1", "state": "backoff", "pid": 0, "port": 0, "restarts": 2,
+            "since_ms": 0, "last_exit": "by\u{7} itself", "last_output": ["\u{1b}[2J\u{1b}]0;x\u{7}"]});
+        let all = serde_json::json!({"services": [{"name": "a", "wanted": 1, "at": ["*/"], "clones": [clone]}]});
+        let page = page(&serde_json::from_value(all).unwrap(), 0);
+        assert!(page.contains("| \\u{1b}[2J\\u{1b}]0;x\\u{7}\n"), "{page}");
+        assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page}");
     }
 
     #[test]
