@@ -96,7 +96,11 @@ fn check_host(headers: &HeaderMap, uri: &Uri, view: &View, own: Option<IpAddr>) 
     if names_us(without_port(host)) && uri.host().is_none_or(names_us) {
         return Ok(());
     }
-    Err(Problem::forbidden(format!("{host:?} is not a name of this node: use its address, localhost or {:?}", view.me)))
+    Err(Problem::forbidden(format!(
+        "{host:?} is not a name of this node: use its address, localhost or {0:?}; \
+         where it is reached by another address (NAT, a forwarded port), send `Host: {0}`",
+        view.me
+    )))
 }
 
 fn without_port(host: &str) -> &str {
