@@ -50,7 +50,7 @@ impl Node {
             Word::In | Word::Unheard if level::lacks(card.level, self.agreed()).is_some() => self.turn_away(&card, out),
             Word::In | Word::Unheard => {
                 self.turned_away.remove(&peer);
-                self.membership_in(now, membership::Input::Linked { card }, out);
+                self.membership_in(now, membership::Input::Linked { card: Box::new(card) }, out);
                 self.tell_links(now, out);
             }
         }

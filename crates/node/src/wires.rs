@@ -38,7 +38,7 @@ impl Node {
             match want {
                 membership::Output::Send { to, head } => self.send(to, Frame::new(kind::MEMBERSHIP, head), out),
                 membership::Output::Dial { addr, peer } => out.push(Effect::Dial { addr, peer }),
-                membership::Output::Birth { card } => self.birth(now, card, out),
+                membership::Output::Birth { card } => self.birth(now, *card, out),
                 membership::Output::Suspect { id } => self.doubted(now, id, true),
                 membership::Output::Trust { id } => self.doubted(now, id, false),
                 membership::Output::Death { id, .. } => self.death(now, id, out),

@@ -80,7 +80,7 @@ impl Membership {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         let now = self.awake(now.mono);
         match input {
-            Input::Linked { card } => self.linked(now, card, out),
+            Input::Linked { card } => self.linked(now, *card, out),
             Input::Unlinked { peer, addr, why } => self.unlinked(now, peer, addr, why, out),
             Input::Frame { from, head } => {
                 self.heard_at(now, from);

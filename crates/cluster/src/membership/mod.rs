@@ -47,7 +47,7 @@ use peer::Peer;
 pub enum Input {
     /// A link is up; the card came in its hello.
     Linked {
-        card: Card,
+        card: Box<Card>,
     },
     /// A link ended or a dial came to nothing, as in [`base::Event::Unlinked`].
     Unlinked {
@@ -79,7 +79,7 @@ pub enum Output {
     Dial { addr: SocketAddr, peer: Option<NodeId> },
     /// A node is live. A higher boot than before: it restarted and its memory is empty. The same boot as before: it was
     /// only cut off. Never for this node itself.
-    Birth { card: Card },
+    Birth { card: Box<Card> },
     /// Somebody cannot reach it; it is live until a `Death` says otherwise.
     Suspect { id: NodeId },
     /// No longer suspected.

@@ -128,7 +128,7 @@ impl Peer {
         let before = match self.told {
             Some((_, before)) => before,
             None => {
-                out.push(Output::Birth { card: (*self.who.card).clone() });
+                out.push(Output::Birth { card: Box::new((*self.who.card).clone()) });
                 Standing::Live
             }
         };

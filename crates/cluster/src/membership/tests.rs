@@ -234,7 +234,7 @@ impl Net {
                     for (node, other) in [(by, to), (to, by)] {
                         let card = card(other.0, self.nodes[&other].boot.0);
                         let life = self.nodes[&node].boot;
-                        self.push(Span::millis(1), Next::Give { to: node, life, input: Input::Linked { card } });
+                        self.push(Span::millis(1), Next::Give { to: node, life, input: Input::Linked { card: Box::new(card) } });
                     }
                 }
                 return;
@@ -713,7 +713,7 @@ proptest! {
         let mut machine = Membership::new(card(1, 1), vec![], Rng::new(1));
         let mut out = Vec::new();
         let now = Now::default();
-        machine.handle(now, Input::Linked { card: card(2, 1) }, &mut out);
+        machine.handle(now, Input::Linked { card: Box::new(card(2, 1)) }, &mut out);
         let who = |n| who::Who { card: std::sync::Arc::new(card(n, 1)), epoch: 0 };
         let news = foca::Member::new(who(3), 0, foca::State::Suspect);
         let mut damaged = wire::tell(&who(2), &who(1), &news).to_vec();

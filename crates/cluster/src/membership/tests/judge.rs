@@ -79,6 +79,6 @@ fn nobody_is_brought_in_by_hearsay_who_is_not_admitted() {
         net.give(id(1), Input::Frame { from: id(2), head: wire::tell(&who(2, 1, 0), &who(1, 1, 0), &news) });
     }
     assert!(heard(&net, 4) && !heard(&net, 5));
-    net.give(id(1), Input::Linked { card: card(5, 1) });
+    net.give(id(1), Input::Linked { card: Box::new(card(5, 1)) });
     assert!(heard(&net, 5), "whom this node meets itself is the link's matter");
 }
