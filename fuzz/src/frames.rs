@@ -124,7 +124,7 @@ pub fn membership(data: &[u8]) -> bool {
     let holds: Vec<bool> = messages.iter().map(|m| bounded(m.len(), MESSAGE_TIMES, || wire_holds(m))).collect();
     let (mut membership, mut now, mut out) = (Membership::new(card(1), vec![], Rng::new(1)), start(), Vec::new());
     for id in 2..=3 {
-        membership.handle(now, Input::Linked { card: Box::new(card(id) }, &mut out);
+        membership.handle(now, Input::Linked { card: Box::new(card(id)) }, &mut out);
     }
     for (nth, head) in messages.into_iter().enumerate() {
         now = later(now);
