@@ -47,13 +47,13 @@ pub struct CloneStatus {
     pub last_output: Vec<String>,
     /// Which life of it on this node, in this life of the node; 0 when no process runs.
     pub life: u64,
-    /// Of what its process was started with; two clones with one hash run the same thing.
+    /// Hash of the declaration that its process was started with; two clones with one hash run the same thing.
     pub spec_hash: u64,
     /// Version of its program; 0 if it was never deployed.
     pub version: u32,
     /// How often processes of that version died here, since the clone is to run it; none if its node's program does not tell.
     pub deaths: Option<u32>,
-    /// It fails its probes, or was restarted for that and does not serve yet.
+    /// Whether it fails its probes, or was restarted for that and does not serve yet.
     pub sick: bool,
 }
 

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Of one edge, since its last one.
+/// What one edge tells the manager: what came to each service since its last report.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demand {
-    /// How long that was.
+    /// Time since the last report, milliseconds.
     pub span_ms: u32,
-    /// By service.
+    /// Requests of each service, by its name.
     pub groups: BTreeMap<String, GroupDemand>,
 }
 
@@ -23,14 +23,14 @@ pub struct Demand {
 pub struct GroupDemand {
     /// Requests that came, refused ones too.
     pub arrived: u64,
-    /// Of them, those for which there was no room.
+    /// Requests among `arrived` for which there was no room.
     pub refused: u64,
     /// Requests that are here now: answered by a clone, or waiting for one.
     pub in_flight: u64,
     /// What the slowest answer of the last minutes took.
     #[serde(skip_serializing_if = "is_none")]
     pub slowest_ms: u32,
-    /// Those without requests are left out. While a clone is replaced, the old and the new one have the same number.
+    /// Clones that had requests. While a clone is replaced, the old and the new one have the same number.
     pub clones: Vec<CloneDemand>,
 }
 
@@ -38,11 +38,11 @@ pub struct GroupDemand {
 #[serde(default)]
 pub struct CloneDemand {
     pub number: u32,
-    /// Its answers.
+    /// Answers of this clone.
     pub done: u64,
-    /// Of them, those that say that the program failed (5xx), and requests that it took and never answered.
+    /// Answers that say that the program failed (5xx), and requests that it took and never answered.
     pub failed: u64,
-    /// Until the answer began, all together.
+    /// Time from request to the beginning of the answer, summed over all requests, microseconds.
     pub busy_us: u64,
     /// Requests that it has now.
     pub in_flight: u64,

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::DOORS_BYTES_MAX;
 
-/// Of one edge: by the clones that are asked, those of a service (`shop`) or those reserved for a partition of it (`shop/pay`).
+/// What one edge tells the others. The key names the clones that are asked: those of a service (`shop`) or
+/// those reserved for a partition of it (`shop/pay`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Doors(pub BTreeMap<String, Says>);
 
@@ -18,19 +19,19 @@ pub struct Doors(pub BTreeMap<String, Says>);
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Says {
-    /// By priority: requests in 1000 seconds.
+    /// Requests of each priority in 1000 seconds.
     pub rates: BTreeMap<u8, u64>,
-    /// Thousandths.
+    /// Requests under way, in thousandths.
     pub under_way: u64,
     pub size: u32,
     pub full: bool,
     pub takes_us: u64,
-    /// Per mille.
+    /// Queue of [`Door`], in thousandths.
     pub queue: u64,
 }
 
 impl Doors {
-    /// Of more than can be sent at once, those to which most comes.
+    /// Bytes for a beacon. If not all doors fit into one, those to which most comes are sent.
     pub fn encode(&self) -> Bytes {
         let json = |doors: &Self| serde_json::to_vec(doors).expect("numbers and names become JSON");
         let bytes = json(self);

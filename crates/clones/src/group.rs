@@ -115,7 +115,7 @@ pub struct Group {
     lives: BTreeMap<ProcId, Life>,
     /// Sick clones of other nodes.
     elsewhere: Vec<Sick>,
-    /// By service, while there is something to remember.
+    /// Clones of each service, by its name, that were killed as sick and are not well yet; kept while there are any.
     budgets: BTreeMap<String, Budget>,
     /// When time alone may give a sick clone its turn.
     heal_at: Option<Time>,

@@ -18,7 +18,7 @@ use crate::{CloneId, CloneState, CloneStatus};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sick {
     pub id: CloneId,
-    /// It still runs, and waits for its turn.
+    /// Whether it still runs, and waits for its turn to be killed.
     pub waits: bool,
     /// How often it was started again: who had fewer turns comes first.
     pub restarts: u32,
@@ -28,7 +28,7 @@ pub struct Sick {
 pub(crate) struct Scene {
     pub all: usize,
     pub sick: BTreeMap<CloneId, Sick>,
-    /// Those on this node that wait, and since when everybody knows of each.
+    /// Sick clones on this node that wait for their turn, and since when all nodes know of each.
     pub mine: BTreeMap<CloneId, Time>,
     /// How long a clone may take to be well.
     pub start_timeout: Span,
@@ -70,7 +70,7 @@ impl Sick {
     }
 }
 
-/// So many of a service's clones fail their probes at once that it is not the clones.
+/// Whether so many of a service's clones fail their probes at once that the cause is not the clones.
 fn is_panic(sick: usize, all: usize) -> bool {
     sick >= PANIC_SICK_MIN && sick * 2 >= all
 }

@@ -25,9 +25,9 @@ type Range = (u32, Fraction, Fraction);
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Index {
     walked: Vec<u32>,
-    /// By name, then by value.
+    /// Conditions on header fields: by the field's name, then by its value.
     headers: Vec<(Box<str>, Exact)>,
-    /// By length, then by the end itself.
+    /// Conditions on the end of the path: by its length, then by the end itself.
     suffixes: Vec<(usize, Exact)>,
     parts: Option<Parts>,
     hashes: Vec<Slices>,
@@ -74,7 +74,7 @@ impl Parts {
 }
 
 impl Index {
-    /// Of these entries: number and conditions, ascending.
+    /// Makes the index of entries, which come in ascending order as number and conditions.
     pub fn new<'a>(entries: impl Iterator<Item = (u32, Option<&'a Partition>)>) -> Self {
         let mut index = Self::default();
         let mut parts: FixedMap<Box<str>, Vec<u32>> = FixedMap::default();

@@ -15,25 +15,25 @@ pub(crate) struct Life {
     pub id: CloneId,
     /// How it is probed and stopped: the newest declaration, which may differ from what the process was started with.
     pub spec: Arc<ServiceSpec>,
-    /// Of what the process was started with.
+    /// Hash of the declaration that the process was started with.
     pub hash: u64,
     pub version: u32,
-    /// 0 until the host has said it.
+    /// Process number, 0 until the host has told it.
     pub pid: u32,
     pub port: u16,
     pub since_ms: u64,
     /// The state that was last told to others.
     pub told: (CloneState, bool),
-    /// Newest last.
+    /// Last lines of output, newest last.
     pub output: VecDeque<String>,
     phase: Phase,
     probing: Probing,
-    /// In a row.
+    /// Probes that failed in a row.
     probes_failed: u32,
-    /// Since when they are too many, while it serves and when it was killed for that.
+    /// Moment since which too many probes failed, while it serves and when it was killed for that.
     sick_since: Option<Time>,
     last_complaint: Option<String>,
-    /// Those who ask it found it ill (`conduct`): since when, and why.
+    /// Since when, and why, edges that ask it have found it ill (`conduct`).
     ill: Option<(Time, String)>,
 }
 
@@ -77,9 +77,9 @@ pub(crate) enum Step {
 
 /// How a life ended, in words.
 pub(crate) enum Death {
-    /// It was asked to go.
+    /// The clone was asked to go.
     Drained(String),
-    /// It was not; `served` is for how long it had been well.
+    /// The clone ended without being asked; `served` is for how long it had been well.
     Died { text: String, served: Span },
 }
 

@@ -27,9 +27,9 @@ pub struct NodeLoad {
     pub load: u16,
     /// Its beacon is here. Without, `clones` is empty because nothing is known.
     pub reported: bool,
-    /// It is to run no clones: it is drained, or about to end.
+    /// Whether it is to run no clones, as it is drained or about to end.
     pub drains: bool,
-    /// It runs clones only when the others are full.
+    /// Whether it runs clones only when the others are full.
     pub overflow: bool,
     /// Clones that it is meant to run at most.
     pub room: u32,
@@ -41,8 +41,8 @@ pub struct NodeLoad {
     pub clones: BTreeMap<CloneId, CloneState>,
     /// Versions that serve.
     pub versions: BTreeSet<(CloneId, u32)>,
-    /// Of clones that serve: the version, and since when, as the node says (milliseconds since 1970). None of those of which
-    /// there are two.
+    /// Version of each clone that serves, and since when, as the node says (milliseconds since 1970). No entry
+    /// for those of which there are two.
     pub serving: BTreeMap<CloneId, (u32, u64)>,
     /// Deaths of processes of each version that a clone is to run, since it is to run that.
     pub deaths: BTreeMap<(CloneId, u32), u32>,
@@ -118,7 +118,7 @@ struct Leading {
     look_at: Time,
     /// What each edge said last.
     edges: BTreeMap<NodeId, (Time, Demand)>,
-    /// Of services with a range.
+    /// What decides the number of clones, for each service with a range.
     sizers: BTreeMap<String, Sizer>,
     sizes: BTreeMap<String, u32>,
     /// Clones that were told to start, since when.

@@ -9,13 +9,13 @@ use crate::CloneId;
 /// One thing that can be taken out of use.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
-    /// It gets no clones; those that it has move elsewhere. By its name.
+    /// A node, by its name: it gets no clones, and those that it has move elsewhere.
     Node(String),
-    /// Its clones end and its requests are refused.
+    /// A service: its clones end and its requests are refused.
     Service(String),
-    /// It ends; the service's other clones serve.
+    /// One clone: it ends, and the service's other clones serve.
     Clone(CloneId),
-    /// Its requests are refused.
+    /// A partition: its requests are refused.
     Partition { service: String, name: String },
 }
 

@@ -15,7 +15,7 @@ use crate::{Assignments, CloneId, CloneState, NodeLoad, ServiceSpec};
 pub enum Absence {
     /// The leader is new and may not have heard of it yet: nothing is moved.
     Doubted,
-    /// It is dead.
+    /// The node is dead: its clones are moved.
     Believed,
 }
 
@@ -92,7 +92,7 @@ enum Stays {
         leaving: Option<NodeId>,
     },
     Nowhere,
-    /// It may run somewhere: wait for the beacons.
+    /// The clone may run somewhere: wait for the beacons.
     NotKnown,
 }
 

@@ -29,7 +29,7 @@ pub enum Step {
     Next(Vec<CloneId>),
     /// All run it and it is no worse.
     Keep,
-    /// It is worse, and why.
+    /// The new version is worse, for this reason, and goes back.
     TakeBack(String),
 }
 
@@ -37,9 +37,9 @@ pub enum Step {
 pub struct Scene {
     /// All its clones.
     pub clones: Vec<CloneId>,
-    /// Those that are to run the new version.
+    /// Clones that are to run the new version.
     pub fresh: BTreeSet<CloneId>,
-    /// Those of them that do.
+    /// Clones of `fresh` that serve with the new version.
     pub serving: BTreeSet<CloneId>,
     /// Deaths of processes of the new version.
     pub deaths: BTreeMap<CloneId, u32>,
@@ -49,11 +49,11 @@ pub struct Scene {
     pub old_died: bool,
     /// Some that is to run the old version does not serve yet, and has not died.
     pub old_starts: bool,
-    /// Of those that are to run the new version.
+    /// What clones of `fresh` that do not serve left behind.
     pub last_words: BTreeMap<CloneId, LastWords>,
-    /// Within which a clone has to serve.
+    /// Time within which a started clone has to serve.
     pub start_timeout: Span,
-    /// It is compared with the old version.
+    /// Whether the new version is compared with the old one.
     pub judged: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct LastSaid {
 }
 
 impl Scene {
-    /// Of a service, and the number of the version that is being rolled out, and whether that is judged.
+    /// The scene of a service; `number` is the version that is being rolled out, `judged` whether it is compared.
     pub(crate) fn of(
         service: &str,
         (number, judged): (u32, bool),

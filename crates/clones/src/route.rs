@@ -42,7 +42,7 @@ pub struct RouteService {
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
-    /// Those that serve; starting, draining and dead ones are not here.
+    /// Clones that serve; starting, draining and dead ones are not here.
     pub clones: Vec<RouteClone>,
     /// What a clone that has left these routes and was told to stop still has before it is killed.
     pub drain: Span,
@@ -67,7 +67,7 @@ pub struct RouteClone {
     /// `shop/2`.
     pub name: String,
     pub node: NodeId,
-    /// It runs on the node that reads this.
+    /// Whether it runs on the node that reads this.
     pub local: bool,
     /// Where it listens, on its own node.
     pub addr: SocketAddr,
@@ -122,9 +122,9 @@ struct Entry {
 /// A tree of host labels, last label first. Its lists hold numbers of entries, ascending.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Hosts {
-    /// Of the name that ends here.
+    /// Paths of the host name that ends here.
     here: Paths,
-    /// Of all names that have more labels.
+    /// Paths of all host names that have more labels than this one (`*.` and this).
     below: Paths,
     labels: FixedMap<Box<str>, Hosts>,
 }

@@ -19,7 +19,7 @@ use crate::text::format_span;
 pub struct Seen {
     /// Requests that came, a second.
     pub arrived: f64,
-    /// Of them, those for which there was no room, a second.
+    /// Requests for which there was no room, a second.
     pub refused: f64,
     /// Requests that were answered, a second.
     pub done: f64,
@@ -42,11 +42,11 @@ pub struct Sizer {
     seen: Seen,
     /// In the last reports.
     newest: Seen,
-    /// What requests took, over longer: of few requests a short average is chance.
+    /// Mean time of a request over a longer time, seconds: a short average of few requests is chance.
     took_long: f64,
-    /// Answers that it was made of.
+    /// Answers from which `took_long` was made.
     answers: f64,
-    /// The least that it was.
+    /// Least value of `took_long` so far, seconds.
     took_least: f64,
     seen_at: Option<Time>,
     /// What a request takes when it does not wait, seconds.
@@ -56,7 +56,7 @@ pub struct Sizer {
     /// From the decision to the first answer of a new clone, on average.
     start: Span,
     rest_until: Time,
-    /// It rests after a change, or has just ended to.
+    /// Whether it makes no change for a while after the last one, or has just ended to do so.
     rests: bool,
     /// Since when fewer clones would do.
     fewer_since: Option<Time>,
@@ -78,7 +78,8 @@ struct GrownFor {
     each: f64,
     /// Clones that served then.
     serving: u32,
-    /// It followed another one whose clones served already: what comes is counted at its height by then, with what waited.
+    /// Whether it followed another growth whose clones served already: then what comes is counted at its
+    /// height, with what waited.
     follows: bool,
 }
 

@@ -43,7 +43,8 @@ pub struct Admission {
 pub struct Rooms {
     /// A request of a priority is let in while fewer than this are under way, of all priorities.
     pub room: [u32; CLASSES],
-    /// So many may wait for room; of the lowest priority that comes at all, only as many as find it soon, while the queue stands.
+    /// Requests of each priority that may wait for room. While the queue stands, of the lowest priority that
+    /// comes at all only as many may wait as find room soon.
     pub waiting: [u32; CLASSES],
 }
 

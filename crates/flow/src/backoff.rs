@@ -22,7 +22,7 @@ impl Backoff {
         Span(rng.between(full.0 / 2, full.0))
     }
 
-    /// It worked: the next wait is short again.
+    /// Tells that a try worked: the next wait is short again.
     pub fn reset(&mut self) {
         self.tries = 0;
     }

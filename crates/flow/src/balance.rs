@@ -29,7 +29,7 @@ impl Load {
     }
 }
 
-/// So many are looked at each.
+/// Up to this many candidates, the load of each is looked at.
 const FEW: usize = 8;
 
 /// Index of one of `count` candidates, by the load that `load` tells of each. `None` when there are none.

@@ -16,7 +16,7 @@ pub struct Door {
     pub rates: [f64; CLASSES],
     /// What it has under way.
     pub under_way: f64,
-    /// So many may be under way at all doors, as it has found out.
+    /// Limit of requests under way at all doors together, as this door has found it out.
     pub size: f64,
     /// Some find no room.
     pub is_full: bool,

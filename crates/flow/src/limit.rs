@@ -23,13 +23,13 @@ pub struct Limit {
     shrinks_from: Option<Before>,
     /// Somebody is refused for others who are to notice nothing.
     is_strict: bool,
-    /// So many have been under way lately, and nothing waited.
+    /// Most requests that were under way lately without a queue; forgotten slowly ([`PROVEN_KEEPS`]).
     proven: f64,
     /// Nobody else lets anything in.
     is_alone: bool,
 }
 
-/// How it was before it shrank.
+/// The limit and what was seen at it, just before it shrank.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     size: f64,
@@ -37,15 +37,15 @@ struct Before {
     mean: Span,
 }
 
-/// Of one limit.
+/// Bounds within which one limit moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub first: u32,
     pub min: u32,
     pub max: u32,
-    /// An answer may take so many percent of what it takes without a queue,
+    /// Time that an answer may take, percent of its time without a queue; [`Bounds::slack`] is added to it.
     pub tolerance_percent: u64,
-    /// and so much more: what is nobody's pain anyway.
+    /// Time that an answer may take beyond that, whatever its kind: so little is nobody's pain.
     pub slack: Span,
 }
 
@@ -53,7 +53,7 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub done: u64,
-    /// Of all that was done, together: [`log_us`] of what it took, or of what most of it took ([`most_log`]).
+    /// Sum over all that was done of [`log_us`] of its time, or of the time of most of it ([`most_log`]).
     pub took_log: u64,
     /// Ended because there was too much of them: timed out, or refused further down.
     pub overloads: u64,
@@ -61,7 +61,7 @@ pub struct Seen {
     pub under_way_max: u32,
     /// Requests that found no room.
     pub no_room: u64,
-    /// At other doors to the same.
+    /// What other doors to the same clones say.
     pub elsewhere: Elsewhere,
 }
 
@@ -154,12 +154,12 @@ impl Limit {
         }
     }
 
-    /// So many may be under way.
+    /// The limit: requests that may be under way.
     pub fn size(&self) -> u32 {
         self.size as u32
     }
 
-    /// So many, for whoever can be told to come again: fewer in a test.
+    /// The limit for requests that can be told to come again: lower than [`Self::size`] while it tests.
     pub fn size_now(&self) -> u32 {
         match self.probe {
             Probe::Not => self.size(),
@@ -340,7 +340,7 @@ impl Limit {
         self.grow_by(1.0);
     }
 
-    /// By a part of the root of its size.
+    /// Grows by `part` of the square root of its size.
     fn grow_by(&mut self, part: f64) {
         let step = self.size.sqrt() * part.clamp(STEP_MIN, 1.0);
         self.size = (self.size + step).min(f64::from(self.bounds.max));

@@ -22,7 +22,7 @@ pub const STEPS_NEAR: f64 = 5.0;
 pub const STEP_MIN: f64 = 0.1;
 /// What has been under way without a queue is forgotten by this part in each interval: half of it in 3.5 s.
 pub const PROVEN_KEEPS: f64 = 0.98;
-/// So much more than that is let in for a try,
+/// Times what was under way without a queue that are let in for a try,
 pub const PROVEN_TIMES: f64 = 2.0;
 /// and this part of the first limit (1 / this) in any case.
 pub const PROVEN_FIRST: f64 = 8.0;
@@ -32,9 +32,10 @@ pub const SHRINK_MIN: f64 = 0.7;
 /// While the overload signal is up, waits have to stay below half of the target for so long until it goes down.
 pub const CALM_FOR: Span = Span::millis(200);
 
-/// So many that have waited for too long one after the other are a queue; fewer are messages that happened to be late.
+/// Messages in a row that waited for too long and make a queue; fewer happened to be late.
 pub const QUEUE_MIN: u32 = 10;
-/// So often one priority more is turned away while a queue stands, or one less when it is over: long enough to see what it changed.
+/// Time from one move of the floor to the next: one priority more is turned away while a queue stands, one less when
+/// it is over. Long enough to see what the last move changed.
 pub const FLOOR_MOVES_EVERY: Span = Span::millis(100);
 /// Who asks believes for so long that a priority is turned away, unless an answer says otherwise; then it asks again.
 pub const FLOOR_TOLD_FOR: Span = Span::millis(100);

@@ -29,11 +29,11 @@ pub struct Stage<T> {
 /// What a stage is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// So many are started at once at most; then others who share the thread have their turn.
+    /// Pieces of work that are started in one go at most; then others on the same thread have their turn.
     pub batch: u32,
     /// Waiting for longer than this is overload.
     pub wait_target: Span,
-    /// So many may wait, whatever the time.
+    /// Pieces of work that may wait at most, however short the wait is.
     pub queue_max: usize,
     pub limit: Bounds,
 }
@@ -43,7 +43,7 @@ pub struct Shape {
 pub struct Shown {
     pub waiting: u64,
     pub under_way: u64,
-    /// So many may be under way.
+    /// Pieces of work that may be under way.
     pub limit: u64,
     pub is_overloaded: bool,
     /// Since it began.
