@@ -23,8 +23,11 @@ pub fn check(root: &Path) -> Vec<Finding> {
 
 /// What is missing of one.
 fn lacking(name: &str, list: &str, is_there: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let places =
-        [format!("services/{name}/coppice.toml"), format!("docs/guide/{name}.md"), format!("tests/tests/{name}.rs")];
+    let places = [
+        format!("services/{name}/coppice.toml"),
+        format!("docs/guide/{name}.md"),
+        format!("tests/tests/all/beside/{name}.rs"),
+    ];
     let mut lacks: Vec<String> = places.into_iter().filter(|place| !is_there(place)).collect();
     lacks.iter_mut().for_each(|place| place.insert_str(0, "lacks "));
     if !list.lines().any(|line| line.trim() == name) {

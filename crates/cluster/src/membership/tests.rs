@@ -234,7 +234,10 @@ impl Net {
                     for (node, other) in [(by, to), (to, by)] {
                         let card = card(other.0, self.nodes[&other].boot.0);
                         let life = self.nodes[&node].boot;
-                        self.push(Span::millis(1), Next::Give { to: node, life, input: Input::Linked { card: Box::new(card) } });
+                        self.push(
+                            Span::millis(1),
+                            Next::Give { to: node, life, input: Input::Linked { card: Box::new(card) } },
+                        );
                     }
                 }
                 return;
