@@ -271,15 +271,14 @@ impl Conn {
     }
 
     fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(Poll::Ready(took_too_little)) = self.stall.as_mut().map(|stall| stall.poll(cx)) else { return false };
-        // The next one begins with the next write that is not taken whole.
-        self.stall = None;
-        if took_too_little && self.out.len() > UNREAD_BYTES_FREE {
-            let (client, bytes) = (self.client.addr, self.out.len());
+        let bytes = self.out.len();
+        let is_over = self.stall.as_mut().is_some_and(|stall| stall.poll(cx, bytes).is_ready());
+        if is_over && bytes > UNREAD_BYTES_FREE {
+            let client = self.client.addr;
             tracing::warn!(%client, bytes, "resp: a connection is closed: it takes its answers too slowly");
             self.node.meter.unread.closed();
         }
-        took_too_little
+        is_over
     }
 
     /// Moves answers, in order, to the output. True if there were any.
@@ -486,8 +485,8 @@ impl Conn {
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    let stall = self.stall.get_or_insert_with(|| Stall::new(self.out.len()));
-                    if stall.poll(cx).is_ready() {
+                    let bytes = self.out.len();
+                    if self.stall.get_or_insert_with(|| Stall::new(bytes)).poll(cx, bytes).is_ready() {
                         // It is looked at first thing.
                         cx.waker().wake_by_ref();
                     }

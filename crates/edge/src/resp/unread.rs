@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::Node;
 use super::limits::*;
@@ -54,6 +54,7 @@ impl Kept {
 /// A client that has something to take. What it takes is measured over a while: a byte now and then would keep all of it.
 pub struct Stall {
     until: Pin<Box<Sleep>>,
+    last: Instant,
     taken: usize,
     enough: usize,
 }
@@ -61,19 +62,30 @@ pub struct Stall {
 impl Stall {
     /// With so much unread.
     pub fn new(bytes: usize) -> Self {
+        Self { until: Box::pin(sleep(STALL_TIME_MAX)), last: Instant::now(), taken: 0, enough: Self::enough(bytes) }
+    }
+
+    fn enough(bytes: usize) -> usize {
         let part = bytes.saturating_sub(UNREAD_BYTES_FREE) / STALL_PART;
-        let enough = bytes.min(part.max(STALL_BYTES_MIN));
-        Self { until: Box::pin(sleep(STALL_TIME_MAX)), taken: 0, enough }
+        bytes.min(part.max(STALL_BYTES_MIN)).max(1)
     }
 
     pub fn took(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_add(bytes);
+        self.last = Instant::now();
     }
 
-    /// Ready at its end: whether it took too little.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        ready!(self.until.as_mut().poll(cx));
-        Poll::Ready(self.taken < self.enough)
+    /// Ready if it took too little, with so much unread now. The next while begins when it last took something: what buffers on
+    /// the way have swallowed at first gives nobody a second one.
+    pub fn poll(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        while self.until.as_mut().poll(cx).is_ready() {
+            if self.taken < self.enough {
+                return Poll::Ready(());
+            }
+            self.until.as_mut().reset(self.last + STALL_TIME_MAX);
+            (self.taken, self.enough) = (0, Self::enough(bytes));
+        }
+        Poll::Pending
     }
 }
 

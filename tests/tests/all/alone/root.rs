@@ -84,7 +84,7 @@ fn a_mistake_names_file_line_key_and_what_would_be_right_and_nothing_is_half_app
     let mistakes = [
         ("[service.a]\nrun = [\"x\"]\nclone = 3\n", 3, "clone", "clones"),
         ("[service.a]\nrun = \"x\"\n", 2, "run", "run = [\"x\"]"),
-        ("[service.a]\nclones = 2\n", 1, "run", "missing"),
+        ("[service.a]\nclones = 2\n", 1, "run", "builtin"),
         ("[service.a]\nrun = [\"x\"]\nhttp = { path = \"shop\" }\n", 3, "http", "/"),
         ("[service.a]\nrun = [\"x\"]\nnamespaces = [\"cart\"]\n", 3, "namespaces", "boxes"),
         ("[service.a]\nrun = [\"x\"]\nenv = { PORT = \"1\" }\n", 3, "env", "given"),
