@@ -2,6 +2,7 @@
 //! what the node is asked, or what is answered, or it is an error.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::*;
 use crate::resp::commands::{self, Does, Spec};
@@ -177,8 +178,11 @@ async fn came_of(door: &Door, there: bool, command: &str) -> Came {
         }
     };
     *toy.asked.borrow_mut() = Some(vec![]);
-    send(&mut stream, &[command, "ECHO done"]).await;
-    let text = answers(&mut stream, "$4\r\ndone\r\n").await;
+    // What follows MULTI waits for its end.
+    let end: &[&str] = if name_of(command) == "MULTI" { &["DISCARD", "ECHO done"] } else { &["ECHO done"] };
+    send(&mut stream, &[&[command], end].concat()).await;
+    let answers = tokio::time::timeout(Duration::from_secs(10), answers(&mut stream, "$4\r\ndone\r\n"));
+    let text = answers.await.unwrap_or_else(|_| panic!("no answer to {command}"));
     let spec = specs(*linear).into_iter().find(|spec| spec.name == name_of(command)).unwrap();
     if matches!(spec.does, Does::Read | Does::Write) {
         *kept.borrow_mut() = Some(stream);
