@@ -11,7 +11,6 @@ mod linear_leave;
 mod linear_once;
 mod linear_shards;
 mod linear_split;
-mod linear_watch;
 mod load;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -17,6 +17,7 @@ mod linear;
 mod linear_block;
 mod linear_clients;
 mod linear_commands;
+mod linear_watch;
 mod long_connections;
 mod maintain;
 mod operate;

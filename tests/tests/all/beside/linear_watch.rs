@@ -11,7 +11,7 @@ use e2e::sse::{Event, Sse};
 use e2e::{Shared, Up, http, say, wait_for};
 use serde_json::{Value, json};
 
-static UP: Shared = Shared::alone(|| Up::bare(3));
+static UP: Shared = Shared::beside(|| Up::bare(3));
 
 fn bank(up: &Up, n: u8) -> (Resp, String) {
     up.apply("bank.toml", "[namespace.bank]\nclass = \"linear\"\n").good();
