@@ -353,7 +353,7 @@ pub fn whole(view: &Value, pids: &[(String, u32)], clones_each: usize) -> Result
     // A view may be a moment old: a clone that serves has a process.
     let serves =
         |c: &Value| c["state"] == "serving" && c["pid"].as_u64().is_some_and(|pid| Proc::of(pid as u32).is_some());
-    let clones = list(&view["services"]).iter().flat_map(|s| list(&s["clones"])).collect::<Vec<_>>();
+    let clones = clones(view);
     let serving: Vec<&Value> = clones.iter().filter(|c| serves(c)).collect();
     for service in list(&view["services"]) {
         // One too many, as after a node came back, is about to be stopped.
@@ -369,6 +369,12 @@ pub fn whole(view: &Value, pids: &[(String, u32)], clones_each: usize) -> Result
         }
     }
     Ok(())
+}
+
+/// The clones of all services, as a view shows them.
+pub fn clones(view: &Value) -> Vec<Value> {
+    let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    all(&view["services"]).iter().flat_map(|service| all(&service["clones"])).collect()
 }
 
 /// The last lines of every node's log below a folder.

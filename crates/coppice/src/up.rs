@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cluster::doors::{Door, DoorAddrs, Opens};
 use futures_util::future::join_all;
-use node::view::{CloneState, NodeState, View};
+use node::view::{CloneState, NodeState, NodeView, View};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -358,7 +358,9 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
             )
             .await;
         let whole = |view: &View| {
-            let live = view.nodes.iter().filter(|n| n.state == NodeState::Live).count();
+            // Until its brick has what it is to have, a first request may be told that its session is lost.
+            let is_well = |n: &&NodeView| n.state == NodeState::Live && n.brick.settled;
+            let well = view.nodes.iter().filter(is_well).count();
             let serving = |name: &&str| {
                 view.services.iter().any(|s| {
                     s.name == **name
@@ -367,7 +369,7 @@ async fn settled(args: &UpArgs, wards: &[Ward], services: &[&str]) -> Result<Vie
             };
             // A leader is known a moment before what its group has agreed on.
             let declared = view.root.leader.is_some() && view.root.version > 0;
-            live >= wards.len() && declared && services.iter().all(serving)
+            well >= wards.len() && declared && services.iter().all(serving)
         };
         if let Some(view) = views.first().cloned().flatten()
             && views.iter().all(|v| v.as_ref().is_some_and(whole))

@@ -420,19 +420,6 @@ fn members_write_their_snapshots_at_different_times() {
     assert_ne!(saves[&1][1] - saves[&1][0], saves[&1][0], "and it is drawn each time");
 }
 
-const KINDS: [pb::MessageType; 10] = [
-    pb::MessageType::MsgAppend,
-    pb::MessageType::MsgAppendResponse,
-    pb::MessageType::MsgRequestVote,
-    pb::MessageType::MsgRequestVoteResponse,
-    pb::MessageType::MsgSnapshot,
-    pb::MessageType::MsgHeartbeat,
-    pb::MessageType::MsgHeartbeatResponse,
-    pb::MessageType::MsgRequestPreVote,
-    pb::MessageType::MsgRequestPreVoteResponse,
-    pb::MessageType::MsgTimeoutNow,
-];
-
 /// With a term it could depose who leads, with a log take its place, with a promise end a process.
 #[test]
 fn who_has_no_vote_in_a_group_changes_nothing_there() {
@@ -454,7 +441,9 @@ fn says_all(learns: bool) {
     let terms: Vec<u64> = bench.up.values().map(Member::term).collect();
     let entry = |term| pb::Entry { term, index: 1, data: "forged".into(), ..pb::Entry::default() };
     for to in 1..=3 {
-        for (msg_type, term) in KINDS.into_iter().flat_map(|it| [1, 2, 3, 1 << 40, u64::MAX].map(|term| (it, term))) {
+        for (msg_type, term) in
+            wire::TYPES.into_iter().flat_map(|it| [1, 2, 3, 1 << 40, u64::MAX].map(|term| (it, term)))
+        {
             for (index, commit) in [(0, 0), (1, 1), (3, 2), (u64::MAX - 1, u64::MAX)] {
                 let message = pb::Message {
                     msg_type,

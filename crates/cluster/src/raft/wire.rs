@@ -214,7 +214,7 @@ impl WireSnapshot {
 }
 
 /// Types of messages that members send each other. Anything else would be a proposal past us or a local message.
-const TYPES: [pb::MessageType; 10] = [
+pub(super) const TYPES: [pb::MessageType; 10] = [
     pb::MessageType::MsgAppend,
     pb::MessageType::MsgAppendResponse,
     pb::MessageType::MsgRequestVote,

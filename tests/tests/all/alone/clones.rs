@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use e2e::procs::{self, Proc, Signal};
-use e2e::up::none_alive;
+use e2e::up::{clones, none_alive};
 use e2e::{Shared, Up, Yard, http, wait_for};
 use serde_json::Value;
 
@@ -325,13 +325,4 @@ fn clumsy(up: &Up) -> PathBuf {
 
 fn count(notes: &PathBuf, what: &str) -> usize {
     fs::read_to_string(notes).unwrap_or_default().lines().filter(|l| l.starts_with(what)).count()
-}
-
-fn clones(view: &Value) -> Vec<Value> {
-    view["services"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|s| s["clones"].as_array().cloned().unwrap_or_default())
-        .collect()
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use e2e::http::{Reply, Shopper};
 use e2e::load::{Does, Load};
 use e2e::procs::{Busy, Proc, Signal};
+use e2e::up::clones;
 use e2e::wait::watch;
 use e2e::{Shared, Up, wait_for};
 use serde_json::Value;
@@ -206,15 +207,6 @@ fn death_of(up: &Up, node: u8, whose: &str, at: u64, within: Duration) -> u64 {
         events.iter().find(is_it).map(|e| e["at_ms"].as_u64().unwrap()).ok_or_else(|| format!("{}", view["nodes"]))
     });
     death - at
-}
-
-fn clones(view: &Value) -> Vec<Value> {
-    view["services"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|s| s["clones"].as_array().cloned().unwrap_or_default())
-        .collect()
 }
 
 fn clone_of(up: &Up, number: usize) -> Value {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use e2e::http::{self, Shopper};
 use e2e::procs::{Proc, Signal};
+use e2e::up::clones;
 use e2e::{Up, program, wait_for};
 use serde_json::Value;
 
@@ -13,12 +14,6 @@ const WELL_WITHIN: Duration = Duration::from_secs(60);
 
 fn declaration() -> String {
     std::fs::read_to_string(program::repository().join("services/shop/coppice.toml")).unwrap()
-}
-
-/// The clones of all services, as node 1 shows them.
-fn clones(up: &Up) -> Vec<Value> {
-    let services = up.status(1).unwrap()["services"].as_array().cloned().unwrap_or_default();
-    services.iter().flat_map(|service| service["clones"].as_array().cloned().unwrap_or_default()).collect()
 }
 
 fn well_at_all(up: &Up, shopper: &Shopper) {
@@ -62,7 +57,7 @@ fn the_built_in_shop_needs_its_name_alone_and_outlives_clones_and_nodes() {
     its_answers_are_those_of_the_example(&up, &ann);
 
     // The clones are the program of their nodes.
-    let all = clones(&up);
+    let all = clones(&up.status(1).unwrap());
     let programs: Vec<_> = all.iter().map(|c| exe(c["pid"].as_u64().unwrap() as u32)).collect();
     let nodes: Vec<_> = (1..=3).map(|node| exe(up.node_pid(node))).collect();
     assert_eq!(programs, nodes);
@@ -76,12 +71,12 @@ fn the_built_in_shop_needs_its_name_alone_and_outlives_clones_and_nodes() {
     up.settle(WELL_WITHIN, 1);
 
     // A node that is started anew brings its own program's shop, and nothing has to be deployed for that.
-    let before = clones(&up);
+    let before = clones(&up.status(1).unwrap());
     up.coppice(&["node", "restart", "n3"]).good();
     up.settle(WELL_WITHIN, 1);
     well_at_all(&up, &ann);
     let pid = |all: &[Value], node: &str| all.iter().find(|c| c["node"] == node).map(|c| c["pid"].clone());
-    let after = clones(&up);
+    let after = clones(&up.status(1).unwrap());
     assert_ne!(pid(&before, "n3"), pid(&after, "n3"));
     let exported = up.coppice(&["export"]).good();
     assert!(exported.contains("builtin = \"shop\""), "{exported}");
