@@ -116,7 +116,8 @@ fn up_starts_a_cluster_with_a_built_in_service() {
     let up = Up::start(3, &["--demo", "shop"]);
     assert_eq!(up.ready["demo"], true);
     let mut ann = Shopper::new("demo");
-    adds(&up, 1, &mut ann, "honey");
+    // Ready is ready: the first request is served.
+    ann.add(up.at(1).http, "honey").unwrap();
     well_at_all(&up, &ann);
     let text = up.coppice(&["export"]).good();
     assert!(text.contains("builtin = \"shop\""), "{text}");
