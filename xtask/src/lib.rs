@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn every_source_file_is_looked_at() {
         let files = sources(&root());
-        for expected in ["xtask/src/lib.rs", "crates/base/src/lib.rs", "crates/sim/tests/planted.rs"] {
+        for expected in ["xtask/src/lib.rs", "crates/base/src/lib.rs", "crates/sim/tests/all/planted.rs"] {
             assert!(files.contains(&root().join(expected)), "{expected}");
         }
         assert!(files.iter().all(|file| !file.starts_with(root().join("target"))));

@@ -25,7 +25,7 @@ pub(super) fn planted(bug: Planted) -> bool {
     PLANTED.get() == bug
 }
 
-#[path = "../tests/world/mod.rs"]
+#[path = "../tests/all/world/mod.rs"]
 pub(super) mod world;
 
 use base::{AskId, NodeId, Outcome, Span, Time};

@@ -1,0 +1,19 @@
+//! Tests of the doors with real sockets and toy clones. One program holds them all, so that they are linked once. A new test is a
+//! file here, with its line.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod http_between;
+mod http_broken_off;
+mod http_bytes;
+mod http_overload;
+mod http_proxy;
+mod http_refused;
+mod http_routes;
+mod http_session;
+mod http_unasked;
+mod https;
+mod leaving;
+mod shares;
+mod tcp_door;
+mod websockets;
