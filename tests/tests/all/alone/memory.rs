@@ -9,8 +9,8 @@ use std::time::Duration;
 use e2e::resp::{Resp, Word};
 use e2e::{Up, http, skip, wait_for};
 
-/// With this all values begin. It has the length of a word, as what is allocated is aligned to words.
-const MARK: &[u8; 8] = b"at rest ";
+/// With this all values begin.
+const MARK: &[u8] = b"at rest ";
 
 /// Flips one bit in each copy of these texts in the writable memory of a process; how many copies each had. Buffers that they
 /// passed through and that nobody uses any more are among them.
@@ -25,8 +25,7 @@ fn flip(pid: u32, texts: &[String]) -> io::Result<Vec<usize>> {
         let mut bytes = vec![0; (to - from) as usize];
         // What is not there to read, as it went meanwhile, holds nothing.
         let Ok(read) = memory.read_at(&mut bytes, from) else { continue };
-        let (words, _) = bytes[..read].as_chunks::<8>();
-        for at in words.iter().enumerate().filter(|(_, word)| *word == MARK).map(|(at, _)| 8 * at) {
+        for at in memchr::memmem::find_iter(&bytes[..read], MARK) {
             let Some(which) = texts.iter().position(|text| bytes[at..read].starts_with(text.as_bytes())) else {
                 continue;
             };
