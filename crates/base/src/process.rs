@@ -14,6 +14,8 @@ pub const SERVE_BUILTIN: &str = "serve-builtin";
 pub struct ProcSpec {
     /// Name for logs, e.g. `shop/2`.
     pub name: String,
+    /// Of the service, for logs; 0 if it was never deployed.
+    pub version: u32,
     /// Program and arguments; never empty.
     pub run: Vec<String>,
     /// Digest of the deployed folder that it runs in, if it was deployed.

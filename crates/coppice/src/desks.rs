@@ -9,7 +9,7 @@ use std::time::Instant;
 use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
 use edge::Meter;
-use edge::api::{Gone, Minted, Sight};
+use edge::api::{Gone, Minted, Sight, logs};
 use futures_util::future::BoxFuture;
 use host::{
     Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::doorman::Doorman;
 use crate::keeper::{API_TARGET, CODE_LEVEL, CODE_TARGET, Keeper};
+use crate::logbook::{LOGS_TARGET, Logbook};
 
 /// The Redis door asks on the node's own thread.
 pub struct RespDesk {
@@ -46,11 +47,18 @@ pub struct ApiDesk {
     ca_pem: String,
     peer: SocketAddr,
     code: Arc<Keeper>,
+    logbook: Arc<Logbook>,
 }
 
 impl ApiDesk {
-    pub fn new(port: Port<Node>, identity: &Identity, peer: SocketAddr, code: Arc<Keeper>) -> Self {
-        Self { port, ca_pem: identity.ca_pem.clone(), peer, code }
+    pub fn new(
+        port: Port<Node>,
+        identity: &Identity,
+        peer: SocketAddr,
+        code: Arc<Keeper>,
+        logbook: Arc<Logbook>,
+    ) -> Self {
+        Self { port, ca_pem: identity.ca_pem.clone(), peer, code, logbook }
     }
 }
 
@@ -87,6 +95,11 @@ impl edge::api::Backend for ApiDesk {
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>> {
         let keeper = Arc::clone(&self.code);
         Box::pin(async move { keeper.read(digest).await })
+    }
+
+    fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>> {
+        let logbook = Arc::clone(&self.logbook);
+        Box::pin(async move { logbook.gather(wanted).await })
     }
 }
 
@@ -195,11 +208,11 @@ fn grant(
     Ok(JoinGrant { node: admitted.id, cluster, cluster_name, cert_pem, ca_pem: authority.cert_pem })
 }
 
-/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives, and nothing else.
+/// Streams of other nodes' edges reach clones of this node that serve, and other nodes its archives and logs, and nothing else.
 pub struct TunnelDesk {
     api: SocketAddr,
     doorman: Arc<Doorman>,
-    open: OnceLock<(Port<Node>, Arc<Keeper>)>,
+    open: OnceLock<(Port<Node>, Arc<Keeper>, Arc<Logbook>)>,
 }
 
 impl TunnelDesk {
@@ -207,8 +220,8 @@ impl TunnelDesk {
         Self { api, doorman, open: OnceLock::new() }
     }
 
-    pub fn open(&self, port: Port<Node>, keeper: Arc<Keeper>) {
-        assert!(self.open.set((port, keeper)).is_ok(), "the desk opens once");
+    pub fn open(&self, port: Port<Node>, keeper: Arc<Keeper>, logbook: Arc<Logbook>) {
+        assert!(self.open.set((port, keeper, logbook)).is_ok(), "the desk opens once");
     }
 }
 
@@ -222,11 +235,15 @@ impl host::TunnelDesk for TunnelDesk {
     }
 
     fn target(&self, name: &str) -> Option<Target> {
-        let (port, keeper) = self.open.get()?;
+        let (port, keeper, logbook) = self.open.get()?;
         let view = port.view();
         if name == CODE_TARGET {
             let keeper = Arc::clone(keeper);
             return Some(Target::Own(Box::new(move |stream| Box::pin(keeper.serve(stream)))));
+        }
+        if name == LOGS_TARGET {
+            let logbook = Arc::clone(logbook);
+            return Some(Target::Own(Box::new(move |stream| Box::pin(logbook.serve(stream)))));
         }
         // Only older programs ask for it; nobody may who has a certificate and no token.
         if name == API_TARGET {

@@ -86,7 +86,7 @@ fn tell(event: &EventView, json: bool) {
 }
 
 /// `2026-11-22 14:03:07.123`, in UTC: nodes may be in several time zones.
-fn clock(ms: u64) -> String {
+pub fn clock(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
     let (h, m, s) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);

@@ -1,22 +1,21 @@
 //! Keeps the deployed folders of this node: fetches from other nodes what the declaration says every node must have, passes
-//! on what came from an operator, and tells the node what is here. Nodes ask each other by their tunnels, so encrypted and
-//! authenticated: that it is one of the cluster's nodes that asks is proof enough, and no token travels.
+//! on what came from an operator, and tells the node what is here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{NodeId, Span};
+use base::Span;
 use bytes::Bytes;
 use host::{CodeStore, Dialer, Port};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use node::view::{NodeState, NodeView};
-use node::{Ask, Door, Node, View};
+use hyper::{Method, Request, StatusCode};
+use node::view::NodeView;
+use node::{Ask, Node, View};
 use tokio::sync::Semaphore;
+
+use crate::peers::{self, Answered, Question, others};
 
 /// Name under which a node's archives are reached by a tunnel. No service can have it.
 pub const CODE_TARGET: &str = "coppice:code";
@@ -134,25 +133,10 @@ impl Keeper {
 
     /// Another node asks, as [`Self::request`] does.
     pub async fn serve(self: Arc<Self>, stream: host::OwnStream) {
-        let answer = service_fn(move |request: Request<Incoming>| {
-            let keeper = Arc::clone(&self);
-            async move {
-                let (status, body) = match keeper.answer(request).await {
-                    Ok(body) => (StatusCode::OK, body),
-                    Err((status, why)) => (status, why.into()),
-                };
-                Response::builder().status(status).body(Full::new(body))
-            }
-        });
-        let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-        match tokio::time::timeout(FETCH_WITHIN, served).await {
-            Ok(Ok(())) => (),
-            Ok(Err(error)) => tracing::debug!(%error, "a node that asked for an archive went away"),
-            Err(_) => tracing::debug!("a node that asked for an archive was too slow"),
-        }
+        peers::serve(stream, FETCH_WITHIN, "an archive", |request| self.answer(request)).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Bytes, (StatusCode, String)> {
+    async fn answer(&self, request: Request<Incoming>) -> Answered {
         let none = || (StatusCode::NOT_FOUND, "there is no such archive".to_owned());
         let digest = request.uri().path().strip_prefix(CODE_PATH).ok_or_else(none)?.to_owned();
         match *request.method() {
@@ -177,36 +161,16 @@ impl Keeper {
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, String> {
-        let exchange = async {
-            let is_old = to.level < CODE_LEVEL;
-            let target = if is_old { API_TARGET } else { CODE_TARGET };
-            let stream =
-                self.dialer.dial(to.doors.at(Door::Peer), NodeId(to.id.0), target).await.map_err(|e| e.to_string())?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
-            let connection = tokio::spawn(connection);
-            let mut request =
-                Request::builder().method(method).uri(path).header("host", to.doors.at(Door::Api).to_string());
-            if is_old {
-                request = request.header("authorization", format!("Bearer {}", view.admin_token));
-            }
-            let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
-            let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
-            let status = answer.status();
-            let limit = host::limits::CODE_BYTES_MAX as usize;
-            let body = Limited::new(answer.into_body(), limit).collect().await.map_err(|e| e.to_string());
-            connection.abort();
-            let body = body?.to_bytes();
-            if status.is_success() {
-                Ok(body)
-            } else {
-                Err(format!("{status}: {}", String::from_utf8_lossy(&body).trim()))
-            }
+        let is_old = to.level < CODE_LEVEL;
+        let question = Question {
+            target: if is_old { API_TARGET } else { CODE_TARGET },
+            method,
+            path,
+            body,
+            token: is_old.then_some(&*view.admin_token),
+            within: FETCH_WITHIN,
+            bytes_max: host::limits::CODE_BYTES_MAX as usize,
         };
-        tokio::time::timeout(FETCH_WITHIN, exchange).await.unwrap_or_else(|_| Err("no answer in time".into()))
+        peers::ask(&self.dialer, to, question).await
     }
-}
-
-fn others(view: &View) -> impl Iterator<Item = &NodeView> {
-    view.nodes.iter().filter(|n| n.state == NodeState::Live && n.name != view.me)
 }

@@ -15,9 +15,12 @@ mod handover;
 mod happened;
 mod keeper;
 mod load;
+mod logbook;
+mod logs;
 mod nodes;
 mod ns;
 mod operate;
+mod peers;
 mod plain;
 mod ports;
 mod route;
@@ -102,6 +105,9 @@ enum Command {
     /// Show what happened, and what the manager decided and why
     #[command(after_help = happened::MORE)]
     Events(happened::EventsArgs),
+    /// Show what the clones of a service have printed, on all nodes
+    #[command(after_help = logs::MORE)]
+    Logs(logs::LogsArgs),
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
@@ -112,6 +118,7 @@ Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
   coppice apply -f shop.toml         declare a service
+  coppice logs -f shop               what its clones print
   coppice load http://127.0.0.1:8080/ --rate 500    how it bears a load
   coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
@@ -147,6 +154,7 @@ fn main() {
         Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
         Command::Events(args) => single(happened::events(args)),
+        Command::Logs(args) => single(logs::logs(args)),
         Command::Status(args) => single(operate::status(args)),
         Command::Load(args) => load::load(args),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),

@@ -26,6 +26,7 @@ use crate::doors::{self, CoreDoors, DoorWishes, Hall, Sockets};
 use crate::found::{self, Loaded, NodeFile};
 use crate::handover::{Again, Inherited};
 use crate::keeper::Keeper;
+use crate::logbook::Logbook;
 use crate::ports::check_free;
 use crate::services;
 use crate::size::{Size, brick_memory};
@@ -387,9 +388,10 @@ impl Started {
         io.spawn(anew::remember_peers(port.watch(), home.dir.clone()));
         tracing::info!(node = %card.name, id = %card.id, boot = %card.boot, doors = card.doors.shown(), %peer, "node runs");
         let dialer = host::Dialer::new(&home.identity, peer).map_err(|e| e.to_string())?;
+        let logbook = Logbook::new(args.dir.join("logs"), dialer.clone(), port.clone());
         let keeper = Keeper::new(store, dialer, port.clone());
-        tunnels.open(port.clone(), Arc::clone(&keeper));
-        let desk = Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper)));
+        tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
+        let desk = Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook));
         // The page starts a task that samples.
         let entered = io.enter();
         let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));

@@ -2,7 +2,7 @@
 //!
 //! `driver` runs one `base::Machine` on a thread of its own; `net` and `link` are its connections to peers over mutual
 //! TLS (`tls`, `identity`), `disk` its one log, `process` its children, `join` how a newcomer gets a certificate,
-//! `tunnel` how an edge reaches a clone on another node, `crowd` who is at a door and has not shown who it is. The host
+//! `logs` what they printed, `tunnel` how an edge reaches a clone on another node, `crowd` who is at a door and has not shown who it is. The host
 //! knows effects, never a protocol: it cannot tell a beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -21,6 +21,7 @@ mod keeper;
 mod kept;
 pub mod limits;
 mod link;
+pub mod logs;
 mod net;
 mod outbox;
 mod output;

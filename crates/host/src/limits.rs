@@ -118,7 +118,11 @@ pub const LINE_BYTES_MAX: usize = 4 << 10;
 pub const LINES_PER_SECOND_MAX: u32 = 100;
 /// Log file of a child; when full it becomes `.1`, and the former `.1` goes.
 pub const LOG_FILE_BYTES_MAX: u64 = 4 << 20;
-/// Lines that wait for the log thread; more are dropped and counted.
+/// First piece that is read of a log file, from its end; then four times as much, until it is enough.
+pub const LOG_READ_BYTES: u64 = 64 << 10;
+/// Text of the lines in one answer about logs: what is more is asked for again.
+pub const LOG_ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Lines that wait for the log thread; more are dropped, and a line of the log says how many.
 pub const LOG_LINES_WAITING_MAX: usize = 4096;
 /// Output may be read for this long after a child has ended; whoever still holds its pipe is not the child.
 pub const OUTPUT_LINGERS: Duration = Duration::from_millis(200);

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::limits::{LINE_BYTES_MAX, LINES_PER_SECOND_MAX, LOG_FILE_BYTES_MAX, LOG_LINES_WAITING_MAX};
+use crate::logs::{Source, Written, older};
 use crate::{Error, private};
 
 /// Cuts bytes into lines.
@@ -75,6 +78,10 @@ impl Gate {
 #[derive(Clone)]
 pub(crate) struct LogFiles {
     lines: SyncSender<(String, String)>,
+    /// Moment of the last line, microseconds since 1970.
+    last_us: Arc<AtomicU64>,
+    /// Lines that had no room since the last one that had.
+    lost: Arc<AtomicU64>,
 }
 
 impl LogFiles {
@@ -85,17 +92,38 @@ impl LogFiles {
             .name("coppice-logs".into())
             .spawn(move || write_all(&dir, &waiting))
             .map_err(Error::io("log thread"))?;
-        Ok(LogFiles { lines })
+        Ok(LogFiles { lines, last_us: Arc::default(), lost: Arc::default() })
     }
 
-    /// Does not wait: with a slow disk, lines are lost before time is.
-    pub fn write(&self, name: &str, line: &str) {
-        let _ = self.lines.try_send((file_name(name), line.into()));
+    /// Does not wait: with a slow disk, lines are lost before time is. The next one that has room says how many.
+    pub fn write(&self, name: &str, version: u32, source: Source, text: &str) {
+        let lost = self.lost.swap(0, Relaxed);
+        if lost > 0 {
+            let text = format!("{lost} lines of this node's clones are missing here: the disk was too slow");
+            if !self.send(name, version, Source::Node, &text) {
+                self.lost.fetch_add(lost, Relaxed);
+            }
+        }
+        if !self.send(name, version, source, text) {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn send(&self, name: &str, version: u32, source: Source, text: &str) -> bool {
+        let line = Written { at_us: self.stamp(), version, source, text }.to_string();
+        self.lines.try_send((file_name(name), line)).is_ok()
+    }
+
+    /// The time, or a microsecond more than the last one: who reads on from a line misses none, also when the clock is set back.
+    fn stamp(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let last = self.last_us.fetch_update(Relaxed, Relaxed, |last| Some(now.max(last + 1)));
+        now.max(last.unwrap_or_default() + 1)
     }
 }
 
 /// A file name for a child's name: `shop/2` becomes `shop-2`.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     name.chars().map(|c| if plain(c) { c } else { '-' }).collect()
 }
@@ -114,7 +142,7 @@ fn write_all(dir: &std::path::Path, waiting: &Receiver<(String, String)>) {
                 }
             };
             if bytes + line.len() as u64 + 1 > LOG_FILE_BYTES_MAX {
-                fs::rename(&path, dir.join(format!("{name}.log.1")))?;
+                fs::rename(&path, older(&path))?;
                 file = private::options().create(true).append(true).open(&path)?;
                 bytes = 0;
             }
@@ -161,6 +189,26 @@ mod tests {
         assert_eq!(passed, LINES_PER_SECOND_MAX as usize);
         assert_eq!(gate.pass(start + Duration::from_secs(1)), Some(7));
         assert_eq!(gate.pass(start + Duration::from_secs(1)), Some(0));
+    }
+
+    #[test]
+    fn no_two_lines_have_one_time_and_what_had_no_room_is_counted_in_the_next() {
+        let (lines, waiting) = sync_channel(3);
+        let logs = LogFiles { lines, last_us: Arc::default(), lost: Arc::default() };
+        for n in 0..5 {
+            logs.write("shop/0", 2, Source::Err, &format!("line {n}"));
+        }
+        let ahead = u64::MAX / 2;
+        logs.last_us.store(ahead, Relaxed);
+        let mut written: Vec<String> = waiting.try_iter().map(|(_, line)| line).collect();
+        logs.write("shop/0", 2, Source::Out, "line 5");
+        written.extend(waiting.try_iter().map(|(_, line)| line));
+        let stamps: Vec<&str> = written.iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert!(stamps.is_sorted_by(|a, b| (a.len(), a) < (b.len(), b)), "{stamps:?}");
+        assert_eq!(stamps[4], format!("{}.{:06}", (ahead + 2) / 1_000_000, (ahead + 2) % 1_000_000));
+        let rest: Vec<&str> = written.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+        let missing = "v2 node 2 lines of this node's clones are missing here: the disk was too slow";
+        assert_eq!(rest, ["v2 err line 0", "v2 err line 1", "v2 err line 2", missing, "v2 out line 5"]);
     }
 
     #[test]

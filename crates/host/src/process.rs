@@ -24,6 +24,7 @@ use crate::identity::random_u64;
 use crate::keeper::{LIFE_MARK, NOT_STARTED};
 pub use crate::keeper::{keep_main, reap_main};
 use crate::limits::OUTPUT_LINGERS;
+use crate::logs::Source;
 use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
 use crate::words::filled;
@@ -121,9 +122,12 @@ impl Procs {
             Ok((child, run)) => {
                 self.running.borrow_mut().insert(proc, run);
                 let _ = self.reaper.send(format!("+{}\n", run.pid));
-                spawn(async move { procs.live(proc, spec.name, child, run).await });
+                spawn(async move { procs.live(proc, (spec.name, spec.version), child, run).await });
             }
-            Err(why) => spawn(async move { procs.tell(Event::Exited { proc, exit: Exit::NotStarted(why) }) }),
+            Err(why) => {
+                procs.logs.write(&spec.name, spec.version, Source::Node, &format!("not started: {why}"));
+                spawn(async move { procs.tell(Event::Exited { proc, exit: Exit::NotStarted(why) }) });
+            }
         }
     }
 
@@ -165,14 +169,16 @@ impl Procs {
         Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }))
     }
 
-    async fn live(self: Rc<Self>, proc: ProcId, name: String, mut child: Child, run: Running) {
+    async fn live(self: Rc<Self>, proc: ProcId, name: (String, u32), mut child: Child, run: Running) {
+        let log = |text: &str| self.logs.write(&name.0, name.1, Source::Node, text);
+        log(&format!("started, pid {}, port {}", run.pid.as_raw_nonzero(), run.port));
         self.tell(Event::Spawned { proc, pid: run.pid.as_raw_nonzero().get().unsigned_abs(), port: run.port });
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let not_started = NotStarted::default();
         let gate = RefCell::new(Gate::new(Instant::now()));
         let listen = async {
-            let out = self.listen(proc, &name, stdout, &gate, &not_started);
-            let err = self.listen(proc, &name, stderr, &gate, &not_started);
+            let out = self.listen(proc, (&name, Source::Out), stdout, &gate, &not_started);
+            let err = self.listen(proc, (&name, Source::Err), stderr, &gate, &not_started);
             tokio::join!(out, err);
         };
         tokio::pin!(listen);
@@ -196,13 +202,14 @@ impl Procs {
             (None, Ok(status)) => exit_of(status),
             (None, Err(e)) => Exit::NotStarted(e.to_string()),
         };
+        log(&format!("ended: {exit}"));
         self.tell(Event::Exited { proc, exit });
     }
 
     async fn listen(
         &self,
         proc: ProcId,
-        name: &str,
+        (name, source): (&(String, u32), Source),
         pipe: Option<impl AsyncRead + Unpin>,
         gate: &RefCell<Gate>,
         not_started: &NotStarted,
@@ -214,7 +221,7 @@ impl Procs {
                 *not_started.borrow_mut() = Some(why.into());
                 return;
             }
-            self.logs.write(name, &line);
+            self.logs.write(&name.0, name.1, source, &line);
             match gate.borrow_mut().pass(Instant::now()) {
                 Some(0) => (),
                 Some(held) => self.tell(Event::Output { proc, line: format!("({held} lines more, see the log)") }),

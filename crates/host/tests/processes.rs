@@ -51,7 +51,7 @@ fn node(dir: &TempDir) -> (tokio::runtime::Runtime, Node) {
 fn shell(script: &str) -> Act {
     let run = vec!["sh".into(), "-c".into(), script.into()];
     let env = BTreeMap::from([("GREETING".to_string(), "hello".to_string())]);
-    Effect::Spawn { proc: CHILD, spec: ProcSpec { name: "shop/2".into(), run, code: None, dir: None, env } }
+    Effect::Spawn { proc: CHILD, spec: ProcSpec { name: "shop/2".into(), version: 3, run, code: None, dir: None, env } }
 }
 
 fn wait_line(node: &Node, wanted: impl Fn(&str) -> bool) -> String {
@@ -118,7 +118,7 @@ fn a_child_that_cannot_start_says_why() {
         (vec![], None, "no program"),
     ];
     for (run, folder, why) in cases {
-        let spec = ProcSpec { name: "x/0".into(), run, code: None, dir: folder, env: BTreeMap::new() };
+        let spec = ProcSpec { name: "x/0".into(), version: 3, run, code: None, dir: folder, env: BTreeMap::new() };
         node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
         let exit = wait_exit(&node);
         assert!(matches!(&exit, Exit::NotStarted(text) if text.contains(why)), "{exit:?}");
@@ -153,7 +153,7 @@ fn a_serving_child_is_found_healthy() {
     let dir = temp_dir("proc");
     let (_io, node) = node(&dir);
     let run = ["python3", "-u", "-c", SERVER].map(String::from).to_vec();
-    let spec = ProcSpec { name: "web/0".into(), run, code: None, dir: None, env: BTreeMap::new() };
+    let spec = ProcSpec { name: "web/0".into(), version: 3, run, code: None, dir: None, env: BTreeMap::new() };
     node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
     let port = node.wait("spawn", |event| match event {
         Event::Spawned { port, .. } => Some(port),

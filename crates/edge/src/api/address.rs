@@ -57,7 +57,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let pairs = Pairs { rest: query.split('&').filter(|pair| !pair.is_empty()), name: String::new(), value: "" };
     T::deserialize(MapAccessDeserializer::new(pairs))
         .map_err(|error: Error| Problem::wrong(format!("behind `?`: {error}")))

@@ -42,6 +42,9 @@ pub const BARRIER_WAIT: Span = Span::secs(30);
 pub const BARRIER_WAIT_MAX: Span = Span::secs(300);
 /// One question of a stream for messages; then it is asked anew.
 pub const LISTEN_FOR: Span = Span::secs(20);
+/// Lines of clones' logs in an answer, unless it is asked for others, and at most.
+pub const LOG_LINES: usize = 100;
+pub const LOG_LINES_MAX: usize = 10_000;
 /// A reader gets at most one view in so long: faster is not seen by people.
 pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 /// A comment line is sent in a quiet stream, so that proxies do not close it.

@@ -10,6 +10,7 @@
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
+//! - `logs.rs`: what clones have printed (operator).
 //! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -43,6 +44,7 @@ mod explain;
 mod guard;
 pub mod limits;
 mod linear;
+pub mod logs;
 mod many;
 mod members;
 mod metrics;
@@ -75,6 +77,8 @@ pub trait Backend: Send + Sync + 'static {
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
     /// An archive that is here.
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>>;
+    /// What clones have printed on all nodes, or why it cannot be had.
+    fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>>;
 }
 
 /// The node has stopped.
@@ -161,6 +165,7 @@ pub fn router_with(
         .route("/v1/services/{service}/token", get(members::token))
         .route("/v1/services/{service}/broadcast", post(members::broadcast))
         .route("/v1/services/{service}/messages", get(members::messages))
+        .route("/v1/services/{service}/logs", get(logs::logs))
         .route("/v1/services/{service}/stages", post(stages::told))
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))

@@ -57,6 +57,10 @@ impl Backend for Toy {
     fn code(&self, _: String) -> BoxFuture<'static, Option<bytes::Bytes>> {
         Box::pin(async { None })
     }
+
+    fn logs(&self, _: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>> {
+        Box::pin(async { Err("there is no service".into()) })
+    }
 }
 
 fn node(name: &str) -> NodeView {

@@ -109,6 +109,10 @@ impl Backend for Toy {
     fn code(&self, _: String) -> BoxFuture<'static, Option<Bytes>> {
         unreachable!()
     }
+
+    fn logs(&self, _: crate::api::logs::Wanted) -> BoxFuture<'static, Result<crate::api::logs::Gathered, String>> {
+        unreachable!()
+    }
 }
 
 /// All clones are near.

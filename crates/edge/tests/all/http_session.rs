@@ -71,6 +71,10 @@ impl Backend for Node {
     fn code(&self, _: String) -> BoxFuture<'static, Option<bytes::Bytes>> {
         Box::pin(async { None })
     }
+
+    fn logs(&self, _: edge::api::logs::Wanted) -> BoxFuture<'static, Result<edge::api::logs::Gathered, String>> {
+        unreachable!()
+    }
 }
 
 fn found(left_ms: u64) -> Outcome<Reply> {

@@ -96,6 +96,7 @@ impl Toy {
             Order::Spawn(proc) => {
                 let spec = ProcSpec {
                     name: "toy".into(),
+                    version: 0,
                     run: vec!["toy".into()],
                     code: None,
                     dir: None,

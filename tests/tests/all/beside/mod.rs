@@ -18,6 +18,7 @@ mod linear_block;
 mod linear_clients;
 mod linear_commands;
 mod linear_watch;
+mod logs;
 mod long_connections;
 mod maintain;
 mod operate;

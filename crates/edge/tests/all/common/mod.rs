@@ -158,6 +158,10 @@ impl Backend for NoNode {
     fn code(&self, _: String) -> BoxFuture<'static, Option<bytes::Bytes>> {
         Box::pin(async { None })
     }
+
+    fn logs(&self, _: edge::api::logs::Wanted) -> BoxFuture<'static, Result<edge::api::logs::Gathered, String>> {
+        unreachable!()
+    }
 }
 
 pub fn clone(number: usize, addr: SocketAddr, local: bool) -> RouteClone {
