@@ -22,6 +22,10 @@ fix:
     cargo fmt --all
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 
+# writes the pages that are printed from the program
+docs:
+    COPPICE_WRITE_DOCS=1 cargo test --workspace --locked --lib the_page_of_figures
+
 # three nodes and the example shop
 up *args:
     cargo run --release -- up {{args}}

@@ -40,6 +40,11 @@ const FIGURES: [Figure; 6] = [
     Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
 ];
 
+/// All figures that [`View::figures`] may have.
+pub fn figures() -> impl Iterator<Item = &'static Figure> {
+    state::Class::ALL.iter().flat_map(|class| class.figures()).chain(&FIGURES)
+}
+
 /// What is known of a figure in [`View::figures`].
 pub fn figure(name: &str) -> Option<&'static Figure> {
     state::figure(name).or_else(|| FIGURES.iter().find(|figure| figure.name == name))

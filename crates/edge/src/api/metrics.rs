@@ -47,12 +47,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
     of_doors.extend(view.stages.iter().map(|(name, shown)| ((*name).to_owned(), *shown)));
     stages(&of_doors, &mut out);
     for (name, value) in totals {
-        out.single(
-            &format!("coppice_{}", plain(name)),
-            "counter",
-            "Of this node's front doors, since it started.",
-            *value,
-        );
+        out.single(&format!("coppice_{}", plain(name)), "counter", door_help(name), *value);
     }
     for (name, value) in &view.figures {
         // Whoever counts it says what it is.
@@ -137,10 +132,54 @@ fn gauge_help(name: &str) -> &'static str {
         }
         "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
         "net.links" => "Connections between this node and others, at this moment.",
-        _ if name.starts_with("net.") => "Of the connections between this node and others, over the last second.",
-        _ => "Of this node's front doors, over the last second.",
+        "net.frames_in" => "Frames that came from other nodes in the last second.",
+        "net.frames_out" => "Frames that went to other nodes in the last second.",
+        "net.frames_dropped" => {
+            "Frames to other nodes that were dropped in the last second: their links could not take them."
+        }
+        _ => door_help(name),
     }
 }
+
+/// What the doors of this node count. Units of work are requests at the HTTP door, commands at the Redis door, streams (connections
+/// of TCP services) at the TCP door.
+fn door_help(name: &str) -> &'static str {
+    match name {
+        "http.requests" => "HTTP requests a second at this node's door, over the last second.",
+        "http.requests_total" => "HTTP requests that were answered at this node's door.",
+        "http.clones_left_alone_total" => {
+            "Times that a clone was left alone for a while, as it failed several requests in a row."
+        }
+        "http.sessions_read_total" => "Sessions that the edge read for requests.",
+        "http.sessions_stored_total" => "Sessions that the edge stored after requests.",
+        "http.sessions_touched_total" => "Sessions whose lease the edge began anew without storing them.",
+        "http.sessions_ended_total" => "Sessions that the edge ended, as a program asked for.",
+        "http.sessions_failed_total" => "Sessions that the edge could not read or store.",
+        "resp.commands" => "Commands a second of Redis clients, over the last second.",
+        "resp.commands_total" => "Commands of Redis clients that were answered.",
+        "resp.unread_bytes" => "Answers to Redis clients that they have not read yet, bytes, at this moment.",
+        "resp.unread_closed_total" => "Redis clients whose connection was closed, as they did not read their answers.",
+        "tcp.streams" => "Connections of TCP services that ended, a second, over the last second.",
+        "tcp.streams_total" => "Connections of TCP services that ended.",
+        "functions.calls_total" => "Functions of services for linear keys that were called at this node.",
+        "functions.rounds_total" => "Requests to clones that these calls took.",
+        "functions.conflicts_total" => "Rounds whose write was refused, as the key had changed meanwhile: done again.",
+        _ => match name.split_once('.').map(|(_, what)| what) {
+            Some("errors") => "Of that door's work, what failed on our side, a second, over the last second.",
+            Some("errors_total") => "Of that door's work, what failed on our side.",
+            Some("p50_us") => "What half of that door's work took at most in the last second, microseconds.",
+            Some("p99_us") => "What 99 of 100 units of that door's work took at most in the last second, microseconds.",
+            Some("connections") => "Open connections of clients at that door, at this moment.",
+            Some("connections_over_share_total") => {
+                "Connections refused at that door, as their address had its share already."
+            }
+            _ => UNKNOWN,
+        },
+    }
+}
+
+/// A figure without a sentence: the page of all figures has none, which a test looks for.
+const UNKNOWN: &str = "Of this node.";
 
 /// Stages, by name: what waits, what is under way, what may be, how long.
 fn stages(all: &BTreeMap<String, Shown>, out: &mut Text) {
@@ -297,5 +336,91 @@ impl Text {
     fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use base::{Boot, NodeId};
+    use node::view::NodeView;
+
+    use super::*;
+    use crate::Meter;
+
+    /// Above the table of the page.
+    const HEAD: &str = "\
+# Figures
+
+What `GET /metrics` of a node's API says, in the text format of Prometheus. This page is printed from the program by a test (`just docs`).
+
+- A counter counts since the node started, and its name ends in `_total`. A gauge is what is now, or was in the last second.
+- Those with labels have a value for each of what the labels name: `node`, `service`, `clone`, `partition`, `stage`, `brick`.
+- Classes and doors are told by the second word of a name: `session`, `linear`, `http`, `resp`, `tcp`.
+- What a new figure needs: [recipe](recipes/metric.md).
+
+| figure | kind | what it is |
+| --- | --- | --- |
+";
+
+    fn families() -> BTreeSet<(String, String, String)> {
+        let meter = Meter::new();
+        let mut gauges = meter.gauges();
+        for name in ["net.frames_in", "net.frames_out", "net.frames_dropped", "net.links", "machine.busy"] {
+            gauges.insert(name.into(), 0);
+        }
+        gauges.insert("disk.unforced_ms_max".into(), 0);
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let me = NodeView {
+            id: NodeId(1),
+            name: "n1".into(),
+            state: NodeState::Live,
+            boot: Boot(1),
+            pid: 1,
+            version: "0.1.0".into(),
+            level: base::LEVEL,
+            doors: node::DoorAddrs::of(|_| Some(addr)).unwrap(),
+            load: 0,
+            cpu_millis: 0,
+            resident_bytes: 0,
+            since_ms: 0,
+            gauges: Arc::new(gauges),
+            brick: Default::default(),
+            disk: None,
+            slow_force_ms: None,
+            overflow: false,
+            drained: false,
+            leaving: None,
+            waits: None,
+        };
+        let figures = node::figures().map(|figure| (figure.name.into(), 0)).collect();
+        let view = View { me: "n1".into(), nodes: vec![me], figures, ..View::default() };
+        let stages = [("http".to_owned(), Shown::default())].into();
+        let mut all = text(&view, &meter.totals(), stages) + &partitions(&meter.turnstiles);
+        all += &clone_stages(&[("shop/0".into(), "work".into(), Shown::default())]);
+        let kinds: BTreeMap<&str, &str> =
+            all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        let helps = all.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+        helps.map(|(name, help)| (name.to_owned(), kinds[name].to_owned(), help.to_owned())).collect()
+    }
+
+    #[test]
+    fn the_page_of_figures_is_what_the_program_says() {
+        let all = families();
+        assert!(all.len() > 100, "{}", all.len());
+        for (name, _, help) in &all {
+            assert!(help != UNKNOWN && help.ends_with('.'), "{name} has no sentence: {help}");
+        }
+        let row = |(name, kind, help): &(String, String, String)| format!("| `{name}` | {kind} | {help} |\n");
+        let right = HEAD.to_owned() + &all.iter().map(row).collect::<String>();
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        if std::env::var_os("COPPICE_WRITE_DOCS").is_some() {
+            std::fs::write(&page, &right).unwrap();
+        }
+        let written = std::fs::read_to_string(&page).unwrap_or_default();
+        assert!(written == right, "docs/metrics.md is not what the program says; `just docs` writes it");
     }
 }

@@ -524,7 +524,7 @@ fn figures_are_there_for_prometheus() {
     for line in [
         "coppice_info{cluster=\"demo\",node=\"n1\",version=\"0.1.0\"} 1",
         "coppice_http_requests 42",
-        "# HELP coppice_http_requests Of this node's front doors, over the last second.",
+        "# HELP coppice_http_requests HTTP requests a second at this node's door, over the last second.",
         "# HELP coppice_net_links Connections between this node and others, at this moment.",
         "coppice_session_writes_total 5",
         "coppice_session_bytes 6",
