@@ -34,12 +34,13 @@ const TABLE: &[Layer] = &[
     // The list of classes: the one place that names them all.
     below("state", &["base", "flow", "class", "session", "linear"]),
     below("clones", &["base", "flow", "cluster", "state"]),
-    below("node", &["base", "flow", "cluster", "class", "state", "clones"]),
+    below("channels", &["base"]),
+    below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),
     above("host", &["base", "flow"]),
     above("sim", &["base", "flow", "cluster", "state", "clones", "node"]),
     // `state` for the types of session operations and their replies alone: what a front door asks is `node::Ask`, and
     // that carries them. Nothing of a brick or stub may be reached so; `node` hands none out.
-    above("edge", &["base", "flow", "class", "clones", "node", "host", "state"]),
+    above("edge", &["base", "flow", "class", "clones", "channels", "node", "host", "state"]),
     above("sdk", &["base", "flow", "state", "host"]),
     above("monitor", &["base", "flow", "cluster", "host"]),
     // The program wires everything that serves; only the simulator is not its business.
@@ -162,7 +163,7 @@ mod tests {
             [package("base", &[]), package("cluster", &[]), package("host", &[("base", None), ("cluster", None)])];
         assert_eq!(check_all(&both), ["host: uses cluster; it may use: base flow"]);
         let in_tests = [package("sim", &[]), package("node", &[("sim", Some("dev"))])];
-        assert_eq!(check_all(&in_tests), ["node: uses sim; it may use: base flow cluster class state clones"]);
+        assert_eq!(check_all(&in_tests), ["node: uses sim; it may use: base flow cluster class state clones channels"]);
     }
 
     #[test]

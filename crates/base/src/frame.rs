@@ -22,6 +22,8 @@ pub mod kind {
     pub const LEVEL: u16 = 8;
     /// To a node that was removed: that it was.
     pub const REMOVED: u16 = 9;
+    /// What clients of a node listen to, and that a peer knows it.
+    pub const CHANNELS: u16 = 10;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;
@@ -29,6 +31,8 @@ pub mod kind {
     pub const LINEAR_CALL: u16 = 18;
     /// Messages to all clones of a service.
     pub const MEMBERS: u16 = 24;
+    /// Messages on channels, to a node whose clients listen to them.
+    pub const MESSAGES: u16 = 25;
     /// Of state classes by their number, eight each (`class/src/number.rs`): control frames, and below them data.
     pub const CLASSES_CONTROL: std::ops::Range<u16> = 0x1000..0x1800;
     pub const CLASSES_DATA: std::ops::Range<u16> = 0x2000..0x2800;

@@ -7,6 +7,7 @@
 pub mod checksum;
 pub mod event;
 pub mod frame;
+pub mod glob;
 pub mod hash;
 pub mod ids;
 pub mod level;

@@ -30,6 +30,8 @@ pub struct Meter {
     pub resp: Arc<Door>,
     /// `resp.unread_bytes`, `resp.unread_closed_total`.
     pub unread: Unread,
+    /// `resp.subscribers_bytes`, `resp.subscribers_closed_total`, `resp.subscriptions_refused_total`.
+    pub subscribers: Subscribers,
     /// `tcp.streams` (connections ended), `tcp.errors` (no clone reached), `tcp.connections`.
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
@@ -115,6 +117,29 @@ impl Unread {
 
     pub fn closed(&self) {
         self.closed.fetch_add(1, Relaxed);
+    }
+}
+
+/// Messages on channels that clients have not taken.
+#[derive(Debug, Default)]
+pub struct Subscribers {
+    bytes: AtomicU64,
+    /// Connections closed as they did not read, and subscriptions refused as they were too many, since the start.
+    closed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Subscribers {
+    pub fn show(&self, bytes: usize) {
+        self.bytes.store(bytes as u64, Relaxed);
+    }
+
+    pub fn closed(&self) {
+        self.closed.fetch_add(1, Relaxed);
+    }
+
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
     }
 }
 
@@ -238,6 +263,7 @@ impl Meter {
             http: Arc::new(Door::new("http", "requests")),
             resp: Arc::new(Door::new("resp", "commands")),
             unread: Unread::default(),
+            subscribers: Subscribers::default(),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
             calls: Arc::default(),
@@ -283,6 +309,7 @@ impl Meter {
         for door in self.doors() {
             door.gauges(Instant::now(), &mut all);
         }
+        all.insert("resp.subscribers_bytes".into(), self.subscribers.bytes.load(Relaxed));
         all.insert("resp.unread_bytes".into(), self.unread.bytes.load(Relaxed));
         self.show_turnstiles(Instant::now());
         let (of_doors, others): (Vec<_>, Vec<_>) =
@@ -325,6 +352,8 @@ impl Meter {
             all.insert(format!("{}.errors_total", door.name), door.errors.load(Relaxed));
             all.insert(format!("{}.connections_over_share_total", door.name), door.shares.refused());
         }
+        all.insert("resp.subscribers_closed_total".into(), self.subscribers.closed.load(Relaxed));
+        all.insert("resp.subscriptions_refused_total".into(), self.subscribers.refused.load(Relaxed));
         all.insert("resp.unread_closed_total".into(), self.unread.closed.load(Relaxed));
         all.insert("http.clones_left_alone_total".into(), self.demands.left_alone.load(Relaxed));
         let Calls { calls, rounds, conflicts } = &*self.calls;

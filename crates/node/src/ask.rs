@@ -19,6 +19,8 @@ pub enum Ask {
     Linear(linear::Op),
     /// Of a service's clones as a group.
     Members(members::Op),
+    /// Messages between clients of all nodes.
+    Channels(channels::Op),
     /// Compare a declaration (TOML) with what is declared; unless `dry_run`, make it so, all or nothing.
     /// `entropy` makes the secrets of new namespaces: chance that is good enough for those comes from the front door.
     Apply { file: String, text: String, dry_run: bool, entropy: [u8; 32] },
@@ -63,6 +65,7 @@ pub enum Answer {
     Session(Outcome<session::Reply>),
     Linear(Outcome<linear::Ran>),
     Members(Outcome<members::Reply>),
+    Channels(Outcome<channels::Reply>),
     Applied(Outcome<Applied>),
     Exported(String),
     Done(Outcome<()>),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span, Time, kind};
+use channels::Channels;
 use class::Class;
 use clones::deploy::Deployed;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
@@ -72,6 +73,7 @@ pub struct Node {
     /// What this node's own saw of clones.
     pub(crate) asked: Asked,
     pub(crate) members: Members,
+    pub(crate) channels: Channels,
     found: Option<Change>,
     pub(crate) report: NodeReport,
     pub(crate) report_at: Time,
@@ -206,6 +208,7 @@ impl Node {
             doors: BTreeMap::new(),
             asked: Asked::default(),
             members: Members::new(me, boot),
+            channels: Channels::new(boot),
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },
             report_at: Time::ZERO,
@@ -356,6 +359,8 @@ impl Node {
             kind::MEMBERS => {
                 self.members_in(now, members::Input::Frame { from, head: frame.head, body: frame.body }, out);
             }
+            kind::CHANNELS => self.channels_in(now, channels::Input::Told { from, head: frame.head }, out),
+            kind::MESSAGES => self.channels_in(now, channels::Input::Messages { from, head: frame.head }, out),
             kind::MEMBERSHIP => self.membership_in(now, membership::Input::Frame { from, head: frame.head }, out),
             kind::BEACON => self.beacons_in(now, beacon::Input::Frame { from, head: frame.head }, out),
             kind::ROOT | kind::ROOT_CALL => {
@@ -407,6 +412,9 @@ impl Node {
         }
         if due(self.members.wake_at()) {
             self.members_in(now, members::Input::Wake, out);
+        }
+        if due(self.channels.wake_at()) {
+            self.channels_in(now, channels::Input::Wake, out);
         }
         if self.tick_at <= now.mono {
             self.tick_at = now.mono + TICK;
@@ -635,6 +643,7 @@ impl Machine for Node {
             self.group.wake_at(),
             self.manager.wake_at(),
             self.members.wake_at(),
+            self.channels.wake_at(),
         ];
         machines.into_iter().flatten().chain([self.tick_at, self.report_at, view]).min()
     }

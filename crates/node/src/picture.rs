@@ -31,7 +31,12 @@ use crate::view::{
 const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
 
 /// Figures of the node itself, in order of their names.
-const FIGURES: [Figure; 6] = [
+const FIGURES: [Figure; 11] = [
+    Figure::counter("channels.heard", "Messages of other nodes that clients of this node wanted."),
+    Figure::gauge("channels.interest", "Channels and patterns that clients of this node listen to."),
+    Figure::counter("channels.lost", "Messages of other nodes that did not arrive, or had no room here."),
+    Figure::counter("channels.sent", "Messages that went to other nodes, once for each node."),
+    Figure::counter("channels.unknown", "Subscriptions that were answered before every live node knew of them."),
     Figure::counter("manager.overflow_recruited", "Times that nodes for overflow were recruited."),
     Figure::counter("peers.bad_frames", "Frames of peers that were none, or words that their sender cannot have."),
     Figure::counter("peers.hung_up", "Times that a peer was hung up on, as it sent nothing else."),
@@ -114,6 +119,7 @@ impl Node {
         let is_settled = map.is_some() && session.filled() >= session.map_seen();
         let (overflow, bad) = (self.group.assigned().overflow.times, &self.bad);
         let own = [overflow, bad.frames, bad.hung_up, bad.refuted, dead as u64, u64::from(is_settled)];
+        let own = self.channels.figures().into_iter().chain(own);
         figures.extend(FIGURES.iter().map(|figure| Cow::Borrowed(figure.name)).zip(own));
         figures
     }

@@ -84,6 +84,7 @@ impl Node {
         self.beacons_in(now, beacon::Input::Birth { peer, boot }, out);
         self.root_in(now, root::Input::Birth { peer }, out);
         self.classes_in(now, out, |classes, wants| classes.birth(now, peer, boot, wants));
+        self.channels_in(now, channels::Input::Birth { peer, boot }, out);
         self.cluster_changed(now, out);
     }
 
@@ -98,6 +99,7 @@ impl Node {
         self.beacons_in(now, beacon::Input::Death { peer: id }, out);
         self.root_in(now, root::Input::Death { peer: id }, out);
         self.classes_in(now, out, |classes, wants| classes.death(now, id, wants));
+        self.channels_in(now, channels::Input::Death { peer: id }, out);
         self.cluster_changed(now, out);
     }
 
@@ -248,6 +250,7 @@ impl Node {
         if self.ends_below(level, out) {
             return;
         }
+        self.channels_in(now, channels::Input::Level(level), out);
         let secrets = declared::secrets(self.root.declared());
         self.namespaces = Arc::new(declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE));
         let specs = Arc::clone(&self.namespaces);
@@ -527,6 +530,21 @@ impl Node {
                 }
                 members::Output::Bad { from } => self.bad_frame(now, from, "is no message to members", out),
                 members::Output::Say(said) => self.put_fact(now, facts::MEMBERS, said, out),
+            }
+        }
+    }
+
+    pub(crate) fn channels_in(&mut self, now: Now, input: channels::Input, out: &mut Out) {
+        let mut wants = Vec::new();
+        self.channels.handle(now, input, &mut wants);
+        for want in wants {
+            match want {
+                channels::Output::Tell { to, head } => self.send(to, Frame::new(kind::CHANNELS, head), out),
+                channels::Output::Send { to, head } => self.send(to, Frame::new(kind::MESSAGES, head), out),
+                channels::Output::Answer { id, outcome } => {
+                    out.push(Effect::Answer { id, answer: Answer::Channels(outcome) });
+                }
+                channels::Output::Bad { from } => self.bad_frame(now, from, "is no word of channels", out),
             }
         }
     }

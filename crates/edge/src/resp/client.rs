@@ -19,6 +19,7 @@ use super::commands::linear::Then;
 use super::encode::{Protocol, Reply};
 use super::limits::MULTI_BYTES_MAX;
 use super::parse::{Bounds, Command};
+use super::subscribers::Hears;
 
 #[derive(Debug)]
 pub struct Client {
@@ -46,6 +47,8 @@ pub struct Client {
     pub class: u8,
     /// Keys that EXEC wants unchanged, as they were when they were watched.
     pub watched: Watched,
+    /// What it listens to, in its namespace.
+    pub hears: Option<Hears>,
 }
 
 /// A transaction that is being put together.
@@ -164,7 +167,17 @@ impl Client {
             stale: None,
             class: USUAL_CLASS,
             watched: Watched::default(),
+            hears: None,
         }
+    }
+
+    /// It is as at its beginning, a stranger.
+    pub fn reset(&mut self) {
+        (self.known, self.place, self.hears) = (None, None, None);
+        (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);
+        self.watched = Watched::default();
+        self.protocol = Protocol::default();
+        self.name.clear();
     }
 
     /// Is its namespace of class `linear`?
@@ -190,7 +203,7 @@ impl Client {
         known.seen = Arc::clone(&view.tokens);
         let same = view.tokens.get(&*known.namespace).is_some_and(|token| same_secret(token, known.token.as_bytes()));
         if !same {
-            (self.known, self.place) = (None, None);
+            (self.known, self.place, self.hears) = (None, None, None);
         }
     }
 
@@ -211,6 +224,9 @@ impl Client {
                     token: token.clone(),
                     seen: Arc::clone(&view.tokens),
                 });
+                if self.hears.as_ref().is_some_and(|hears| hears.namespace() != namespace) {
+                    self.hears = None;
+                }
                 self.wrong_passwords = 0;
                 (self.multi, self.stale, self.class) = (None, None, USUAL_CLASS);
                 self.watched = Watched::default();

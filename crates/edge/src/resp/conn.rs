@@ -30,6 +30,7 @@ use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
 use super::stream::Stream;
+use super::subscribers::Hears;
 use super::unread::{Stall, Unread};
 use super::{Node, ops};
 use crate::meter::Opened;
@@ -160,6 +161,8 @@ struct Slot {
     bytes: usize,
     /// Nothing may run beside it.
     alone: bool,
+    /// It changes what the client listens to: messages come behind its reply.
+    listens: bool,
 }
 
 enum Work {
@@ -177,6 +180,9 @@ impl Conn {
         if self.node.closing.get() && self.is_new {
             self.grace.get_or_insert_with(|| Box::pin(sleep(HEAR_OUT)));
         }
+        if self.client.hears.as_ref().is_some_and(Hears::is_closed) {
+            return Poll::Ready(false);
+        }
         if self.client.gone.is() || self.is_out_of_patience(cx) {
             return Poll::Ready(false);
         }
@@ -184,12 +190,12 @@ impl Conn {
             if self.waits_long() && self.stream.has_left() {
                 return Poll::Ready(false);
             }
-            while self.collect(cx) | self.start(cx) {}
+            while self.collect(cx) | self.start(cx) | self.hear(cx) {}
             let was_full = !self.has_room_for_answers();
             if self.write(cx).is_err() {
                 return Poll::Ready(false);
             }
-            if was_full && self.has_room_for_answers() || self.is_to_be_given_up(cx) {
+            if was_full && self.has_room_for_answers() || self.is_to_be_given_up(cx) || self.may_hear() {
                 // What stood still for lack of room may go on.
                 continue;
             }
@@ -312,6 +318,33 @@ impl Conn {
         any
     }
 
+    /// Is there a message for it, and room? What it has just begun to listen to is told first.
+    fn may_hear(&self) -> bool {
+        let has_any = self.client.hears.as_ref().is_some_and(Hears::has_any);
+        has_any && self.out.len() < PUSHED_BYTES_MAX && !self.slots.front().is_some_and(|slot| slot.listens)
+    }
+
+    /// Moves messages to the output. True if there were any.
+    fn hear(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(hears) = &self.client.hears else { return false };
+        hears.wakes(cx.waker());
+        if !self.may_hear() {
+            return false;
+        }
+        self.client.still_known(&self.node.gate.view());
+        if self.client.known.is_none() {
+            // It is a stranger from its next look at itself on, and hears nothing.
+            cx.waker().wake_by_ref();
+        }
+        while self.may_hear()
+            && let Some(told) = self.client.hears.as_ref().and_then(Hears::next)
+        {
+            self.out.push(told, self.client.protocol);
+        }
+        self.unread.count(self.out.len());
+        true
+    }
+
     fn tell(&mut self, reply: Reply, protocol: Protocol, began: Instant) {
         self.node.meter.resp.done(began.elapsed(), ops::is_ours(&reply));
         let before = self.out.len();
@@ -374,7 +407,7 @@ impl Conn {
             let touches = Touches::of(&command, spec);
             // Inside of MULTI a command is only queued: refusing one would leave the others to be executed without it, and
             // refusing MULTI would leave all of them to be executed one by one.
-            let starts = !matches!(spec.does, Does::Connect | Does::Ask)
+            let starts = !spec.does.is_of_connection()
                 && self.client.multi.is_none()
                 && !commands::linear::FRAMES_MULTI.contains(&spec.name);
             let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
@@ -392,6 +425,7 @@ impl Conn {
                 continue;
             }
             any = true;
+            let was_known = self.client.known.is_some();
             let in_multi = self.client.multi.is_some() && !commands::linear::ENDS_MULTI.contains(&spec.name);
             let act =
                 (spec.run)(&mut Call { command: &command, client: &mut self.client, node: &self.node, once: None });
@@ -414,7 +448,13 @@ impl Conn {
                     (Work::Blocked(waiting), false)
                 }
             };
+            if was_known && self.client.known.is_none() {
+                cx.waker().wake_by_ref();
+            }
             self.put(work, touches, command.bytes());
+            if let Some(last) = self.slots.back_mut().filter(|_| spec.does == Does::Listen) {
+                last.listens = true;
+            }
             if let Some(last) = self.slots.back_mut() {
                 last.work.go_on(cx);
             }
@@ -439,7 +479,7 @@ impl Conn {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.held_bytes += bytes;
-                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone });
+                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false });
                 self.busy.set(true);
             }
         }
@@ -456,6 +496,9 @@ impl Conn {
         let spec = spec.ok_or_else(|| not_offered(command))?;
         if !spec.is_arity_right(command.len()) {
             return Err(commands::arity_error(spec));
+        }
+        if let Some(error) = commands::channels::is_out_of_place(&self.client, spec) {
+            return Err(error);
         }
         Ok(spec)
     }
@@ -635,7 +678,7 @@ enum Touches {
 impl Touches {
     fn of(command: &Command, spec: &Spec) -> Self {
         let key = |at| (base::checksum::place_hash(command.arg(at)), spec.does == Does::Write);
-        if spec.does.is_about_all() {
+        if spec.does.is_about_all() || spec.does == Does::Listen {
             return Self::All;
         }
         let mut positions = spec.key_positions(command, 0);

@@ -37,6 +37,12 @@ pub enum Reply {
     Set(Vec<Reply>),
     /// Text for people: verbatim in RESP3, bulk in RESP2.
     Text(String),
+    /// Out of turn in RESP3, a list in RESP2.
+    Push(Vec<Reply>),
+    /// The same, encoded but for its first byte.
+    Told(Bytes),
+    /// One behind the other: what one command answers in several replies.
+    Several(Vec<Reply>),
 }
 
 impl Reply {
@@ -63,12 +69,21 @@ impl Reply {
         let inside = match self {
             Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList => 0,
             Self::Error(text) | Self::Text(text) => text.len(),
-            Self::Bulk(value) => value.len(),
-            Self::List(items) | Self::Set(items) => items.iter().map(Self::bytes).sum(),
+            Self::Bulk(value) | Self::Told(value) => value.len(),
+            Self::List(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
+                items.iter().map(Self::bytes).sum()
+            }
             Self::Map(pairs) | Self::Pairs(pairs) => pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum(),
         };
         size_of::<Self>() + inside
     }
+}
+
+/// Appends a bulk string.
+pub fn bulk(into: &mut Vec<u8>, value: &[u8]) {
+    into.extend_from_slice(format!("${}\r\n", value.len()).as_bytes());
+    into.extend_from_slice(value);
+    into.extend_from_slice(b"\r\n");
 }
 
 /// What a connection has still to write. Its memory is what is unwritten and one chunk: nothing is moved when more comes, and
@@ -111,14 +126,15 @@ impl Out {
             Reply::Int(n) => self.line(b':', n),
             Reply::Bulk(value) => {
                 self.line(b'$', value.len() as i64);
-                if value.len() >= OUT_SHARED_BYTES_MIN {
-                    self.bytes += value.len();
-                    self.values.push_back((self.text.len(), value));
-                } else {
-                    self.put(&value);
-                }
+                self.share(value);
                 self.put(b"\r\n");
             }
+            Reply::Push(items) => self.items(Self::of_push(protocol), items, protocol),
+            Reply::Told(told) => {
+                self.put(&[Self::of_push(protocol)]);
+                self.share(told);
+            }
+            Reply::Several(replies) => replies.into_iter().for_each(|reply| self.push(reply, protocol)),
             Reply::Text(text) if protocol == Protocol::Resp3 => {
                 self.line(b'=', text.len() as i64 + 4);
                 self.put(b"txt:");
@@ -235,6 +251,20 @@ impl Out {
         self.full.extend(Some(whole.slice(from..)).filter(|part| !part.is_empty()));
     }
 
+    fn of_push(protocol: Protocol) -> u8 {
+        if protocol == Protocol::Resp3 { b'>' } else { b'*' }
+    }
+
+    /// Large ones are written from where they lie.
+    fn share(&mut self, value: Bytes) {
+        if value.len() >= OUT_SHARED_BYTES_MIN {
+            self.bytes += value.len();
+            self.values.push_back((self.text.len(), value));
+        } else {
+            self.put(&value);
+        }
+    }
+
     fn items(&mut self, kind: u8, items: Vec<Reply>, protocol: Protocol) {
         self.line(kind, items.len() as i64);
         for item in items {
@@ -310,6 +340,10 @@ mod tests {
         check(Reply::NilList, "*-1\r\n", "_\r\n");
         let pair = || vec![(Reply::word("a"), Reply::Int(1))];
         check(Reply::Pairs(pair()), "*2\r\n$1\r\na\r\n:1\r\n", "*1\r\n*2\r\n$1\r\na\r\n:1\r\n");
+        let push = || vec![Reply::word("a"), Reply::Int(1)];
+        check(Reply::Push(push()), "*2\r\n$1\r\na\r\n:1\r\n", ">2\r\n$1\r\na\r\n:1\r\n");
+        check(Reply::Told("1\r\n:2\r\n".into()), "*1\r\n:2\r\n", ">1\r\n:2\r\n");
+        check(Reply::Several(push()), "$1\r\na\r\n:1\r\n", "$1\r\na\r\n:1\r\n");
         check(Reply::word(""), "$0\r\n\r\n", "$0\r\n\r\n");
         check(Reply::Text("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
         let list = vec![Reply::word("a"), Reply::Nil];

@@ -198,6 +198,13 @@ impl Gate {
         Waiting { answer: waiting, gate: Rc::clone(self), class, ticket: Some(ticket) }
     }
 
+    /// Asks at once what is no operation on values: it takes the node little, and no place here.
+    pub fn ask_aside(&self, ask: Ask) -> oneshot::Receiver<Answer> {
+        let (answer, waiting) = oneshot::channel();
+        self.backend.ask(ask, OP_BUDGET, answer);
+        waiting
+    }
+
     /// Starts what is held, some in each turn of the thread. Never ends.
     pub async fn run(self: Rc<Self>) {
         loop {

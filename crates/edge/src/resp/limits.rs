@@ -186,3 +186,19 @@ const _: () = assert!(
     QUESTION_KEPT.as_millis() as u64 > state::linear::limits::WATCH_HOLD.as_millis(),
     "a question that is forgotten is over"
 );
+
+/// Channels that one client listens to, and as many shard channels. What a node tells others of them is bounded, too (`channels`).
+pub const CHANNELS_MAX: usize = 100_000;
+/// Patterns of one client: each is compared with each message of its namespace.
+pub const PATTERNS_MAX: usize = 1024;
+/// Names that clients of a node listen to, with 64 bytes for each.
+pub const NAMES_BYTES_ALL_MAX: usize = 256 << 20;
+/// Messages that wait for a client that does not read: beyond it is closed ...
+pub const HEARD_BYTES_MAX: usize = 8 << 20;
+/// ... as is, with so much waiting for all, the one with most.
+pub const HEARD_BYTES_ALL_MAX: usize = 256 << 20;
+/// So much is under way to a client, in front of which later replies stand.
+pub const PUSHED_BYTES_MAX: usize = 256 << 10;
+
+const _: () = assert!(PUSHED_BYTES_MAX < UNREAD_BYTES_FREE, "messages alone stop nothing from being read");
+const _: () = assert!(channels::limits::MESSAGE_BYTES_MAX * 2 < HEARD_BYTES_MAX, "no single message closes a client");

@@ -11,6 +11,7 @@
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
+//! - `subscribers.rs`: who listens to channels, and what waits for whom.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
 //!
@@ -38,13 +39,13 @@ mod commands;
 mod conn;
 pub mod encode;
 mod gate;
-mod glob;
 mod input;
 pub mod limits;
 mod ops;
 pub mod parse;
 pub mod secure;
 mod stream;
+mod subscribers;
 mod unread;
 
 pub use client::same_secret;
@@ -52,6 +53,7 @@ use commands::linear::block::Blocked;
 use gate::Gate;
 use secure::Arrived;
 use stream::Stream;
+use subscribers::Subscribers;
 
 /// How the node is asked, on its own thread.
 pub trait Backend: 'static {
@@ -84,6 +86,8 @@ pub struct Node {
     read_bytes: Cell<usize>,
     /// Bytes of answers that clients have not taken, all connections together.
     unread: RefCell<unread::Kept>,
+    /// Who listens to channels.
+    subscribers: Rc<Subscribers>,
     /// Who waits for items of lists.
     blocked: Rc<Blocked>,
     /// Connections end as soon as they have answered what has come.
@@ -172,6 +176,7 @@ pub async fn serve_with(
     tokio::task::spawn_local(Rc::clone(&gate).run());
     tokio::task::spawn_local(Rc::clone(&gate).show(Arc::clone(&meter.stages)));
     let node = Rc::new(Node {
+        subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
         gate,
         meter,
         functions,

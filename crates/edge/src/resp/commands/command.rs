@@ -37,7 +37,7 @@ fn all(is_linear: bool) -> Vec<&'static Spec> {
     if !is_linear {
         return ALL.to_vec();
     }
-    let of_connection = ALL.iter().copied().filter(|spec| matches!(spec.does, Does::Connect | Does::Ask));
+    let of_connection = ALL.iter().copied().filter(|spec| spec.does.is_of_connection());
     of_connection.chain(linear::ALL.iter().flat_map(|some| some.iter())).collect()
 }
 
@@ -63,6 +63,7 @@ fn info(spec: &Spec) -> Reply {
     let mut flags = match spec.does {
         Does::Connect => vec![Reply::Simple("fast"), Reply::Simple("no_auth")],
         Does::Ask => vec![Reply::Simple("fast")],
+        Does::Listen => vec![Reply::Simple("pubsub")],
         Does::Read | Does::ReadAll => vec![Reply::Simple("readonly")],
         Does::Write | Does::WriteAll => vec![Reply::Simple("write"), Reply::Simple("denyoom")],
     };
@@ -88,6 +89,7 @@ fn info(spec: &Spec) -> Reply {
 
 fn docs(spec: &Spec) -> Reply {
     let group = match spec.does {
+        Does::Listen => "pubsub",
         Does::Connect | Does::Ask => "connection",
         Does::Read | Does::Write => "string",
         Does::ReadAll | Does::WriteAll => "generic",

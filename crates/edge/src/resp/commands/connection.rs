@@ -34,10 +34,12 @@ pub static PING: Spec = Spec {
     syntax: "[message]",
     summary: "answers PONG, or the message",
     note: "",
-    run: |call| match call.command.len() {
-        1 => Act::Now(Reply::Simple("PONG")),
-        2 => Act::Now(Reply::Bulk(call.command.value(1))),
-        _ => Act::Now(wrong_arity("PING")),
+    run: |call| {
+        Act::Now(channels::ping(call).unwrap_or_else(|| match call.command.len() {
+            1 => Reply::Simple("PONG"),
+            2 => Reply::Bulk(call.command.value(1)),
+            _ => wrong_arity("PING"),
+        }))
     },
 };
 

@@ -18,6 +18,7 @@ use super::ops::Space;
 use super::parse::{Command, integer};
 use super::{Node, ops};
 
+pub mod channels;
 mod client;
 mod command;
 pub mod compare;
@@ -50,6 +51,16 @@ pub static ALL: &[&Spec] = &[
     &command::COMMAND,
     &priority::PRIORITY,
     &info::INFO,
+    &channels::SUBSCRIBE,
+    &channels::UNSUBSCRIBE,
+    &channels::PSUBSCRIBE,
+    &channels::PUNSUBSCRIBE,
+    &channels::SSUBSCRIBE,
+    &channels::SUNSUBSCRIBE,
+    &channels::PUBLISH,
+    &channels::SPUBLISH,
+    &channels::PUBSUB,
+    &channels::RESET,
     &read::GET,
     &read::STRLEN,
     &read::TYPE,
@@ -153,6 +164,8 @@ pub enum Does {
     Connect,
     /// With the door, not with values: needs AUTH.
     Ask,
+    /// Changes what the client listens to: runs alone, and needs AUTH.
+    Listen,
     Read,
     Write,
     /// Concerns every key: runs when all before it are done.
@@ -162,6 +175,11 @@ pub enum Does {
 }
 
 impl Does {
+    /// It has nothing to do with values, and each class offers it.
+    pub fn is_of_connection(self) -> bool {
+        matches!(self, Does::Connect | Does::Ask | Does::Listen)
+    }
+
     pub fn is_about_all(self) -> bool {
         matches!(self, Does::ReadAll | Does::WriteAll)
     }
@@ -336,7 +354,7 @@ mod tests {
         ALL.iter().for_each(|spec| row(&mut text, spec));
         instead_table(&mut text, "## Not offered, and what works instead", refused::INSTEAD);
         text.push_str(
-            "\n## Commands of class `linear`\n\nThose of the connection (`HELLO` to `INFO` above) are offered too.\n\n\
+            "\n## Commands of class `linear`\n\nThose of the connection (`HELLO` to `RESET` above) are offered too.\n\n\
              | command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
         );
         linear::ALL.iter().flat_map(|some| some.iter()).for_each(|spec| row(&mut text, spec));

@@ -1,12 +1,11 @@
 //! Commands of Redis that class `session` cannot keep the meaning of, and what would work. Commands not named here get
 //! a general answer.
 
-use crate::resp::glob;
+use base::glob;
 
 pub const WHOLE: &str = "a value is read and written whole: GET it, change it, SET it; or keep one key for each field";
 const FIELDS: &str = "HGETALL, HGET and HSET read and set fields, where the namespace declares merge = \"fields\"";
 const NO_TRANSACTION: &str = "send the commands in a pipeline without MULTI (redis-py: pipeline(transaction=False)); for one key, SET with NX or XX decides at once";
-const NO_MESSAGES: &str = "values only, no messages: keep what must be known under a key and read it";
 const NO_SCRIPTS: &str = "no code runs beside a session value: read and write from your program";
 const OPERATOR: &str = "the cluster is configured by `coppice apply`, and looks after itself";
 
@@ -47,10 +46,9 @@ pub static INSTEAD: Table = &[
     ),
     (&["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"], NO_MODULES),
     (&["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"], "GET and SET move values; TTL tells the lease"),
-    (&["*SUBSCRIBE", "PUBLISH", "SPUBLISH", "PUBSUB", "MONITOR"], NO_MESSAGES),
+    (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], NO_SCRIPTS),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on two bricks already"),
-    (&["RESET"], "QUIT and connect again"),
     (&["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
     (
         &[

@@ -1,11 +1,10 @@
 //! Commands about all keys of the namespace.
 
-use base::Outcome;
+use base::{Outcome, glob};
 use bytes::Bytes;
 use state::session::{Action, Kind, Reply as Found};
 
 use super::*;
-use crate::resp::glob;
 use crate::resp::limits::*;
 
 pub static DBSIZE: Spec = Spec {

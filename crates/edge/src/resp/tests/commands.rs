@@ -338,7 +338,7 @@ fn what_libraries_ask_on_connecting_is_answered() {
         ("CLIENT GETNAME", "$4\r\nshop\r\n"),
         ("CLIENT ID", ":1\r\n"),
         ("CLIENT NO-EVICT ON", "+OK\r\n"),
-        ("COMMAND COUNT", ":46\r\n"),
+        ("COMMAND COUNT", ":56\r\n"),
         ("COMMAND GETKEYS MSET a 1 b 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
         (
             "COMMAND INFO get nosuch",

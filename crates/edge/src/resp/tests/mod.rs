@@ -16,6 +16,7 @@ use tokio::task::LocalSet;
 use super::*;
 
 mod blocked;
+mod channels;
 mod commands;
 mod conduct;
 mod linear_commands;
@@ -45,6 +46,11 @@ struct Toy {
     priorities: RefCell<Vec<Priority>>,
     /// Answers everything with this instead.
     always: RefCell<Option<Outcome<Found>>>,
+    /// What was asked of channels, and who waits for messages of other nodes.
+    channels: RefCell<Vec<::channels::Op>>,
+    listens: RefCell<Option<oneshot::Sender<Answer>>>,
+    /// Channels are refused with this.
+    too_old: Cell<bool>,
     view: RefCell<Arc<View>>,
     meter: Arc<Meter>,
 }
@@ -228,6 +234,20 @@ impl Backend for Toy {
                 let run = |step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
                 let done = linear::Ran::Done(op.steps.iter().map(run).collect());
                 return drop(send.send(Answer::Linear(Outcome::Done(done))));
+            }
+            Ask::Channels(::channels::Op::Listen) => return drop(self.listens.replace(Some(send))),
+            Ask::Channels(op) => {
+                use ::channels::{Op, Reply};
+                let reply = match &op {
+                    Op::Publish(_) => Reply::Published { receivers: 2 },
+                    Op::Names { .. } => Reply::Names(vec!["a".into(), "b".into()]),
+                    Op::Counts { names, .. } => Reply::Counts(vec![3; names.len()]),
+                    Op::Subscribe { .. } | Op::Unsubscribe { .. } | Op::Listen => Reply::Done,
+                };
+                self.channels.borrow_mut().push(op);
+                let refused = || Outcome::Refused(Refused::wrong("too old"));
+                let outcome = if self.too_old.get() { refused() } else { Outcome::Done(reply) };
+                return drop(send.send(Answer::Channels(outcome)));
             }
             other => panic!("this door asks for values only, not for {other:?}"),
         };

@@ -54,7 +54,8 @@ const LINEAR: &str = "
 
 /// ... and of both.
 const CONNECTION: &str = "
-    HELLO\nAUTH secret3\nPING\nECHO hi\nSELECT 0\nQUIT\nCLIENT ID\nCOMMAND COUNT\nPRIORITY 5\nINFO replication";
+    HELLO\nAUTH secret3\nPING\nECHO hi\nSELECT 0\nQUIT\nCLIENT ID\nCOMMAND COUNT\nPRIORITY 5\nINFO replication\nSUBSCRIBE c\n\
+    UNSUBSCRIBE c\nPSUBSCRIBE c\nPUNSUBSCRIBE c\nSSUBSCRIBE c\nSUNSUBSCRIBE c\nPUBLISH c m\nSPUBLISH c m\nPUBSUB NUMPAT\nRESET";
 
 /// What is there when they are sent.
 const THERE: &[(&str, &str, &[&str])] = &[
@@ -127,7 +128,7 @@ fn options_of(syntax: &str) -> BTreeSet<String> {
 
 fn specs(linear: bool) -> Vec<&'static Spec> {
     let of_linear = || commands::linear::ALL.iter().flat_map(|some| some.iter());
-    let of_connection = |spec: &&Spec| matches!(spec.does, Does::Connect | Does::Ask);
+    let of_connection = |spec: &&Spec| spec.does.is_of_connection();
     let of_session = commands::ALL.iter().copied();
     if linear { of_session.filter(of_connection).chain(of_linear()).collect() } else { of_session.collect() }
 }
@@ -179,7 +180,12 @@ async fn came_of(door: &Door, there: bool, command: &str) -> Came {
     };
     *toy.asked.borrow_mut() = Some(vec![]);
     // What follows MULTI waits for its end.
-    let end: &[&str] = if name_of(command) == "MULTI" { &["DISCARD", "ECHO done"] } else { &["ECHO done"] };
+    let end: &[&str] = match name_of(command) {
+        "MULTI" => &["DISCARD", "ECHO done"],
+        // Who listens says little else, and whom RESET has made a stranger nothing.
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "RESET" => &["QUIT"],
+        _ => &["ECHO done"],
+    };
     send(&mut stream, &[&[command], end].concat()).await;
     let answers = tokio::time::timeout(Duration::from_secs(10), answers(&mut stream, "$4\r\ndone\r\n"));
     let text = answers.await.unwrap_or_else(|_| panic!("no answer to {command}"));

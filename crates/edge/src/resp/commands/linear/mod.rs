@@ -41,10 +41,7 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     let upper = upper.get_mut(..name.len())?;
     upper.copy_from_slice(name);
     upper.make_ascii_uppercase();
-    BY_NAME
-        .get(&*upper)
-        .copied()
-        .or_else(|| super::find(upper).filter(|spec| matches!(spec.does, Does::Connect | Does::Ask)))
+    BY_NAME.get(&*upper).copied().or_else(|| super::find(upper).filter(|spec| spec.does.is_of_connection()))
 }
 
 pub fn not_offered(command: &Command) -> Reply {
@@ -62,10 +59,6 @@ pub static INSTEAD: refused::Table = &[
     (&["BZ*"], "sorted sets come later; BLPOP and BRPOP wait for an item of a list"),
     (&["Z*"], "sorted sets come later; keys are kept in order, and SCAN lists them so"),
     (&["X*"], "streams come later; RPUSH and LPOP make a queue"),
-    (
-        &["*SUBSCRIBE", "PUBLISH", "SPUBLISH", "PUBSUB"],
-        "messages come later; keep what must be known under a key and read it",
-    ),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
@@ -88,7 +81,6 @@ pub static INSTEAD: refused::Table = &[
         &["LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"],
         "INFO and the monitor tell how the node is; the monitor shows hot keys",
     ),
-    (&["RESET"], "DISCARD, UNWATCH and READWRITE, or QUIT and connect again"),
     (
         &["ASKING", "REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "REPLCONF", "SENTINEL", "SFLUSH"],
         "every node serves every key: connect to any of them as to a single Redis",
@@ -96,7 +88,7 @@ pub static INSTEAD: refused::Table = &[
 ];
 
 /// Commands that are not queued between MULTI and EXEC.
-pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO", "ONCE"];
+pub static ENDS_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "AUTH", "HELLO", "ONCE", "RESET"];
 
 /// Commands that say where a transaction begins and ends. They ask nothing of the node by themselves, and are not refused.
 pub static FRAMES_MULTI: &[&str] = &["MULTI", "EXEC", "DISCARD", "UNWATCH"];

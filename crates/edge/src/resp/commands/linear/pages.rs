@@ -1,9 +1,9 @@
 //! SCAN and its like: what they are asked for, and pages of one collection.
 
+use base::glob;
 use state::linear::limits::SCAN_KEYS_MAX;
 
 use super::*;
-use crate::resp::glob;
 use crate::resp::limits::PATTERN_BYTES_MAX;
 
 /// What a page is asked for.

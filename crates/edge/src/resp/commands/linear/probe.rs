@@ -176,7 +176,7 @@ fn config(call: &mut Call<'_>) -> Act {
         return syntax_error();
     }
     let wanted = |name: &str| {
-        (2..command.len()).any(|i| crate::resp::glob::fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()))
+        (2..command.len()).any(|i| base::glob::fits(&command.arg(i).to_ascii_lowercase(), name.as_bytes()))
     };
     let found = SETTINGS.iter().filter(|(name, _)| wanted(name));
     Act::Now(Reply::Map(found.map(|(name, value)| (Reply::word(name), Reply::word(value))).collect()))

@@ -1,5 +1,6 @@
 //! Commands about all keys, and transactions.
 
+use base::glob;
 use state::linear::Condition;
 
 use state::linear::limits::SCAN_KEYS_MAX;
@@ -7,7 +8,6 @@ use state::linear::limits::SCAN_KEYS_MAX;
 use super::pages::{Also, Page, prefix_of};
 use super::*;
 use crate::resp::client::{Multi, Queued};
-use crate::resp::glob;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[

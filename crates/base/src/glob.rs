@@ -2,10 +2,19 @@
 
 /// Does the whole text fit the pattern?
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
+    fits_within(pattern, text, usize::MAX)
+}
+
+/// ... and is that known after so many steps?
+pub fn fits_within(pattern: &[u8], text: &[u8], steps_max: usize) -> bool {
+    let (mut p, mut t, mut steps) = (0, 0, 0);
     // Where to go back to: after the last star, with one more byte taken by it.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
+        steps += 1;
+        if steps > steps_max {
+            return false;
+        }
         match one(&pattern[p..], text[t]) {
             Step::Star => {
                 p += 1;

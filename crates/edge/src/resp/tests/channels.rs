@@ -1,0 +1,151 @@
+//! Clients that listen to channels, in both dialects.
+
+use ::channels::{Kind, Message, Op, Reply as Got};
+
+use super::*;
+use crate::resp::limits::*;
+
+const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
+const HI: &str = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
+
+fn message(namespace: &str, payload: &str) -> Message {
+    Message { namespace: namespace.into(), shard: false, channel: "a".into(), payload: payload.to_owned().into() }
+}
+
+/// Another node brings these.
+async fn comes(toy: &Toy, messages: Vec<Message>) {
+    until(|| toy.listens.borrow().is_some()).await;
+    let listens = toy.listens.take().unwrap();
+    listens.send(Answer::Channels(Outcome::Done(Got::Heard(messages)))).unwrap();
+}
+
+async fn other(stream: &TcpStream) -> TcpStream {
+    let mut other = TcpStream::connect(stream.peer_addr().unwrap()).await.unwrap();
+    sign_in(&mut other).await;
+    other
+}
+
+#[test]
+fn messages_of_this_node_and_of_others_come_to_who_listens() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        let mut speaker = other(&stream).await;
+        send(&mut stream, &["SUBSCRIBE a"]).await;
+        expect(&mut stream, SUBSCRIBED, "SUBSCRIBE").await;
+        send(&mut speaker, &["PUBLISH a hi", "PUBLISH b hi", "SPUBLISH a hi"]).await;
+        expect(&mut speaker, ":3\r\n:2\r\n:2\r\n", "one here and two elsewhere").await;
+        expect(&mut stream, HI, "of this node").await;
+        comes(&toy, vec![message("other", "no"), message("carts", "hi")]).await;
+        expect(&mut stream, HI, "of its namespace alone").await;
+        send(&mut stream, &["PSUBSCRIBE a* [b]", "UNSUBSCRIBE", "PING", "PING x"]).await;
+        expect(&mut stream, "*3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:2\r\n", "counted together").await;
+        expect(&mut stream, "*3\r\n$10\r\npsubscribe\r\n$3\r\n[b]\r\n:3\r\n", "two replies").await;
+        expect(&mut stream, "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:2\r\n", "UNSUBSCRIBE").await;
+        expect(&mut stream, "*2\r\n$4\r\npong\r\n$0\r\n\r\n*2\r\n$4\r\npong\r\n$1\r\nx\r\n", "PING").await;
+        comes(&toy, vec![message("carts", "hi")]).await;
+        let by_pattern = "*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$2\r\nhi\r\n";
+        expect(&mut stream, by_pattern, "by the pattern").await;
+        drop(stream);
+        let ended = |op: &Op| matches!(op, Op::Unsubscribe { kind: Kind::Pattern, names, .. } if names.len() == 2);
+        until(|| toy.channels.borrow().iter().any(ended)).await;
+    });
+}
+
+#[test]
+fn in_resp2_who_listens_does_little_else_and_in_resp3_everything() {
+    with_door(|_, mut stream| async move {
+        sign_in(&mut stream).await;
+        send(&mut stream, &["SUBSCRIBE a", "GET x"]).await;
+        expect(&mut stream, SUBSCRIBED, "SUBSCRIBE").await;
+        let error = "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                     this context\r\n";
+        expect(&mut stream, error, "GET").await;
+        send(&mut stream, &["RESET", "GET x", "HELLO 3 AUTH carts secret"]).await;
+        expect(&mut stream, "+RESET\r\n-NOAUTH Authentication required: AUTH <namespace> <token>\r\n%7\r\n", "RESET")
+            .await;
+        send(&mut stream, &["ECHO end"]).await;
+        let mut seen = String::new();
+        while !seen.ends_with("$3\r\nend\r\n") {
+            seen.push(char::from(stream.read_u8().await.unwrap()));
+        }
+        send(&mut stream, &["SUBSCRIBE a", "GET x"]).await;
+        expect(&mut stream, &SUBSCRIBED.replace('*', ">"), "SUBSCRIBE").await;
+        expect(&mut stream, "_\r\n", "GET").await;
+        send(&mut stream, &["PUBLISH a hi"]).await;
+        expect(&mut stream, &HI.replace('*', ">"), "as a push").await;
+        expect(&mut stream, ":3\r\n", "PUBLISH").await;
+        send(&mut stream, &["UNSUBSCRIBE", "UNSUBSCRIBE"]).await;
+        expect(&mut stream, ">3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n", "UNSUBSCRIBE").await;
+        expect(&mut stream, ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n", "of none").await;
+    });
+}
+
+#[test]
+fn what_is_listened_to_is_told() {
+    check(&[
+        ("PUBSUB CHANNELS", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+        ("PUBSUB CHANNELS [b]", "*1\r\n$1\r\nb\r\n"),
+        ("PUBSUB NUMSUB a", "*2\r\n$1\r\na\r\n:3\r\n"),
+        ("PUBSUB NUMPAT", ":2\r\n"),
+    ]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        toy.too_old.set(true);
+        send(&mut stream, &["SUBSCRIBE a", "PUBLISH a hi"]).await;
+        expect(&mut stream, "-ERR too old\r\n-ERR too old\r\n", "not all nodes have it").await;
+        toy.too_old.set(false);
+        send(&mut stream, &["GET x"]).await;
+        expect(&mut stream, "$-1\r\n", "it listens to nothing").await;
+        let many: Vec<String> = (0..=PATTERNS_MAX).map(|n| n.to_string()).collect();
+        send(&mut stream, &[&format!("PSUBSCRIBE {}", many.join(" "))]).await;
+        expect(&mut stream, "-ERR one client listens to 1024 patterns at most\r\n", "too many").await;
+        assert_eq!(toy.meter.totals()["resp.subscriptions_refused_total"], 1);
+        toy.set_linear();
+        let mut bank = another(&stream).await;
+        send(&mut bank, &["MULTI", "PUBLISH a hi", "EXEC"]).await;
+        let replies = "+OK\r\n-ERR 'PUBLISH' cannot stand inside MULTI: say it before, or after EXEC\r\n-EXECABORT";
+        expect(&mut bank, replies, "in a transaction").await;
+    });
+}
+
+#[test]
+fn who_does_not_read_is_closed_and_others_hear_all() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        let mut good = other(&stream).await;
+        for one in [&mut stream, &mut good] {
+            send(one, &["SUBSCRIBE a"]).await;
+            expect(one, SUBSCRIBED, "SUBSCRIBE").await;
+        }
+        let text = "x".repeat(512 << 10);
+        let told = format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n${}\r\n{text}\r\n", text.len());
+        let mut got = vec![0; told.len()];
+        let closed = || toy.meter.totals()["resp.subscribers_closed_total"];
+        for _ in 0..100 {
+            comes(&toy, vec![message("carts", &text)]).await;
+            good.read_exact(&mut got).await.unwrap();
+            assert!(got == told.as_bytes());
+        }
+        assert_eq!(closed(), 1);
+        assert_eq!(toy.meter.gauges()["resp.subscribers_bytes"], 0);
+    });
+}
+
+#[test]
+fn a_token_that_was_changed_lets_nobody_listen_on() {
+    with_door(|toy, mut stream| async move {
+        sign_in(&mut stream).await;
+        send(&mut stream, &["SUBSCRIBE a"]).await;
+        expect(&mut stream, SUBSCRIBED, "SUBSCRIBE").await;
+        toy.set_tokens(&[("carts", "new"), ("other", "secret2")]);
+        comes(&toy, vec![message("carts", "hi")]).await;
+        let ended = |op: &Op| matches!(op, Op::Unsubscribe { .. });
+        until(|| toy.channels.borrow().iter().any(ended)).await;
+        send(&mut stream, &["GET x"]).await;
+        expect(&mut stream, "-NOAUTH", "it is a stranger, and heard nothing").await;
+    });
+}
