@@ -2,6 +2,7 @@
 
 mod admission;
 mod bad_input;
+mod channels;
 mod clients;
 mod deploy;
 mod deploy_ends;

@@ -222,10 +222,6 @@ fn what_is_not_offered_has_something_instead() {
             "ZPOPMIN z",
             "-ERR 'ZPOPMIN' is not offered by class linear: sorted sets come later; keys are kept in order, and SCAN lists them so\r\n",
         ),
-        (
-            "ssubscribe c",
-            "-ERR 'SSUBSCRIBE' is not offered by class linear: messages come later; keep what must be known under a key and read it\r\n",
-        ),
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class linear: COMMAND DOCS and docs/resp.md list what is\r\n"),
     ]);
 }
