@@ -25,6 +25,8 @@ pub struct Yard {
     running: Vec<(u8, Child, Minder)>,
     /// Each node is in a namespace of its own.
     pub net: Option<Net>,
+    /// What its nodes have in their environment.
+    env: Vec<(&'static str, &'static str)>,
 }
 
 impl Yard {
@@ -33,13 +35,20 @@ impl Yard {
     }
 
     pub fn on(ports: Ports) -> Yard {
-        Yard { dir: new_folder(), ports, running: Vec::new(), net: None }
+        Yard { dir: new_folder(), ports, running: Vec::new(), net: None, env: Vec::new() }
     }
 
     /// A cluster of so many nodes, all of them running and known to each other, with three voters if there are three.
     pub fn cluster(nodes: u8) -> Yard {
         // One more may join.
         Yard::on(Ports::free(nodes + 1)).grown(nodes)
+    }
+
+    /// The same, with this in the environment of its nodes.
+    pub fn cluster_with(nodes: u8, env: &[(&'static str, &'static str)]) -> Yard {
+        let mut yard = Yard::on(Ports::free(nodes));
+        yard.env = env.to_vec();
+        yard.grown(nodes)
     }
 
     /// The same, each node in a namespace of its own ([`crate::net::enter`] comes before).
@@ -150,6 +159,7 @@ impl Yard {
             .args(&doors)
             .args(options)
             .env("COPPICE_E2E", &self.dir)
+            .envs(self.env.iter().copied())
             .current_dir(&self.dir);
         let out = log.try_clone().expect("a file can be had twice");
         let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the program starts");

@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod anew;
+mod certificate;
 mod client;
 mod demo;
 mod deploy;

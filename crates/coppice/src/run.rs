@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::{Boot, LEVEL, Outcome, Span};
+use base::{Boot, LEVEL, Outcome, Rng, Span};
 use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::root::Change;
 use cluster::{Card, Door, DoorAddrs};
@@ -13,13 +13,14 @@ use edge::closing::{LAST_TIME, closes};
 use edge::resp::secure::Arrived;
 use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
-use host::{DataDir, HostConfig, Identity};
+use host::{DataDir, Dialer, HostConfig, Identity, Tls};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tracing_subscriber::EnvFilter;
 
 use crate::anew;
+use crate::certificate::{self, Renewal};
 use crate::desks::{ApiDesk, EdgeDial, JoinDesk, PageSource, TunnelDesk};
 use crate::doorman::Doorman;
 use crate::doors::{self, CoreDoors, DoorWishes, Hall, Sockets};
@@ -309,7 +310,10 @@ struct Started {
     join: Arc<JoinDesk>,
     tunnels: Arc<TunnelDesk>,
     doorman: Arc<Doorman>,
+    tls: Tls,
+    dialer: Dialer,
     dial: Arc<EdgeDial>,
+    certificate: Arc<certificate::Figures>,
     meter: Arc<Meter>,
     functions: Arc<Functions>,
     arrivals: mpsc::Sender<Arrived>,
@@ -330,12 +334,15 @@ impl Started {
         let tunnels = Arc::new(TunnelDesk::new(home.doors.at(Door::Api), Arc::clone(&doorman)));
         let code_dir = args.dir.join("code");
         let store = host::CodeStore::open(code_dir.clone()).map_err(|e| format!("{}: {e}", code_dir.display()))?;
-        let dial = Arc::new(EdgeDial::new(&home.identity, peer)?);
+        let tls = Tls::new(&home.identity).map_err(|e| e.to_string())?;
+        let dialer = Dialer::showing(tls.clone(), peer);
+        let dial = Arc::new(EdgeDial::new(dialer.clone()));
         let config = HostConfig {
             dir: args.dir.clone(),
             peer: listen(peer)?,
             proc_host: Node::clone_host(peer),
             identity: home.identity.clone(),
+            tls: tls.clone(),
             boot: card.boot,
             card: card.encode(),
             services_dir: home.services.clone(),
@@ -355,17 +362,30 @@ impl Started {
             functions: Arc::clone(&functions),
             sheds: sheds(),
         };
-        let gauges_meter = Arc::clone(&meter);
+        let certificate = Arc::new(certificate::Figures::default());
+        let (gauges_meter, gauges_certificate) = (Arc::clone(&meter), Arc::clone(&certificate));
         let started = host::start(
             config,
             newborn(birth, core.sheds),
             move |port| Box::pin(core.serve(port)),
-            move || gauges_meter.gauges(),
+            move || gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).collect(),
         );
         match started {
-            Ok(running) => {
-                Ok(Ok(Self { running, card, store, join, tunnels, doorman, dial, meter, functions, arrivals }))
-            }
+            Ok(running) => Ok(Ok(Self {
+                running,
+                card,
+                store,
+                join,
+                tunnels,
+                doorman,
+                tls,
+                dialer,
+                dial,
+                certificate,
+                meter,
+                functions,
+                arrivals,
+            })),
             Err(error) if error.is_damage() => Ok(Err(error)),
             Err(error) => Err(error.to_string()),
         }
@@ -380,14 +400,14 @@ impl Started {
         tcp_ports: &Arc<edge::tcp::Ports>,
         io: &Runtime,
     ) -> Result<(host::Running<Node>, Option<Leaving>), String> {
-        let Self { running, card, store, join, tunnels, doorman, dial, meter, functions, arrivals } = self;
+        let Self { running, card, store, join, tunnels, doorman, tls, dialer, dial, certificate, .. } = self;
+        let Self { meter, functions, arrivals, .. } = self;
         let (port, peer) = (running.port(), card.peer());
         join.open(port.clone());
         io.spawn(doorman.follow(port.watch()));
         io.spawn(found::forget_founding(home.dir.clone()));
         io.spawn(anew::remember_peers(port.watch(), home.dir.clone()));
         tracing::info!(node = %card.name, id = %card.id, boot = %card.boot, doors = card.doors.shown(), %peer, "node runs");
-        let dialer = host::Dialer::new(&home.identity, peer).map_err(|e| e.to_string())?;
         let logbook = Logbook::new(args.dir.join("logs"), dialer.clone(), port.clone());
         let keeper = Keeper::new(store, dialer, port.clone());
         tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
@@ -406,8 +426,17 @@ impl Started {
             files_dir: home.services.clone(),
             ..Default::default()
         };
-        let chain = format!("{}\n{}", home.identity.cert_pem, home.identity.ca_pem);
-        let own = Certs::own(&chain, &home.identity.key_pem)?;
+        let own = Certs::own(&certificate::chain(&home.identity), &home.identity.key_pem)?;
+        let renewal = Renewal {
+            identity: home.identity.clone(),
+            dir: home.dir.clone(),
+            life: certificate::life(),
+            port: port.clone(),
+            tls,
+            own: Arc::clone(&own),
+            figures: certificate,
+        };
+        let renewal = io.spawn(renewal.follow(Rng::new(seed()?)));
         let hall = Hall { own, arrivals, view: port.watch(), dial, meter, desk, http, tls: home.tls.clone(), api };
         let leaves = io.block_on(async move {
             tokio::spawn(keeper.follow());
@@ -424,6 +453,9 @@ impl Started {
                 () = ended_by_signal() => Ok(None),
             }
         })?;
+        // A node that was removed writes no key any more.
+        renewal.abort();
+        let _ = io.block_on(renewal);
         Ok((running, leaves))
     }
 }

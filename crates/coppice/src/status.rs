@@ -61,6 +61,14 @@ pub fn page(view: &View, now_ms: u64) -> String {
         let (name, version, level) = (&n.name, &n.version, n.level);
         line(&mut out, format_args!("level {newest} waits for {name}, which runs {version} with level {level}"));
     }
+    for n in view.nodes.iter().filter(|n| n.certificate_fails) {
+        let left = n.certificate_ends_at_ms.unwrap_or(0).saturating_sub(now_ms);
+        let when = if left == 0 { "has ended".to_owned() } else { format!("ends in {} hours", left / 3_600_000) };
+        line(
+            &mut out,
+            format_args!("{}'s certificate {when} and cannot be renewed; `coppice events` says why", n.name),
+        );
+    }
     for n in &view.nodes {
         if let Some(ms) = n.slow_force_ms {
             line(

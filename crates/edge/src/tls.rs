@@ -76,15 +76,21 @@ impl Certs {
         Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store) }))
     }
 
-    /// One certificate for all names, which never changes: what a node has anyway. The chain and the key are in PEM.
+    /// One certificate for all names: what a node has anyway. It changes by [`show`](Self::show) alone. The chain and the key are in PEM.
     ///
     /// # Errors
     /// They are none, or do not belong together.
     pub fn own(chain: &str, key: &str) -> Result<Arc<Self>, String> {
-        let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
-        let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
-        let store = Store { by_name, default, seen: Seen::new() };
-        Ok(Arc::new(Self { files: Files::default(), now: ArcSwap::from_pointee(store) }))
+        Ok(Arc::new(Self { files: Files::default(), now: ArcSwap::from_pointee(Store::one(chain, key)?) }))
+    }
+
+    /// Another one in its place, for whoever comes from now on.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own); then the former one is shown.
+    pub fn show(&self, chain: &str, key: &str) -> Result<(), String> {
+        self.now.store(Arc::new(Store::one(chain, key)?));
+        Ok(())
     }
 
     /// Agrees on TLS 1.2 or 1.3 and HTTP/2 or HTTP/1.1 with clients.
@@ -154,6 +160,12 @@ impl ResolvesServerCert for Certs {
 }
 
 impl Store {
+    fn one(chain: &str, key: &str) -> Result<Self, String> {
+        let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
+        let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
+        Ok(Self { by_name, default, seen: Seen::new() })
+    }
+
     fn read(files: &Files) -> Result<Self, String> {
         let pairs = all_pairs(files)?;
         let seen = look(&pairs);

@@ -67,6 +67,7 @@ fn start(identity: &Identity, sends: bool, args: [u64; 2], io: &tokio::runtime::
         peer: host::ports::listen("127.0.0.1:0".parse().expect("an address")).expect("a port"),
         proc_host: "127.0.0.1".parse().expect("an address"),
         identity: identity.clone(),
+        tls: host::Tls::new(identity).expect("an identity"),
         boot: Boot(1),
         card: Bytes::new(),
         services_dir: ".".into(),

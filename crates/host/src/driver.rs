@@ -35,6 +35,8 @@ pub struct HostConfig {
     /// The address that children serve on, given to them as `HOST`.
     pub proc_host: IpAddr,
     pub identity: Identity,
+    /// Of that identity; what it shows may change.
+    pub tls: Tls,
     pub boot: Boot,
     /// What this node says of itself on each link; the host does not look into it.
     pub card: Bytes,
@@ -95,7 +97,6 @@ where
 {
     let Opened { disk, kept: log, safe: appended, remarks, rebooted } = Disk::open(&config.dir)?;
     let dir = config.dir.clone();
-    let tls = Tls::new(&config.identity)?;
     let prepared = Procs::prepare(&config)?;
     let peer_addr = config.peer.local_addr().map_err(Error::io("peer listener"))?;
     config.peer.set_nonblocking(true).map_err(Error::io("peer listener"))?;
@@ -123,7 +124,7 @@ where
                 clock: Clock { start: Instant::now() },
                 armed: Cell::new(Time::NEVER),
                 rearm: Notify::new(),
-                net: Net::new(&config, tls, peer_addr, weak.clone()),
+                net: Net::new(&config, peer_addr, weak.clone()),
                 procs: Procs::new(&config, prepared, weak.clone()),
                 disk,
                 dir,

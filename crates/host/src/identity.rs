@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Boot, ClusterId, NodeId};
 use rcgen::{
@@ -16,6 +16,8 @@ use rcgen::{
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
+use crate::certificate::{Validity, finish_replacing};
+use crate::limits::{AUTHORITY_LIFE, CERTIFICATE_LIFE};
 use crate::{Error, private};
 
 /// A node's identity with all it needs to prove it.
@@ -52,7 +54,7 @@ pub fn found(cluster_name: &str, node_name: &str) -> Result<(Identity, Authority
     params.distinguished_name.push(DnType::CommonName, format!("Coppice authority of {cluster_name}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    set_validity(&mut params);
+    set_validity(&mut params, AUTHORITY_LIFE);
     let cert = params.self_signed(&key).map_err(failed("certificate of the authority"))?;
     let authority = Authority { cert_pem: cert.pem(), key_pem: key.serialize_pem() };
 
@@ -99,6 +101,18 @@ impl Authority {
     /// Signs a certificate request (DER) for this node. Only the request's key is used, after its own signature has
     /// been checked; the names come from us.
     pub fn sign(&self, request: &[u8], node: NodeId, cluster: ClusterId, name: &str) -> Result<String, Error> {
+        self.sign_for(request, node, cluster, name, CERTIFICATE_LIFE)
+    }
+
+    /// The same for a certificate that lives so long.
+    pub(crate) fn sign_for(
+        &self,
+        request: &[u8],
+        node: NodeId,
+        cluster: ClusterId,
+        name: &str,
+        life: Duration,
+    ) -> Result<String, Error> {
         let request = CertificateSigningRequestParams::from_der(&request.into()).map_err(failed("request"))?;
         let key = KeyPair::from_pem(&self.key_pem).map_err(failed("key of the authority"))?;
         let issuer = Issuer::from_ca_cert_pem(&self.cert_pem, key).map_err(failed("certificate of the authority"))?;
@@ -107,7 +121,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        set_validity(&mut params);
+        set_validity(&mut params, life);
         sign_params(&params, &request.public_key, &issuer)
     }
 }
@@ -120,12 +134,11 @@ fn sign_params(
     Ok(params.signed_by(key, issuer).map_err(failed("signature"))?.pem())
 }
 
-/// From a day ago, for clocks that are a little behind, for ten years: renewal is not built yet.
-fn set_validity(params: &mut CertificateParams) {
-    const DAY: Duration = Duration::from_secs(86_400);
-    let now = SystemTime::now();
-    params.not_before = (now - DAY).into();
-    params.not_after = (now + DAY * 3650).into();
+fn set_validity(params: &mut CertificateParams, life: Duration) {
+    let Validity { begin_s, end_s } = Validity::from(SystemTime::now(), life);
+    let at = |seconds: i64| (UNIX_EPOCH + Duration::from_secs(seconds.max(0).cast_unsigned())).into();
+    params.not_before = at(begin_s);
+    params.not_after = at(end_s);
 }
 
 fn failed(what: &'static str) -> impl FnOnce(rcgen::Error) -> Error {
@@ -183,6 +196,7 @@ impl Identity {
         };
         let file: IdentityFile =
             serde_json::from_slice(&json).map_err(|e| Error::NotOurs { file: path, what: e.to_string() })?;
+        finish_replacing(&dir.path, file.node)?;
         let text = |name: &str| {
             let path = dir.path.join(name);
             fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))

@@ -1,11 +1,12 @@
 //! The real world: what carries a machine's effects out and brings its events in.
 //!
 //! `driver` runs one `base::Machine` on a thread of its own; `net` and `link` are its connections to peers over mutual
-//! TLS (`tls`, `identity`), `disk` its one log, `process` its children, `join` how a newcomer gets a certificate,
-//! `logs` what they printed, `tunnel` how an edge reaches a clone on another node, `crowd` who is at a door and has not shown who it is. The host
+//! TLS (`tls`, `identity`, `certificate`), `disk` its one log, `process` its children, `logs` what they printed, `join` how a newcomer
+//! gets a certificate, `tunnel` how an edge reaches a clone on another node, `crowd` who is at a door and has not shown who it is. The host
 //! knows effects, never a protocol: it cannot tell a beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod certificate;
 pub mod code;
 pub mod crowd;
 mod disk;
@@ -37,6 +38,7 @@ pub mod tunnel;
 mod vitals;
 mod words;
 
+pub use certificate::Validity;
 pub use code::CodeStore;
 pub use crowd::Crowd;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
@@ -48,4 +50,5 @@ pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
 pub use keeper::SOCKET_VARIABLES;
 pub use process::{keep_main, reap_main};
 pub use renew::{NotRenewed, RenewWish};
+pub use tls::Tls;
 pub use tunnel::{Dialer, OwnStream, Target, TunnelDesk, TunnelStream};

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use base::limits::FRAME_BYTES_MAX;
 
+// --- certificates ---
+
+/// A node's certificate. Who copied its key has it for so long at most; a node that is off for longer signs itself another one.
+pub const CERTIFICATE_LIFE: Duration = Duration::from_secs(30 * 86_400);
+/// The authority's own. Who trusts an authority asks nothing of its end; a date is expected all the same.
+pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+/// Certificates begin so long before they are made, for clocks that are behind.
+pub const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(86_400);
+
 // --- links ---
 
 /// A peer's kernel answers a connection within a round trip; one that does not is no use to a cluster.

@@ -84,7 +84,7 @@ struct Failed {
 }
 
 impl Net {
-    pub fn new(config: &HostConfig, tls: Tls, peer_addr: SocketAddr, sink: Weak<dyn Sink>) -> Rc<Net> {
+    pub fn new(config: &HostConfig, peer_addr: SocketAddr, sink: Weak<dyn Sink>) -> Rc<Net> {
         let hello = Hello {
             major: WIRE_MAJOR,
             minor: WIRE_MINOR,
@@ -95,7 +95,7 @@ impl Net {
         Rc::new(Net {
             me: config.identity.node,
             cluster: config.identity.cluster,
-            tls,
+            tls: config.tls.clone(),
             hello: hello.encode(),
             from: Some(peer_addr.ip()).filter(IpAddr::is_loopback),
             sink,

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 
+use crate::certificate::RENEWED;
 use crate::disk::{DISTRUSTED, LOG_DIR};
 use crate::identity::write_safely;
 use crate::renew::{FOUNDING, NEXT, SET_ASIDE};
@@ -12,8 +13,8 @@ use crate::{DataDir, Error};
 /// Says that this was done, and why. Its folder can be that of a new node.
 const REMOVED: &str = "removed";
 /// The key first. Without a count of lives whoever comes next begins with the first.
-const FILES: [&str; 9] =
-    ["node.key", NEXT, FOUNDING, "node.pem", "ca.pem", "identity.json", DISTRUSTED, "boot", "peers"];
+const FILES: [&str; 10] =
+    ["node.key", RENEWED, NEXT, FOUNDING, "node.pem", "ca.pem", "identity.json", DISTRUSTED, "boot", "peers"];
 
 impl DataDir {
     /// To be called when nothing writes into the folder any more. After a crash the next start goes on here.

@@ -5,25 +5,29 @@
 use std::io;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use base::{ClusterId, NodeId};
 use ring::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::ring as provider;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::identity::{cluster_host, node_host, parse_node_host};
 use crate::{Error, Identity};
 
-/// All TLS settings of a node. Cheap to clone.
+/// All TLS settings of a node. Cheap to clone; all clones show the same certificate.
 #[derive(Clone)]
 pub struct Tls {
+    node: NodeId,
     cluster: ClusterId,
+    shown: Arc<Shown>,
     pub(crate) server: Arc<ServerConfig>,
     pub(crate) client: Arc<ClientConfig>,
     /// For newcomers, who have no certificate yet.
@@ -33,16 +37,10 @@ pub struct Tls {
 impl Tls {
     pub fn new(identity: &Identity) -> Result<Tls, Error> {
         let ca = cert(&identity.ca_pem, "ca.pem")?;
-        let own = cert(&identity.cert_pem, "node.pem")?;
-        if peer_of(&own) != Some((identity.node, identity.cluster)) {
-            return Err(Error::Identity(format!("node.pem is not the certificate of {}", identity.node)));
-        }
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
-            .map_err(|e| Error::Identity(format!("node.key: {e}")))?;
+        let shown = Arc::new(Shown(ArcSwap::from_pointee(certified(identity)?)));
         let mut roots = RootCertStore::empty();
-        roots.add(ca.clone()).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
+        roots.add(ca).map_err(|e| Error::Identity(format!("ca.pem: {e}")))?;
         let (roots, provider) = (Arc::new(roots), crypto());
-        let chain = vec![own, ca];
         let bad = |e: rustls::Error| Error::Identity(e.to_string());
         let built = |e: rustls::server::VerifierBuilderError| Error::Identity(e.to_string());
 
@@ -53,29 +51,40 @@ impl Tls {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(bad)?
             .with_client_cert_verifier(clients)
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(bad)?;
+            .with_cert_resolver(Arc::clone(&shown) as _);
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(bad)?
             .with_webpki_verifier(servers)
-            .with_client_auth_cert(chain.clone(), key.clone_key())
-            .map_err(bad)?;
+            .with_client_cert_resolver(Arc::clone(&shown) as _);
         client.resumption = Resumption::disabled();
         let mut join_server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(bad)?
             .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(bad)?;
+            .with_cert_resolver(Arc::clone(&shown) as _);
         join_server.send_tls13_tickets = 0;
         Ok(Tls {
+            node: identity.node,
             cluster: identity.cluster,
+            shown,
             server: Arc::new(server),
             client: Arc::new(client),
             join_server: Arc::new(join_server),
         })
+    }
+
+    /// From now on this node shows another certificate, in all handshakes that begin; what is open stays.
+    ///
+    /// # Errors
+    /// It is of another node, or its key is another one's.
+    pub fn show(&self, identity: &Identity) -> Result<(), Error> {
+        if (identity.node, identity.cluster) != (self.node, self.cluster) {
+            return Err(Error::Identity(format!("this is the certificate of {}, not of {}", identity.node, self.node)));
+        }
+        self.shown.0.store(Arc::new(certified(identity)?));
+        Ok(())
     }
 
     /// The name to ask for: this node's if it is known, else any of the cluster.
@@ -83,6 +92,38 @@ impl Tls {
         let host = peer.map_or_else(|| cluster_host(self.cluster), |node| node_host(node, self.cluster));
         ServerName::try_from(host).expect("our names are DNS names")
     }
+}
+
+/// The certificate that this node shows now, to whom it dials and to who dials it.
+#[derive(Debug)]
+struct Shown(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Finds out that certificate, key and id belong together.
+fn certified(identity: &Identity) -> Result<CertifiedKey, Error> {
+    let own = cert(&identity.cert_pem, "node.pem")?;
+    if peer_of(&own) != Some((identity.node, identity.cluster)) {
+        return Err(Error::Identity(format!("node.pem is not the certificate of {}", identity.node)));
+    }
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
+        .map_err(|e| Error::Identity(format!("node.key: {e}")))?;
+    let chain = vec![own, cert(&identity.ca_pem, "ca.pem")?];
+    CertifiedKey::from_der(chain, key, &crypto()).map_err(|e| Error::Identity(format!("node.key: {e}")))
 }
 
 fn cert(pem: &str, file: &str) -> Result<CertificateDer<'static>, Error> {

@@ -56,6 +56,10 @@ pub enum Ask {
     Depart,
     /// May this node, whose disk is not to be trusted, be somebody else from now on? The host signs as for `Admit`.
     Renew { former: NodeId, name: String, why: String, wish: NodeId },
+    /// May this node have another certificate? It may as long as it is named. The host signs as for `Admit`.
+    Certify,
+    /// ... and what became of it, for the events. Done at once.
+    Certified { text: String },
     /// May a node with this secret and name, and a program of this level, join? The host signs its certificate if so.
     Admit { secret_hash: [u8; 32], name: String, level: u32, wish: NodeId },
 }

@@ -6,6 +6,7 @@ use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Un
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{group, members};
+use cluster::admission::Word;
 use cluster::root::{self, Change, Conflict};
 use cluster::{Card, Door};
 use serde::{Deserialize, Serialize};
@@ -174,6 +175,15 @@ impl Node {
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms, uses } => {
                 What::JoinToken { secret_hash, expires_wall_ms, uses }
+            }
+            Ask::Certify => {
+                let answer = Answer::Admitted(self.certify());
+                return out.push(Effect::Answer { id, answer });
+            }
+            Ask::Certified { text } => {
+                let name = self.card.name.clone();
+                self.decided(now, "certificate", &name, text, out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
             }
             Ask::Admit { secret_hash, name, level, wish } => What::Admit { secret_hash, name, level, id: wish },
             Ask::Renew { former, name, why, wish } => What::Renew { former, name, why, id: wish },
@@ -546,6 +556,19 @@ impl Node {
         }
     }
 
+    /// As of what this node knows of the declaration: it has the authority's key from there. If it was removed meanwhile, it is told so
+    /// when it comes with its new certificate, and that opens nothing.
+    fn certify(&self) -> Outcome<Admitted> {
+        if self.root.declared().version == 0 {
+            let why = "this node has not heard of the declaration yet";
+            return Outcome::Refused(Refused::busy(why, Span::millis(500)));
+        }
+        if self.admission.of(&self.card) != Word::In {
+            return Outcome::Refused(Refused::wrong(format!("the declaration names no {} of this id", self.card.name)));
+        }
+        signs(self.me(), self.authority())
+    }
+
     fn authority(&self) -> Option<Authority> {
         facts::decode(self.root.declared().get(kind::SECRET, "ca")?)
     }
@@ -553,6 +576,16 @@ impl Node {
 
 fn out_of_time() -> Refused {
     Refused::busy("changes before it took until its time was over", Span::millis(500))
+}
+
+/// The host signs a certificate for this node.
+fn signs(id: NodeId, authority: Option<Authority>) -> Outcome<Admitted> {
+    match authority {
+        Some(Authority { cert_pem, key_pem }) => {
+            Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })
+        }
+        None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
+    }
 }
 
 /// Ends an ask with what became of its change.
@@ -573,12 +606,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))
         }
         What::JoinToken { .. } | What::RevokeToken { .. } | What::Remove { .. } => Answer::Done(outcome),
-        What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || match authority {
-            Some(Authority { cert_pem, key_pem }) => {
-                Outcome::Done(Admitted { id, ca_cert: cert_pem.into(), ca_key: key_pem.into() })
-            }
-            None => Outcome::Unknown(Unknown { why: "this node does not have the cluster's authority".into() }),
-        })),
+        What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || signs(id, authority))),
         What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });

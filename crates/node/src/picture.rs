@@ -29,6 +29,10 @@ use crate::view::{
 
 /// What the host counts of `durability = "memory"`.
 const UNFORCED_FIGURE: &str = "disk.unforced_ms_max";
+/// ... and who renews its certificate: when that ends, seconds since 1970.
+pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
+/// ... and how often it could not be renewed since it should have been, tried again and again.
+pub const CERTIFICATE_FAILED: &str = "certificate.renewals_failed";
 
 /// Figures of the node itself, in order of their names.
 const FIGURES: [Figure; 11] = [
@@ -153,6 +157,8 @@ impl Node {
                     resident_bytes: report.resident_bytes,
                     since_ms: seen.since_ms,
                     gauges: Arc::clone(&report.gauges),
+                    certificate_ends_at_ms: report.gauges.get(CERTIFICATE_ENDS).map(|s| s.saturating_mul(1000)),
+                    certificate_fails: report.gauges.get(CERTIFICATE_FAILED).is_some_and(|failed| *failed > 0),
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
                         entries: report.brick.entries,

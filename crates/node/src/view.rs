@@ -97,6 +97,12 @@ pub struct NodeView {
     /// Figures of its front doors over the last second: `http.requests`, `http.errors`, `http.p50_us`, `http.p99_us`,
     /// `resp.commands`, `resp.p99_us`, `resp.connections`, ...
     pub gauges: Arc<BTreeMap<String, u64>>,
+    /// When its certificate ends, milliseconds since 1970; it is renewed long before. None of an older program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_ends_at_ms: Option<u64>,
+    /// Less than a third of its certificate's time is left, and it could not be renewed; the node's log and an event say why.
+    #[serde(default)]
+    pub certificate_fails: bool,
     #[serde(default)]
     pub brick: BrickView,
     /// What is wrong with its disk: until that is over it takes no part in any group.

@@ -130,6 +130,12 @@ fn gauge_help(name: &str) -> &'static str {
         "disk.unforced_ms_max" => {
             "Longest time from a write of durability \"memory\" to the end of its force since the node started, milliseconds."
         }
+        "certificate.ends_at_s" => {
+            "When this node's certificate ends, seconds since 1970. It is renewed when a third of its time is left."
+        }
+        "certificate.renewals_failed" => {
+            "Times that this node's certificate could not be renewed since it should have been."
+        }
         "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
         "net.links" => "Connections between this node and others, at this moment.",
         "net.frames_in" => "Frames that came from other nodes in the last second.",

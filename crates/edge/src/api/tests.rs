@@ -82,6 +82,8 @@ fn node(name: &str) -> NodeView {
         brick: Default::default(),
         disk: None,
         slow_force_ms: None,
+        certificate_ends_at_ms: None,
+        certificate_fails: false,
         overflow: false,
         drained: false,
         leaving: None,

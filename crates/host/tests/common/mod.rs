@@ -106,6 +106,7 @@ pub fn config(identity: &Identity, dir: &TempDir, listener: TcpListener, io: &to
         peer: listener,
         proc_host: "127.0.0.1".parse().unwrap(),
         identity: identity.clone(),
+        tls: host::Tls::new(identity).unwrap(),
         boot: Boot(1),
         card: Bytes::from(format!("card of {}", identity.name)),
         services_dir: dir.0.clone(),

@@ -2,6 +2,7 @@
 
 mod admission;
 mod bad_input;
+mod certificates;
 mod channels;
 mod clients;
 mod deploy;

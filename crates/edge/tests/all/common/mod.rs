@@ -204,6 +204,8 @@ pub fn dead(id: NodeId, routes: Arc<Routes>) -> Arc<View> {
         brick: Default::default(),
         disk: None,
         slow_force_ms: None,
+        certificate_ends_at_ms: None,
+        certificate_fails: false,
         overflow: false,
         drained: false,
         leaving: None,

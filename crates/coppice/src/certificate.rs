@@ -1,0 +1,136 @@
+//! Renews this node's certificate at two thirds of its life, and at once if it has ended: the node says whether it may have another
+//! one, the authority's key (which the node keeps) signs, the running node shows it from then on. No other node is asked, so a whole
+//! cluster that was off for longer than certificates live comes back by itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use base::{Outcome, Rng, Span};
+use edge::tls::Certs;
+use flow::Backoff;
+use host::{Authority, Identity, Port, Tls, Validity};
+use node::{Answer, Ask, Node};
+
+/// A life's hundredth, but not longer: a clock that was set right is noticed by it.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
+const AGAIN_FIRST: Span = Span::millis(200);
+/// A third of a month has hundreds of them.
+const AGAIN_MAX: Span = Span::secs(3600);
+/// A node that has just started hears of the declaration a moment later.
+const TRIES_UNTOLD: u32 = 5;
+const ASK_WITHIN: Span = Span::secs(5);
+/// The shortest life, for tests.
+const LIFE_MIN: Duration = Duration::from_secs(2);
+
+/// For tests of what happens when certificates end, and nowhere else.
+const LIFE_VARIABLE: &str = "COPPICE_LAB_CERTIFICATE_SECS";
+
+/// How long certificates that this node makes for itself live.
+pub fn life() -> Duration {
+    let said = std::env::var(LIFE_VARIABLE).ok().and_then(|secs| secs.parse().ok()).map(Duration::from_secs);
+    let Some(life) = said else { return host::limits::CERTIFICATE_LIFE };
+    let life = life.clamp(LIFE_MIN, host::limits::CERTIFICATE_LIFE);
+    tracing::warn!("{LIFE_VARIABLE}: this node's certificates live {life:?}; for tests only");
+    life
+}
+
+/// What is shown of this node's certificate.
+#[derive(Debug, Default)]
+pub struct Figures {
+    ends_at_s: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Figures {
+    pub fn gauges(&self) -> [(String, u64); 2] {
+        [
+            (node::CERTIFICATE_ENDS.to_owned(), self.ends_at_s.load(Ordering::Relaxed)),
+            (node::CERTIFICATE_FAILED.to_owned(), self.failed.load(Ordering::Relaxed)),
+        ]
+    }
+}
+
+/// Renews for as long as the node lives.
+pub struct Renewal {
+    pub identity: Identity,
+    pub dir: PathBuf,
+    pub life: Duration,
+    pub port: Port<Node>,
+    /// What shows the certificate, to nodes and to clients.
+    pub tls: Tls,
+    pub own: Arc<Certs>,
+    pub figures: Arc<Figures>,
+}
+
+impl Renewal {
+    pub async fn follow(mut self, mut rng: Rng) {
+        let early = rng.between(0, 1000) as u16;
+        let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MAX.min(Span::from(self.life / 30)).max(AGAIN_FIRST));
+        loop {
+            // Made by an authority and read before this: it can be read.
+            let Ok(has) = Validity::of(&self.identity.cert_pem) else { return };
+            self.figures.ends_at_s.store(u64::try_from(has.end_s).unwrap_or(0), Ordering::Relaxed);
+            if !has.is_due(SystemTime::now(), self.life, early) {
+                tokio::time::sleep((self.life / 100).min(LOOK_EVERY_MAX)).await;
+                continue;
+            }
+            let text = match self.renew().await {
+                Ok(()) => {
+                    again.reset();
+                    self.figures.failed.store(0, Ordering::Relaxed);
+                    tracing::info!(secs = self.life.as_secs(), "this node's certificate was renewed");
+                    Some(format!("its certificate was renewed, for {}", span(self.life)))
+                }
+                Err(why) => {
+                    let wait = again.next(&mut rng);
+                    let told = again.tries().saturating_sub(TRIES_UNTOLD);
+                    self.figures.failed.store(told.into(), Ordering::Relaxed);
+                    if told > 0 {
+                        let is_over = has.is_over(SystemTime::now());
+                        tracing::warn!(%why, is_over, again_in = ?wait, "this node's certificate cannot be renewed");
+                    }
+                    tokio::time::sleep(wait.into()).await;
+                    (told == 1).then(|| format!("its certificate cannot be renewed: {why}"))
+                }
+            };
+            if let Some(text) = text
+                && self.port.ask(Ask::Certified { text }, ASK_WITHIN).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// What the disk does not take is not shown: the next start would not have it.
+    async fn renew(&mut self) -> Result<(), String> {
+        let admitted = match self.port.ask(Ask::Certify, ASK_WITHIN).await {
+            Ok(Answer::Admitted(Outcome::Done(admitted))) => admitted,
+            Ok(Answer::Admitted(Outcome::Refused(refused))) => return Err(refused.why),
+            Ok(Answer::Admitted(Outcome::Unknown(unknown))) => return Err(unknown.why),
+            Ok(other) => unreachable!("the wish for a certificate was answered by {other:?}"),
+            Err(gone) => return Err(gone.to_string()),
+        };
+        let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
+        let authority = Authority { cert_pem: text(&admitted.ca_cert), key_pem: text(&admitted.ca_key) };
+        let new = self.identity.renewed(&authority, self.life).map_err(|e| e.to_string())?;
+        new.replace(&self.dir).map_err(|e| e.to_string())?;
+        self.tls.show(&new).map_err(|e| e.to_string())?;
+        self.own.show(&chain(&new), &new.key_pem)?;
+        self.identity = new;
+        Ok(())
+    }
+}
+
+/// As clients of the node's own doors are shown it.
+pub fn chain(identity: &Identity) -> String {
+    format!("{}\n{}", identity.cert_pem, identity.ca_pem)
+}
+
+fn span(life: Duration) -> String {
+    match life.as_secs() / 86_400 {
+        0 => format!("{} seconds", life.as_secs()),
+        days => format!("{days} days"),
+    }
+}
