@@ -49,7 +49,7 @@ fn certificates_renew_themselves_and_a_cluster_that_was_off_until_all_had_ended_
 
     // One that was away until its own had ended, and all at once: nobody is left who could sign for them.
     let back = |yard: &mut Yard, away: &[u8]| {
-        let (ends, _) = shown(&yard.status(1).unwrap()).unwrap();
+        let ((ends, _), _) = wait_for("all have told theirs", WITHIN, || shown(&yard.status(1)?));
         away.iter().for_each(|n| yard.kill(*n));
         past(yard, ends.max(now_ms() + 6_000));
         away.iter().for_each(|n| yard.begin(*n, &[]));
