@@ -144,6 +144,7 @@ pub fn log() {
 pub fn run(args: RunArgs) -> Result<(), String> {
     log();
     raise_files_limit();
+    host::close_self().map_err(|e| e.to_string())?;
     let (mut inherited, again) = (Inherited::take(), Again::remember()?);
     // Once more if it has entered the cluster anew.
     loop {

@@ -23,14 +23,24 @@ pub(crate) const LIFE_MARK: &str = "COPPICE_LIFE";
 /// A line that begins so, on standard error, says why the child could not be started.
 pub(crate) const NOT_STARTED: &str = "\u{1}coppice keep: ";
 
-/// Becomes the program that `args` name: the node's process id, `--`, program, arguments. The caller's `main` calls this
-/// when its first argument is `keep`.
+/// After the node's process id: the child is a clone, and keeps nothing of the node but what it is given.
+pub(crate) const CLONE: &str = "clone";
+const USAGE: &str = "usage: keep PARENT [clone] -- PROGRAM ARGUMENT...";
+
+/// Becomes the program that `args` name: the node's process id, `clone` if it is one (a node of `up` is none), `--`, program,
+/// arguments. The caller's `main` calls this when its first argument is `keep`.
 pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
     let args: Vec<OsString> = args.collect();
-    let [parent, dashes, program, rest @ ..] = &args[..] else { fail("usage: keep PARENT -- PROGRAM ARGUMENT...") };
+    let (is_clone, parent, program, rest) = match &args[..] {
+        [parent, dashes, program, rest @ ..] if dashes == "--" => (false, parent, program, rest),
+        [parent, clone, dashes, program, rest @ ..] if clone == CLONE && dashes == "--" => {
+            (true, parent, program, rest)
+        }
+        _ => fail(USAGE),
+    };
     let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-    if dashes != "--" || parent.is_none() {
-        fail("usage: keep PARENT -- PROGRAM ARGUMENT...");
+    if parent.is_none() {
+        fail(USAGE);
     }
     if let Err(e) = set_parent_process_death_signal(Some(Signal::KILL)) {
         fail(&format!("cannot bind the child's life to the node's: {e}"));
@@ -43,6 +53,9 @@ pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
         fail(&format!("cannot make a session: {e}"));
     }
     crate::private::as_usual();
+    if is_clone && let Err(why) = crate::skin::put_on() {
+        fail(&why);
+    }
     let mut command = Command::new(program);
     SOCKET_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     let error = command.args(rest).exec();

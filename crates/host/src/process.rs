@@ -21,12 +21,13 @@ use tokio::time::timeout;
 
 use crate::driver::{HostConfig, Sink, spawn};
 use crate::identity::random_u64;
-use crate::keeper::{LIFE_MARK, NOT_STARTED};
+use crate::keeper::{CLONE, LIFE_MARK, NOT_STARTED};
 pub use crate::keeper::{keep_main, reap_main};
 use crate::limits::OUTPUT_LINGERS;
 use crate::logs::Source;
 use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
+use crate::skin;
 use crate::words::filled;
 use crate::{Error, probe};
 
@@ -152,9 +153,11 @@ impl Procs {
             other => spec.env.get(other).map(String::as_str),
         };
         let child = Command::new(&self.keeper)
-            .args(["keep", &std::process::id().to_string(), "--"])
+            .args(["keep", &std::process::id().to_string(), CLONE, "--"])
             .args(spec.run.iter().map(|word| filled(word, value)))
             .current_dir(&dir)
+            .env_clear()
+            .envs(skin::passed())
             .envs(&spec.env)
             .env("HOST", &host_text)
             .env("PORT", &port_text)

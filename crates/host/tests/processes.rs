@@ -19,12 +19,14 @@ fn main() {
         Some("keep") => host::keep_main(args),
         Some("reap") => host::reap_main(args),
         Some("node") => node_to_be_killed(),
+        Some("open") => return show_what_a_child_has(),
         // What the usual harness is asked by tools.
         Some("--list") => return,
         _ => (),
     }
-    let stories: [(&str, fn()); 7] = [
+    let stories: [(&str, fn()); 8] = [
         ("a_child_gets_its_environment_and_its_output_and_exit_are_told", a_child_is_told_of),
+        ("a_child_gets_nothing_of_its_node_but_what_is_meant_for_it", a_child_has_a_skin),
         ("a_child_that_cannot_start_says_why", a_child_that_cannot_start_says_why),
         ("a_signal_reaches_the_whole_group", a_signal_reaches_the_whole_group),
         ("what_a_child_leaves_behind_ends_with_it", what_a_child_leaves_behind_ends_with_it),
@@ -106,6 +108,43 @@ fn a_child_is_told_of() {
     while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("unfinished\n")) {
         assert!(Instant::now() < end, "the log file lacks a line");
         std::thread::yield_now();
+    }
+}
+
+/// Runs as a process of its own, whose shell has left variables and a descriptor behind; prints what a child has of them.
+fn show_what_a_child_has() {
+    host::close_self().unwrap();
+    let closed = rustix::process::dumpable_behavior().unwrap() == rustix::process::DumpableBehavior::NotDumpable;
+    println!("node closed {closed}");
+    let dir = temp_dir("open");
+    let (_io, node) = node(&dir);
+    node.act(vec![shell(
+        "env | sed 's/=.*//; s/^/variable /'; ls /proc/$$/fd | sed 's/^/descriptor /'; grep NoNewPrivs /proc/self/status; \
+         echo core $(ulimit -H -c); echo $LC_OWN $GREETING; echo end",
+    )]);
+    loop {
+        let line = wait_line(&node, |_| true);
+        println!("{line}");
+        if line == "end" {
+            return;
+        }
+    }
+}
+
+fn a_child_has_a_skin() {
+    let open = "exec 7</dev/null; exec \"$0\" open";
+    let mut node = Command::new("sh");
+    node.args(["-c", open]).arg(std::env::current_exe().unwrap());
+    let out = node.env("SECRET_OF_THE_SHELL", "x").env("LC_OWN", "passed").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let all = |kind: &str| text.lines().filter_map(|line| line.strip_prefix(kind)).collect::<Vec<_>>();
+    assert_eq!(all("descriptor "), ["0", "1", "2"], "{text}");
+    let variables = all("variable ");
+    assert!(!variables.iter().any(|name| name.starts_with("SECRET") || name.starts_with("CARGO")), "{variables:?}");
+    assert!(["PATH", "PORT", "LC_OWN", "GREETING"].iter().all(|name| variables.contains(name)), "{variables:?}");
+    for line in ["node closed true", "NoNewPrivs:\t1", "core 0", "passed hello"] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in {text}");
     }
 }
 
