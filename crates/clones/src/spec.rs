@@ -45,8 +45,8 @@ pub struct ServiceSpec {
     /// With a range: the wait that hurts. The manager adds clones before requests wait so long.
     #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Span>,
-    /// Path whose GET answers 2xx when the clone is well. Without one, a TCP connection is enough; for a service with
-    /// neither `health` nor a route, that its process runs.
+    /// Path whose GET answers 2xx or 3xx when the clone is well. Without one, a TCP connection is enough; for a service
+    /// with neither `health` nor a route, that its process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use crate::limits::PROBE_ANSWER_BYTES_MAX;
 
-/// Healthy is a connection, or a status below 400. The error says what was wrong instead.
+/// Healthy is a connection, or a status of 2xx or 3xx: a program that sends plain HTTP to HTTPS runs, and a redirect is
+/// not followed. The error says what was wrong instead.
 pub(crate) async fn probe(addr: SocketAddr, path: Option<&str>, wait: std::time::Duration) -> Result<(), String> {
     timeout(wait, ask(addr, path)).await.unwrap_or_else(|_| Err(format!("no answer in {} ms", wait.as_millis())))
 }
@@ -57,6 +58,10 @@ mod tests {
     async fn the_status_decides() {
         assert_eq!(probed("HTTP/1.1 200 OK\r\n\r\n").await, Ok(()));
         assert_eq!(probed("HTTP/1.0 302 Found\r\n\r\n").await, Ok(()));
+        assert_eq!(probed("HTTP/1.1 301 Moved\r\nLocation: https://shop/health\r\n\r\n").await, Ok(()));
+        assert_eq!(probed("HTTP/1.1 399 Last\r\n\r\n").await, Ok(()));
+        assert_eq!(probed("HTTP/1.1 199 Early\r\n\r\n").await.unwrap_err(), "GET /health answered 199");
+        assert_eq!(probed("HTTP/1.1 400 Host\r\n\r\n").await.unwrap_err(), "GET /health answered 400");
         assert_eq!(probed("HTTP/1.1 500 Oh\r\n\r\n").await.unwrap_err(), "GET /health answered 500");
         assert!(probed("220 smtp\r\n").await.is_err());
         assert!(probed("").await.is_err());
