@@ -165,6 +165,15 @@ fn door_help(name: &str) -> &'static str {
         "resp.commands_total" => "Commands of Redis clients that were answered.",
         "resp.unread_bytes" => "Answers to Redis clients that they have not read yet, bytes, at this moment.",
         "resp.unread_closed_total" => "Redis clients whose connection was closed, as they did not read their answers.",
+        "resp.subscribers_bytes" => {
+            "Messages to Redis clients that listen to channels and have not read them yet, bytes, at this moment."
+        }
+        "resp.subscribers_closed_total" => {
+            "Redis clients whose connection was closed, as they did not read messages of channels."
+        }
+        "resp.subscriptions_refused_total" => {
+            "Subscriptions of Redis clients that were refused: too many channels, or too long names."
+        }
         "tcp.streams" => "Connections of TCP services that ended, a second, over the last second.",
         "tcp.streams_total" => "Connections of TCP services that ended.",
         "functions.calls_total" => "Functions of services for linear keys that were called at this node.",
@@ -375,7 +384,15 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
     fn families() -> BTreeSet<(String, String, String)> {
         let meter = Meter::new();
         let mut gauges = meter.gauges();
-        for name in ["net.frames_in", "net.frames_out", "net.frames_dropped", "net.links", "machine.busy"] {
+        for name in [
+            "net.frames_in",
+            "net.frames_out",
+            "net.frames_dropped",
+            "net.links",
+            "machine.busy",
+            node::CERTIFICATE_ENDS,
+            node::CERTIFICATE_FAILED,
+        ] {
             gauges.insert(name.into(), 0);
         }
         gauges.insert("disk.unforced_ms_max".into(), 0);
@@ -401,6 +418,8 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             drained: false,
             leaving: None,
             waits: None,
+            certificate_ends_at_ms: Some(0),
+            certificate_fails: false,
         };
         let figures = node::figures().map(|figure| (figure.name.into(), 0)).collect();
         let view = View { me: "n1".into(), nodes: vec![me], figures, ..View::default() };

@@ -137,11 +137,11 @@ fn in_multi(call: &Call<'_>) -> Option<Act> {
     Some(Act::Now(Reply::Error(format!("ERR '{name}' cannot stand inside MULTI: say it before, or after EXEC"))))
 }
 
-fn names(call: &Call<'_>) -> Result<Vec<Bytes>, Act> {
+fn names(call: &Call<'_>) -> Result<Vec<Bytes>, Reply> {
     let names: Vec<Bytes> = (1..call.command.len()).map(|at| call.command.value(at)).collect();
     if names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
         let why = format!("ERR channels and patterns have at most {NAME_BYTES_MAX} bytes");
-        return Err(Act::Now(Reply::Error(why)));
+        return Err(Reply::Error(why));
     }
     Ok(names)
 }
@@ -152,7 +152,7 @@ fn subscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     }
     let names = match names(call) {
         Ok(names) => names,
-        Err(act) => return act,
+        Err(refused) => return Act::Now(refused),
     };
     let space = call.space().name;
     let all = Rc::clone(&call.node.subscribers);
@@ -194,7 +194,7 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
     }
     let names = match names(call) {
         Ok(names) => names,
-        Err(act) => return act,
+        Err(refused) => return Act::Now(refused),
     };
     let said = |name: Reply, count| Reply::Push(vec![Reply::word(word), name, Reply::Int(count)]);
     let Some(hears) = &call.client.hears else {
