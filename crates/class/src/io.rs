@@ -91,7 +91,7 @@ pub enum Output<Answer> {
     Forget {
         group: GroupId,
     },
-    /// Whatever a reboot of the machine has cost, the class has again.
+    /// Whatever a reboot of the machine has cost, the class has again. Said once, after [`Class::start`] has said that it recovers.
     Recovered,
     /// The disk has kept less than was promised: the node enters the cluster anew.
     Distrust {

@@ -38,8 +38,6 @@ pub struct Birth {
     pub rng: Rng,
     /// What the program of this node understands.
     pub level: u32,
-    /// Memory that values of class `session` may take here, bytes.
-    pub brick_bytes: u64,
     /// How long the logs of consensus groups become.
     pub log: LogBounds,
 }
@@ -55,6 +53,8 @@ pub trait Class: Sized {
     /// All its figures, in order of their names: [`Class::figures`] has a value for each.
     const FIGURES: &'static [Figure];
 
+    /// What whoever starts the node tells it of its own: bounds of memory and the like. The default is what a node has that says nothing.
+    type Settings: Clone + Debug + Default;
     /// What is declared of one of its namespaces.
     type Spec: Spec;
     /// An operation that a front door asks for.
@@ -67,10 +67,11 @@ pub trait Class: Sized {
     type Report: Debug;
 
     /// A new life. All its chance comes from `birth`.
-    fn born(birth: &mut Birth) -> Self;
+    fn born(birth: &mut Birth, settings: Self::Settings) -> Self;
 
     /// Comes first and once: what the disk has kept of its groups. `rebooted`: the end of what was not forced may be missing.
-    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool);
+    /// True: it recovers from that, and says [`Output::Recovered`] when it is done. The node is whole when all that recover are.
+    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) -> bool;
 
     /// Takes the time and one input, appends what it wants done.
     fn handle(&mut self, now: Now, input: Input<Self>, out: &mut Vec<Output<Outcome<Self::Reply>>>);

@@ -22,6 +22,11 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// All keys, in the order in which they are shown.
     const KEYS: &'static [Key];
 
+    /// What to write in place of a key that only another class has, as a sentence. Without one it is said which class has the key.
+    fn foreign(_key: &str) -> Option<&'static str> {
+        None
+    }
+
     /// Reads the keys. Those that are not in [`Spec::KEYS`] have been refused before.
     ///
     /// # Errors

@@ -275,7 +275,10 @@ impl Home {
             card,
             seeds: self.seeds.clone(),
             seed: seed()?,
-            brick_bytes,
+            settings: state::Settings {
+                session: state::session::Settings { brick_bytes },
+                ..state::Settings::default()
+            },
             overflow: args.overflow || self.file.overflow,
             room: args.clones_max.or(self.file.clones_max).unwrap_or_else(clones_max_default),
             builtins: services::NAMES,

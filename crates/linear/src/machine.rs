@@ -117,18 +117,20 @@ impl Class for Linear {
     const RECORDS: &'static str = "group";
     const FIGURES: &'static [Figure] = FIGURES;
 
+    type Settings = ();
     type Spec = Spec;
     type Op = Op;
     type Reply = Ran;
     type Record = Placed;
     type Report = ();
 
-    fn born(birth: &mut Birth) -> Self {
+    fn born(birth: &mut Birth, (): ()) -> Self {
         Linear::new(birth.me, birth.boot, birth.rng.fork()).with_log(birth.log).with_level(birth.level)
     }
 
-    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) {
+    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) -> bool {
         (self.kept, self.rebooted) = (kept, rebooted);
+        rebooted
     }
 
     fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {

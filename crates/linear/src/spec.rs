@@ -92,6 +92,10 @@ impl class::Spec for Spec {
         },
     ];
 
+    fn foreign(key: &str) -> Option<&'static str> {
+        (key == "lease").then_some("class linear keeps values until they are removed; give a key an end with EX")
+    }
+
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
         let number = |key: &str| keys.get(key).map(|value| is_number(key, value)).transpose();
         let weak = keys.get("weak").map(|value| texts("weak", value)).transpose()?;

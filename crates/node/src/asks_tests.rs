@@ -36,7 +36,7 @@ impl Bench {
             card,
             seeds: Vec::new(),
             seed: 1,
-            brick_bytes: 1 << 20,
+            settings: state::Settings::default(),
             overflow: false,
             room: 8,
             builtins: &[],

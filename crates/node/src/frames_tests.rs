@@ -41,7 +41,7 @@ impl Bench {
             card: card(1, 5),
             seeds: vec![card(2, 1).peer()],
             seed: 1,
-            brick_bytes: 1 << 20,
+            settings: state::Settings::default(),
             overflow: false,
             room: 8,
             builtins: &[],

@@ -39,8 +39,8 @@ pub struct Birth {
     pub seeds: Vec<SocketAddr>,
     /// All chance of this node comes from here.
     pub seed: u64,
-    /// Memory of this node's brick.
-    pub brick_bytes: u64,
+    /// What each state class is told: bounds of memory and the like.
+    pub settings: state::Settings,
     /// It runs clones only when the others are full.
     pub overflow: bool,
     /// Clones that it is meant to run at most.
@@ -185,7 +185,7 @@ pub(crate) struct ShardsShown {
 
 impl Node {
     pub fn new(birth: Birth) -> Self {
-        let Birth { cluster, card, seeds, seed, brick_bytes, overflow, room, builtins, linear_log, found } = birth;
+        let Birth { cluster, card, seeds, seed, settings, overflow, room, builtins, linear_log, found } = birth;
         let mut rng = Rng::new(seed);
         let (me, boot) = (card.id, card.boot);
         Self {
@@ -194,14 +194,10 @@ impl Node {
             beacons: Beacons::new(me, boot, rng.fork()),
             told: Told::default(),
             root: root::Root::new(me, boot, rng.fork()),
-            classes: Classes::new(&mut class::Birth {
-                me,
-                boot,
-                rng: rng.fork(),
-                level: card.level,
-                brick_bytes,
-                log: linear_log,
-            }),
+            classes: Classes::new(
+                &mut class::Birth { me, boot, rng: rng.fork(), level: card.level, log: linear_log },
+                settings,
+            ),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.doors.at(Door::Api)), rng.fork()),
             manager: Manager::new(me, boot),
             builtins,
@@ -324,7 +320,9 @@ impl Node {
             // Nothing of what it has was touched.
             return;
         }
-        self.classes.start(kept, rebooted);
+        if self.classes.start(kept, rebooted) && rebooted {
+            out.push(Effect::Recovered);
+        }
         self.wire_root(now, wants, out);
         self.declaration_changed(now, out);
         self.seen.insert(

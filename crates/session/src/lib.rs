@@ -110,6 +110,19 @@ pub type Output = class::Output<Outcome<Reply>>;
 /// The record of the brick map: the only one that this class keeps in the root group.
 pub const MAP_RECORD: &str = "session";
 
+/// What whoever starts a node tells its part of the class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Memory that values may take in this node's brick, bytes.
+    pub brick_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { brick_bytes: limits::BRICK_BYTES }
+    }
+}
+
 /// Stub and brick of one node behind one handle.
 pub struct Session {
     me: NodeId,
@@ -210,17 +223,20 @@ impl Class for Session {
     const RECORDS: &'static str = "map";
     const FIGURES: &'static [Figure] = shown::FIGURES;
 
+    type Settings = Settings;
     type Spec = Spec;
     type Op = Op;
     type Reply = Reply;
     type Record = BrickMap;
     type Report = Opinion;
 
-    fn born(birth: &mut Birth) -> Self {
-        Session::new(birth.me, birth.boot, birth.rng.fork()).with_brick_bytes(birth.brick_bytes)
+    fn born(birth: &mut Birth, Settings { brick_bytes }: Settings) -> Self {
+        Session::new(birth.me, birth.boot, birth.rng.fork()).with_brick_bytes(brick_bytes)
     }
 
-    fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) {}
+    fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+        false
+    }
 
     fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.turn(now, input, out);

@@ -152,7 +152,7 @@ impl Factory for Cluster {
             card: card.clone(),
             seeds: self.seeds.iter().copied().filter(|addr| *addr != life.peer).collect(),
             seed: life.seed,
-            brick_bytes: state::session::limits::BRICK_BYTES,
+            settings: state::Settings::default(),
             overflow: false,
             room: 64,
             builtins: &[],

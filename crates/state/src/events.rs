@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, GroupId, NodeId, Now, Outcome, Ticket};
 use bytes::Bytes;
-use class::{CookieSecret, Declared, Input, Space};
+use class::{CookieSecret, Declared, Input, Number, Space};
 
 use crate::{Answer, Classes, NamespaceSpec};
 
@@ -113,15 +113,84 @@ impl Classes {
     }
 }
 
+/// The classes that a reboot has cost something, and that do not have it again. The node is whole when there is none.
+#[derive(Default)]
+pub(crate) struct Recovering(BTreeSet<Number>);
+
+impl Recovering {
+    pub fn begins(&mut self, class: Number) {
+        self.0.insert(class);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A class has all again. True: it was the last one.
+    fn ends(&mut self, class: Number) -> bool {
+        self.0.remove(&class) && self.is_over()
+    }
+}
+
 /// Has a class take an input, and gives what it wants in words of all classes.
 pub(crate) fn run<C: class::Class>(
     machine: &mut C,
     wants: &mut Vec<class::Output<Outcome<C::Reply>>>,
+    recovering: &mut Recovering,
     answer: fn(Outcome<C::Reply>) -> Answer,
     now: Now,
     input: Input<C>,
     out: &mut Vec<Output>,
 ) {
     machine.handle(now, input, wants);
-    out.extend(wants.drain(..).map(|want| want.map(answer)));
+    for want in wants.drain(..) {
+        // One class does not speak for the others.
+        if matches!(want, class::Output::Recovered) && !recovering.ends(C::NUMBER) {
+            continue;
+        }
+        out.push(want.map(answer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Rng, Time};
+    use linear::limits::LOG;
+
+    use super::*;
+    use crate::Settings;
+
+    const NOW: Now = Now { mono: Time(1), wall_ms: 1 };
+
+    fn classes() -> Classes {
+        let (me, boot, rng) = (NodeId(1), Boot(1), Rng::new(1));
+        Classes::new(&mut class::Birth { me, boot, rng, level: base::LEVEL, log: LOG }, Settings::default())
+    }
+
+    /// How often the node hears that it is whole.
+    fn whole(classes: &mut Classes) -> usize {
+        let mut out = Vec::new();
+        classes.tend(NOW, &mut out);
+        out.iter().filter(|want| matches!(want, class::Output::Recovered)).count()
+    }
+
+    #[test]
+    fn a_node_is_whole_when_all_classes_that_recover_are_done() {
+        let mut all = classes();
+        assert!(all.start(BTreeMap::new(), false), "nothing is missing");
+        assert_eq!(whole(&mut all), 0);
+
+        let mut all = classes();
+        assert!(!all.start(BTreeMap::new(), true));
+        assert_eq!((whole(&mut all), whole(&mut all)), (1, 0));
+
+        // Another one that recovers: class `linear` is done first, and says nothing for both.
+        let (mut all, other) = (classes(), Number(200));
+        assert!(!all.start(BTreeMap::new(), true));
+        all.recovering.begins(other);
+        assert_eq!(whole(&mut all), 0);
+        assert!(!all.recovering.ends(Number::SESSION), "it has not said that it recovers");
+        assert!(all.recovering.ends(other));
+        assert!(!all.recovering.ends(other), "it is said once");
+    }
 }

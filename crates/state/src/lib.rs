@@ -21,7 +21,7 @@ pub use linear;
 pub use session;
 
 pub use events::{Declaration, Output};
-use events::{OfAll, OfGroup, run};
+use events::{OfAll, OfGroup, Recovering, run};
 
 list::classes! {
     session Session: ::session::Session,

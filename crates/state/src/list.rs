@@ -1,7 +1,7 @@
 //! From the list of classes: the closed enums of what belongs to any class, and [`Classes`], the machines of one node. The compiler
 //! finds every place where a new class matters; no trait object stands on the way of an operation.
 
-/// Makes the enums `Class`, `NamespaceSpec`, `Op` and `Answer`, and the struct `Classes`, of lines `field Variant: type`.
+/// Makes the enums `Class`, `NamespaceSpec`, `Op` and `Answer`, and the structs `Settings` and `Classes`, of lines `field Variant: type`.
 macro_rules! classes {
     ($($field:ident $Variant:ident: $class:ty),* $(,)?) => {
         /// The promise of a namespace.
@@ -37,6 +37,13 @@ macro_rules! classes {
             pub const fn keys(self) -> &'static [class::Key] {
                 match self {
                     $(Class::$Variant => <<$class as class::Class>::Spec as class::Spec>::KEYS),*
+                }
+            }
+
+            /// What to write in place of a key that only another class has, if it has words for that.
+            pub fn foreign(self, key: &str) -> Option<&'static str> {
+                match self {
+                    $(Class::$Variant => <<$class as class::Class>::Spec as class::Spec>::foreign(key)),*
                 }
             }
 
@@ -131,10 +138,17 @@ macro_rules! classes {
             $($Variant(Outcome<<$class as class::Class>::Reply>)),*
         }
 
+        /// What whoever starts a node tells each class.
+        #[derive(Clone, Debug, Default)]
+        pub struct Settings {
+            $(pub $field: <$class as class::Class>::Settings),*
+        }
+
         /// The machines of all classes on one node.
         pub struct Classes {
             $(pub $field: $class,)*
             buffers: Buffers,
+            recovering: Recovering,
         }
 
         /// Kept from call to call, so that no call allocates a vector.
@@ -144,26 +158,35 @@ macro_rules! classes {
         }
 
         impl Classes {
-            pub fn new(birth: &mut class::Birth) -> Self {
-                Self { $($field: <$class as class::Class>::born(birth),)* buffers: Buffers::default() }
+            pub fn new(birth: &mut class::Birth, settings: Settings) -> Self {
+                Self {
+                    $($field: <$class as class::Class>::born(birth, settings.$field),)*
+                    buffers: Buffers::default(),
+                    recovering: Recovering::default(),
+                }
             }
 
             /// Comes first: what the disk has kept of all groups but the root group, each for the class that its id belongs to.
-            pub fn start(&mut self, mut kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) {
+            /// True: no class has lost anything by a reboot. Else [`class::Output::Recovered`] comes once, when all have it again.
+            pub fn start(&mut self, mut kept: BTreeMap<GroupId, Vec<Bytes>>, rebooted: bool) -> bool {
                 $({
                     let its = |id: &GroupId| class::Number::of_group(*id) == Some(<$class as class::Class>::NUMBER);
                     let all = std::mem::take(&mut kept);
                     let (mine, rest) = all.into_iter().partition(|(id, _)| its(id));
                     kept = rest;
-                    class::Class::start(&mut self.$field, mine, rebooted);
+                    if class::Class::start(&mut self.$field, mine, rebooted) {
+                        self.recovering.begins(<$class as class::Class>::NUMBER);
+                    }
                 })*
                 drop(kept);
+                self.recovering.is_over()
             }
 
             $(
                 /// Has one class take an input.
                 pub fn $field(&mut self, now: Now, input: class::Input<$class>, out: &mut Vec<Output>) {
-                    run(&mut self.$field, &mut self.buffers.$field, Answer::$Variant, now, input, out);
+                    let (wants, recovering) = (&mut self.buffers.$field, &mut self.recovering);
+                    run(&mut self.$field, wants, recovering, Answer::$Variant, now, input, out);
                 }
             )*
 

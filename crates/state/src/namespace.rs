@@ -60,11 +60,11 @@ fn class_of(written: &Written) -> Result<Class, Wrong> {
 
 /// Why a class does not take a key.
 fn unknown(class: Class, key: &str) -> String {
+    if let Some(instead) = class.foreign(key) {
+        return instead.to_owned();
+    }
     let has = |other: &&Class| other.keys().iter().any(|known| known.name == key);
     match Class::ALL.iter().find(has) {
-        Some(Class::Session) if key == "lease" => {
-            format!("class {class} keeps values until they are removed; give a key an end with EX")
-        }
         Some(other) => format!("is of class {other}, and this is of class {class}; leave it out"),
         None => {
             let known: Vec<&str> = [CLASS].into_iter().chain(class.keys().iter().map(|known| known.name)).collect();
