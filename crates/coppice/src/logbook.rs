@@ -13,7 +13,7 @@ use host::{Dialer, Port};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
-use node::view::NodeView;
+use node::view::{NodeState, NodeView};
 use node::{Node, View};
 use tokio::sync::Semaphore;
 
@@ -43,7 +43,7 @@ impl Logbook {
         Arc::new(Self { dir, dialer, port, looks: Arc::new(Semaphore::new(LOOKS_MAX)) })
     }
 
-    /// Lines of all live nodes, in order of time.
+    /// Lines of all nodes that answer, in order of time.
     pub async fn gather(&self, wanted: Wanted) -> Result<Gathered, String> {
         let at_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
         let view = self.port.view();
@@ -53,7 +53,7 @@ impl Logbook {
         }));
         let (own, asked) = tokio::join!(self.look(wanted.of(&view.me)), asked);
         let mut parts = vec![(view.me.clone(), own?)];
-        let mut silent = Vec::new();
+        let mut silent = absent(&view);
         for (name, part) in asked {
             match part {
                 Ok(part) => parts.push((name, part)),
@@ -67,27 +67,22 @@ impl Logbook {
         if parts.iter().all(|(_, part)| part.lines.is_empty()) && !view.services.iter().any(|s| s.name == *service) {
             return Err(unknown(&view, service));
         }
-        let mut gathered = Gathered { at_us, silent, ..Gathered::default() };
-        for (name, part) in parts {
-            gathered.more |= part.more;
-            gathered.lines.extend(part.lines.into_iter().map(|mut line| {
-                line.node.clone_from(&name);
-                line
-            }));
-        }
-        gathered.lines.sort_by(|a, b| (a.at_us, &a.node).cmp(&(b.at_us, &b.node)));
-        gathered.more |= host::logs::bound(&mut gathered.lines, &wanted.wish);
-        Ok(gathered)
+        Ok(wanted.gathered(at_us, parts, silent))
     }
 
     async fn look(&self, wish: LogWish) -> Result<LogPart, String> {
-        let looks = Arc::clone(&self.looks).acquire_owned().await.map_err(|e| e.to_string())?;
+        let looks = Arc::clone(&self.looks).acquire_owned();
+        let busy = |_| "this node is busy with other looks into its logs: ask again".to_owned();
+        let looks = tokio::time::timeout(ANSWER_WITHIN, looks).await.map_err(busy)?.map_err(|e| e.to_string())?;
         let dir = self.dir.clone();
         let look = tokio::task::spawn_blocking(move || {
             let _looks = looks;
             host::logs::find(&dir, &wish).map_err(|e| format!("{}: {e}", dir.display()))
         });
-        look.await.unwrap_or_else(|e| Err(e.to_string()))
+        match tokio::time::timeout(ANSWER_WITHIN, look).await {
+            Ok(looked) => looked.unwrap_or_else(|e| Err(e.to_string())),
+            Err(_) => Err("this node's disk does not answer".into()),
+        }
     }
 
     async fn ask(&self, node: &NodeView, wish: &LogWish) -> Result<LogPart, String> {
@@ -118,6 +113,11 @@ impl Logbook {
         let json = serde_json::to_vec(&part).map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
         Ok(Bytes::from(json))
     }
+}
+
+/// Nodes that are not asked, as they are not live.
+fn absent(view: &View) -> Vec<String> {
+    view.nodes.iter().filter(|node| node.state != NodeState::Live).map(|node| node.name.clone()).collect()
 }
 
 fn unknown(view: &View, service: &str) -> String {

@@ -15,7 +15,7 @@ use crate::plain::plain;
 
 /// Between two looks with `--follow`, if all was shown.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Clocks of nodes differ: a node that has printed nothing yet is asked from so much before the first look on.
+/// Clocks of nodes differ: a node that joins or comes back later is asked from so much before the first look on.
 const CLOCKS_DIFFER_US: u64 = 2_000_000;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -66,8 +66,9 @@ pub async fn logs(args: LogsArgs) -> Result<(), String> {
                 if !args.follow {
                     return Ok(());
                 }
-                asked.note(&gathered);
-                if gathered.more && asked.reads_on {
+                let has_more = gathered.more && asked.reads_on;
+                asked.note(gathered);
+                if has_more {
                     continue;
                 }
                 asked.reads_on = true;
@@ -83,7 +84,7 @@ pub async fn logs(args: LogsArgs) -> Result<(), String> {
 /// Where the next look begins.
 struct Asked {
     since_ms: u64,
-    /// Moment of the last line, by node.
+    /// Where to read on, by node, as the last answers said.
     after_us: BTreeMap<String, u64>,
     /// The first look is done: from now on nothing is left out.
     reads_on: bool,
@@ -120,20 +121,21 @@ impl Asked {
         path
     }
 
-    fn note(&mut self, gathered: &Gathered) {
+    fn note(&mut self, gathered: Gathered) {
         if !self.reads_on {
             self.since_ms = self.since_ms.max(gathered.at_us.saturating_sub(CLOCKS_DIFFER_US) / 1000);
         }
-        for line in &gathered.lines {
-            self.after_us.insert(line.node.clone(), line.at_us);
-        }
+        self.after_us.extend(gathered.after);
     }
 
     /// Says on standard error what is not shown, once.
     fn tell_missing(&mut self, args: &LogsArgs, gathered: &Gathered) {
         if gathered.silent != self.silent {
             if !gathered.silent.is_empty() {
-                eprintln!("coppice: no answer from {}: lines are missing", plain(&gathered.silent.join(", ")));
+                eprintln!(
+                    "coppice: no answer from {}: lines of theirs are missing",
+                    plain(&gathered.silent.join(", "))
+                );
             }
             self.silent.clone_from(&gathered.silent);
         }
@@ -188,15 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_begins_behind_the_last_line_of_each_node() {
+    fn the_next_look_begins_where_the_last_answer_said() {
         let args = Line::parse_from(["logs", "-f", "a b", "--clone", "1", "-n", "7"]).args;
         let mut asked = Asked::new(&args);
         assert_eq!(asked.path(&args), "/v1/services/a%20b/logs?lines=7&since_ms=0&clone=1");
-        let lines = vec![line(5, "n1"), line(6, "n2"), line(9, "n1")];
-        asked.note(&Gathered { lines, at_us: 30_000_000, ..Gathered::default() });
+        let after = |all: &[(&str, u64)]| all.iter().map(|(node, us)| ((*node).to_owned(), *us)).collect();
+        asked.note(Gathered { after: after(&[("n1", 9), ("n2", 6)]), at_us: 30_000_000, ..Gathered::default() });
         asked.reads_on = true;
         assert_eq!(asked.path(&args), "/v1/services/a%20b/logs?lines=7&since_ms=28000&clone=1&after=n1:9,n2:6");
-        asked.note(&Gathered { lines: vec![line(17, "n2")], at_us: 40_000_000, ..Gathered::default() });
+        // A node that does not answer is asked from its former place on.
+        asked.note(Gathered { after: after(&[("n2", 17)]), at_us: 40_000_000, ..Gathered::default() });
         assert_eq!(asked.path(&args), "/v1/services/a%20b/logs?lines=7&since_ms=28000&clone=1&after=n1:9,n2:17");
     }
 }

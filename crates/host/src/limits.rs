@@ -129,7 +129,7 @@ pub const LINES_PER_SECOND_MAX: u32 = 100;
 pub const LOG_FILE_BYTES_MAX: u64 = 4 << 20;
 /// First piece that is read of a log file, from its end; then four times as much, until it is enough.
 pub const LOG_READ_BYTES: u64 = 64 << 10;
-/// Text of the lines in one answer about logs: what is more is asked for again.
+/// Lines in one answer about logs, with their text: what is more is asked for again.
 pub const LOG_ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Lines that wait for the log thread; more are dropped, and a line of the log says how many.
 pub const LOG_LINES_WAITING_MAX: usize = 4096;

@@ -132,7 +132,7 @@ pub fn find(dir: &Path, wish: &LogWish) -> io::Result<LogPart> {
 pub fn bound(lines: &mut Vec<LogLine>, wish: &LogWish) -> bool {
     let mut bytes = 0;
     let mut fits = |line: &LogLine| {
-        bytes += line.line.len();
+        bytes += size_of::<LogLine>() + line.line.len();
         bytes <= LOG_ANSWER_BYTES_MAX
     };
     let all = lines.len();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use host::logs::{LogLine, LogWish};
+use host::logs::{LogLine, LogPart, LogWish};
 use serde::{Deserialize, Serialize};
 
 use super::address::{Path, Query};
@@ -22,6 +22,24 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Puts together what nodes have, in order of time, and cuts it to what was asked for.
+    pub fn gathered(&self, at_us: u64, parts: Vec<(String, LogPart)>, silent: Vec<String>) -> Gathered {
+        let mut all = Gathered { at_us, silent, ..Gathered::default() };
+        for (name, part) in parts {
+            // Of the newest lines older ones may be left out, and are not asked for again.
+            let last = part.lines.last().filter(|_| !self.wish.oldest);
+            all.after.insert(name.clone(), last.map_or(self.of(&name).after_us, |line| line.at_us));
+            all.more |= part.more;
+            all.lines.extend(part.lines.into_iter().map(|line| LogLine { node: name.clone(), ..line }));
+        }
+        all.lines.sort_by(|a, b| (a.at_us, &a.node).cmp(&(b.at_us, &b.node)));
+        all.more |= host::logs::bound(&mut all.lines, &self.wish);
+        for line in all.lines.iter().filter(|_| self.wish.oldest) {
+            all.after.insert(line.node.clone(), line.at_us);
+        }
+        all
+    }
+
     /// What is asked of one node.
     pub fn of(&self, node: &str) -> LogWish {
         let after_us = self.after_us.get(node).copied().unwrap_or(self.wish.after_us);
@@ -35,8 +53,10 @@ pub struct Gathered {
     pub lines: Vec<LogLine>,
     /// There are more lines than had room: older ones, or with `after` newer ones.
     pub more: bool,
-    /// Live nodes that did not answer: their lines are missing.
+    /// Nodes that are dead or did not answer: their lines are missing.
     pub silent: Vec<String>,
+    /// Where to read on, for each node that answered: to be asked for as `after`.
+    pub after: BTreeMap<String, u64>,
     /// When it was asked, microseconds since 1970.
     pub at_us: u64,
 }
@@ -85,7 +105,38 @@ fn wanted(service: String, asked: Asked) -> Result<Wanted, String> {
 
 #[cfg(test)]
 mod tests {
+    use host::logs::Source;
+
     use super::*;
+
+    fn part(node: &str, at_us: &[u64]) -> (String, LogPart) {
+        let line = |&at_us: &u64| LogLine {
+            at_us,
+            node: String::new(),
+            clone: 0,
+            version: 1,
+            source: Source::Out,
+            line: at_us.to_string(),
+        };
+        (node.into(), LogPart { lines: at_us.iter().map(line).collect(), more: false })
+    }
+
+    #[test]
+    fn whoever_reads_on_from_where_the_answer_says_gets_each_line_once() {
+        let shown = |all: &Gathered| all.lines.iter().map(|line| line.at_us).collect::<Vec<_>>();
+        let after = |all: &Gathered| all.after.values().copied().collect::<Vec<_>>();
+        // The newest two: n1's older lines, and all of n3, are left out for good.
+        let first = asked("lines=2&since_ms=1").unwrap();
+        let all =
+            first.gathered(9, vec![part("n1", &[3, 5]), part("n2", &[]), part("n3", &[2]), part("n4", &[4])], vec![]);
+        assert_eq!((shown(&all), all.more, after(&all)), (vec![4, 5], true, vec![5, 1000, 2, 4]));
+        // Behind that the oldest two: what has no room comes in the next answer.
+        let on = asked("lines=2&after=n1:5,n2:1000,n3:2,n4:4").unwrap();
+        let all = on.gathered(9, vec![part("n1", &[7, 8]), part("n3", &[6]), part("n4", &[])], vec!["n2".into()]);
+        assert_eq!((shown(&all), all.more), (vec![6, 7], true));
+        assert_eq!(after(&all), [7, 6, 4]);
+        assert_eq!(all.lines.iter().map(|line| &*line.node).collect::<Vec<_>>(), ["n3", "n1"]);
+    }
 
     fn asked(query: &str) -> Result<Wanted, String> {
         let asked = super::super::address::read(query).map_err(|_| "not read".to_owned())?;
