@@ -205,6 +205,11 @@ struct Space {
 }
 
 impl Theirs {
+    /// No node tells of longer names: its door does not take them.
+    pub fn can_be(page: &Page) -> bool {
+        page.entries.iter().all(|entry| entry.name.len() <= NAME_BYTES_MAX && entry.namespace.len() <= NAME_BYTES_MAX)
+    }
+
     /// Takes a page if it joins what is here. What is said of no kind that is known is skipped.
     pub fn take(&mut self, page: Page) {
         // What ended meanwhile would stay here for ever.
@@ -246,7 +251,7 @@ impl Theirs {
         }
         let after = space.entries();
         self.entries = self.entries + after - before;
-        if after == 0 && space.all == 0 {
+        if after == 0 {
             self.spaces.remove(&namespace);
         }
     }
@@ -282,6 +287,39 @@ impl Theirs {
 
 impl Space {
     fn entries(&self) -> usize {
-        self.channels.len() + self.shards.len() + self.patterns.len()
+        self.channels.len() + self.shards.len() + self.patterns.len() + usize::from(self.all > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(namespace: &str, what: What, name: &[u8], count: u64) -> Entry {
+        Entry { namespace: namespace.into(), kind: what as u32, name: Bytes::copy_from_slice(name), count }
+    }
+
+    fn page(entries: Vec<Entry>) -> Page {
+        Page { from: None, to: 1, floor: 0, last: true, entries }
+    }
+
+    #[test]
+    fn whatever_a_peer_tells_counts_for_its_bound_and_ends_with_its_end() {
+        let mut theirs = Theirs::default();
+        let all = |count| (0..3).map(|n| entry(&format!("n{n}"), What::All, b"", count)).collect::<Vec<_>>();
+        theirs.take(page([all(2), vec![entry("n0", What::Channel, b"a", 1)]].concat()));
+        assert_eq!((theirs.entries, theirs.spaces.len()), (4, 3));
+        assert_eq!(theirs.wants("n2", false, &Bytes::from_static(b"x")), (true, 0));
+        theirs.take(Page { from: Some(1), to: 2, ..page(all(0)) });
+        assert_eq!((theirs.entries, theirs.spaces.len()), (1, 1));
+        assert_eq!(theirs.wants("n2", false, &Bytes::from_static(b"x")), (false, 0));
+    }
+
+    #[test]
+    fn names_that_no_door_takes_are_no_interest() {
+        let longest = vec![b'x'; NAME_BYTES_MAX];
+        assert!(Theirs::can_be(&page(vec![entry("n", What::Pattern, &longest, 1)])));
+        assert!(!Theirs::can_be(&page(vec![entry("n", What::Pattern, &[&longest[..], b"x"].concat(), 1)])));
+        assert!(!Theirs::can_be(&page(vec![entry(&"n".repeat(NAME_BYTES_MAX + 1), What::All, b"", 1)])));
     }
 }

@@ -261,6 +261,9 @@ impl Channels {
             return;
         }
         if let Some(page) = told.page {
+            if !Theirs::can_be(&page) {
+                return out.push(Output::Bad { from });
+            }
             peer.theirs.take(page);
             peer.owes_ack = true;
             self.is_due = true;

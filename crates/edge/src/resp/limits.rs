@@ -191,6 +191,8 @@ const _: () = assert!(
 pub const CHANNELS_MAX: usize = 100_000;
 /// Patterns of one client: each is compared with each message of its namespace.
 pub const PATTERNS_MAX: usize = 1024;
+/// Different patterns of one namespace at a node: each message of the namespace is compared with all, on the thread of the node.
+pub const PATTERNS_OF_SPACE_MAX: usize = 8192;
 /// Names that clients of a node listen to, with 64 bytes for each.
 pub const NAMES_BYTES_ALL_MAX: usize = 256 << 20;
 /// Messages that wait for a client that does not read: beyond it is closed ...

@@ -124,8 +124,15 @@ impl Subscribers {
         if self.names_bytes.get() + bytes > NAMES_BYTES_ALL_MAX {
             return refused(format!("clients of this node listen to {NAMES_BYTES_ALL_MAX} bytes of names at most"));
         }
-        self.names_bytes.set(self.names_bytes.get() + bytes);
         let mut spaces = self.spaces.borrow_mut();
+        let patterns = spaces.get(&listener.namespace).map(|space| &space.0[Kind::Pattern as usize]);
+        let others = new.iter().filter(|name| !patterns.is_some_and(|patterns| patterns.contains_key(**name))).count();
+        if kind == Kind::Pattern && patterns.map_or(0, HashMap::len) + others > PATTERNS_OF_SPACE_MAX {
+            return refused(format!(
+                "clients of a namespace listen to {PATTERNS_OF_SPACE_MAX} patterns at a node at most"
+            ));
+        }
+        self.names_bytes.set(self.names_bytes.get() + bytes);
         let space = &mut spaces.entry(Arc::clone(&listener.namespace)).or_default().0[kind as usize];
         // Names are kept for long, and what they came in is not.
         let new: Vec<Bytes> = new.into_iter().map(|name| Bytes::copy_from_slice(name)).collect();

@@ -149,3 +149,30 @@ fn a_token_that_was_changed_lets_nobody_listen_on() {
         expect(&mut stream, "-NOAUTH", "it is a stranger, and heard nothing").await;
     });
 }
+
+#[test]
+fn different_patterns_of_a_namespace_have_a_bound_and_the_same_ones_do_not_count_twice() {
+    with_door(|_, mut stream| async move {
+        sign_in(&mut stream).await;
+        let words = |from: usize| (0..PATTERNS_MAX).map(|n| format!(" p{}", from + n)).collect::<String>();
+        let mut clients = Vec::new();
+        // The last one says what the first one has said.
+        for from in (0..PATTERNS_OF_SPACE_MAX).step_by(PATTERNS_MAX).chain([0]) {
+            let mut client = other(&stream).await;
+            send(&mut client, &[&format!("PSUBSCRIBE{}", words(from))]).await;
+            let replies = (0..PATTERNS_MAX).map(|n| {
+                let name = format!("p{}", from + n);
+                format!("*3\r\n$10\r\npsubscribe\r\n${}\r\n{name}\r\n:{}\r\n", name.len(), n + 1)
+            });
+            expect(&mut client, &replies.collect::<String>(), "patterns").await;
+            clients.push(client);
+        }
+        send(&mut stream, &["PSUBSCRIBE p0 q"]).await;
+        let error = "-ERR clients of a namespace listen to 8192 patterns at a node at most\r\n";
+        expect(&mut stream, error, "one pattern more").await;
+        send(&mut clients[1], &["PUNSUBSCRIBE p1024"]).await;
+        expect(&mut clients[1], "*3\r\n$12\r\npunsubscribe\r\n$5\r\np1024\r\n:1023\r\n", "one less").await;
+        send(&mut stream, &["PSUBSCRIBE p0 q"]).await;
+        expect(&mut stream, "*3\r\n$10\r\npsubscribe\r\n$2\r\np0\r\n:1\r\n", "there is room for another one").await;
+    });
+}
