@@ -24,7 +24,7 @@ fix:
 
 # writes the pages that are printed from the program
 docs:
-    COPPICE_WRITE_DOCS=1 cargo test --workspace --locked --lib the_page_of_figures
+    UPDATE_DOCS=1 cargo test --workspace --locked --lib in_the_docs
 
 # three nodes and the example shop
 up *args:

@@ -17,6 +17,8 @@ pub mod http;
 pub mod meter;
 mod outlier;
 mod pace;
+#[cfg(test)]
+mod pages;
 pub mod pool;
 mod proxy_protocol;
 pub mod resp;

@@ -357,10 +357,8 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::path::Path;
     use std::sync::Arc;
 
-    use base::{Boot, NodeId};
     use node::view::NodeView;
 
     use super::*;
@@ -396,31 +394,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             gauges.insert(name.into(), 0);
         }
         gauges.insert("disk.unforced_ms_max".into(), 0);
-        let addr = "127.0.0.1:1".parse().unwrap();
-        let me = NodeView {
-            id: NodeId(1),
-            name: "n1".into(),
-            state: NodeState::Live,
-            boot: Boot(1),
-            pid: 1,
-            version: "0.1.0".into(),
-            level: base::LEVEL,
-            doors: node::DoorAddrs::of(|_| Some(addr)).unwrap(),
-            load: 0,
-            cpu_millis: 0,
-            resident_bytes: 0,
-            since_ms: 0,
-            gauges: Arc::new(gauges),
-            brick: Default::default(),
-            disk: None,
-            slow_force_ms: None,
-            overflow: false,
-            drained: false,
-            leaving: None,
-            waits: None,
-            certificate_ends_at_ms: Some(0),
-            certificate_fails: false,
-        };
+        let me = NodeView { gauges: Arc::new(gauges), ..crate::api::tests::node("n1") };
         let figures = node::figures().map(|figure| (figure.name.into(), 0)).collect();
         let view = View { me: "n1".into(), nodes: vec![me], figures, ..View::default() };
         let stages = [("http".to_owned(), Shown::default())].into();
@@ -433,7 +407,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
     }
 
     #[test]
-    fn the_page_of_figures_is_what_the_program_says() {
+    fn the_page_of_figures_in_the_docs_is_what_the_program_says() {
         let all = families();
         assert!(all.len() > 100, "{}", all.len());
         for (name, _, help) in &all {
@@ -441,11 +415,6 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         }
         let row = |(name, kind, help): &(String, String, String)| format!("| `{name}` | {kind} | {help} |\n");
         let right = HEAD.to_owned() + &all.iter().map(row).collect::<String>();
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-        if std::env::var_os("COPPICE_WRITE_DOCS").is_some() {
-            std::fs::write(&page, &right).unwrap();
-        }
-        let written = std::fs::read_to_string(&page).unwrap_or_default();
-        assert!(written == right, "docs/metrics.md is not what the program says; `just docs` writes it");
+        crate::pages::is_kept("metrics.md", &right);
     }
 }

@@ -63,7 +63,7 @@ impl Backend for Toy {
     }
 }
 
-fn node(name: &str) -> NodeView {
+pub(super) fn node(name: &str) -> NodeView {
     let addr = "127.0.0.1:1".parse().unwrap();
     NodeView {
         id: NodeId(1),

@@ -334,16 +334,10 @@ fn unknown_subcommand(call: &Call<'_>, offered: &str) -> Act {
 mod tests {
     use super::*;
 
-    /// docs/resp.md is made from the list. `UPDATE_DOCS=1 cargo test -p edge` writes it.
+    /// docs/resp.md is made from the list.
     #[test]
     fn the_table_in_the_docs_is_the_list() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/resp.md");
-        let text = table();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == text, "docs/resp.md is not what the list says; UPDATE_DOCS=1 cargo test -p edge writes it");
+        crate::pages::is_kept("resp.md", &table());
     }
 
     fn table() -> String {
