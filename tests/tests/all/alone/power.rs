@@ -138,7 +138,9 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
         }
         let all = e2e::writes::Written { keys: kept.clone(), ..Default::default() };
         all.are_kept(&mut resp);
-        wait_for("three have it again", SOON, || whole(&yard));
+        // Its disk is gone before the yard could show the log.
+        let told = |why| format!("{why}\n{}", yard.log(1).lines().rev().take(20).collect::<Vec<_>>().join("\n"));
+        wait_for("three have it again", SOON, || whole(&yard).map_err(told));
     }
     if let Some(history) = history {
         history.judge(&yard.dir);
