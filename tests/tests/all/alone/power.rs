@@ -72,6 +72,14 @@ impl Drop for Disks {
     }
 }
 
+/// Why something is not so yet, and the ends of the nodes' logs: their disks are gone before the yard could show them.
+fn with_logs(yard: &Yard, why: &str) -> String {
+    let end = |node| {
+        yard.log(node).lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+    };
+    (1..=3).fold(why.to_owned(), |told, node| format!("{told}\n--- n{node}\n{}", end(node)))
+}
+
 #[test]
 fn what_was_acknowledged_outlives_real_power_cuts() {
     let _turn = e2e::alone();
@@ -120,7 +128,8 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
         let written = writes.end();
         say(&format!("round {round}: power of {nodes:?}: {} writes acknowledged", written.keys.len()));
         let (mut resp, _) = wait_for("node 2 answers", SOON, || {
-            let mut resp = e2e::resp::Resp::open(yard.at(2).resp, "bank", &token)?;
+            let opened = e2e::resp::Resp::open(yard.at(2).resp, "bank", &token);
+            let mut resp = opened.map_err(|why| with_logs(&yard, &why.to_string()))?;
             match resp.ask(&["DBSIZE"])? {
                 Word::Int(_) => Ok(resp),
                 other => Err(format!("{other:?}")),
@@ -138,9 +147,7 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
         }
         let all = e2e::writes::Written { keys: kept.clone(), ..Default::default() };
         all.are_kept(&mut resp);
-        // Its disk is gone before the yard could show the log.
-        let told = |why| format!("{why}\n{}", yard.log(1).lines().rev().take(20).collect::<Vec<_>>().join("\n"));
-        wait_for("three have it again", SOON, || whole(&yard).map_err(told));
+        wait_for("three have it again", SOON, || whole(&yard).map_err(|why| with_logs(&yard, &why)));
     }
     if let Some(history) = history {
         history.judge(&yard.dir);
