@@ -33,6 +33,9 @@ pub const RECALL_TICKS: u32 = 10;
 /// go on without the rest, after so many ticks (10 s): machines that lost their power together are back together, give or take that.
 pub const REBOOTED_TICKS: u32 = 200;
 
+/// A member whose disk has nothing of the group does not trust that disk once so many beats (1 s) said that it holds entries.
+pub const CLAIMS_MAX: u32 = 10;
+
 const _: () = assert!(RECALL_TICKS < REBOOTED_TICKS, "doubt about a disk is worth more patience than a formality");
 const _: () = assert!(HEARTBEAT_TICKS * 3 <= ELECTION_TICKS_MIN, "a lost heartbeat or two must not start an election");
 const _: () = assert!(ELECTION_TICKS_MIN < ELECTION_TICKS_MAX, "elections need jitter");

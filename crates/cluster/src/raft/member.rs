@@ -79,6 +79,8 @@ pub struct Member<S: State> {
     led: u64,
     /// Where the logs of the others end, as they told us (term, index). We vote as if ours ended at the furthest.
     ends: BTreeMap<NodeId, (u64, u64)>,
+    /// Heartbeats that said that it holds entries, while its disk has not a word of the group.
+    claims: u32,
     /// It has met what its program does not know.
     is_beyond: bool,
     /// A planted bug: promises before the disk has it. Shows that the tests can fail.
@@ -169,6 +171,7 @@ impl<S: State> Member<S> {
             in_doubt: false,
             led: 0,
             ends: BTreeMap::new(),
+            claims: 0,
             is_beyond: false,
             #[cfg(test)]
             hasty: false,
@@ -374,7 +377,16 @@ impl<S: State> Member<S> {
             }
             pb::MessageType::MsgHeartbeat if message.commit > last => {
                 // What a leader says we hold is committed and we have said that we hold it: that never goes away.
-                if message.term >= self.term() && self.voters().contains(&from) {
+                let is_leader = match self.knows_group() {
+                    true => message.term >= self.term() && self.voters().contains(&from),
+                    // A disk that lost all of the group does not know who votes. One beat may be late, from before this
+                    // node left the group and came back to it.
+                    false => {
+                        self.claims += u32::from(placed);
+                        self.claims >= CLAIMS_MAX
+                    }
+                };
+                if is_leader {
                     let text = format!("{from} says that it holds entry {}, the disk ends at {last}", message.commit);
                     out.push(self.distrust(&text));
                 }

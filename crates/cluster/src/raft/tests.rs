@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::{Frame, GroupId, NodeId, Parts, Rng, Time, kind};
 use bytes::Bytes;
 
-use super::limits::{ELECTION_TICKS_MAX, HEARTBEAT_TICKS, PARTS_UNDER_WAY_MAX, REBOOTED_TICKS, TICK};
+use super::limits::{CLAIMS_MAX, ELECTION_TICKS_MAX, HEARTBEAT_TICKS, PARTS_UNDER_WAY_MAX, REBOOTED_TICKS, TICK};
 use super::wire::Said;
 use raft::eraftpb as pb;
 
@@ -70,6 +70,9 @@ struct Bench {
     parts: Vec<(u64, Frame)>,
     /// The network is cut everywhere when so many parts have come.
     cut_at: Option<usize>,
+    /// Members whose disks may be lost, and that say so.
+    may_distrust: BTreeSet<u64>,
+    distrusted: BTreeSet<u64>,
 }
 
 impl Bench {
@@ -86,6 +89,8 @@ impl Bench {
             frames: VecDeque::new(),
             parts: Vec::new(),
             cut_at: None,
+            may_distrust: BTreeSet::new(),
+            distrusted: BTreeSet::new(),
         };
         for id in 1..=count {
             let mut out = Vec::new();
@@ -175,7 +180,11 @@ impl Bench {
                         self.isolate(|_| true);
                     }
                 }
-                self.act(to, |member, now, out| member.step(now, from, false, frame.head, frame.body, out).unwrap());
+                let may_fail = self.may_distrust.contains(&to);
+                self.act(to, |member, now, out| {
+                    let done = member.step(now, from, may_fail, frame.head, frame.body, out);
+                    assert!(may_fail || done.is_ok(), "{done:?}");
+                });
             }
         }
     }
@@ -205,6 +214,9 @@ impl Bench {
                     Output::Save { parts, ticket } => {
                         *disk = parts.0.collect();
                         member.saved(ticket, now, &mut out);
+                    }
+                    Output::Distrust(_) if self.may_distrust.contains(&id) => {
+                        self.distrusted.insert(id);
                     }
                     Output::Distrust(why) => panic!("{id} does not trust a sound disk: {why}"),
                     Output::Note(note) if note.text.contains("needs a newer program") => (),
@@ -477,4 +489,18 @@ fn says_all(learns: bool) {
     assert_eq!(bench.leader(), Some(2));
     bench.write(2, "third");
     assert!(bench.up.values().all(|member| member.state().0 == ["first", "second", "third"]));
+}
+
+/// Raft alone would leave it as it is until the next write, or the next leader: what was acknowledged is not sent again.
+#[test]
+fn who_lost_all_of_a_group_that_counts_on_it_does_not_trust_its_disk() {
+    let mut bench = Bench::new(3);
+    bench.may_distrust.insert(1);
+    bench.kill(1);
+    bench.disks.get_mut(&1).unwrap().clear();
+    bench.start(1, false);
+    bench.tick(HEARTBEAT_TICKS as u32 * (CLAIMS_MAX - 1));
+    assert!(bench.distrusted.is_empty(), "what is late, from before it left and came back, ends nobody");
+    bench.tick(HEARTBEAT_TICKS as u32 * 2);
+    assert_eq!(bench.distrusted, BTreeSet::from([1]));
 }
