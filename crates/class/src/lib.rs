@@ -10,6 +10,7 @@ mod figure;
 mod io;
 pub mod limits;
 mod number;
+mod quota;
 mod secret;
 mod spec;
 
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 pub use figure::{Figure, Kind};
 pub use io::{Declared, Input, Output, Space};
 pub use number::Number;
+pub use quota::Quota;
 pub use secret::{CookieKey, CookieSecret};
 pub use spec::{Key, Spec, Wrong, is_number, span};
 

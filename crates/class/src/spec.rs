@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::Quota;
+
 /// A mistake in a declaration: the key that is wrong, and why, as a sentence that says what would be right.
 pub type Wrong = (String, String);
 
@@ -47,6 +49,9 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// # Errors
     /// The key that cannot change so.
     fn may_follow(&self, before: &Self, shards: u32) -> Result<(), Wrong>;
+
+    /// What it may take of its nodes.
+    fn quota(&self) -> &Quota;
 
     /// What an acknowledged write is safe against, in a sentence for people.
     fn promise(&self) -> &'static str;

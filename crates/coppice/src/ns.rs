@@ -151,6 +151,12 @@ fn window(LossWindow { force_after_ms, longest_ms }: LossWindow) -> String {
     )
 }
 
+/// What it may take of each node, if that is declared.
+fn quota(n: &NamespaceView) -> String {
+    let line = |most| format!("connections_max:   {most} Redis clients on each node\n");
+    n.connections_max.map(line).unwrap_or_default()
+}
+
 fn hot_keys(hot: &[HotKeyView]) -> String {
     let line = |hot: &HotKeyView| {
         format!("hot key:           {}: {} commands a second, {} wait\n", hot.key, hot.rate, hot.waiters)
@@ -182,8 +188,9 @@ fn page(n: &NamespaceView) -> String {
         let functions = n.functions.as_ref().map(|service| format!("functions:         of service {service}\n"));
         return format!(
             "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
-             durability:        {durability}\n{weak}{}{}{shards}{}",
+             durability:        {durability}\n{weak}{}{}{}{shards}{}",
             functions.unwrap_or_default(),
+            quota(n),
             n.loss_window.map(window).unwrap_or_default(),
             hot_keys(&n.hot)
         );
@@ -194,7 +201,7 @@ fn page(n: &NamespaceView) -> String {
          lease:             {} after the last write or touch\n\
          timeout:           {}, then a brick is passed over\n\
          promise:           {}\n\
-         {}\n\
+         {}{}\n\
          The formula takes a dead brick for empty until the next write. Here it is filled again by the others within\n\
          seconds, so the odds are better than these. Bricks that die together (one power line) are not in the formula.\n",
         n.name,
@@ -202,6 +209,7 @@ fn page(n: &NamespaceView) -> String {
         span_text(n.lease_ms),
         span_text(n.timeout_ms),
         n.promise,
+        quota(n),
         odds.text(),
     )
 }

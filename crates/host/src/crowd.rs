@@ -128,6 +128,11 @@ impl<K: Ord + Clone + Debug> Crowd<K> {
         Some(Place { crowd: Arc::clone(self), whose, id, gone })
     }
 
+    /// How many are this one's.
+    pub fn count_of(&self, whose: &K) -> usize {
+        self.lock().of.get(whose).map_or(0, BTreeMap::len)
+    }
+
     pub fn count(&self) -> usize {
         self.lock().count
     }
@@ -275,6 +280,7 @@ mod tests {
         assert_eq!(ids, [4, 5, 6], "its oldest went");
         let other = enter("other");
         assert!(other.is_some() && enter("greedy").is_none());
+        assert_eq!((crowd.count_of(&"modest"), crowd.count_of(&"nobody")), (3, 0));
         drop((greedy, modest, other));
         assert_eq!(crowd.count(), 0);
     }

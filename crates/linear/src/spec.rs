@@ -1,6 +1,6 @@
 //! What is declared of a `linear` namespace: its groups, where an acknowledged write is, which functions are weak or a service's.
 
-use class::{Key, Wrong, is_number};
+use class::{Key, Quota, Wrong, is_number};
 use serde_json::{Map, Value};
 
 use super::functions;
@@ -20,6 +20,7 @@ pub struct Spec {
     pub weak: Vec<String>,
     /// The service whose clones know functions besides those that are built in.
     pub functions: Option<String>,
+    pub quota: Quota,
 }
 
 /// Where an acknowledged write is.
@@ -90,6 +91,7 @@ impl class::Spec for Spec {
             example: "\"bank\"",
             about: "The service whose clones know functions besides those that are built in.",
         },
+        Quota::CONNECTIONS_MAX,
     ];
 
     fn foreign(key: &str) -> Option<&'static str> {
@@ -109,11 +111,12 @@ impl class::Spec for Spec {
             durability: keys.get("durability").map(Durability::read).transpose()?,
             weak: weak.unwrap_or_default(),
             functions: functions.transpose()?,
+            quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let Self { shards, replicas, durability, weak, functions } = self;
+        let Self { shards, replicas, durability, weak, functions, quota } = self;
         let weak = (!weak.is_empty()).then(|| weak.clone().into());
         let keys = [
             ("shards", shards.map(Value::from)),
@@ -122,7 +125,7 @@ impl class::Spec for Spec {
             ("weak", weak),
             ("functions", functions.clone().map(Value::from)),
         ];
-        keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+        keys.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(quota.write()).collect()
     }
 
     fn validate(&self) -> Result<(), Wrong> {
@@ -143,7 +146,7 @@ impl class::Spec for Spec {
             let known: Vec<_> = functions::weak_names().collect();
             return wrong("weak", format!("\"{other}\" cannot be weak; those that can: {}", known.join(", ")));
         }
-        Ok(())
+        self.quota.validate()
     }
 
     fn may_follow(&self, before: &Self, shards: u32) -> Result<(), Wrong> {
@@ -159,6 +162,10 @@ impl class::Spec for Spec {
             return Err(("durability".into(), why));
         }
         Ok(())
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     fn promise(&self) -> &'static str {

@@ -262,6 +262,7 @@ impl Node {
             weak: linear.map(|spec| spec.weak.clone()).unwrap_or_default(),
             functions: linear.and_then(|spec| spec.functions.clone()),
             durability: durability.map(|durability| durability.name().into()),
+            connections_max: spec.quota().connections_max,
             loss_window: (durability == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),

@@ -312,6 +312,9 @@ pub struct NamespaceView {
     /// Of class `linear`: functions that are declared weak.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weak: Vec<String>,
+    /// Connections of the Redis door that may have it open on each node; none: as many as there is room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<u32>,
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,

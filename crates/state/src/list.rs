@@ -91,6 +91,13 @@ macro_rules! classes {
                 }
             }
 
+            /// What it may take of its nodes.
+            pub fn quota(&self) -> &class::Quota {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::quota(spec)),*
+                }
+            }
+
             /// What the class promises, in a sentence for people.
             pub fn promise(&self) -> &'static str {
                 match self {

@@ -118,7 +118,9 @@ mod tests {
             r#"{"class":"session","lease":"2h"}"#,
             r#"{"class":"session","lease":"30m","timeout":"250ms"}"#,
             r#"{"class":"session","lease":"30m","merge":"fields"}"#,
+            r#"{"class":"session","lease":"30m","connections_max":5}"#,
             r#"{"class":"linear","replicas":5}"#,
+            r#"{"class":"linear","functions":"bank","connections_max":5}"#,
             r#"{"class":"linear","functions":"bank"}"#,
             r#"{"class":"linear","shards":4,"replicas":3,"durability":"memory","weak":["set.add"]}"#,
         ] {

@@ -241,24 +241,52 @@ impl Client {
 }
 
 impl Client {
-    /// It counts among those of its namespace from now on. False: they are too many, and it is a stranger again.
-    pub fn take_place(&mut self, among: &Arc<Crowd<Arc<str>>>) -> bool {
-        let Some(known) = &self.known else { return false };
+    /// It counts among those of its namespace from now on, of which there may be so many; or it is a stranger again.
+    pub fn take_place(&mut self, among: &Arc<Crowd<Arc<str>>>, most: Option<u32>) -> Result<(), NoPlace> {
+        let Some(known) = &self.known else { return Err(NoPlace::Crowded) };
         if self.place.as_ref().is_some_and(|place| *place.whose() == known.namespace) {
-            return true;
+            return Ok(());
         }
-        self.place = among.try_enter(Arc::clone(&known.namespace), Arc::clone(&self.gone));
-        if self.place.is_none() {
-            self.known = None;
-            return false;
+        // Nobody comes in between: this door is served by one thread.
+        let over = most.filter(|most| among.count_of(&known.namespace) >= *most as usize);
+        let entered = match over {
+            Some(most) => Err(NoPlace::Full(most)),
+            None => among.try_enter(Arc::clone(&known.namespace), Arc::clone(&self.gone)).ok_or(NoPlace::Crowded),
+        };
+        match entered {
+            Ok(place) => {
+                self.place = Some(place);
+                // At once, or it could be pushed out as the stranger that it was.
+                self.stranger = None;
+                Ok(())
+            }
+            Err(why) => {
+                (self.known, self.place) = (None, None);
+                Err(why)
+            }
         }
-        // At once, or it could be pushed out as the stranger that it was.
-        self.stranger = None;
-        true
     }
 
     pub fn be_stranger(&mut self, among: &Arc<Crowd>) {
         self.stranger = Some(among.enter(network(self.addr.ip()), Arc::clone(&self.gone)));
+    }
+}
+
+/// Why a client that has the right token is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoPlace {
+    /// Its namespace has as many as are declared for it: `connections_max`.
+    Full(u32),
+    /// The door is full, and no namespace has more.
+    Crowded,
+}
+
+impl std::fmt::Display for NoPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoPlace::Full(most) => write!(f, "connections_max = {most} of this namespace, on each node"),
+            NoPlace::Crowded => f.write_str("this namespace has most of them, and others need some, too"),
+        }
     }
 }
 

@@ -101,6 +101,10 @@ pub const OUT_SEGMENTS_MAX: usize = 64;
 /// Connections of one node that have said who they are. Each idle one costs a few hundred bytes and a file descriptor. When there
 /// is no room, a namespace that has fewer than another one takes the oldest of that one's.
 pub const CONNECTIONS_MAX: usize = 16 << 10;
+const _: () = assert!(
+    CONNECTIONS_MAX == state::class::limits::CONNECTIONS_MAX_MAX as usize,
+    "what a namespace can be given is what there is"
+);
 /// ... and that have not: ten thousand a second push out who says nothing for most of a second, and who says at once who it is
 /// takes some milliseconds.
 pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;

@@ -104,14 +104,14 @@ fn in_multi(call: &mut Call<'_>, name: &str) -> Option<Act> {
 
 /// What to answer if it did not work.
 fn sign_in(call: &mut Call<'_>, user: Option<&[u8]>, token: &[u8]) -> Option<Act> {
-    if call.client.authenticate(&call.node.gate.view(), user, token) {
-        let has_room = call.client.take_place(&call.node.known);
-        call.node.turned_away.set(call.node.turned_away.get() + u64::from(!has_room));
-        return (!has_room).then(|| {
-            Act::Close(Reply::error(
-                "ERR max number of clients reached: this namespace has most of them, and others need some, too",
-            ))
-        });
+    let view = call.node.gate.view();
+    if call.client.authenticate(&view, user, token) {
+        let name = call.client.known.as_ref().map(|known| &known.namespace);
+        let declared = view.namespaces.iter().find(|namespace| name.is_some_and(|name| **name == *namespace.name));
+        let most = declared.and_then(|namespace| namespace.connections_max);
+        let no_place = call.client.take_place(&call.node.known, most).err()?;
+        call.node.turned_away.set(call.node.turned_away.get() + 1);
+        return Some(Act::Close(Reply::Error(format!("ERR max number of clients reached: {no_place}"))));
     }
     let wrong = Reply::error("WRONGPASS no namespace of this name has this token; `coppice status` lists namespaces");
     Some(if call.client.wrong_passwords < WRONG_PASSWORDS_MAX { Act::Now(wrong) } else { Act::Close(wrong) })

@@ -167,23 +167,18 @@ impl Toy {
 
     /// From now on the namespace merges fields.
     fn merges(&self) {
+        self.show(namespace("carts", "fields", None));
+    }
+
+    /// From now on so many connections may have the namespace open.
+    fn set_connections_max(&self, name: &str, most: Option<u32>) {
+        self.show(namespace(name, "none", most));
+    }
+
+    fn show(&self, namespace: node::view::NamespaceView) {
         let mut view = View::clone(&self.view.borrow());
-        let (name, class, merge) = ("carts".into(), "session".into(), "fields".into());
-        view.namespaces.push(node::view::NamespaceView {
-            name,
-            class,
-            lease_ms: 1,
-            merge,
-            functions: None,
-            durability: None,
-            weak: Vec::new(),
-            loss_window: None,
-            promise: String::new(),
-            timeout_ms: 60,
-            hot: Vec::new(),
-            odds: Default::default(),
-            shards: [].into(),
-        });
+        view.namespaces.retain(|other| other.name != namespace.name);
+        view.namespaces.push(namespace);
         *self.view.borrow_mut() = Arc::new(view);
     }
 
@@ -198,6 +193,25 @@ impl Toy {
     fn set_tokens(&self, tokens: &[(&str, &str)]) {
         let tokens = tokens.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
         *self.view.borrow_mut() = Arc::new(View { tokens: Arc::new(tokens), me: "n1".into(), ..View::default() });
+    }
+}
+
+fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::view::NamespaceView {
+    node::view::NamespaceView {
+        name: name.into(),
+        class: "session".into(),
+        lease_ms: 1,
+        merge: merge.into(),
+        functions: None,
+        durability: None,
+        weak: Vec::new(),
+        connections_max,
+        loss_window: None,
+        promise: String::new(),
+        timeout_ms: 60,
+        hot: Vec::new(),
+        odds: Default::default(),
+        shards: [].into(),
     }
 }
 

@@ -69,6 +69,37 @@ fn who_holds_one_namespaces_token_cannot_have_all_places() {
 }
 
 #[test]
+fn a_namespace_has_no_more_connections_than_are_declared_and_others_have_theirs() {
+    with_room(Room { strangers: 16, known: 16 }, |toy, addr| async move {
+        toy.set_connections_max("carts", Some(2));
+        let mut first = comes_as(addr, "carts", "secret").await;
+        let second = comes_as(addr, "carts", "secret").await;
+        let full = "-ERR max number of clients reached: connections_max = 2 of this namespace, on each node\r\n";
+        for greeting in ["AUTH carts secret", "HELLO 2 AUTH carts secret"] {
+            let mut refused = TcpStream::connect(addr).await.unwrap();
+            send(&mut refused, &[greeting, "GET a"]).await;
+            assert_eq!(expect_end(&mut refused).await, full, "{greeting}");
+        }
+        // Who is in stays, also when it says again who it is; who comes from another namespace has no place here.
+        send(&mut first, &["AUTH carts secret", "GET a"]).await;
+        expect(&mut first, "+OK\r\n$-1\r\n", "again").await;
+        let mut other = comes_as(addr, "other", "secret2").await;
+        send(&mut other, &["GET a", "AUTH carts secret"]).await;
+        assert_eq!(expect_end(&mut other).await, format!("$-1\r\n{full}"));
+        // A place is free at once when its connection has ended.
+        drop((second, other));
+        until(|| toy.meter.resp.connections() == 1).await;
+        let mut next = comes_as(addr, "carts", "secret").await;
+        // With fewer declared who is in stays; with none declared all come in.
+        toy.set_connections_max("carts", Some(1));
+        send(&mut next, &["GET a"]).await;
+        expect(&mut next, "$-1\r\n", "who was in").await;
+        toy.set_connections_max("carts", None);
+        comes_as(addr, "carts", "secret").await;
+    });
+}
+
+#[test]
 fn who_lost_its_token_is_a_stranger_again() {
     with_room(Room { strangers: 1, known: 4 }, |toy, addr| async move {
         let mut one = comes_as(addr, "carts", "secret").await;
