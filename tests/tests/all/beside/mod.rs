@@ -25,6 +25,7 @@ mod long_connections;
 mod maintain;
 mod operate;
 mod private;
+mod quotas;
 mod routes;
 mod sdk;
 mod secure_doors;
