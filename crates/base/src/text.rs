@@ -1,4 +1,4 @@
-//! Lengths of time as people write them, in declarations, answers and tables.
+//! Lengths of time and sizes as people write them, in declarations, answers and tables.
 
 /// Milliseconds from `1500ms`, `20s`, `30m`, `2h` or `7d`.
 pub fn span_from_text(text: &str) -> Result<u64, String> {
@@ -26,6 +26,27 @@ pub fn span_text(ms: u64) -> String {
     }
 }
 
+const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// Bytes from `512KiB`, `64MiB` or `2GiB`.
+pub fn size_from_text(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = SIZES.iter().find(|(name, _)| *name == &text[digits..]);
+    let size = text[..digits].parse::<u64>().ok().zip(unit).and_then(|(n, (_, unit))| n.checked_mul(*unit));
+    size.ok_or_else(|| format!("\"{text}\" is not a size; write a whole number and KiB, MiB or GiB, like \"64MiB\""))
+}
+
+/// A size: one of whole units as [`size_from_text`] reads it back, any other about.
+pub fn size_text(bytes: u64) -> String {
+    match SIZES.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{}{name}", bytes / unit),
+        None => match SIZES.iter().find(|(_, unit)| bytes >= *unit) {
+            Some((name, unit)) => format!("{:.1}{name}", bytes as f64 / *unit as f64),
+            None => format!("{bytes} bytes"),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +61,22 @@ mod tests {
         }
         for wrong in ["", "30", "m", "-1s", "1.5h", "30 m", "99999999999999999999s", "18446744073709551615d"] {
             assert!(span_from_text(wrong).is_err_and(|why| why.contains("like \"30m\"")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_and_written_back() {
+        for (text, bytes) in [("1KiB", 1024), ("1000KiB", 1_024_000), ("64MiB", 64 << 20), ("2GiB", 2 << 30)] {
+            assert_eq!(size_from_text(text), Ok(bytes));
+            assert_eq!(size_text(bytes), text);
+        }
+        for (bytes, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5KiB"), (u64::MAX, "17179869184.0GiB")] {
+            assert_eq!(size_text(bytes), text);
+        }
+        for wrong in
+            ["", "64", "MiB", "-1MiB", "1.5GiB", "1 MiB", "1MB", "1mib", "99999999999999999999KiB", "17179869184GiB"]
+        {
+            assert!(size_from_text(wrong).is_err_and(|why| why.contains("like \"64MiB\"")), "{wrong}");
         }
     }
 }

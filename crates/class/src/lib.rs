@@ -10,7 +10,7 @@ mod figure;
 mod io;
 pub mod limits;
 mod number;
-mod quota;
+pub mod quota;
 mod secret;
 mod spec;
 
@@ -27,9 +27,9 @@ use serde::de::DeserializeOwned;
 pub use figure::{Figure, Kind};
 pub use io::{Declared, Input, Output, Space};
 pub use number::Number;
-pub use quota::Quota;
+pub use quota::{Bound, Bounds, Quota, Used};
 pub use secret::{CookieKey, CookieSecret};
-pub use spec::{Key, Spec, Wrong, is_number, span};
+pub use spec::{Key, Spec, Wrong, is_number, size, span};
 
 /// What a node's part of a class is born with.
 #[derive(Debug)]

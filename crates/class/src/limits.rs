@@ -6,5 +6,13 @@ use base::Span;
 pub const COOKIE_KEYS_MAX: usize = 3;
 /// Redis clients that a namespace can be given on a node: so many the door has for all of them.
 pub const CONNECTIONS_MAX_MAX: u32 = 16_384;
+/// Memory of a key beside its own bytes and those of its value, about: what each key counts for `bytes_max`.
+pub const KEY_BYTES: u64 = 48;
+/// More a node does not do, and what is told apart is no less than a microsecond: `rate_max`.
+pub const RATE_MAX_MAX: u32 = 1_000_000;
+/// Less than this is no room for work: `bytes_max`.
+pub const BYTES_MAX_MIN: u64 = 1 << 10;
+/// More than any machine has; room to reckon with: `bytes_max`.
+pub const BYTES_MAX_MAX: u64 = 1 << 50;
 /// From a rotation until the new key seals: every node that is in touch with the root group has heard of it long before.
 pub const ROTATE_LEAD: Span = Span::secs(5);

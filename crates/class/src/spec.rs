@@ -69,6 +69,18 @@ pub fn span(key: &str, value: &Value, example: &str) -> Result<u64, Wrong> {
     base::text::span_from_text(text).map_err(|why| (key.into(), why))
 }
 
+/// Reads a size, in bytes.
+///
+/// # Errors
+/// It is no text, or has no unit.
+pub fn size(key: &str, value: &Value) -> Result<u64, Wrong> {
+    let Some(text) = value.as_str() else {
+        let why = format!("write a size, with its unit and in quotes, like {key} = \"64MiB\"");
+        return Err((key.into(), why));
+    };
+    base::text::size_from_text(text).map_err(|why| (key.into(), why))
+}
+
 /// Reads a whole number.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
 
-use base::text::span_text;
+use base::text::{size_text, span_text};
 use bytes::Bytes;
-use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView};
+use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView, UsedView};
 use std::time::{Duration, Instant};
 
 use crate::operate::NodeArgs;
@@ -81,15 +81,20 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
                 return Ok(());
             }
             let all: Vec<NamespaceView> = serde_json::from_value(reply.json()?).map_err(not_ours)?;
-            println!("{:<16} {:<8} {:>8} {:>8} {:>9}", "NAMESPACE", "CLASS", "LEASE", "TIMEOUT", "P(LOSS)");
+            let head = ["LEASE", "TIMEOUT", "P(LOSS)", "KEYS", "HOLDS"];
+            let line = |name: &str, class: &str, [lease, timeout, odds, keys, holds]: [&str; 5]| {
+                println!("{name:<16} {class:<8} {lease:>8} {timeout:>8} {odds:>9} {keys:>10} {holds:>16}");
+            };
+            line("NAMESPACE", "CLASS", head);
             for n in &all {
+                let (keys, holds) = (n.used.keys.to_string(), holds(&n.used));
                 // Leases, timeouts and these odds are of bricks.
                 let Some(odds) = &n.odds else {
-                    println!("{:<16} {:<8} {:>8} {:>8} {:>9}", n.name, n.class, "-", "-", "-");
+                    line(&n.name, &n.class, ["-", "-", "-", &keys, &holds]);
                     continue;
                 };
                 let (lease, timeout) = (span_text(n.lease_ms), span_text(n.timeout_ms));
-                println!("{:<16} {:<8} {lease:>8} {timeout:>8} {:>9.1e}", n.name, n.class, odds.p_loss);
+                line(&n.name, &n.class, [&lease, &timeout, &format!("{:.1e}", odds.p_loss), &keys, &holds]);
             }
         }
         NsCommand::Show(args) => {
@@ -151,10 +156,28 @@ fn window(LossWindow { force_after_ms, longest_ms }: LossWindow) -> String {
     )
 }
 
-/// What it may take of each node, if that is declared.
+/// How much it holds, and how near to its bound that is if it has one.
+pub fn holds(used: &UsedView) -> String {
+    match used.percent {
+        0 => size_text(used.bytes),
+        percent => format!("{}, {percent} %", size_text(used.bytes)),
+    }
+}
+
+/// What it holds, and what it may hold and take of each node.
 fn quota(n: &NamespaceView) -> String {
+    let UsedView { bytes, keys, bytes_max, keys_max, percent } = n.used;
+    let of = |text: Option<String>| text.map(|most| format!(" of {most}")).unwrap_or_default();
+    let fullest = if percent > 0 { format!("; {percent} % where it is fullest") } else { String::new() };
+    let held = format!(
+        "holds:             {keys}{} keys, {}{}{fullest}\n",
+        of(keys_max.map(|most| most.to_string())),
+        size_text(bytes),
+        of(bytes_max.map(size_text))
+    );
     let line = |most| format!("connections_max:   {most} Redis clients on each node\n");
-    n.connections_max.map(line).unwrap_or_default()
+    let rate = |most| format!("rate_max:          {most} operations a second on each node\n");
+    held + &n.connections_max.map(line).unwrap_or_default() + &n.rate_max.map(rate).unwrap_or_default()
 }
 
 fn hot_keys(hot: &[HotKeyView]) -> String {

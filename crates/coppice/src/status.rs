@@ -141,12 +141,16 @@ pub fn page(view: &View, now_ms: u64) -> String {
         }
     }
     if !view.namespaces.is_empty() {
-        line(&mut out, format_args!("\n{:<16} {:<8} {:>8}  {}", "NAMESPACE", "CLASS", "LEASE", "PROMISE"));
+        line(
+            &mut out,
+            format_args!("\n{:<16} {:<8} {:>16} {:>8}  {}", "NAMESPACE", "CLASS", "HOLDS", "LEASE", "PROMISE"),
+        );
     }
     for n in &view.namespaces {
         // Values of class `linear` have none.
         let lease = if n.lease_ms == 0 { "-".to_owned() } else { span(n.lease_ms) };
-        line(&mut out, format_args!("{:<16} {:<8} {lease:>8}  {}", n.name, n.class, n.promise));
+        let holds = crate::ns::holds(&n.used);
+        line(&mut out, format_args!("{:<16} {:<8} {holds:>16} {lease:>8}  {}", n.name, n.class, n.promise));
     }
     out
 }

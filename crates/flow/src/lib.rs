@@ -10,6 +10,7 @@ pub mod histogram;
 pub mod limit;
 pub mod limits;
 pub mod overload;
+pub mod rate;
 pub mod stage;
 pub mod window;
 
@@ -17,5 +18,6 @@ pub use backoff::Backoff;
 pub use balance::pick_less_loaded;
 pub use histogram::Histogram;
 pub use limit::Limit;
+pub use rate::Rate;
 pub use stage::Stage;
 pub use window::Window;

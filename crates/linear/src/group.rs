@@ -20,6 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 use base::checksum::place_hash;
 use base::{GroupId, NodeId, Now, Rng, Span, Ticket, Time};
 use bytes::Bytes;
+use class::Bounds;
 use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
@@ -111,6 +112,8 @@ pub struct Group {
     splitting: Option<u32>,
     /// What a split took out of our space, until it is known what becomes of it.
     born: Option<(GroupId, Space)>,
+    /// What it may hold, its part of what is declared for its namespace: goes with each entry, so that all replicas keep to the same.
+    pub bounds: Bounds,
     /// The disk still has the log from before a split.
     pub to_save: bool,
     reads: Queue<Read>,
@@ -190,6 +193,7 @@ impl Group {
             led_from: 0,
             splitting: None,
             born: None,
+            bounds: Bounds::default(),
             to_save: false,
             reads: Queue::default(),
             round: None,
@@ -489,7 +493,8 @@ impl Group {
             bytes += command.bytes();
             is_first || bytes <= BATCH_BYTES_MAX
         });
-        let batch = Batch { clock, commands, split, ..Batch::default() };
+        let bounds = if commands.is_empty() { Bounds::default() } else { self.bounds };
+        let batch = Batch { clock, commands, split, bounds, ..Batch::default() };
         if !self.member.propose(wire::encode_batch(&batch)) {
             self.queue.give_back(marks, batch.commands);
             return false;

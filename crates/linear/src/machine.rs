@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, kind};
 use bytes::Bytes;
-use class::{Birth, Class, Declared, Figure, Number};
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 use flow::stage::Shown;
@@ -51,6 +51,8 @@ pub struct Linear {
     /// The level of this program, and what the cluster has agreed on.
     level: u32,
     agreed: u32,
+    /// What each namespace may hold, if it may not hold all that there is room for.
+    bounds: BTreeMap<String, Bounds>,
     /// Groups that splits make now and that have no record of their own yet, by the group that they come from.
     born: BTreeMap<GroupId, GroupId>,
     /// Of those that are split now: known to have done it, so the upper half is asked of the new group.
@@ -101,6 +103,7 @@ struct Counts {
     reads: u64,
     writes: u64,
     refused: u64,
+    over: u64,
     unknown: u64,
     again: u64,
     /// Operations that leaders have too much to do for.
@@ -178,6 +181,7 @@ impl Linear {
             unread: 0,
             level: LEVEL,
             agreed: 1,
+            bounds: BTreeMap::new(),
             born: BTreeMap::new(),
             parted: BTreeSet::new(),
             spaces: BTreeMap::new(),
@@ -245,10 +249,16 @@ impl Linear {
                 None => out.push(Output::Bad { from, why: "is of no group".to_owned() }),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
-            Input::Declared(Declared { version, level, records, unread, .. }) => {
+            Input::Declared(Declared { version, level, spaces, records, unread }) => {
                 (self.agreed, self.unread) = (level, unread);
+                let bounds = |space: &Declaration<Self>| class::Spec::quota(&space.spec).bounds(level);
+                let bounds = spaces.into_iter().map(|(name, space)| (name, bounds(&space)));
+                self.bounds = bounds.filter(|(_, bounds)| !bounds.is_none()).collect();
                 let groups = records.into_values().map(|placed| (placed.id, placed)).collect();
                 self.place(now, version, groups, out);
+                for group in self.groups.values_mut() {
+                    group.bounds = share(&self.bounds, &group.placed);
+                }
             }
             // What its part of other nodes tells is for the planner (`place.rs`).
             Input::Told { .. } => (),
@@ -468,6 +478,7 @@ impl Linear {
         let (rng, me) = (self.rng.fork(), (self.me, self.level));
         match Group::start(id, placed, me, first, (log, self.log), self.rebooted, now.mono, rng, &mut self.wants) {
             Ok(mut group) => {
+                group.bounds = share(&self.bounds, &group.placed);
                 group.leaves_at = (!is_member).then_some(now.mono);
                 self.groups.insert(id, group);
                 self.settle(now, Turn::Goes, id, out);
@@ -553,6 +564,12 @@ impl Linear {
         self.leaders.get(&group).copied().filter(|id| self.nodes.live.contains(id))
     }
 
+    /// What the groups that this node leads hold, with their namespaces and what they may hold.
+    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
+        let led = self.groups.values().filter(|group| group.leads());
+        led.map(|group| (group.placed.namespace.as_str(), group.member.state().used(), group.bounds))
+    }
+
     /// Keys that get many commands at this node's members of groups, with their namespaces.
     pub fn hot(&self, now: Time) -> impl Iterator<Item = (&str, HotKey)> {
         self.groups.values().flat_map(move |group| group.hot(now).map(|hot| (group.placed.namespace.as_str(), hot)))
@@ -571,6 +588,7 @@ impl Linear {
             self.whole().1,
             self.counts.joined,
             keys,
+            self.counts.over,
             self.counts.reads,
             self.counts.stale,
             self.counts.refused,
@@ -599,6 +617,10 @@ const FIGURES: &[Figure] = &[
     Figure::gauge("linear.groups_whole", "Shards that this node leads and in which every member is there and has all."),
     Figure::counter("linear.joined", "Weak operations that were done together with another one."),
     Figure::gauge("linear.keys", "Keys in the shards that this node leads."),
+    Figure::counter(
+        "linear.over",
+        "Operations that were refused as their namespace has all that is declared for it: bytes_max, keys_max.",
+    ),
     Figure::counter("linear.reads", "Reads that were asked for at this node's doors."),
     Figure::counter(
         "linear.reads_stale",
@@ -615,6 +637,12 @@ const FIGURES: &[Figure] = &[
     Figure::gauge("linear.watchers", "Clients that wait for changes at the shards that this node leads."),
     Figure::counter("linear.writes", "Writes that were asked for at this node's doors."),
 ];
+
+/// What a group may hold: its part of the hashes is its part of what is declared.
+fn share(all: &BTreeMap<String, Bounds>, placed: &Placed) -> Bounds {
+    let part = u128::from(placed.to.saturating_sub(placed.from)) + 1;
+    all.get(&placed.namespace).map_or_else(Bounds::default, |bounds| bounds.share(part, 1 << 64))
+}
 
 fn of_raft(group: GroupId, output: raft::Output) -> Output {
     match output {

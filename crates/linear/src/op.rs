@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::{Priority, Span};
 use bytes::Bytes;
+use class::Bound;
 use uuid::Uuid;
 
 /// What a front door asks: steps that happen together or not at all, at one moment.
@@ -99,6 +100,19 @@ pub enum Wrong {
     NotKept,
     /// A caller's id that was another operation's.
     OnceReused,
+    /// The namespace holds as many bytes, where this key lies, as are declared for it.
+    BytesMax,
+    /// ... as many keys.
+    KeysMax,
+}
+
+impl From<Bound> for Wrong {
+    fn from(bound: Bound) -> Self {
+        match bound {
+            Bound::Bytes => Wrong::BytesMax,
+            Bound::Keys => Wrong::KeysMax,
+        }
+    }
 }
 
 impl Reply {
@@ -113,7 +127,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 11] = [
+    pub const ALL: [Wrong; 13] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -125,6 +139,8 @@ impl Wrong {
         Wrong::LongAnswer,
         Wrong::NotKept,
         Wrong::OnceReused,
+        Wrong::BytesMax,
+        Wrong::KeysMax,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -141,11 +157,18 @@ impl Wrong {
             Wrong::LongAnswer => "ERR it was done, but the answers together are over 16 MiB: ask for less at once",
             Wrong::NotKept => "ERR it was done before; its answer was too large to be kept",
             Wrong::OnceReused => "ERR this id was another operation's: each needs one of its own",
+            Wrong::BytesMax => Bound::Bytes.text(),
+            Wrong::KeysMax => Bound::Keys.text(),
         }
     }
 }
 
 impl Ran {
+    /// Was it not done as its namespace has all that it may?
+    pub fn is_over(&self) -> bool {
+        matches!(self, Ran::Done(replies) if matches!(replies.first(), Some(Reply::Wrong(Wrong::BytesMax | Wrong::KeysMax))))
+    }
+
     /// About how many bytes it has on its way.
     pub fn bytes(&self) -> usize {
         match self {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, GroupId, LEVEL, NodeId, Parts};
 use bytes::Bytes;
+use class::{Bounds, Used};
 use cluster::raft;
 use uuid::Uuid;
 
@@ -89,7 +90,7 @@ pub struct Client {
 }
 
 /// A key's overhead in memory, about.
-pub(super) const KEY_BYTES: usize = 48;
+pub(super) const KEY_BYTES: usize = class::limits::KEY_BYTES as usize;
 
 impl Space {
     pub fn map(&self) -> &Map {
@@ -357,15 +358,54 @@ impl Space {
         client.answers.get(&id.seq).filter(|_| id.boot == client.boot).cloned().map(Verdict::Ran)
     }
 
-    fn run_once(&mut self, command: Command) -> Verdict {
+    /// Keys and bytes of keys and values, those included that end at this moment.
+    pub fn used(&self) -> Used {
+        Used { bytes: self.bytes as u64, keys: self.map.len() as u64 }
+    }
+
+    /// Why a command would not be done, if it could make what is stored more than this: by its arguments, and what they replace or
+    /// copy. The same at every replica.
+    pub fn over(&self, command: &Command, bounds: Bounds) -> Option<Wrong> {
+        // Nothing is done then in any case, and its caller is to hear so.
+        let is_unmet = || !self.holds(&command.conditions) || functions::once_done(self, &command.steps);
+        if bounds.is_none() || is_unmet() {
+            return None;
+        }
+        let (mut fresh, mut bytes) = (BTreeSet::new(), 0);
+        for step in &command.steps {
+            let Some(function) = functions::find(step.function).filter(|function| function.grows()) else { continue };
+            let args: usize = step.args.iter().map(Bytes::len).sum();
+            let made = function.makes(step);
+            let size = |key: &Bytes| self.map.get(key).map_or(0, |entry| entry.size);
+            let (more, less) = match function.name {
+                "put" => (step.args.first().map_or(0, Bytes::len), size(&step.key)),
+                "copy" => (size(&step.key), made.map_or(0, size)),
+                _ => (args, 0),
+            };
+            bytes += more.saturating_sub(less);
+            if let Some(key) = made.filter(|key| self.map.get(key).is_none() && fresh.insert(*key)) {
+                bytes += key.len() + KEY_BYTES;
+            }
+        }
+        let more = Used { bytes: bytes as u64, keys: fresh.len() as u64 };
+        bounds.over(self.used(), more).map(Wrong::from)
+    }
+
+    fn run_once(&mut self, command: Command, bounds: Bounds) -> Verdict {
         if let Some(known) = self.verdict(&command) {
             return known;
         }
         if !self.has(&command) {
             return Verdict::Moved;
         }
-        let ran = self.run(&command);
-        if let Some(once) = &command.once {
+        let over = self.over(&command, bounds);
+        let ran = match over {
+            // Its node may have sent it twice: the second one is not done either.
+            Some(wrong) => refusal(&command, wrong),
+            None => self.run(&command, bounds),
+        };
+        // Whoever asks again with the same id later may find room.
+        if let Some(once) = command.once.as_ref().filter(|_| over.is_none()) {
             self.onces.keep(once, &ran, self.clock);
         }
         let client = self.clients.entry(command.id.node).or_default();
@@ -384,7 +424,7 @@ impl Space {
         Verdict::Ran(ran)
     }
 
-    fn run(&mut self, command: &Command) -> Ran {
+    fn run(&mut self, command: &Command, bounds: Bounds) -> Ran {
         if !self.holds(&command.conditions) || functions::once_done(self, &command.steps) {
             return Ran::Unmet;
         }
@@ -393,8 +433,13 @@ impl Space {
         let (mut replies, mut room) = (Vec::with_capacity(command.steps.len()), ANSWER_BYTES_MAX);
         for step in &command.steps {
             let too_large = step.args.iter().any(|arg| arg.len() > VALUE_BYTES_MAX);
-            let result = match functions::find(step.function).map(|function| function.run) {
+            let function = functions::find(step.function);
+            // Of some functions the arguments do not say what comes of them: so much over all, and one value more.
+            let most = bounds.bytes.map(|most| most.saturating_add(VALUE_BYTES_MAX as u64));
+            let is_over = most.is_some_and(|most| self.bytes as u64 >= most);
+            let result = match function.map(|function| function.run) {
                 _ if too_large => Err(Wrong::TooLarge),
+                _ if is_over && function.is_some_and(functions::Function::grows) => Err(Wrong::BytesMax),
                 Some(Run::Read(run)) => run(self, &step.key, &step.args),
                 Some(Run::Write(run)) => run(self, &step.key, &step.args),
                 None => Err(Wrong::Unknown),
@@ -449,6 +494,11 @@ fn entry_bytes(key: &[u8], entry: &Entry) -> usize {
     key.len() + entry.size + KEY_BYTES
 }
 
+/// The answer of a command that is not done.
+pub fn refusal(command: &Command, wrong: Wrong) -> Ran {
+    Ran::Done(vec![Reply::Wrong(wrong); command.steps.len()])
+}
+
 /// The reply, if it fits with those before it.
 fn fit(reply: Reply, room: &mut usize) -> Reply {
     *room = match room.checked_sub(reply.bytes()) {
@@ -476,7 +526,7 @@ impl raft::State for Space {
         self.onces.forget(self.clock);
         for command in batch.commands {
             let id = command.id;
-            let verdict = self.run_once(command);
+            let verdict = self.run_once(command, batch.bounds);
             done.push((id, verdict));
         }
         if let Some(split) = batch.split {

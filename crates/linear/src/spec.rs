@@ -91,6 +91,9 @@ impl class::Spec for Spec {
             example: "\"bank\"",
             about: "The service whose clones know functions besides those that are built in.",
         },
+        Quota::BYTES_MAX,
+        Quota::KEYS_MAX,
+        Quota::RATE_MAX,
         Quota::CONNECTIONS_MAX,
     ];
 

@@ -2,6 +2,7 @@
 
 use base::{Boot, GroupId, NodeId, Span};
 use bytes::Bytes;
+use class::{Bounds, quota};
 use prost::Message as _;
 use uuid::Uuid;
 
@@ -57,6 +58,8 @@ pub struct Batch {
     pub commands: Vec<Command>,
     /// After them.
     pub split: Option<Split>,
+    /// What the group may hold; none below [`quota::LEVEL`].
+    pub bounds: Bounds,
     /// Of one that was read: what a program must have to take it as it was meant ([`base::level`]), as its writer knew; 0: nothing new.
     pub level: u32,
 }
@@ -187,6 +190,10 @@ struct WireBatch {
     /// Not written if it is 1.
     #[prost(uint32, tag = "4")]
     level: u32,
+    #[prost(uint64, optional, tag = "5")]
+    bytes_max: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    keys_max: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -385,16 +392,19 @@ fn own(bytes: Bytes) -> Bytes {
 pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     let split = batch.split.map(|Split { at, child, after }| WireSplit { at, child: child.0, after });
     let levels = batch.commands.iter().filter_map(|command| functions::level(&command.steps));
+    let levels = levels.chain((!batch.bounds.is_none()).then_some(quota::LEVEL));
     let level = levels.max().filter(|level| *level > 1).unwrap_or(0);
     let commands = batch.commands.iter().map(WireCommand::new).collect();
-    WireBatch { clock: batch.clock, commands, split, level }.encode_to_vec()
+    let Bounds { bytes: bytes_max, keys: keys_max } = batch.bounds;
+    WireBatch { clock: batch.clock, commands, split, level, bytes_max, keys_max }.encode_to_vec()
 }
 
 pub fn decode_batch(data: Bytes) -> Option<Batch> {
     let wire = WireBatch::decode(data).ok()?;
     let split = wire.split.map(|WireSplit { at, child, after }| Split { at, child: GroupId(child), after });
     let commands = wire.commands.into_iter().map(WireCommand::take).collect::<Option<_>>()?;
-    Some(Batch { clock: wire.clock, commands, split, level: wire.level })
+    let bounds = Bounds { bytes: wire.bytes_max, keys: wire.keys_max };
+    Some(Batch { clock: wire.clock, commands, split, bounds, level: wire.level })
 }
 
 /// How many bytes a reply has in an answer.

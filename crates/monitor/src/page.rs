@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::chart::{chart, number};
 use crate::history::{History, MEASURES};
 use crate::limits::*;
-use crate::picture::{Event, Node, Picture, Service};
+use crate::picture::{Event, Node, Picture, Service, Used};
 use crate::services::services;
 use crate::stages::stages;
 use crate::switch;
@@ -177,13 +177,15 @@ fn namespaces(picture: &Picture) -> Markup {
         @else {
             div.wide tabindex="0" role="group" aria-label="Table of namespaces" {
                 table {
-                    thead { tr { @for head in ["Namespace", "Class", "Lease", "Promise"] { th scope="col" { (head) } } } }
+                    thead { tr { @for head in ["Namespace", "Class", "Lease", "Keys", "Holds", "Promise"] { th scope="col" { (head) } } } }
                     tbody {
                         @for namespace in &picture.namespaces {
                             tr {
                                 th scope="row" { (namespace.name) }
                                 td { (namespace.class) }
                                 td.n { (span(namespace.lease_ms)) }
+                                td.n { (namespace.used.keys) }
+                                td.n { (holds(&namespace.used)) }
                                 td { (namespace.promise) }
                             }
                         }
@@ -193,6 +195,12 @@ fn namespaces(picture: &Picture) -> Markup {
             (hot_keys(picture))
         }
     }
+}
+
+/// How much, and how near to its bound if it has one.
+fn holds(used: &Used) -> String {
+    let size = base::text::size_text(used.bytes);
+    if used.percent == 0 { size } else { format!("{size}, {} %", used.percent) }
 }
 
 fn hot_keys(picture: &Picture) -> Markup {
@@ -334,6 +342,7 @@ mod tests {
                  "last_output": ["<script>alert(1)</script>"]},
             ]}],
             "namespaces": [{"name": "carts", "class": "session", "lease_ms": 1800000, "promise": "kept",
+                            "used": {"bytes": 2097152, "keys": 777, "percent": 83},
                             "hot": [{"key": "tickets<1>", "rate": 4321, "waiters": 63}]}],
             "stubs": [{"brick": "n3", "window": 64, "in_flight": 9, "slow": true, "timeouts": 12, "no_room": 3,
                        "turned_away": 41, "full": 17}],
@@ -350,6 +359,15 @@ mod tests {
 
     fn count(text: &str, what: &str) -> usize {
         text.matches(what).count()
+    }
+
+    #[test]
+    fn what_a_namespace_holds_is_shown_with_its_part_of_a_bound() {
+        let mut picture = picture();
+        let shown = namespaces(&picture).into_string();
+        assert!(shown.contains("777") && shown.contains("2MiB, 83 %"), "{shown}");
+        picture.namespaces[0].used.percent = 0;
+        assert!(namespaces(&picture).into_string().contains(">2MiB<"));
     }
 
     #[test]

@@ -153,8 +153,19 @@ pub struct Namespace {
     pub class: String,
     pub lease_ms: u64,
     pub promise: String,
+    pub used: Used,
     /// Keys that get many commands, the hottest first.
     pub hot: Vec<HotKey>,
+}
+
+/// What a namespace holds, copies not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Used {
+    pub bytes: u64,
+    pub keys: u64,
+    /// Of what the fullest part of it may hold; 0 if it has no bound.
+    pub percent: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -113,6 +113,11 @@ pub struct Authority {
 
 impl Node {
     fn ask_class(&mut self, now: Now, id: AskId, budget: Span, op: state::Op, out: &mut Out) {
+        if !self.rates.is_empty()
+            && let Some(answer) = self.over_rate(now, &op)
+        {
+            return out.push(Effect::Answer { id, answer });
+        }
         self.classes_in(now, out, |classes, wants| classes.ask(now, id, budget, op, wants));
     }
 

@@ -6,9 +6,10 @@ use base::{AskId, Boot, Effect, Event, Machine, NodeId, Now, Outcome, Span, Time
 use cluster::Card;
 use cluster::doors::DoorAddrs;
 use cluster::root::Change;
-use state::linear::limits::LOG;
+use state::linear::{self, limits::LOG};
 
 use crate::node::{Birth, Node, Out};
+use crate::used::OVER_RATE;
 use crate::{Answer, Ask, level};
 
 const SECRET: [u8; 32] = [7; 32];
@@ -143,4 +144,67 @@ fn who_waits_for_his_turn_is_refused_when_his_time_is_over() {
     assert_eq!(bench.answers.values().filter(|answer| refused(answer)).count(), 2, "{:?}", bench.answers);
     assert!(matches!(bench.answers[&AskId(0)], Answer::Done(Outcome::Unknown(_))), "it may be in the log");
     assert!(!said.is_empty());
+}
+
+fn declare(bench: &mut Bench, text: &str) {
+    let ask = Ask::Apply { file: "a.toml".into(), text: text.into(), dry_run: false, entropy: [1; 32] };
+    let answers = bench.ask_all(vec![ask]);
+    assert!(matches!(answers[..], [Answer::Applied(Outcome::Done(_))]), "{answers:?}");
+    // Until its groups are there.
+    (0..5).for_each(|_| bench.settle());
+}
+
+fn put(namespace: &str, key: u32) -> Ask {
+    let step = linear::Step::new(key.to_string().into(), "put", vec!["v".into(), "always".into(), "none".into()]);
+    Ask::Linear(linear::Op::of(namespace.into(), vec![step]))
+}
+
+fn refused(answer: &Answer, with: &str) -> bool {
+    matches!(answer, Answer::Linear(Outcome::Refused(refused)) if refused.why.starts_with(with) && refused.retry_after.is_some())
+}
+
+#[test]
+fn a_namespace_is_asked_so_much_a_second_and_others_as_before() {
+    let declaration = "[namespace.few]\nclass = \"linear\"\nreplicas = 1\nrate_max = 10\n\
+                       [namespace.free]\nclass = \"linear\"\nreplicas = 1\n";
+    let mut bench = Bench::new();
+    declare(&mut bench, declaration);
+    let count = |bench: &mut Bench, namespace: &str| {
+        let answers = bench.ask_all((0..30).map(|n| put(namespace, n)).collect());
+        assert!(answers.iter().all(|a| matches!(a, Answer::Linear(Outcome::Done(_))) || refused(a, OVER_RATE)));
+        answers.iter().filter(|answer| refused(answer, OVER_RATE)).count()
+    };
+    assert_eq!(count(&mut bench, "few"), 20);
+    assert_eq!(count(&mut bench, "free"), 0);
+    bench.settle();
+    assert_eq!(count(&mut bench, "few"), 20, "a second later it may ask as much again");
+    declare(&mut bench, &declaration.replace("rate_max = 10\n", ""));
+    assert_eq!(count(&mut bench, "few"), 0, "nothing is declared any more");
+    assert_eq!(bench.node.over_rates, 40);
+}
+
+#[test]
+fn what_a_namespace_holds_is_shown_and_told_when_it_comes_near_its_bound() {
+    let mut bench = Bench::new();
+    declare(&mut bench, "[namespace.bank]\nclass = \"linear\"\nreplicas = 1\nkeys_max = 10\n");
+    let told = |bench: &Bench| {
+        let events = bench.node.happened.iter().filter(|event| event.kind == "quota");
+        events.map(|event| event.text.clone()).collect::<Vec<_>>()
+    };
+    let mut puts = |range: std::ops::Range<u32>| {
+        let answers = bench.ask_all(range.map(|n| put("bank", n)).collect());
+        (0..3).for_each(|_| bench.settle());
+        (answers, bench.node.used_view("bank"), told(&bench))
+    };
+    let (_, used, events) = puts(0..7);
+    assert_eq!((used.keys, used.bytes, used.percent, events.len()), (7, 7 * 50, 70, 0));
+    let (_, used, events) = puts(7..8);
+    assert_eq!((used.keys, used.keys_max, used.percent), (8, Some(10), 80));
+    assert_eq!(events, ["has 8 of keys_max = 10: 80 % where it is fullest"]);
+    let (answers, used, events) = puts(8..15);
+    let over = linear::Ran::Done(vec![linear::Reply::Wrong(linear::Wrong::KeysMax)]);
+    let is_over = |answer: &&Answer| matches!(answer, Answer::Linear(Outcome::Done(ran)) if *ran == over);
+    assert_eq!((answers.iter().filter(is_over).count(), used.keys), (5, 10));
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1], "has 10 of keys_max = 10: 100 % where it is fullest; what would be more is refused there");
 }

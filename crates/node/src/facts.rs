@@ -68,6 +68,19 @@ pub struct NodeReport {
     pub asked: BTreeMap<String, Tally>,
     /// By linear namespace: keys that get many commands at this node.
     pub hot: BTreeMap<String, Vec<HotKeyView>>,
+    /// By namespace: what lies in its brick, and in the groups that it leads.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: BTreeMap<String, UsedThere>,
+}
+
+/// What a node has of a namespace.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsedThere {
+    pub bytes: u64,
+    pub keys: u64,
+    /// Of what the fullest part there may have; 0 if it may have all that there is room for.
+    pub percent: u32,
 }
 
 impl NodeReport {

@@ -10,7 +10,7 @@
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
 //! - `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
-//! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory.
+//! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
 //!
 //! The simulator runs this very struct.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -36,6 +36,7 @@ mod pace;
 mod picture;
 mod tokens;
 mod told;
+pub mod used;
 pub mod view;
 mod wires;
 

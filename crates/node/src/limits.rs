@@ -59,6 +59,14 @@ pub const REMOVE_TIME_MAX: Span = Span::secs(600);
 
 const _: () = assert!(REPORT_EVERY.as_micros() * 3 < REPORT_TTL.as_micros(), "two lost reports must not erase a node");
 
+/// Namespaces of which a node tells what it has: a report is a few kilobytes, and sent each second.
+pub const USED_TOLD_MAX: usize = 64;
+/// Percent of what a namespace may hold at which it is told: when there is time to do something, and when it is too late.
+pub const USED_TOLD_AT: [u32; 2] = [80, 100];
+/// It is told again if it was below this meanwhile.
+pub const USED_AGAIN_BELOW: u32 = 70;
+const _: () = assert!(USED_AGAIN_BELOW < USED_TOLD_AT[0], "one that goes up and down is told once");
+
 /// A force that takes so long at least is slow: disks that are shared or worn out take a tenth of it.
 pub const FORCE_SLOW: Span = Span::secs(1);
 /// Forces are judged in spans of this,

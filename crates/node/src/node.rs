@@ -128,6 +128,12 @@ pub struct Node {
     pub(crate) happened: VecDeque<Arc<EventView>>,
     /// What this node decided as the manager, for all to see.
     pub(crate) decisions: VecDeque<EventView>,
+    /// By namespace: which step towards its bound was told last.
+    pub(crate) used_told: BTreeMap<String, u32>,
+    /// Namespaces that may ask only for so much a second, and what they have had here.
+    pub(crate) rates: BTreeMap<String, (u32, flow::Rate)>,
+    /// Operations refused for that.
+    pub(crate) over_rates: u64,
     /// Asks of operators that wait for the root group, by the id of their proposal.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Renewals that wait for groups to answer, and for how many.
@@ -239,6 +245,9 @@ impl Node {
             seen: BTreeMap::new(),
             happened: VecDeque::new(),
             decisions: VecDeque::new(),
+            used_told: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            over_rates: 0,
             pending: BTreeMap::new(),
             probing: BTreeMap::new(),
             proposals: 0,
@@ -445,6 +454,7 @@ impl Node {
             self.keep_level(now, out);
             self.keep_map(now, out);
             self.keep_groups(now, out);
+            self.keep_used(now, out);
         }
         self.stale = true;
     }
@@ -475,6 +485,7 @@ impl Node {
             self.report.hot.entry(namespace.into()).or_default().push(HotKeyView { key, rate, waiters });
         }
         self.lives.told_anew(self.card.id, self.report.brick.anew);
+        self.take_stock_of_namespaces();
     }
 
     pub(crate) fn put_fact(&mut self, now: Now, key: &str, value: bytes::Bytes, out: &mut Out) {

@@ -35,13 +35,14 @@ pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
 pub const CERTIFICATE_FAILED: &str = "certificate.renewals_failed";
 
 /// Figures of the node itself, in order of their names.
-const FIGURES: [Figure; 11] = [
+const FIGURES: [Figure; 12] = [
     Figure::counter("channels.heard", "Messages of other nodes that clients of this node wanted."),
     Figure::gauge("channels.interest", "Channels and patterns that clients of this node listen to."),
     Figure::counter("channels.lost", "Messages of other nodes that did not arrive, or had no room here."),
     Figure::counter("channels.sent", "Messages that went to other nodes, once for each node."),
     Figure::counter("channels.unknown", "Subscriptions that were answered before every live node knew of them."),
     Figure::counter("manager.overflow_recruited", "Times that nodes for overflow were recruited."),
+    Figure::counter("node.over_rate", "Operations that were refused as their namespace's rate_max was reached here."),
     Figure::counter("peers.bad_frames", "Frames of peers that were none, or words that their sender cannot have."),
     Figure::counter("peers.hung_up", "Times that a peer was hung up on, as it sent nothing else."),
     Figure::counter("peers.refuted", "Times that somebody said of a node what that node itself denies."),
@@ -122,7 +123,7 @@ impl Node {
         let dead = map.map_or(0, |map| map.everyone().iter().filter(|id| !live(id)).count());
         let is_settled = map.is_some() && session.filled() >= session.map_seen();
         let (overflow, bad) = (self.group.assigned().overflow.times, &self.bad);
-        let own = [overflow, bad.frames, bad.hung_up, bad.refuted, dead as u64, u64::from(is_settled)];
+        let own = [overflow, self.over_rates, bad.frames, bad.hung_up, bad.refuted, dead as u64, u64::from(is_settled)];
         let own = self.channels.figures().into_iter().chain(own);
         figures.extend(FIGURES.iter().map(|figure| Cow::Borrowed(figure.name)).zip(own));
         figures
@@ -263,6 +264,8 @@ impl Node {
             functions: linear.and_then(|spec| spec.functions.clone()),
             durability: durability.map(|durability| durability.name().into()),
             connections_max: spec.quota().connections_max,
+            used: self.used_view(name),
+            rate_max: spec.quota().rate_max,
             loss_window: (durability == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),

@@ -289,6 +289,21 @@ pub struct AskedView {
     pub mean_us: u64,
 }
 
+/// What a namespace holds, copies not counted, as of the last second or two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsedView {
+    /// Of keys and values, and 48 for each key.
+    pub bytes: u64,
+    pub keys: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys_max: Option<u32>,
+    /// Of what the fullest shard or brick may hold; 0 if it may hold all that there is room for.
+    pub percent: u32,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NamespaceView {
     pub name: String,
@@ -315,6 +330,12 @@ pub struct NamespaceView {
     /// Connections of the Redis door that may have it open on each node; none: as many as there is room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_max: Option<u32>,
+    /// Operations a second that each node does for it; none: as many as come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_max: Option<u32>,
+    /// What it holds, and what it may hold.
+    #[serde(default)]
+    pub used: UsedView,
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,

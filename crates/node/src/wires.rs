@@ -253,6 +253,7 @@ impl Node {
         self.channels_in(now, channels::Input::Level(level), out);
         let secrets = declared::secrets(self.root.declared());
         self.namespaces = Arc::new(declared::all::<NamespaceSpec>(self.root.declared(), record::NAMESPACE));
+        self.keep_rates();
         let specs = Arc::clone(&self.namespaces);
         let own = self.card.doors.at(Door::Resp);
         let url = |(name, s): (&String, &declared::NamespaceSecret)| {

@@ -214,6 +214,8 @@ fn judged(call: &Call, answer: Answer) -> Result<Answer, Failed> {
     let retry = || answer.retry_after();
     match answer.status.as_u16() {
         503 | 429 => Err(Failed::Refused(Refused { why: answer.error(), retry_after: Some(retry()) })),
+        // The namespace has all that it may: nothing happened, and nothing will before something is removed.
+        507 => Err(Failed::Refused(Refused::wrong(answer.error()))),
         // The answer to a read is a read's: nothing can have happened.
         500..600 if call.repeats => Err(Failed::Refused(Refused { why: answer.error(), retry_after: Some(retry()) })),
         500..600 => Err(Failed::Unknown(Unknown { why: answer.error() })),

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::checksum::Checksum;
 use base::{Span, Time};
+use class::{Bound, Bounds, Used};
 
+use super::cookie_ops::COOKIE_BIT;
 use super::limits::{
     BRICK_BYTES, CLOCK_AHEAD_MS_MAX, COPY_AHEAD_MS_MAX, COPY_SHARE, DAMAGE_MAX, DAMAGE_SPAN, FREED_PER_CALL,
     GROWTH_SHARE, SETTLED_KEPT, SHARDS, SHRINK_BELOW, SWEEP_EVERY, TOMBSTONE_KEPT, UNDO_KEPT,
 };
 use super::map::Placement;
-use super::table::{Entry, Key, Table, Value};
+use super::table::{Entry, Key, Table, Value, used_by};
 use super::{Kind, Version};
 
 /// How much of a value a reader wants.
@@ -96,6 +98,8 @@ pub(super) enum Wrote {
     Conflict(Version),
     /// No memory for a new key.
     Full,
+    /// The namespace has as much here as is declared for it.
+    Over(Bound),
     /// The version is too far ahead of this brick's clock, by so many milliseconds.
     Ahead(u64),
     /// It was undone before it arrived.
@@ -117,6 +121,8 @@ pub(super) struct Line {
 pub(super) struct Brick {
     table: Table,
     bytes_max: u64,
+    /// What namespaces may have here, if it is not all that there is room for, by number.
+    bounds: BTreeMap<u32, Bounds>,
     /// Entries whose `before` is to be dropped, in order of time.
     befores: VecDeque<(Time, Key, Version)>,
     /// Writes that were undone; each stands in the queue as well.
@@ -127,6 +133,8 @@ pub(super) struct Brick {
     /// When the last few damaged values were found; at most [`DAMAGE_MAX`].
     damaged_at: VecDeque<Time>,
     pub full: u64,
+    /// Writes refused as their namespace has all that it may.
+    pub over: u64,
     /// Reads and writes it was asked for, fills and repairs included.
     pub operations: u64,
     /// By number of the namespace.
@@ -145,6 +153,7 @@ impl Brick {
         Self {
             table: Table::new(),
             bytes_max: BRICK_BYTES,
+            bounds: BTreeMap::new(),
             befores: VecDeque::new(),
             undone: BTreeSet::new(),
             undone_ends: VecDeque::new(),
@@ -152,6 +161,7 @@ impl Brick {
             damaged: 0,
             damaged_at: VecDeque::new(),
             full: 0,
+            over: 0,
             operations: 0,
             intervals: BTreeMap::new(),
         }
@@ -171,7 +181,37 @@ impl Brick {
 
     /// Values of a namespace, those among them that ended a moment ago.
     pub fn values(&self, namespace: u32) -> u64 {
-        self.table.values(namespace)
+        self.table.used(namespace).keys
+    }
+
+    /// What a namespace has here: by key and by cookie.
+    pub fn used(&self, namespace: u32) -> Used {
+        self.table.used(namespace & !COOKIE_BIT) + self.table.used(namespace | COOKIE_BIT)
+    }
+
+    pub fn bounds(&self, namespace: u32) -> Bounds {
+        self.bounds.get(&namespace).copied().unwrap_or_default()
+    }
+
+    pub fn set_bounds(&mut self, bounds: BTreeMap<u32, Bounds>) {
+        self.bounds = bounds;
+    }
+
+    /// Would a write be refused for that? Copies of what was accepted are made in any case: two bricks are to have what one has.
+    pub fn is_over(&self, key: &Key, write: &Write) -> Option<Bound> {
+        let len = write.value.as_ref().filter(|_| !write.repair && !write.extend)?.bytes.len();
+        self.over(key, self.table.get(key), len)
+    }
+
+    /// Whether so long a value would be more than its namespace may have here.
+    fn over(&self, key: &Key, have: Option<&Entry>, len: usize) -> Option<Bound> {
+        let bounds = self.bounds.get(&(key.namespace & !COOKIE_BIT))?;
+        // Also one that has ended a moment ago: it goes for this one.
+        let old =
+            have.and_then(|entry| entry.value.as_ref()).map_or_else(Used::default, |old| used_by(key, old.bytes.len()));
+        let new = used_by(key, len);
+        let more = Used { bytes: new.bytes.saturating_sub(old.bytes), keys: new.keys - old.keys };
+        bounds.over(self.used(key.namespace), more)
     }
 
     /// So many values were damaged of late that it is not chance: this memory should be given up.
@@ -294,6 +334,10 @@ impl Brick {
             (false, true) => self.bytes_max / GROWTH_SHARE,
             (false, false) => 0,
         };
+        if let Some(bound) = self.is_over(key, &write) {
+            self.over += 1;
+            return Wrote::Over(bound);
+        }
         let grows = !known || len > freed;
         let growth = self.table.growth(key, len, now + write.lease);
         if write.value.is_some() && grows && self.bytes() + growth > self.bytes_max + more + freed as u64 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{NodeId, Span, Time};
 use bytes::Bytes;
+use class::{Bound, Bounds, Used};
 use proptest::prelude::*;
 
 use super::Version;
@@ -243,4 +244,42 @@ fn a_walk_lists_every_key_once_in_pages_of_whole_shards() {
     assert_eq!(seen.len(), 5000);
     assert!(seen.values().all(|times| *times == 1) && pages >= 40);
     assert_eq!(brick.list(now, u64::MAX, 100, |_, _| true), (Vec::new(), 0));
+}
+
+#[test]
+fn what_a_namespace_has_too_much_of_is_refused_and_copies_and_removals_are_not() {
+    let (mut brick, now) = (Brick::new(), Time(1_000_000));
+    let lease = Span::secs(60);
+    let bounds = |bytes, keys| BTreeMap::from([(1, Bounds { bytes, keys })]);
+    brick.set_bounds(bounds(None, Some(2)));
+    let stored = |had| Wrote::Stored { had };
+    let put = |brick: &mut Brick, name: &str, n, value| brick.write(now, 100, &key(name), write(n, value, lease));
+    assert_eq!(put(&mut brick, "a", 1, Some("v")), stored(false));
+    assert_eq!(put(&mut brick, "b", 1, Some("v")), stored(false));
+    assert_eq!(put(&mut brick, "c", 1, Some("v")), Wrote::Over(Bound::Keys));
+    assert_eq!(put(&mut brick, "a", 2, Some("longer")), stored(true), "it is there already");
+    // Another namespace has no bound, and by cookie it is the same one.
+    let other = Key::new(2, Bytes::from_static(b"c"));
+    assert_eq!(brick.write(now, 100, &other, write(1, Some("v"), lease)), stored(false));
+    let by_cookie = Key::new(1 | super::cookie_ops::COOKIE_BIT, Bytes::from_static(b"c"));
+    assert_eq!(brick.write(now, 100, &by_cookie, write(1, Some("v"), lease)), Wrote::Over(Bound::Keys));
+    // What other bricks accepted is taken: the copy must not be missing.
+    let copy = Write { repair: true, ..write(1, Some("v"), lease) };
+    assert_eq!(brick.write(now, 100, &key("c"), copy), stored(false));
+    assert_eq!(brick.used(1).keys, 3);
+    for name in ["a", "b"] {
+        assert_eq!(put(&mut brick, name, 9, None), stored(true));
+    }
+    assert_eq!(put(&mut brick, "b", 10, Some("v")), stored(false), "where one was removed there is room");
+    assert_eq!(put(&mut brick, "d", 1, Some("v")), Wrote::Over(Bound::Keys));
+    // Of bytes: 49 of each key, and the values.
+    brick.set_bounds(bounds(Some(49 * 2 + 10), None));
+    assert_eq!(put(&mut brick, "b", 11, Some("123456789")), stored(true));
+    assert_eq!(put(&mut brick, "b", 12, Some("1234567890")), Wrote::Over(Bound::Bytes));
+    brick.set_bounds(bounds(Some(10), None));
+    assert_eq!(put(&mut brick, "b", 13, Some("12345678")), stored(true), "less than before, and still too much");
+    // When leases end there is room again.
+    brick.sweep(now + Span::secs(90));
+    assert_eq!(brick.used(1), Used::default());
+    assert_eq!(brick.over, 4);
 }

@@ -86,7 +86,9 @@ impl Leg {
         match self.state {
             LegState::Idle | LegState::Waiting | LegState::TimedOut | LegState::Dead | LegState::NoRoom => true,
             LegState::Wrote(Wrote::Ahead(_)) => true,
-            LegState::Wrote(Wrote::Stored { .. } | Wrote::Conflict(_) | Wrote::Full | Wrote::Undone) => false,
+            LegState::Wrote(
+                Wrote::Stored { .. } | Wrote::Conflict(_) | Wrote::Full | Wrote::Over(_) | Wrote::Undone,
+            ) => false,
             LegState::Answered => false,
         }
     }

@@ -77,7 +77,7 @@ use std::collections::BTreeMap;
 use base::hash::FixedMap;
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
-use class::{Birth, Class, Declared, Figure, Number, Space};
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Space, Used};
 use flow::Histogram;
 use flow::histogram::Powers;
 use flow::stage::Shown;
@@ -98,7 +98,7 @@ use self::brick::Brick;
 use self::cookie::Sealer;
 use self::fill::Fill;
 use self::intake::Intake;
-use self::limits::{CUT_OFF_FORGETS, MINORITY_SERVES};
+use self::limits::{BRICKS_ASKED, CUT_OFF_FORGETS, MINORITY_SERVES};
 use self::merge_ops::Writers;
 use self::ops::Ops;
 use self::peers::Peer;
@@ -181,6 +181,8 @@ struct Namespace {
     lease: Span,
     merges: bool,
     timeout: Span,
+    /// What it may have in all bricks.
+    bounds: Bounds,
     sealer: Sealer,
 }
 
@@ -353,6 +355,23 @@ impl Session {
         self.fill.filled
     }
 
+    /// What each namespace may have in this brick: of what is declared as much as of all values lies here, three copies each.
+    fn share_out(&mut self) {
+        let bricks = self.map.as_ref().map_or(1, |map| {
+            let old = map.old.as_ref().map_or(usize::MAX, Vec::len);
+            // While it changes some bricks have those of before, too.
+            map.members.len().min(old).max(1)
+        });
+        let of = |bounds: Bounds| bounds.share(bricks.min(BRICKS_ASKED) as u128, bricks as u128);
+        let all = self.namespaces.values().filter(|namespace| !namespace.bounds.is_none());
+        self.brick.set_bounds(all.map(|namespace| (namespace.id, of(namespace.bounds))).collect());
+    }
+
+    /// What namespaces have in this brick, and what they may have here.
+    pub fn used(&self) -> impl Iterator<Item = (&str, Used, Bounds)> {
+        self.namespaces.iter().map(|(name, n)| (&**name, self.brick.used(n.id), self.brick.bounds(n.id)))
+    }
+
     /// The map this node works with.
     pub fn map(&self) -> Option<&BrickMap> {
         self.map.as_ref()
@@ -361,9 +380,11 @@ impl Session {
     fn declare(&mut self, spaces: BTreeMap<String, Space<Self>>) {
         let namespace = |(name, Space { id, spec, secret }): (String, Space<Self>)| {
             let (lease, timeout, merges) = (spec.lease(), spec.timeout(), spec.merge == Merges::Fields);
-            (name.into(), Namespace { id, lease, timeout, merges, sealer: Sealer::new(&secret) })
+            let bounds = spec.quota.bounds(self.level);
+            (name.into(), Namespace { id, lease, timeout, merges, bounds, sealer: Sealer::new(&secret) })
         };
         self.namespaces = spaces.into_iter().map(namespace).collect();
+        self.share_out();
     }
 
     fn birth(&mut self, call: &mut Call, peer: NodeId, boot: Boot) {
@@ -404,6 +425,7 @@ impl Session {
         }
         self.map_since = call.now;
         let before = self.map.replace(map);
+        self.share_out();
         self.count_members(call);
         self.fill_map(call, before);
     }

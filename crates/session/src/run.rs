@@ -233,7 +233,11 @@ impl Session {
             self.figures.refused += 1;
             let full = why.starts_with(super::FULL);
             let after = if full { super::limits::FULL_RETRY_AFTER } else { super::limits::RETRY_AFTER };
-            Outcome::Refused(Refused::busy(why, after))
+            // What is over its namespace's bound is no less so a moment later.
+            match class::Bound::is_said_by(why) {
+                true => Outcome::Refused(Refused::wrong(why)),
+                false => Outcome::Refused(Refused::busy(why, after)),
+            }
         };
         call.answer(id, outcome);
         Next::Over

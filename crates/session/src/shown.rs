@@ -129,6 +129,7 @@ impl Session {
             f.ended,
             f.plain,
             f.merged,
+            self.brick.over,
             f.reads,
             f.refused,
             f.repairs,
@@ -171,6 +172,10 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure::counter("session.merge_ended", "Merges that were given up as somebody else kept writing."),
     Figure::counter("session.merge_plain", "Values that could not be merged, as they are no maps."),
     Figure::counter("session.merged", "Writes whose fields were merged into a newer value."),
+    Figure::counter(
+        "session.over",
+        "Writes that this brick refused as their namespace has all that is declared for it: bytes_max, keys_max.",
+    ),
     Figure::counter("session.reads", "Reads that were asked for at this node's doors."),
     Figure::counter("session.refused", "Operations that were refused: nothing was changed."),
     Figure::counter("session.repairs", "Bricks that a read brought up to date."),

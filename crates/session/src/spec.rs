@@ -85,6 +85,9 @@ impl class::Spec for Spec {
                     different fields all stay.",
         },
         Key { name: "timeout", example: "\"60ms\"", about: "How long one brick is waited for: 5ms to 5s." },
+        Quota::BYTES_MAX,
+        Quota::KEYS_MAX,
+        Quota::RATE_MAX,
         Quota::CONNECTIONS_MAX,
     ];
 

@@ -8,6 +8,8 @@ use std::hash::{Hash, Hasher};
 use base::Time;
 use base::checksum::Checksum;
 use bytes::Bytes;
+use class::Used;
+use class::limits::KEY_BYTES;
 
 use super::brick::Standing;
 use super::counted::Counted;
@@ -115,6 +117,11 @@ fn handle_bytes(len: usize) -> u64 {
     if len == 0 { 0 } else { len as u64 + HANDLE_BYTES }
 }
 
+/// What a value counts for its namespace.
+pub(super) fn used_by(key: &Key, len: usize) -> Used {
+    Used { bytes: (key.bytes.len() + len) as u64 + KEY_BYTES, keys: 1 }
+}
+
 pub(super) struct Table {
     /// Invariant: names the generation that holds the key's entry, for every key of every generation.
     index: Vec<Counted<Key, u64>>,
@@ -123,14 +130,14 @@ pub(super) struct Table {
     /// Invariant: what both of these and all that is behind them take, beside the empty index.
     bytes: u64,
     len: u64,
-    /// Entries with a value, by namespace. Invariant: none is 0.
-    values: BTreeMap<u32, u64>,
+    /// Entries with a value, and the bytes of their keys and values, by namespace. Invariant: none has no key.
+    used: BTreeMap<u32, Used>,
 }
 
 impl Table {
     pub fn new() -> Self {
         let index = (0..SHARDS).map(|_| Counted::default()).collect();
-        Self { index, generations: BTreeMap::new(), bytes: 0, len: 0, values: BTreeMap::new() }
+        Self { index, generations: BTreeMap::new(), bytes: 0, len: 0, used: BTreeMap::new() }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -151,9 +158,9 @@ impl Table {
         self.index[key.shard()].map().get_key_value(key).map(|(key, _)| key)
     }
 
-    /// Values of a namespace, those among them that ended a moment ago.
-    pub fn values(&self, namespace: u32) -> u64 {
-        self.values.get(&namespace).copied().unwrap_or(0)
+    /// Values of a namespace and their bytes, those among them that ended a moment ago.
+    pub fn used(&self, namespace: u32) -> Used {
+        self.used.get(&namespace).copied().unwrap_or_default()
     }
 
     /// So much more memory a value takes that ends then, beside that of what it replaces.
@@ -190,14 +197,15 @@ impl Table {
                 self.bytes += shard.bytes() - before + handle_bytes(key.bytes.len());
             }
         }
-        self.counts(key.namespace, &entry);
+        self.counts(&key, &entry);
         let generation = self.generations.entry(slot).or_default();
         let before = generation.bytes();
-        let namespace = key.namespace;
+        // Another handle to the same bytes.
+        let its = key.clone();
         let replaced = generation.insert(key, entry);
         self.bytes += generation.bytes() - before;
         if let Some(replaced) = &replaced {
-            self.counts_no_more(namespace, replaced);
+            self.counts_no_more(&its, replaced);
         }
         old.or(replaced)
     }
@@ -207,23 +215,25 @@ impl Table {
         self.unfile(slot, key)
     }
 
-    fn counts(&mut self, namespace: u32, entry: &Entry) {
+    fn counts(&mut self, key: &Key, entry: &Entry) {
         self.bytes += entry.bytes();
         self.len += 1;
-        if entry.value.is_some() {
-            *self.values.entry(namespace).or_default() += 1;
+        if let Some(value) = &entry.value {
+            let used = self.used.entry(key.namespace).or_default();
+            *used = *used + used_by(key, value.bytes.len());
         }
     }
 
-    fn counts_no_more(&mut self, namespace: u32, entry: &Entry) {
+    fn counts_no_more(&mut self, key: &Key, entry: &Entry) {
         self.bytes -= entry.bytes();
         self.len -= 1;
-        if entry.value.is_some()
-            && let Some(values) = self.values.get_mut(&namespace)
+        if let Some(value) = &entry.value
+            && let Some(used) = self.used.get_mut(&key.namespace)
         {
-            *values -= 1;
-            if *values == 0 {
-                self.values.remove(&namespace);
+            used.bytes -= used_by(key, value.bytes.len()).bytes;
+            used.keys -= 1;
+            if used.keys == 0 {
+                self.used.remove(&key.namespace);
             }
         }
     }
@@ -246,7 +256,7 @@ impl Table {
             self.generations.remove(&slot);
         }
         if let Some(old) = &old {
-            self.counts_no_more(key.namespace, old);
+            self.counts_no_more(key, old);
         }
         old
     }
@@ -274,7 +284,7 @@ impl Table {
             }
             left -= ended.len();
             for (key, mut entry) in ended {
-                self.counts_no_more(key.namespace, &entry);
+                self.counts_no_more(&key, &entry);
                 self.unindex(&key);
                 if entry.keep_end > now {
                     entry.value = None;
@@ -352,14 +362,15 @@ mod tests {
                 table.put(&key(&i.to_string()), entry(round * 10, 100 + i * round as u64, 100 + i * round as u64));
             }
         }
-        assert_eq!((table.len(), table.values(1), table.values(2)), (100, 100, 0));
+        let bytes = 100 * (20 + KEY_BYTES) + 10 + 2 * 90;
+        assert_eq!((table.len(), table.used(1), table.used(2)), (100, Used { bytes, keys: 100 }, Used::default()));
         for i in 0..50 {
             assert!(table.remove(&key(&i.to_string())).is_some());
         }
         while table.expire(Time(10_000_000_000), 7) {}
         assert_eq!((table.len(), table.bytes()), (0, 0));
         assert!(table.generations.is_empty() && table.index.iter().all(|shard| shard.map().is_empty()));
-        assert_eq!(table.values(1), 0);
+        assert!(table.used.is_empty());
     }
 
     #[test]

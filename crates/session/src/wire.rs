@@ -4,6 +4,7 @@
 use base::frame::{Priority, kind};
 use base::{Frame, NodeId, Span};
 use bytes::Bytes;
+use class::Bound;
 use prost::{Message, Oneof};
 
 use super::brick::{Found, Line, Standing, Want, Write, Wrote};
@@ -359,6 +360,8 @@ pub(super) fn wrote(wrote: Wrote) -> What {
         Wrote::Full => (2, false, None, 0),
         Wrote::Ahead(ms) => (3, false, None, ms),
         Wrote::Undone => (4, false, None, 0),
+        Wrote::Over(Bound::Bytes) => (5, false, None, 0),
+        Wrote::Over(Bound::Keys) => (6, false, None, 0),
     };
     What::Wrote(WroteMessage { how, had, version, ahead_ms })
 }
@@ -491,6 +494,8 @@ impl WroteMessage {
             2 => Wrote::Full,
             3 => Wrote::Ahead(self.ahead_ms),
             4 => Wrote::Undone,
+            5 => Wrote::Over(Bound::Bytes),
+            6 => Wrote::Over(Bound::Keys),
             _ => return None,
         })
     }

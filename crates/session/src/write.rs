@@ -4,6 +4,7 @@
 
 use base::{Priority, Span, Time};
 use bytes::Bytes;
+use class::Bound;
 
 use super::brick::{Standing, Want, Write, Wrote};
 use super::limits::{
@@ -110,6 +111,10 @@ impl Session {
                         return self.give_up(call, op, OVERLOADED);
                     }
                 }
+                if let Some(bound) = self.is_over_here(op) {
+                    self.brick.over += 1;
+                    return self.give_up(call, op, bound.why());
+                }
                 let before = op.write.as_ref().expect("it is writing").version;
                 if let Err(ms) = self.set_clock_right(call, op) {
                     if !op.knows_clocks && !op.legs.iter().any(Leg::may_have_stored) {
@@ -178,6 +183,14 @@ impl Session {
             }
             return self.write_failed(call, number, op);
         }
+    }
+
+    /// The own brick would refuse it, and no other one was asked: then it is not sent, as one brick alone that has less of the
+    /// namespace would keep it.
+    fn is_over_here(&self, op: &Running) -> Option<Bound> {
+        let is_first = op.legs.iter().all(|leg| leg.state == LegState::Idle) && !op.earlier_may_have;
+        let own = op.legs.iter().any(|leg| leg.node == self.me);
+        op.write.as_ref().filter(|_| is_first && own).and_then(|write| self.brick.is_over(&op.key, write))
     }
 
     /// A version that is too far ahead would be refused by the others and stay in the own brick: it is not sent. If
@@ -480,6 +493,7 @@ impl Session {
         }
         let said_no = op.legs.iter().find_map(|leg| match leg.state {
             LegState::Wrote(Wrote::Full) => Some(full_text(self.brick.bytes_max())),
+            LegState::Wrote(Wrote::Over(bound)) => Some(bound.why().to_owned()),
             LegState::Wrote(Wrote::Ahead(ms)) => Some(format!("this node's clock is {ms} ms ahead of the bricks'")),
             _ => None,
         });

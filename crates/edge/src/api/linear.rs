@@ -81,9 +81,13 @@ fn known(api: &Api, op: &Op) -> Result<(), Problem> {
 }
 
 pub fn problem(wrong: Wrong) -> Problem {
-    let status = if wrong == Wrong::Type { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+    let status = match wrong {
+        Wrong::Type => StatusCode::CONFLICT,
+        Wrong::BytesMax | Wrong::KeysMax => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::BAD_REQUEST,
+    };
     let text = wrong.text();
-    Problem::new(status, text.strip_prefix("ERR ").unwrap_or(text))
+    Problem::new(status, text.trim_start_matches("ERR ").trim_start_matches("OOM "))
 }
 
 /// The id of a write, if its caller gave one.

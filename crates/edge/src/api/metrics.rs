@@ -11,7 +11,7 @@ use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
-use node::view::{AskedView, CloneState, NodeState, StubView};
+use node::view::{AskedView, CloneState, NodeState, StubView, UsedView};
 
 use super::Api;
 use crate::turnstile::{Front, PartFigures, Turnstiles};
@@ -90,6 +90,7 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
     }
     clones_asked(view, &mut out);
+    namespaces(view, &mut out);
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
@@ -120,6 +121,34 @@ fn clones_asked(view: &View, out: &mut Text) {
             let Some(asked) = clone.asked.as_ref().filter(|_| clone.name != last) else { continue };
             last = &clone.name;
             out.sample(name, &[("clone", &clone.name)], of(asked));
+        }
+    }
+}
+
+/// What namespaces hold on all nodes, and what is declared for them.
+fn namespaces(view: &View, out: &mut Text) {
+    type Of = fn(&UsedView) -> Option<u64>;
+    let families: [(&str, &str, Of); 5] = [
+        (
+            "coppice_namespace_bytes",
+            "Bytes of a namespace's keys and values, and 48 for each key; copies not counted.",
+            |u| Some(u.bytes),
+        ),
+        ("coppice_namespace_bytes_max", "What a namespace may hold of them, if that is declared.", |u| u.bytes_max),
+        ("coppice_namespace_fullest_percent", "Part of its bounds that a namespace has where it is fullest.", |u| {
+            (u.bytes_max.is_some() || u.keys_max.is_some()).then_some(u.percent.into())
+        }),
+        ("coppice_namespace_keys", "A namespace's keys; copies not counted.", |u| Some(u.keys)),
+        ("coppice_namespace_keys_max", "Keys that a namespace may hold, if that is declared.", |u| {
+            u.keys_max.map(u64::from)
+        }),
+    ];
+    for (name, help, of) in families {
+        out.family(name, "gauge", help);
+        for namespace in &view.namespaces {
+            if let Some(value) = of(&namespace.used) {
+                out.sample(name, &[("namespace", &namespace.name)], value);
+            }
         }
     }
 }
@@ -371,7 +400,7 @@ mod tests {
 What `GET /metrics` of a node's API says, in the text format of Prometheus. This page is printed from the program by a test (`just docs`).
 
 - A counter counts since the node started, and its name ends in `_total`. A gauge is what is now, or was in the last second.
-- Those with labels have a value for each of what the labels name: `node`, `service`, `clone`, `partition`, `stage`, `brick`.
+- Those with labels have a value for each of what the labels name: `node`, `service`, `clone`, `partition`, `stage`, `brick`, `namespace`.
 - Classes and doors are told by the second word of a name: `session`, `linear`, `http`, `resp`, `tcp`.
 - What a new figure needs: [recipe](recipes/metric.md).
 

@@ -4,6 +4,8 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::{Outcome, Span, Unknown};
+use class::Bound;
+use node::used::OVER_RATE;
 use serde::Serialize;
 use state::session::CookieError;
 
@@ -90,11 +92,19 @@ pub fn odd(answer: &impl std::fmt::Debug) -> Problem {
 /// Bytes of an answer that makes no sense, in what its asker is told.
 const ODD_SHOWN_MAX: usize = 200;
 
-/// What was done, or the problem: refused with a hint is 503, refused for good 400, unknown 504.
+/// What was done, or the problem: refused with a hint is 503, refused for good 400, as a namespace has all that it may 507, as it
+/// asks for more than it may 429, unknown 504.
 pub fn done<T>(outcome: Outcome<T>) -> Result<T, Problem> {
     match outcome {
         Outcome::Done(done) => Ok(done),
+        // Whoever waits and asks again gets the same answer, as long as nobody removes anything.
+        Outcome::Refused(refused) if Bound::is_said_by(&refused.why) => {
+            Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, refused.why.trim_start_matches("OOM ")))
+        }
         Outcome::Refused(refused) => Err(match refused.retry_after {
+            Some(after) if refused.why.starts_with(OVER_RATE) => {
+                Problem { status: StatusCode::TOO_MANY_REQUESTS, ..Problem::busy(refused.why, after) }
+            }
             Some(after) => Problem::busy(refused.why, after),
             None => Problem::wrong(refused.why),
         }),

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use base::{Outcome, Priority, Refused, Span, Time};
 use flow::stage::{End, Stage};
+use node::used::OVER_RATE;
 use node::{Answer, Ask, View};
 use state::linear::functions::changes::may_wait;
 use state::linear::limits::WATCH_HOLD;
@@ -324,6 +325,8 @@ fn end_of(answer: &Answer) -> End {
         match outcome {
             Outcome::Done(_) => End::Done,
             Outcome::Refused(refused) if refused.retry_after.is_none() => End::Done,
+            // One namespace has had its rate: of the others' load that says nothing.
+            Outcome::Refused(refused) if refused.why.starts_with(OVER_RATE) => End::Done,
             Outcome::Refused(_) | Outcome::Unknown(_) => End::Overload,
         }
     }

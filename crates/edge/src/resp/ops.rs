@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use base::{Outcome, Priority, Span};
 use bytes::Bytes;
+use class::Bound;
 use futures_util::StreamExt;
+use node::used::OVER_RATE;
 use node::{Answer, Ask};
 use state::linear;
 use state::session::{Action, Kind, Lease, Op, Reply as Found, Version, When};
@@ -109,6 +111,7 @@ pub fn linear_outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outc
 /// It did not happen.
 pub fn refused(refused: &base::Refused) -> Reply {
     match refused.retry_after {
+        _ if Bound::is_said_by(&refused.why) => Reply::Error(format!("OOM {}", refused.why.trim_start_matches("OOM "))),
         Some(after) => Reply::Error(format!("BUSY {refused}, retry in {} ms", after.as_millis().max(1))),
         None => Reply::Error(format!("ERR {refused}")),
     }
@@ -149,7 +152,9 @@ pub fn done(outcome: Outcome<Found>) -> Result<Found, Reply> {
 
 /// Did this door fail at its work (so that it counts as an error of ours)?
 pub fn is_ours(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(text) if ["BUSY", "OOM", "UNKNOWN"].iter().any(|code| text.starts_with(code)))
+    // A namespace that has all that it may, or asks for more, is its operator's matter.
+    let is_quota = |text: &str| Bound::is_said_by(text) || text.trim_start_matches("BUSY ").starts_with(OVER_RATE);
+    matches!(reply, Reply::Error(text) if ["BUSY", "OOM", "UNKNOWN"].iter().any(|code| text.starts_with(code)) && !is_quota(text))
 }
 
 /// The leader of a group, which may be another node, answered with what is no answer to what it was asked.

@@ -95,6 +95,17 @@ impl Function {
         self.newer.filter(|(_, are_newer)| are_newer(args)).map_or(self.level, |(level, _)| level)
     }
 
+    /// May what is stored become more by it? Whatever else happens, it is done also where a namespace has all that it may.
+    pub fn grows(&self) -> bool {
+        matches!(self.run, Run::Write(_)) && !NEVER_GROW.contains(&self.name)
+    }
+
+    /// The key that a step may make, if there is none.
+    pub fn makes<'a>(&self, step: &'a Step) -> Option<&'a Bytes> {
+        let key = if self.keys == 1 { step.args.first() } else { Some(&step.key) };
+        key.filter(|_| self.grows() && !NEVER_MAKE.contains(&self.name))
+    }
+
     /// The keys that a step has to do with.
     pub fn keys<'a>(&self, step: &'a Step) -> impl Iterator<Item = &'a Bytes> {
         let own = (!self.whole && !self.keyless).then_some(&step.key);
@@ -149,6 +160,32 @@ const fn inner(function: Function) -> Function {
 const fn weak(combine: Combine, function: Function) -> Function {
     Function { combine: Some(combine), ..function }
 }
+
+/// Writes after which no more is stored than before, but for what is bounded elsewhere (`once.keep`) and lengths of two keys (`rename`).
+const NEVER_GROW: &[&str] = &[
+    "hold",
+    "release",
+    "remove",
+    "take",
+    "expire",
+    "get-expire",
+    "rename",
+    "lease.renew",
+    "lease.release",
+    "hash.take",
+    "hash.remove",
+    "list.pop-first",
+    "list.pop-left",
+    "list.pop-right",
+    "list.trim",
+    "list.remove",
+    "set.pop",
+    "set.remove",
+    "clear",
+    "once.keep",
+];
+/// Writes that do nothing where there is no key.
+const NEVER_MAKE: &[&str] = &["list.push-left-present", "list.push-right-present", "list.set", "list.insert"];
 
 /// Everything that is offered.
 pub static ALL: &[&[Function]] = &[

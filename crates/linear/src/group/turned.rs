@@ -10,7 +10,7 @@ use base::{Boot, NodeId, Priority, Time};
 use super::queue::{Entry, Mark, Queue};
 use super::{Answered, Group};
 use crate::limits::{CALLS_MAX, QUEUE_BYTES_MAX, QUEUE_MAX, TURNED_MAX};
-use crate::space::CommandId;
+use crate::space::{CommandId, refusal};
 use crate::watchers::Read;
 use crate::wire::{Answer, Command};
 
@@ -107,6 +107,15 @@ impl Group {
             let floor = self.queue.floor(now);
             return done.push(Answered { id, answer: Answer::TurnedAway { floor } });
         }
+        // It would not be done, and its bytes need not go to all disks for that. One that ends a hold has to.
+        let ends_hold = || command.steps.iter().any(|step| step.function == "release");
+        if let Some(wrong) = self.member.state().over(&command, self.bounds)
+            && self.is_sure(mark)
+            && !ends_hold()
+            && self.turned.add(id)
+        {
+            return done.push(Answered { id, answer: Answer::Ran(refusal(&command, wrong), 0) });
+        }
         let held = (self.holds.len(), self.holds.bytes);
         if is_too_large(&self.queue, held, mark) {
             return done.push(Answered { id, answer: Answer::Busy });
@@ -131,11 +140,16 @@ impl Group {
         }
     }
 
+    /// No log has it already.
+    fn is_sure(&self, mark: Mark) -> bool {
+        mark.sole && self.leads.is_some() && self.member.applied() >= self.led_from
+    }
+
     /// It is not put into the log; for good, if that can be said.
     fn turn_away(&mut self, mark: Mark, id: CommandId, floor: u8, done: &mut Vec<Answered>) {
         self.known.remove(&id);
-        let is_sure = mark.sole && self.leads.is_some() && self.member.applied() >= self.led_from;
-        let answer = if is_sure && self.turned.add(id) { Answer::TurnedAway { floor } } else { Answer::Busy };
+        let answer =
+            if self.is_sure(mark) && self.turned.add(id) { Answer::TurnedAway { floor } } else { Answer::Busy };
         done.push(Answered { id, answer });
     }
 }

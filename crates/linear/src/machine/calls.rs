@@ -422,6 +422,7 @@ impl Linear {
             Answer::Ran(ran, index) => {
                 let (begun, stale) = (call.begun, call.stale.is_some() && index == 0);
                 self.counts.stale += u64::from(stale);
+                self.counts.over += u64::from(ran.is_over());
                 if let Some(member) = self.groups.get_mut(&group) {
                     member.learn(begun, index);
                 }

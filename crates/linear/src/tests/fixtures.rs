@@ -57,7 +57,8 @@ fn fixtures_of_calls_are_read() {
         Reply::Bytes(text("b")),
         Reply::List(vec![Reply::List(vec![Reply::Int(1)]), Reply::Nil]),
     ];
-    let wrongs = Wrong::ALL.into_iter().map(Reply::Wrong).collect();
+    // Of level 1; what came later has codes behind these.
+    let wrongs = Wrong::ALL[..11].iter().copied().map(Reply::Wrong).collect();
     let calls = [
         ("do", Call::Do { group, reads: false, stale: None, sole: false, command: full() }),
         (

@@ -11,7 +11,7 @@ use class::Class;
 pub(super) struct Lone {
     pub linear: Linear,
     pub now: Now,
-    disk: Vec<Bytes>,
+    pub disk: Vec<Bytes>,
     /// Of what it has written while the disk does not say so.
     pub stalled: Option<Vec<Ticket>>,
     asks: u64,
@@ -101,8 +101,11 @@ impl Lone {
 
     /// At this node's door.
     pub fn ask(&mut self, function: &'static str, args: &[&str]) -> Outcome<Ran> {
+        self.asks_for(Op::of("bank".into(), vec![step("k", function, args)]))
+    }
+
+    pub fn asks_for(&mut self, op: Op) -> Outcome<Ran> {
         self.asks += 1;
-        let op = Op::of("bank".into(), vec![step("k", function, args)]);
         self.handle(Input::Ask { id: AskId(self.asks), budget: Span::secs(1), op });
         let mut wakes = 0;
         while self.ended.is_empty() && wakes < 20 {

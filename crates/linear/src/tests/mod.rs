@@ -23,6 +23,7 @@ mod fixtures;
 mod level;
 mod once;
 mod priority;
+mod quota;
 mod split;
 mod stale;
 mod together;

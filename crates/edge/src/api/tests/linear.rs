@@ -330,3 +330,18 @@ fn an_answer_that_is_none_to_what_was_asked_is_an_error_and_ends_nothing() {
         assert!(statuses.iter().all(|status| [200, 204, 404, 412, 504].contains(status)), "{line}: {statuses:?}");
     }
 }
+
+#[test]
+fn what_is_over_a_quota_has_a_status_of_its_own() {
+    let put = "PUT /v1/ns/carts/keys/a";
+    let over = vec![Reply::Wrong(state::linear::Wrong::KeysMax)];
+    let (status, headers, text, _) = linear(over, put, "new");
+    assert!(status == 507 && text.contains(r#""error":"keys_max of this namespace"#), "{status} {text}");
+    assert_eq!(header(&headers, "retry-after"), "");
+    let problem = |refused| super::super::problem::done::<()>(Outcome::Refused(refused)).unwrap_err();
+    let bytes = problem(base::Refused::wrong(::class::Bound::Bytes.text()));
+    assert_eq!((bytes.status.as_u16(), bytes.retry_after), (507, None));
+    assert!(bytes.error.starts_with("bytes_max of this namespace"), "{}", bytes.error);
+    let rate = problem(base::Refused::busy(format!("{}, so", node::used::OVER_RATE), base::Span::millis(7)));
+    assert_eq!((rate.status.as_u16(), rate.retry_after), (429, Some(base::Span::millis(7))));
+}

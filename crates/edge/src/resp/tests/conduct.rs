@@ -442,3 +442,15 @@ fn no_memory_is_told_in_the_word_that_redis_clients_know() {
     let Err(encode::Reply::Error(text)) = ops::done(Outcome::Refused(full)) else { panic!("an error") };
     assert_eq!(text, "OOM the memory of the key's bricks is full (more)");
 }
+
+#[test]
+fn a_namespace_that_has_all_that_it_may_is_told_so_and_is_no_fault_of_this_door() {
+    use class::Bound;
+    let over = || ops::refused(&base::Refused::wrong(Bound::Keys.why()));
+    assert_eq!(over(), encode::Reply::error(Bound::Keys.text()));
+    let rate = base::Refused::busy(format!("{}, so and so", node::used::OVER_RATE), Span::millis(7));
+    let rate = ops::refused(&rate);
+    assert_eq!(rate, encode::Reply::error("BUSY rate_max of this namespace is reached, so and so, retry in 7 ms"));
+    assert!(!ops::is_ours(&over()) && !ops::is_ours(&rate));
+    assert!(ops::is_ours(&ops::refused(&base::Refused::busy("so many wait", Span::millis(7)))));
+}

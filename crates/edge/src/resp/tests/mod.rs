@@ -206,6 +206,8 @@ fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::vie
         durability: None,
         weak: Vec::new(),
         connections_max,
+        rate_max: None,
+        used: Default::default(),
         loss_window: None,
         promise: String::new(),
         timeout_ms: 60,

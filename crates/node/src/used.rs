@@ -1,0 +1,150 @@
+//! What namespaces take of what they may: operations a second at this node's doors, and what they hold. Of that each node tells what it has of them, all show the sum, and the root group's leader
+//! says when one comes near its bound.
+
+use base::text::size_text;
+use base::{Now, Outcome, Refused};
+use state::session::limits::BRICKS_ASKED;
+
+use crate::Node;
+use crate::ask::Answer;
+use crate::facts::UsedThere;
+use crate::limits::{USED_AGAIN_BELOW, USED_TOLD_AT, USED_TOLD_MAX};
+use crate::node::Out;
+use crate::view::UsedView;
+
+impl Node {
+    /// Into the report: what lies in the own brick and in the groups that this node leads.
+    pub(crate) fn take_stock_of_namespaces(&mut self) {
+        let all = &mut self.report.used;
+        all.clear();
+        let held = self.classes.session.used().chain(self.classes.linear.used());
+        for (name, used, bounds) in held.filter(|(_, used, _)| used.keys > 0) {
+            let there = all.entry(name.to_owned()).or_default();
+            there.bytes = there.bytes.saturating_add(used.bytes);
+            there.keys = there.keys.saturating_add(used.keys);
+            there.percent = there.percent.max(bounds.percent(used));
+        }
+        if all.len() > USED_TOLD_MAX {
+            // Those that come near to a bound, and those that have most.
+            let mut by: Vec<_> = all.iter().map(|(name, there)| (there.percent, there.bytes, name.clone())).collect();
+            by.sort_unstable();
+            by.truncate(by.len() - USED_TOLD_MAX);
+            for (_, _, name) in by {
+                all.remove(&name);
+            }
+        }
+    }
+
+    /// Follows what is declared.
+    pub(crate) fn keep_rates(&mut self) {
+        let mut before = std::mem::take(&mut self.rates);
+        let rated = self.namespaces.iter().filter_map(|(name, spec)| Some((name, spec.quota().rate_max?)));
+        self.rates =
+            rated.map(|(name, most)| (name.clone(), (most, before.remove(name).unwrap_or_default().1))).collect();
+    }
+
+    /// The refusal of an operation, if its namespace has had what it may ask of this node.
+    pub(crate) fn over_rate(&mut self, now: Now, op: &state::Op) -> Option<Answer> {
+        // What is done together costs as much as one by one.
+        let (namespace, count) = match op {
+            state::Op::Session(op) => (&op.namespace, 1),
+            state::Op::Linear(op) => (&op.namespace, op.steps.len() as u64),
+        };
+        let (most, rate) = self.rates.get_mut(&**namespace)?;
+        let after = rate.admit(now.mono, *most, count).err()?;
+        self.over_rates += 1;
+        let refused = Refused::busy(format!("{OVER_RATE}, each node does {most} operations a second for it"), after);
+        Some(match op {
+            state::Op::Session(_) => Answer::Session(Outcome::Refused(refused)),
+            state::Op::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
+        })
+    }
+
+    /// What a namespace has in all, copies not counted; as of the nodes' last reports.
+    pub(crate) fn used_view(&self, name: &str) -> UsedView {
+        let Some(spec) = self.namespaces.get(name) else { return UsedView::default() };
+        let told = self.live_cards().filter_map(|card| self.report_of(card.id).used.get(name).copied());
+        let all = told.fold(UsedThere::default(), |all, one| UsedThere {
+            bytes: all.bytes.saturating_add(one.bytes),
+            keys: all.keys.saturating_add(one.keys),
+            percent: all.percent.max(one.percent),
+        });
+        let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).min(BRICKS_ASKED).max(1);
+        let copies = if spec.session().is_some() { bricks() as u64 } else { 1 };
+        let quota = spec.quota();
+        UsedView {
+            bytes: all.bytes.div_ceil(copies),
+            keys: all.keys.div_ceil(copies),
+            bytes_max: quota.bytes_max,
+            keys_max: quota.keys_max,
+            percent: all.percent,
+        }
+    }
+
+    /// At the root group's leader: says it when a namespace comes near its bound, and when it is there.
+    pub(crate) fn keep_used(&mut self, now: Now, out: &mut Out) {
+        let bound: Vec<String> = self
+            .namespaces
+            .iter()
+            .filter(|(_, spec)| spec.quota().bytes_max.is_some() || spec.quota().keys_max.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
+        self.used_told.retain(|name, _| bound.contains(name));
+        for name in bound {
+            let used = self.used_view(&name);
+            let told = self.used_told.get(&name).copied().unwrap_or(0);
+            let Some(reached) = reached(told, used.percent) else { continue };
+            self.used_told.insert(name.clone(), reached);
+            if reached > told {
+                self.decided(now, "quota", &name, text(&used), out);
+            }
+        }
+    }
+}
+
+/// Why an operation was refused for its namespace's rate begins with this.
+pub const OVER_RATE: &str = "rate_max of this namespace is reached";
+
+/// The step that is told now, if it is another one than was told last.
+fn reached(told: u32, percent: u32) -> Option<u32> {
+    let step = USED_TOLD_AT.into_iter().rev().find(|step| percent >= *step).unwrap_or(0);
+    // One that goes up and down around a step says it once.
+    let is_down = step < told && percent < USED_AGAIN_BELOW;
+    (step > told || is_down).then_some(step)
+}
+
+fn text(used: &UsedView) -> String {
+    let bytes = used.bytes_max.map(|most| format!("{} of bytes_max = {}", size_text(used.bytes), size_text(most)));
+    let keys = used.keys_max.map(|most| format!("{} of keys_max = {most}", used.keys));
+    let what = bytes.into_iter().chain(keys).collect::<Vec<_>>().join(", ");
+    let then = if used.percent >= 100 { "; what would be more is refused there" } else { "" };
+    format!("has {what}: {} % where it is fullest{then}", used.percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_is_said_once_and_again_when_there_was_room_meanwhile() {
+        let mut told = 0;
+        let mut said = Vec::new();
+        for percent in [10, 79, 80, 95, 79, 81, 100, 130, 99, 100, 71, 80, 69, 80, 100, 0, 101] {
+            if let Some(reached) = reached(told, percent) {
+                if reached > told {
+                    said.push((percent, reached));
+                }
+                told = reached;
+            }
+        }
+        assert_eq!(said, [(80, 80), (100, 100), (80, 80), (100, 100), (101, 100)]);
+    }
+
+    #[test]
+    fn people_read_how_much_it_is() {
+        let used = UsedView { bytes: 1 << 19, keys: 9, bytes_max: Some(1 << 20), keys_max: Some(10), percent: 90 };
+        assert_eq!(text(&used), "has 512KiB of bytes_max = 1MiB, 9 of keys_max = 10: 90 % where it is fullest");
+        let full = text(&UsedView { bytes_max: None, percent: 100, ..used });
+        assert_eq!(full, "has 9 of keys_max = 10: 100 % where it is fullest; what would be more is refused there");
+    }
+}
