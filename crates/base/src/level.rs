@@ -16,6 +16,7 @@
 //! | 2 | after it | `hash.random`, `hash.take`, `hold`, `release`, `size`, `list.positions`, `list.pop-first`, `set.count-inter`, `set.store-*`, `text.find-bit`, `text.bit-op`, `count.ending`; `put`, `expire` and `get-expire` with `passed`; `expire ... xxlt`, `put` and `remove` with `equal:`, `differs:`, `digest:` and `digest-differs:`, `set.random ... again`, `text.bits ... byte\|bit`; the kind beside a session value (`session/src/op.rs`); what a brick is told that it lacks (`session/src/copies.rs`) |
 //! | 3 | after it | channels cross nodes: frames of kinds `CHANNELS` and `MESSAGES` (`channels/src/wire.rs`) |
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`) |
+//! | 4 | after it | services have `sandbox` (`clones/src/sandbox.rs`) |
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 4;

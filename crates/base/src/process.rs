@@ -23,6 +23,17 @@ pub struct ProcSpec {
     /// Working folder, relative to that; else relative ones are relative to the node's service folder.
     pub dir: Option<String>,
     pub env: BTreeMap<String, String>,
+    /// What it may reach besides the system's files and its own; none: all that the node's user may.
+    pub sandbox: Option<Open>,
+}
+
+/// Files and folders that are open to a child. Paths begin with `/`, or with `~/` for the home of the node's user.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Open {
+    /// To be read and run.
+    pub read: Vec<String>,
+    /// To be written, too.
+    pub write: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ServiceSpec;
 use crate::limits::VERSIONS_KEPT;
+use crate::sandbox::Sandbox;
 use crate::spec::Stop;
 
 /// What a version of a service has of its own: all that its processes are started, probed and stopped with. The rest (where
@@ -30,6 +31,8 @@ pub struct Program {
     pub health: Option<String>,
     #[serde(default)]
     pub namespaces: Vec<String>,
+    #[serde(default, skip_serializing_if = "Sandbox::is_default")]
+    pub sandbox: Sandbox,
     pub start_timeout: Span,
     pub stop: Stop,
 }
@@ -74,6 +77,7 @@ impl Program {
             env,
             health,
             namespaces,
+            sandbox,
             start_timeout,
             stop,
             version: _,
@@ -84,7 +88,7 @@ impl Program {
             partitions: _,
             session: _,
         } = spec.clone();
-        Self { code, run, builtin, dir, env, health, namespaces, start_timeout, stop }
+        Self { code, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop }
     }
 
     /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
@@ -95,8 +99,9 @@ impl Program {
 
     /// The service as it is with this program.
     pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
-        let Self { code, run, builtin, dir, env, health, namespaces, start_timeout, stop } = self.clone();
-        ServiceSpec { code, version, run, builtin, dir, env, health, namespaces, start_timeout, stop, ..spec.clone() }
+        let Self { code, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop } = self.clone();
+        let rest = spec.clone();
+        ServiceSpec { code, version, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop, ..rest }
     }
 }
 

@@ -555,7 +555,8 @@ impl Group {
         env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
         let run = want.spec.command();
         let ServiceSpec { code, dir, version, .. } = (*want.spec).clone();
-        let spec = ProcSpec { name: id.to_string(), version, run, code, dir, env };
+        let sandbox = want.spec.sandbox.open();
+        let spec = ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");

@@ -9,6 +9,10 @@ pub const CLONES_PER_SERVICE_MAX: u32 = 256;
 pub const CLONES_MAX: u32 = 1024;
 /// A service's name is part of a host label, of log lines and of environment variables.
 pub const NAME_BYTES_MAX: usize = 63;
+/// Of a path that is open to clones (`sandbox`).
+pub const PATH_BYTES_MAX: usize = 1024;
+/// Paths in each list of `sandbox`. All stand in an argument of the program that starts a clone.
+pub const PATHS_OPEN_MAX: usize = 64;
 /// Services at most: their names travel in each beacon, so 256 x 64 bytes are a quarter of one.
 pub const SERVICES_MAX: usize = 256;
 

@@ -15,6 +15,7 @@ use crate::partition::Partition;
 use crate::partition_check as partition;
 use crate::path::{canonical, is_clear};
 use crate::route::bare_host;
+use crate::sandbox::{SANDBOX_KEYS, Sandbox};
 use crate::session::SessionCookie;
 use crate::size::Size;
 use crate::text;
@@ -62,6 +63,9 @@ pub struct ServiceSpec {
     /// The edge keeps its users' sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionCookie>,
+    /// What of their node's machine its clones reach.
+    #[serde(default, skip_serializing_if = "Sandbox::is_default")]
+    pub sandbox: Sandbox,
     #[serde(default)]
     pub stop: Stop,
     /// From its start to its first healthy answer at most.
@@ -169,6 +173,7 @@ impl ServiceSpec {
             partitions: Vec::new(),
             namespaces: Vec::new(),
             session: None,
+            sandbox: Sandbox::default(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
         }
@@ -256,6 +261,9 @@ impl ServiceSpec {
                 wrong("namespaces", why);
             }
         }
+        for (key, why) in self.sandbox.errors() {
+            wrong(key, why);
+        }
         errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
@@ -287,9 +295,14 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        for (key, known) in
-            [("http", &HTTP_KEYS[..]), ("tcp", &TCP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS)]
-        {
+        let inner: [(&str, &[&str]); 5] = [
+            ("http", &HTTP_KEYS),
+            ("tcp", &TCP_KEYS),
+            ("stop", &STOP_KEYS),
+            ("session", &SESSION_KEYS),
+            ("sandbox", &SANDBOX_KEYS),
+        ];
+        for (key, known) in inner {
             if let Some(inner) = value.get_mut(key) {
                 keep_known(inner, known);
             }
@@ -451,7 +464,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 16] = [
+const SERVICE_KEYS: [&str; 17] = [
     "run",
     "builtin",
     "code",
@@ -466,6 +479,7 @@ const SERVICE_KEYS: [&str; 16] = [
     "partition",
     "namespaces",
     "session",
+    "sandbox",
     "stop",
     "start_timeout",
 ];

@@ -32,6 +32,7 @@ fn full() -> ServiceSpec {
         tcp = { port = 2525, accept_proxy = true, send_proxy = "v2", sni = "*.shop.example" }
         partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
+        sandbox = { read = ["/srv/models"], write = ["~/shop"] }
         stop = { signal = "INT", drain = "500ms" }
         start_timeout = "1m"
         "#,
@@ -57,10 +58,11 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
         "run = [\"a\"]\nhttp = { hosts = \"x\" }",
         "run = [\"a\"]\nstop = { after = \"5s\" }",
         "run = [\"a\"]\ntcp = { port = 1, tls = true }",
+        "run = [\"a\"]\nsandbox = { exec = [\"/x\"] }",
     ] {
         assert!(read(toml).unwrap_err().contains("unknown field"), "{toml}");
     }
-    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1}}"#;
+    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1},"sandbox":{"net":[1]}}"#;
     let spec = ServiceSpec::from_stored(kept).unwrap();
     assert_eq!((spec.reached_at(), spec.stop), (vec!["*/x".into(), "tcp 1".into()], Stop::default()));
 }
@@ -78,6 +80,26 @@ fn the_known_keys_are_the_types_keys() {
     assert_eq!(keys(&value["tcp"]), list(&TCP_KEYS));
     assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
+    assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
+}
+
+fn open(path: &str) -> Sandbox {
+    Sandbox::On(crate::sandbox::Files { read: Vec::new(), write: vec![path.into()] })
+}
+
+#[test]
+fn a_sandbox_is_there_unless_it_is_declared_away() {
+    use crate::sandbox::Files;
+    assert_eq!(read("run = [\"a\"]").unwrap().sandbox, Sandbox::On(Files::default()));
+    let none = read("run = [\"a\"]\nsandbox = \"none\"").unwrap();
+    assert_eq!((&none.sandbox, none.validate()), (&Sandbox::None, Ok(())));
+    assert!(toml::to_string(&none).unwrap().contains("sandbox = \"none\""));
+    assert_eq!(ServiceSpec::from_stored(&none.to_stored()).unwrap(), none);
+    assert!(!String::from_utf8_lossy(&ServiceSpec::new(["a"]).to_stored()).contains("sandbox"), "older nodes read it");
+    for wrong in ["\"off\"", "true", "1", "[]"] {
+        let why = read(&format!("run = [\"a\"]\nsandbox = {wrong}")).unwrap_err();
+        assert!(why.contains("\"none\"") && why.contains("read = "), "{wrong}: {why}");
+    }
 }
 
 #[test]
@@ -96,6 +118,10 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.clones = 3.into(), "wait", "needs a range"),
         (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),
+        (|s| s.sandbox = open("srv/models"), "sandbox.write", "from / or ~/"),
+        (|s| s.sandbox = open("/srv/../etc"), "sandbox.write", "without .."),
+        (|s| s.sandbox = open("~other/x"), "sandbox.write", "from / or ~/"),
+        (|s| s.sandbox = open(&"/x".repeat(600)), "sandbox.write", "at most 1024 bytes"),
         (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
         (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
         (|s| s.http.as_mut().unwrap().host = "http://x".into(), "http.host", "without scheme"),

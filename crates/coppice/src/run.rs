@@ -368,11 +368,15 @@ impl Started {
         };
         let certificate = Arc::new(certificate::Figures::default());
         let (gauges_meter, gauges_certificate) = (Arc::clone(&meter), Arc::clone(&certificate));
+        let landlock = host::landlock();
         let started = host::start(
             config,
             newborn(birth, core.sheds),
             move |port| Box::pin(core.serve(port)),
-            move || gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).collect(),
+            move || {
+                let own = [(node::LANDLOCK.to_owned(), landlock)];
+                gauges_meter.gauges().into_iter().chain(gauges_certificate.gauges()).chain(own).collect()
+            },
         );
         match started {
             Ok(running) => Ok(Ok(Self {

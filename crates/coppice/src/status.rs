@@ -1,5 +1,6 @@
 //! `coppice status`: the cluster as a page of text. Scripts use `--json`, which is the node's view as it is.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use node::view::{CloneState, CloneView, NodeState, NodeView, View};
@@ -68,6 +69,14 @@ pub fn page(view: &View, now_ms: u64) -> String {
             &mut out,
             format_args!("{}'s certificate {when} and cannot be renewed; `coppice events` says why", n.name),
         );
+    }
+    // Nodes on machines of one kind lack the same.
+    let mut lacks = BTreeMap::<&str, Vec<&str>>::new();
+    for (n, lack) in view.nodes.iter().flat_map(|n| n.sandbox_lacks.iter().map(move |lack| (n, lack))) {
+        lacks.entry(lack).or_default().push(&n.name);
+    }
+    for (lack, names) in lacks {
+        line(&mut out, format_args!("clones on {} can {lack}", names.join(", ")));
     }
     for n in &view.nodes {
         if let Some(ms) = n.slow_force_ms {

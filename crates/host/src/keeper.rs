@@ -15,29 +15,33 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setsid};
 
+use crate::skin::Skin;
+
 /// By these a program hears of sockets that were handed over to it (sd_listen_fds(3)). Children are not to take the node's
 /// for theirs.
 pub const SOCKET_VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 /// Children carry it in their environment; its value is different in each life of each node.
 pub(crate) const LIFE_MARK: &str = "COPPICE_LIFE";
+/// ... and this one, with another value in each life of each clone.
+pub(crate) const MEMBER_MARK: &str = "COPPICE_MEMBER";
 /// A line that begins so, on standard error, says why the child could not be started.
 pub(crate) const NOT_STARTED: &str = "\u{1}coppice keep: ";
 
-/// After the node's process id: the child is a clone, and keeps nothing of the node but what it is given.
-pub(crate) const CLONE: &str = "clone";
-const USAGE: &str = "usage: keep PARENT [clone] -- PROGRAM ARGUMENT...";
+const USAGE: &str = "usage: keep PARENT [SKIN] -- PROGRAM ARGUMENT...";
 
-/// Becomes the program that `args` name: the node's process id, `clone` if it is one (a node of `up` is none), `--`, program,
-/// arguments. The caller's `main` calls this when its first argument is `keep`.
+/// Becomes the program that `args` name: the node's process id, for a clone what it keeps of the node ([`Skin`]; a node of `up` has
+/// all), `--`, program, arguments. The caller's `main` calls this when its first argument is `keep`.
 pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
     let args: Vec<OsString> = args.collect();
-    let (is_clone, parent, program, rest) = match &args[..] {
-        [parent, dashes, program, rest @ ..] if dashes == "--" => (false, parent, program, rest),
-        [parent, clone, dashes, program, rest @ ..] if clone == CLONE && dashes == "--" => {
-            (true, parent, program, rest)
+    let (skin, parent, words) = match &args[..] {
+        [parent, dashes, words @ ..] if dashes == "--" => (None, parent, words),
+        [parent, skin, dashes, words @ ..] if dashes == "--" => {
+            let Ok(skin) = serde_json::from_str::<Skin>(&skin.to_string_lossy()) else { fail(USAGE) };
+            (Some(skin), parent, words)
         }
         _ => fail(USAGE),
     };
+    let [program, rest @ ..] = words else { fail(USAGE) };
     let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     if parent.is_none() {
         fail(USAGE);
@@ -53,7 +57,7 @@ pub fn keep_main(args: impl Iterator<Item = OsString>) -> ! {
         fail(&format!("cannot make a session: {e}"));
     }
     crate::private::as_usual();
-    if is_clone && let Err(why) = crate::skin::put_on() {
+    if let Some(Err(why)) = skin.map(|skin| skin.put_on(words)) {
         fail(&why);
     }
     let mut command = Command::new(program);
@@ -85,29 +89,33 @@ pub fn reap_main(mut args: impl Iterator<Item = OsString>) -> ! {
             _ => (),
         }
     }
-    let mark = format!("{LIFE_MARK}={life}");
+    kill_left(&groups, &life, None);
+    exit(0)
+}
+
+/// Kills what lives of these sessions, and what was started by this life of a node, or by these clones of it alone.
+pub(crate) fn kill_left(groups: &BTreeSet<i32>, life: &str, members: Option<&BTreeSet<String>>) {
     // Whoever forks while we look is found the next time; three quiet looks are the end.
     let mut quiet = 0;
     while quiet < 3 {
-        let left = left_behind(&groups, &mark);
+        let left = left_behind(groups, life, members);
         quiet = if left.is_empty() { quiet + 1 } else { 0 };
         for pid in left {
             let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    exit(0)
 }
 
-/// Living processes of these sessions, or with this mark. A session's number is not given again while one of its
+/// Living processes of these sessions, or with these marks. A session's number is not given again while one of its
 /// processes lives, so none of these is a stranger.
-fn left_behind(groups: &BTreeSet<i32>, mark: &str) -> Vec<Pid> {
+fn left_behind(groups: &BTreeSet<i32>, life: &str, members: Option<&BTreeSet<String>>) -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let me = std::process::id();
     processes
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|&pid| pid != me && session(pid).is_some_and(|s| groups.contains(&s) || is_marked(pid, mark)))
+        .filter(|&pid| pid != me && session(pid).is_some_and(|s| groups.contains(&s) || is_marked(pid, life, members)))
         .filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
         .collect()
 }
@@ -121,7 +129,12 @@ fn session(pid: u32) -> Option<i32> {
     (!matches!(state, "Z" | "X")).then_some(session)
 }
 
-fn is_marked(pid: u32, mark: &str) -> bool {
-    std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|&b| b == 0).any(|entry| entry == mark.as_bytes()))
+fn is_marked(pid: u32, life: &str, members: Option<&BTreeSet<String>>) -> bool {
+    let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let value = |name: &str| {
+        let entries = environ.split(|&b| b == 0).filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='));
+        entries.into_iter().find(|(of, _)| *of == name).map(|(_, value)| value)
+    };
+    value(LIFE_MARK) == Some(life)
+        && members.is_none_or(|members| value(MEMBER_MARK).is_some_and(|member| members.contains(member)))
 }

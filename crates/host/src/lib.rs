@@ -51,6 +51,6 @@ pub use join::{JoinDesk, JoinError, JoinGrant, JoinToken, JoinWish};
 pub use keeper::SOCKET_VARIABLES;
 pub use process::{keep_main, reap_main};
 pub use renew::{NotRenewed, RenewWish};
-pub use skin::close_self;
+pub use skin::{close_self, landlock};
 pub use tls::Tls;
 pub use tunnel::{Dialer, OwnStream, Target, TunnelDesk, TunnelStream};

@@ -144,3 +144,5 @@ pub const CHILD_PORT_TRIES: u32 = 64;
 
 const _: () = assert!(FRAME_BYTES_MAX < 2 * DATA_QUEUE_BYTES_MAX, "a frame must fit into an empty queue");
 const _: () = assert!(HELLO_BYTES_MAX < FRAME_BYTES_MAX, "a hello is a frame");
+/// Clones that have ended after which is cleared away in one go.
+pub const LEFT_AT_ONCE: usize = 256;

@@ -44,6 +44,11 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// A folder that is somebody's of this user is open to him again.
+pub(crate) fn make_own(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700))
+}
+
 /// The node's folder is this user's, and from now on closed to all others.
 pub(crate) fn close(dir: &Path) -> Result<(), Error> {
     let open = |why: String| Error::Open { dir: dir.into(), why };

@@ -6,12 +6,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use base::process::Probe;
+use base::process::{Open, Probe};
 use base::{Event, Exit, ProcId, ProcSpec, Rng, Signal};
 use rustix::process::{Pid, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -21,18 +21,21 @@ use tokio::time::timeout;
 
 use crate::driver::{HostConfig, Sink, spawn};
 use crate::identity::random_u64;
-use crate::keeper::{CLONE, LIFE_MARK, NOT_STARTED};
+use crate::keeper::{LIFE_MARK, MEMBER_MARK, NOT_STARTED, kill_left};
 pub use crate::keeper::{keep_main, reap_main};
-use crate::limits::OUTPUT_LINGERS;
+use crate::limits::{LEFT_AT_ONCE, OUTPUT_LINGERS};
 use crate::logs::Source;
 use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
-use crate::skin;
+use crate::skin::{self, Sandbox, Scratch, Skin};
 use crate::words::filled;
 use crate::{Error, probe};
 
 pub(crate) struct Procs {
     host: IpAddr,
+    /// The node's own folder.
+    dir: PathBuf,
+    scratch: Scratch,
     services_dir: PathBuf,
     code_dir: PathBuf,
     keeper: PathBuf,
@@ -43,8 +46,25 @@ pub(crate) struct Procs {
     rng: RefCell<Rng>,
     running: RefCell<BTreeMap<ProcId, Running>>,
     reaper: mpsc::UnboundedSender<String>,
+    ended: mpsc::UnboundedSender<Left>,
     /// Taken by the reaper's task.
     reaper_lines: RefCell<Option<mpsc::UnboundedReceiver<String>>>,
+    /// Taken by the task that clears away.
+    ended_left: RefCell<Option<mpsc::UnboundedReceiver<Left>>>,
+}
+
+/// What is left of a child that has ended.
+struct Left {
+    /// Mark of what it started; none of one that is no clone.
+    member: Option<String>,
+    scratch: PathBuf,
+}
+
+/// What there is before the machine's thread.
+pub(crate) struct Prepared {
+    logs: LogFiles,
+    scratch: Scratch,
+    random: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -58,14 +78,19 @@ struct Running {
 type NotStarted = Rc<RefCell<Option<String>>>;
 
 impl Procs {
-    pub fn prepare(config: &HostConfig) -> Result<(LogFiles, u64), Error> {
-        Ok((LogFiles::start(config.dir.join("logs"))?, random_u64()?))
+    pub fn prepare(config: &HostConfig) -> Result<Prepared, Error> {
+        let logs = LogFiles::start(config.dir.join("logs"))?;
+        Ok(Prepared { logs, scratch: Scratch::start(&config.dir)?, random: random_u64()? })
     }
 
-    pub fn new(config: &HostConfig, (logs, random): (LogFiles, u64), sink: Weak<dyn Sink>) -> Rc<Procs> {
+    pub fn new(config: &HostConfig, prepared: Prepared, sink: Weak<dyn Sink>) -> Rc<Procs> {
+        let Prepared { logs, scratch, random } = prepared;
         let (reaper, lines) = mpsc::unbounded_channel();
+        let (ended, left) = mpsc::unbounded_channel();
         Rc::new(Procs {
             host: config.proc_host,
+            dir: config.dir.clone(),
+            scratch,
             services_dir: config.services_dir.clone(),
             code_dir: config.code_dir.clone(),
             keeper: config.keeper.clone(),
@@ -75,12 +100,16 @@ impl Procs {
             rng: RefCell::new(Rng::new(random)),
             running: RefCell::default(),
             reaper,
+            ended,
             reaper_lines: RefCell::new(Some(lines)),
+            ended_left: RefCell::new(Some(left)),
         })
     }
 
-    /// Starts the reaper, and again whenever it ends.
+    /// Starts the reaper, and again whenever it ends; and clears away what children leave.
     pub fn start(self: &Rc<Self>) {
+        let left = self.ended_left.borrow_mut().take().expect("started once");
+        spawn(clear_away(self.life.clone(), left));
         let mut lines = self.reaper_lines.borrow_mut().take().expect("started once");
         let procs = self.clone();
         spawn(async move {
@@ -117,13 +146,17 @@ impl Procs {
 
     /// Starts a child; `Spawned` and `Exited` follow, or `Exited` alone.
     pub fn spawn(self: &Rc<Self>, proc: ProcId, spec: ProcSpec) {
-        let started = self.start_child(&spec);
+        let started = self.start_child(proc, &spec);
         let procs = self.clone();
         match started {
-            Ok((child, run)) => {
+            Ok((child, run, scratch)) => {
                 self.running.borrow_mut().insert(proc, run);
                 let _ = self.reaper.send(format!("+{}\n", run.pid));
-                spawn(async move { procs.live(proc, (spec.name, spec.version), child, run).await });
+                spawn(async move {
+                    let left = Left { member: spec.env.get(MEMBER_MARK).cloned(), scratch };
+                    procs.live(proc, (spec.name, spec.version), child, run).await;
+                    let _ = procs.ended.send(left);
+                });
             }
             Err(why) => {
                 procs.logs.write(&spec.name, spec.version, Source::Node, &format!("not started: {why}"));
@@ -132,7 +165,7 @@ impl Procs {
         }
     }
 
-    fn start_child(&self, spec: &ProcSpec) -> Result<(Child, Running), String> {
+    fn start_child(&self, proc: ProcId, spec: &ProcSpec) -> Result<(Child, Running, PathBuf), String> {
         if spec.run.is_empty() {
             return Err("there is no program to run".into());
         }
@@ -147,17 +180,23 @@ impl Procs {
         let given: BTreeSet<u16> = self.running.borrow().values().map(|run| run.port).collect();
         let port = free_port(self.host, &mut self.rng.borrow_mut(), &given).map_err(|e| format!("no port: {e}"))?;
         let (host_text, port_text) = (self.host.to_string(), port.to_string());
+        let scratch = self.scratch.make(&spec.name, proc.0)?;
+        let scratch_text = scratch.to_string_lossy();
         let value = |name: &str| match name {
             "HOST" => Some(host_text.as_str()),
+            "TMPDIR" => Some(spec.env.get(name).map_or(&*scratch_text, String::as_str)),
             "PORT" => Some(port_text.as_str()),
             other => spec.env.get(other).map(String::as_str),
         };
+        let skin =
+            serde_json::to_string(&self.skin(spec, &dir, &scratch)).map_err(|e| format!("a path is not text: {e}"))?;
         let child = Command::new(&self.keeper)
-            .args(["keep", &std::process::id().to_string(), CLONE, "--"])
+            .args(["keep", &std::process::id().to_string(), &skin, "--"])
             .args(spec.run.iter().map(|word| filled(word, value)))
             .current_dir(&dir)
             .env_clear()
             .envs(skin::passed())
+            .env("TMPDIR", &scratch)
             .envs(&spec.env)
             .env("HOST", &host_text)
             .env("PORT", &port_text)
@@ -169,10 +208,26 @@ impl Procs {
             .spawn()
             .map_err(|e| format!("{} in {}: {e}", self.keeper.display(), dir.display()))?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }))
+        Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }, scratch))
     }
 
-    async fn live(self: Rc<Self>, proc: ProcId, name: (String, u32), mut child: Child, run: Running) {
+    /// What a child keeps of this node. A folder that is declared is its own to write; that of all services is not.
+    fn skin(&self, spec: &ProcSpec, dir: &Path, scratch: &Path) -> Skin {
+        let sandbox = spec.sandbox.clone().map(|Open { read, write }| {
+            let (mut read, mut write) = (paths(read), paths(write));
+            match (&spec.code, &spec.dir) {
+                (Some(_), _) => (),
+                (None, Some(_)) => write.push(dir.into()),
+                (None, None) if dir.canonicalize().is_ok_and(|dir| dir.parent().is_none()) => (),
+                (None, None) => read.push(dir.into()),
+            }
+            let code = spec.code.as_ref().map(|code| self.code_dir.join(code));
+            Sandbox { node: self.dir.clone(), code, scratch: scratch.into(), read, write }
+        });
+        Skin { sandbox }
+    }
+
+    async fn live(self: &Rc<Self>, proc: ProcId, name: (String, u32), mut child: Child, run: Running) {
         let log = |text: &str| self.logs.write(&name.0, name.1, Source::Node, text);
         log(&format!("started, pid {}, port {}", run.pid.as_raw_nonzero(), run.port));
         self.tell(Event::Spawned { proc, pid: run.pid.as_raw_nonzero().get().unsigned_abs(), port: run.port });
@@ -278,6 +333,32 @@ impl Procs {
             sink.happened(event);
         }
     }
+}
+
+/// Ends what clones left in sessions of their own, then removes their files: of all that have ended meanwhile at once, as it
+/// takes a look at every process of the machine.
+async fn clear_away(life: String, mut ended: mpsc::UnboundedReceiver<Left>) {
+    let mut all = Vec::new();
+    while ended.recv_many(&mut all, LEFT_AT_ONCE).await > 0 {
+        let (life, all) = (life.clone(), std::mem::take(&mut all));
+        let clear = move || {
+            let (members, scratch): (Vec<_>, Vec<_>) = all.into_iter().map(|left| (left.member, left.scratch)).unzip();
+            let members: BTreeSet<String> = members.into_iter().flatten().collect();
+            if !members.is_empty() {
+                kill_left(&BTreeSet::new(), &life, Some(&members));
+            }
+            for dir in scratch {
+                if let Err(e) = skin::remove(&dir) {
+                    tracing::warn!("temporary files of a clone stay in {}: {e}", dir.display());
+                }
+            }
+        };
+        let _ = tokio::task::spawn_blocking(clear).await;
+    }
+}
+
+fn paths(texts: Vec<String>) -> Vec<PathBuf> {
+    texts.into_iter().map(PathBuf::from).collect()
 }
 
 fn exit_of(status: ExitStatus) -> Exit {

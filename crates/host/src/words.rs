@@ -2,7 +2,8 @@
 //! a program that reads no environment needs none. Other dollars stay as they are, for a shell that is started on purpose.
 
 /// What may be named. None of these is a secret: command lines are seen by everybody on a machine.
-const NAMES: [&str; 6] = ["HOST", "PORT", "COPPICE_SERVICE", "COPPICE_CLONE", "COPPICE_NODE", "COPPICE_VERSION"];
+const NAMES: [&str; 7] =
+    ["HOST", "PORT", "TMPDIR", "COPPICE_SERVICE", "COPPICE_CLONE", "COPPICE_NODE", "COPPICE_VERSION"];
 
 /// The word with `$NAME` and `${NAME}` replaced by what `value` says of them. `$$NAME` is the text `$NAME`.
 pub fn filled<'a>(word: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use base::process::Probe;
+use base::process::{Open, Probe};
 use base::{Effect, Event, Exit, ProcId, ProcSpec, Signal, Span};
 use common::{Act, Node, PATIENCE, TempDir, cluster, config, listener, run, temp_dir};
 
@@ -24,12 +24,13 @@ fn main() {
         Some("--list") => return,
         _ => (),
     }
-    let stories: [(&str, fn()); 8] = [
+    let stories: [(&str, fn()); 9] = [
         ("a_child_gets_its_environment_and_its_output_and_exit_are_told", a_child_is_told_of),
         ("a_child_gets_nothing_of_its_node_but_what_is_meant_for_it", a_child_has_a_skin),
         ("a_child_that_cannot_start_says_why", a_child_that_cannot_start_says_why),
         ("a_signal_reaches_the_whole_group", a_signal_reaches_the_whole_group),
         ("what_a_child_leaves_behind_ends_with_it", what_a_child_leaves_behind_ends_with_it),
+        ("a_child_has_a_folder_for_temporary_files_that_ends_with_it", a_child_has_a_folder_that_ends_with_it),
         ("a_serving_child_is_found_healthy", a_serving_child_is_found_healthy),
         ("children_and_their_children_die_with_a_killed_node", children_die_with_a_killed_node),
         ("a_child_that_prints_without_end_is_held_back_in_the_machine_and_on_disk", a_flood_is_held_back),
@@ -52,8 +53,20 @@ fn node(dir: &TempDir) -> (tokio::runtime::Runtime, Node) {
 
 fn shell(script: &str) -> Act {
     let run = vec!["sh".into(), "-c".into(), script.into()];
-    let env = BTreeMap::from([("GREETING".to_string(), "hello".to_string())]);
-    Effect::Spawn { proc: CHILD, spec: ProcSpec { name: "shop/2".into(), version: 3, run, code: None, dir: None, env } }
+    let env = BTreeMap::from([("GREETING", "hello"), ("COPPICE_MEMBER", "n1.1.1")]);
+    let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Effect::Spawn {
+        proc: CHILD,
+        spec: ProcSpec {
+            name: "shop/2".into(),
+            version: 3,
+            run,
+            code: None,
+            dir: None,
+            env,
+            sandbox: Some(Open::default()),
+        },
+    }
 }
 
 fn wait_line(node: &Node, wanted: impl Fn(&str) -> bool) -> String {
@@ -119,7 +132,7 @@ fn show_what_a_child_has() {
     let dir = temp_dir("open");
     let (_io, node) = node(&dir);
     node.act(vec![shell(
-        "env | sed 's/=.*//; s/^/variable /'; ls /proc/$$/fd | sed 's/^/descriptor /'; grep NoNewPrivs /proc/self/status; \
+        "env | sed 's/=.*//; s/^/variable /'; ls /proc/$$/fd >$TMPDIR/open; sed 's/^/descriptor /' $TMPDIR/open; grep NoNewPrivs /proc/self/status; \
          echo core $(ulimit -H -c); echo $LC_OWN $GREETING; echo end",
     )]);
     loop {
@@ -157,7 +170,15 @@ fn a_child_that_cannot_start_says_why() {
         (vec![], None, "no program"),
     ];
     for (run, folder, why) in cases {
-        let spec = ProcSpec { name: "x/0".into(), version: 3, run, code: None, dir: folder, env: BTreeMap::new() };
+        let spec = ProcSpec {
+            name: "x/0".into(),
+            version: 3,
+            run,
+            code: None,
+            dir: folder,
+            env: BTreeMap::new(),
+            sandbox: Some(Open::default()),
+        };
         node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
         let exit = wait_exit(&node);
         assert!(matches!(&exit, Exit::NotStarted(text) if text.contains(why)), "{exit:?}");
@@ -182,17 +203,44 @@ fn a_signal_reaches_the_whole_group() {
 fn what_a_child_leaves_behind_ends_with_it() {
     let dir = temp_dir("proc");
     let (_io, node) = node(&dir);
-    node.act(vec![shell("sleep 1000 & echo left $!; exit 0")]);
-    let line = wait_line(&node, |line| line.starts_with("left "));
+    // One in its group, and one that has left for a session of its own, where nobody hears of it.
+    let pids = "echo left $!";
+    node.act(vec![shell(&format!("sleep 1000 & {pids}; setsid sleep 1000 >/dev/null 2>&1 & {pids}; exit 0"))]);
+    let left = [(); 2].map(|()| wait_line(&node, |line| line.starts_with("left ")));
     assert_eq!(wait_exit(&node), Exit::Code(0));
-    wait_dead(line["left ".len()..].parse().unwrap());
+    left.iter().for_each(|line| wait_dead(line["left ".len()..].parse().unwrap()));
+}
+
+fn a_child_has_a_folder_that_ends_with_it() {
+    let dir = temp_dir("proc");
+    let (_io, node) = node(&dir);
+    node.act(vec![shell(
+        "mkdir $TMPDIR/deep && echo x > $TMPDIR/deep/file && chmod 0 $TMPDIR/deep && echo made $TMPDIR; read x",
+    )]);
+    let line = wait_line(&node, |line| line.starts_with("made "));
+    let made = std::path::Path::new(&line["made ".len()..]).to_owned();
+    assert!(made.starts_with(dir.0.canonicalize().unwrap().join("scratch")), "{made:?}");
+    assert_eq!(wait_exit(&node), Exit::Code(1));
+    let end = Instant::now() + PATIENCE;
+    while made.exists() {
+        assert!(Instant::now() < end, "{made:?} is still there");
+        std::thread::yield_now();
+    }
 }
 
 fn a_serving_child_is_found_healthy() {
     let dir = temp_dir("proc");
     let (_io, node) = node(&dir);
     let run = ["python3", "-u", "-c", SERVER].map(String::from).to_vec();
-    let spec = ProcSpec { name: "web/0".into(), version: 3, run, code: None, dir: None, env: BTreeMap::new() };
+    let spec = ProcSpec {
+        name: "web/0".into(),
+        version: 3,
+        run,
+        code: None,
+        dir: None,
+        env: BTreeMap::new(),
+        sandbox: Some(Open::default()),
+    };
     node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
     let port = node.wait("spawn", |event| match event {
         Event::Spawned { port, .. } => Some(port),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::NodeId;
 use bytes::Bytes;
 use clones::off::{Off, Target};
+use clones::sandbox;
 use clones::spec::{ServiceSpec, SpecError};
 use clones::{CloneId, tcp_ports};
 use cluster::root::{Change, Declared};
@@ -21,7 +22,7 @@ use state::{Class, NamespaceSpec};
 use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
-use crate::{deploy, facts};
+use crate::{deploy, facts, level};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -176,7 +177,8 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
         }
     }
-    let mut rolling = Vec::new();
+    let agreed = level::agreed(now);
+    let mut refused = Vec::new();
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
         if let Some(before) = now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)) {
@@ -188,8 +190,15 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             spec.version = before.version;
             if spec != before && deploy::deployed(now, name).is_some_and(|deployed| deployed.next.is_some()) {
                 let why = "a version of it is being rolled out; wait, or `coppice rollback` takes it back".into();
-                rolling.push(SpecError { key: format!("service.{name}"), why });
+                refused.push(SpecError { key: format!("service.{name}"), why });
             }
+        }
+        if agreed < sandbox::LEVEL && !spec.sandbox.is_default() {
+            let why = format!(
+                "not every node has a program with sandboxes yet: this cluster agreed on level {agreed}, they need {}",
+                sandbox::LEVEL
+            );
+            refused.push(SpecError { key: format!("service.{name}.sandbox"), why });
         }
         note(now, file, kind::SERVICE, name, &spec, &mut diff);
     }
@@ -217,7 +226,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
-    errors.extend(rolling);
+    errors.extend(refused);
     let mut ours: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
     ours.sort_by_key(|(_, spec)| spec.span().start);
     let ours: Vec<&str> = ours.into_iter().map(|(name, _)| name.as_str()).collect();

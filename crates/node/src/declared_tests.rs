@@ -294,3 +294,15 @@ fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
         Some(3_600_000)
     );
 }
+
+#[test]
+fn a_sandbox_is_declared_when_every_node_knows_what_it_is() {
+    let text = "[service.app]\nrun = [\"app\"]\nsandbox = \"none\"\n";
+    let mut now = Declared::default();
+    let why = diff(&now, "app.toml", text, &[1; 32]).unwrap_err();
+    assert!(why.contains("app.toml:3") && why.contains("agreed on level 1, they need 4"), "{why}");
+    assert!(diff(&now, "app.toml", "[service.app]\nrun = [\"app\"]\n", &[1; 32]).is_ok());
+    let (kind, name, level) = crate::level::put(4);
+    now.records.insert((kind, name), level);
+    assert!(diff(&now, "app.toml", text, &[1; 32]).is_ok());
+}

@@ -45,5 +45,5 @@ pub use cluster::{Door, DoorAddrs};
 pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView};
 pub use leave::Leaving;
 pub use node::{Birth, Node};
-pub use picture::{CERTIFICATE_ENDS, CERTIFICATE_FAILED, figure, figures};
+pub use picture::{CERTIFICATE_ENDS, CERTIFICATE_FAILED, LANDLOCK, figure, figures};
 pub use view::View;

@@ -34,6 +34,9 @@ pub const CERTIFICATE_ENDS: &str = "certificate.ends_at_s";
 /// ... and how often it could not be renewed since it should have been, tried again and again.
 pub const CERTIFICATE_FAILED: &str = "certificate.renewals_failed";
 
+/// ... and the version of the kernel's Landlock, by which clones are kept from files; 0 if it has none.
+pub const LANDLOCK: &str = "kernel.landlock";
+
 /// Figures of the node itself, in order of their names.
 const FIGURES: [Figure; 12] = [
     Figure::counter("channels.heard", "Messages of other nodes that clients of this node wanted."),
@@ -49,6 +52,17 @@ const FIGURES: [Figure; 12] = [
     Figure::gauge("session.bricks_dead", "Bricks of the map whose nodes are dead, as this node sees it."),
     Figure::gauge("session.settled", "1 if this node's brick holds all that it should."),
 ];
+
+/// What clones can do on a node because its kernel cannot keep them from it, for people, by the version of its Landlock.
+fn sandbox_lacks(has: u64) -> Vec<String> {
+    let lacks: &[&str] = match has {
+        0 => &["read the node's keys and log: its kernel has no Landlock (Linux 5.13 or later, and lsm=landlock)"],
+        1..3 => &["empty the node's files (before Linux 6.2)", "send signals to it (before Linux 6.12)"],
+        3..6 => &["send signals to the node (before Linux 6.12)"],
+        _ => &[],
+    };
+    lacks.iter().map(|text| (*text).to_owned()).collect()
+}
 
 /// All figures that [`View::figures`] may have.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
@@ -160,6 +174,7 @@ impl Node {
                     gauges: Arc::clone(&report.gauges),
                     certificate_ends_at_ms: report.gauges.get(CERTIFICATE_ENDS).map(|s| s.saturating_mul(1000)),
                     certificate_fails: report.gauges.get(CERTIFICATE_FAILED).is_some_and(|failed| *failed > 0),
+                    sandbox_lacks: report.gauges.get(LANDLOCK).map_or_else(Vec::new, |has| sandbox_lacks(*has)),
                     brick: BrickView {
                         settled: seen.state != NodeState::Dead && self.is_settled(id),
                         entries: report.brick.entries,
@@ -369,5 +384,17 @@ impl Node {
             start_timeout_ms: start_timeout.as_millis(),
             versions: versions.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_lacks_is_told_as_far_as_clones_can_use_it() {
+        let lacks = |has| sandbox_lacks(has).len();
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(lacks), [1, 2, 2, 1, 1, 1, 0, 0]);
+        assert!(sandbox_lacks(0)[0].contains("keys"));
     }
 }

@@ -103,6 +103,9 @@ pub struct NodeView {
     /// Less than a third of its certificate's time is left, and it could not be renewed; the node's log and an event say why.
     #[serde(default)]
     pub certificate_fails: bool,
+    /// What clones can do there because the kernel cannot keep them from it, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_lacks: Vec<String>,
     #[serde(default)]
     pub brick: BrickView,
     /// What is wrong with its disk: until that is over it takes no part in any group.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use clones::partition::{DropHandler, HashRange, HeaderMatch, Partition};
+use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
 use clones::size::Size;
 use clones::spec::{HttpRoute, ServiceSpec, Stop, TcpRoute};
@@ -39,6 +40,7 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
         ("clones", of_type::<Size>()),
         ("http", of_type::<HttpRoute>()),
         ("tcp", of_type::<TcpRoute>()),
+        ("sandbox", of_type::<Sandbox>()),
         ("stop", of_type::<Stop>()),
         ("session", of_type::<SessionCookie>()),
         ("partition", of_type::<Partition>()),

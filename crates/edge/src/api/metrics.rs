@@ -165,6 +165,9 @@ fn gauge_help(name: &str) -> &'static str {
         "certificate.renewals_failed" => {
             "Times that this node's certificate could not be renewed since it should have been."
         }
+        "kernel.landlock" => {
+            "Version of the kernel's Landlock, by which clones are kept from files; 0 if it has none, 6 is enough."
+        }
         "machine.busy" => "How busy the machine of this node was in the last second, thousandths.",
         "net.links" => "Connections between this node and others, at this moment.",
         "net.frames_in" => "Frames that came from other nodes in the last second.",
@@ -419,6 +422,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
             "machine.busy",
             node::CERTIFICATE_ENDS,
             node::CERTIFICATE_FAILED,
+            node::LANDLOCK,
         ] {
             gauges.insert(name.into(), 0);
         }

@@ -84,6 +84,7 @@ pub(super) fn node(name: &str) -> NodeView {
         slow_force_ms: None,
         certificate_ends_at_ms: None,
         certificate_fails: false,
+        sandbox_lacks: Vec::new(),
         overflow: false,
         drained: false,
         leaving: None,

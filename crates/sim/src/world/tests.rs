@@ -101,6 +101,7 @@ impl Toy {
                     code: None,
                     dir: None,
                     env: BTreeMap::new(),
+                    sandbox: Some(base::process::Open::default()),
                 };
                 out.push(Effect::Spawn { proc: ProcId(proc), spec });
             }

@@ -59,7 +59,11 @@ fn a_clone_that_dies_is_started_again_after_longer_and_longer_waits() {
     let up = BARE.take();
     let lives = up.dir.join("lives");
     let run = format!("date +%s%N >> {}; exit 3", lives.display());
-    up.apply("dies.toml", &format!("[service.mayfly]\nrun = [\"sh\", \"-c\", {run:?}]\nclones = 1\n")).good();
+    up.apply(
+        "dies.toml",
+        &format!("[service.mayfly]\nrun = [\"sh\", \"-c\", {run:?}]\nclones = 1\nsandbox = \"none\"\n"),
+    )
+    .good();
     let (times, _) = wait_for("six lives", Duration::from_secs(30), || {
         let text = fs::read_to_string(&lives).unwrap_or_default();
         let times: Vec<u64> = text.lines().filter_map(|l| l.parse().ok()).collect();
@@ -79,7 +83,7 @@ fn a_clone_gets_its_port_its_names_its_namespaces_and_what_is_declared() {
     let run = format!("env > {0}.new; mv {0}.new {0}; exec sleep 1000", seen.display());
     let text = format!(
         "[namespace.my-boxes]\nclass = \"session\"\n[service.teller]\nrun = [\"sh\", \"-c\", {run:?}]\nclones = 1\n\
-         namespaces = [\"my-boxes\"]\nenv = {{ FLAVOUR = \"mint\" }}\n"
+         namespaces = [\"my-boxes\"]\nenv = {{ FLAVOUR = \"mint\" }}\nsandbox = \"none\"\n"
     );
     up.apply("env.toml", &text).good();
     let (text, _) =
@@ -312,11 +316,15 @@ fn long_connections_to_clones_that_are_replaced_end_one_after_the_other_and_in_o
 
 /// Deploys three clones of tests/programs/clumsy.py, and gives their notebook.
 fn clumsy(up: &Up) -> PathBuf {
-    let notes = up.dir.join("notes");
+    let folder = up.dir.join("notes");
+    fs::create_dir_all(&folder).unwrap();
+    let notes = folder.join("all");
     let text = format!(
-        "[service.clumsy]\nrun = [\"python3\", {:?}]\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\nenv = {{ NOTES = {:?} }}\n",
+        "[service.clumsy]\nrun = [\"python3\", {:?}]\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\nenv = {{ NOTES = {:?} }}\n\
+         sandbox = {{ write = [{:?}] }}\n",
         e2e::program::service_program("clumsy.py"),
-        notes.display().to_string()
+        notes.display().to_string(),
+        folder.display().to_string()
     );
     up.apply("clumsy.toml", &text).good();
     up.settle(Duration::from_secs(30), 1);

@@ -60,12 +60,12 @@ fn services_clones_and_partitions_are_taken_out_of_use_and_put_back() {
     let up = Up::bare(3);
     let program = e2e::program::service_program("clumsy.py");
     let text = format!(
-        "[service.web]\nrun = [\"python3\", {program:?}]\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\nenv = {{ NOTES = {:?} }}\n\
+        "[service.web]\nrun = [\"python3\", {program:?}]\nclones = 3\nhealth = \"/health\"\nhttp = {{ host = \"*\" }}\nenv = {{ NOTES = {:?} }}\nsandbox = \"none\"\n\
          [[service.web.partition]]\nname = \"search\"\npath = \"/search\"\n\
          [[service.web.partition]]\nname = \"sale\"\npath = \"/sale\"\ndrop = {{ status = 410 }}\n\
          [[service.web.partition]]\nname = \"pay\"\npath = \"/pay\"\ndrop = {{ service = \"spare\" }}\n\
          [service.spare]\nrun = [\"python3\", {program:?}]\nclones = 1\nhealth = \"/health\"\nhttp = {{ host = \"spare.example\" }}\n\
-         env = {{ NOTES = {:?} }}\n",
+         env = {{ NOTES = {:?} }}\nsandbox = \"none\"\n",
         up.dir.join("notes").display().to_string(),
         up.dir.join("spare").display().to_string()
     );

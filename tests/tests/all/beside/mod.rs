@@ -27,6 +27,7 @@ mod operate;
 mod private;
 mod quotas;
 mod routes;
+mod sandbox;
 mod sdk;
 mod secure_doors;
 mod sessions;

@@ -206,6 +206,7 @@ pub fn dead(id: NodeId, routes: Arc<Routes>) -> Arc<View> {
         slow_force_ms: None,
         certificate_ends_at_ms: None,
         certificate_fails: false,
+        sandbox_lacks: Vec::new(),
         overflow: false,
         drained: false,
         leaving: None,
