@@ -3,8 +3,9 @@
 //!
 //! It is raised by one with anything new that a member of an older program would take otherwise than the others: a function of
 //! the state (`linear/src/functions/`), an argument of one, a kind of log entry, a kind of value in a snapshot. What a
-//! function of an older level does is never changed: the new way gets a name of its own. Only functions and arguments are held back so far
-//! (`functions::too_new`); the first entry or value of another kind has to look at what was agreed before it is written, too.
+//! function of an older level does is never changed: the new way gets a name of its own. Functions and arguments are held back
+//! (`functions::too_new`), and with them the kinds of values that only these make; the first entry of another kind has to look at what was
+//! agreed before it is written, too.
 //!
 //! Programs from before there were levels count as level 1, but end by nobody's word, and count a version more where `set.move` finds its
 //! member in the target already; and some of level 2 know nothing of `once.keep` as a condition or of `passed`, add numbers with a point in binary, or cut ranges of bits that end before
@@ -17,6 +18,7 @@
 //! | 3 | after it | channels cross nodes: frames of kinds `CHANNELS` and `MESSAGES` (`channels/src/wire.rs`) |
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`) |
 //! | 4 | after it | services have `sandbox` (`clones/src/sandbox.rs`) |
+//! | 4 | after it | sorted sets (`linear/src/sorted.rs`): a kind of value, and the functions `sorted.*`, which alone make one |
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 4;

@@ -9,7 +9,7 @@
 //! - `machine.rs`: this node's calls and groups. `group.rs`: one member of a group (consensus is `cluster/raft`).
 //! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
 //!   them, by name; `snapshot.rs` its copy in parts.
-//! - `sorted.rs`: a sorted set's trees; no function makes one yet.
+//! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
@@ -35,6 +35,7 @@ pub mod moment;
 pub mod once;
 mod op;
 pub mod place;
+pub mod score;
 mod snapshot;
 pub mod sorted;
 mod space;

@@ -15,6 +15,9 @@ pub const STEPS_MAX: usize = 1_024;
 pub const SCAN_KEYS_MAX: u64 = 1_000;
 /// Items of one answer that are drawn each anew: there may be more of them than there are items.
 pub const DRAWN_AGAIN_MAX: usize = 16_384;
+/// Items of all sorted sets that one function combines, those counted again that are named again: it takes a second or two at most, and
+/// no result would be larger.
+pub const COMBINED_MAX: usize = 1 << 21;
 /// Bytes of replies in one answer: the largest value, and what is told beside it.
 pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 

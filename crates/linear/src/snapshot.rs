@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::limits::PART_BYTES;
 use super::map::Leaf;
 use super::once::{Kept, Onces};
+use super::sorted::{Scored, Sorted};
 use super::space::Space;
 use super::value::{Entry, Value};
 use super::wire::WireRan;
@@ -82,6 +83,9 @@ struct WireEntry {
     items: Vec<Bytes>,
     #[prost(uint64, tag = "7")]
     token: u64,
+    /// Of a sorted set: one for each item.
+    #[prost(double, repeated, tag = "8")]
+    scores: Vec<f64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -100,6 +104,7 @@ const HASH: u32 = 2;
 const LIST: u32 = 3;
 const SET: u32 = 4;
 const LEASE: u32 = 5;
+const SORTED: u32 = 6;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
@@ -217,6 +222,12 @@ impl WireEntry {
             }
             Value::List(items) => (wire.kind, wire.items) = (LIST, items.iter().cloned().collect()),
             Value::Set(set) => (wire.kind, wire.items) = (SET, set.iter().cloned().collect()),
+            Value::Sorted(sorted) => {
+                let items = || sorted.items(0..sorted.len());
+                wire.kind = SORTED;
+                wire.items = items().map(|item| item.member.clone()).collect();
+                wire.scores = items().map(|item| item.score).collect();
+            }
             Value::Lease { holder, token } => {
                 (wire.kind, wire.text, wire.token) = (LEASE, holder.clone(), *token);
             }
@@ -235,6 +246,10 @@ impl WireEntry {
             }
             LIST => Value::List(Arc::new(self.items.iter().map(own).collect())),
             SET => Value::Set(Arc::new(self.items.iter().map(own).collect())),
+            SORTED if self.items.len() == self.scores.len() => {
+                let item = |(member, score): (&Bytes, &f64)| Scored { member: own(member), score: *score };
+                Value::Sorted(Arc::new(Sorted::of(self.items.iter().zip(&self.scores).map(item).collect())?))
+            }
             LEASE => Value::Lease { holder: own(&self.text), token: self.token },
             _ => return None,
         };

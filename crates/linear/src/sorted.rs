@@ -2,7 +2,7 @@
 //! under a copy copies one path of a tree: a step costs by the logarithm of the members, and by what it gives back.
 //!
 //! Two trees hold it: one by member, one by score. Both count what lies below each branch, so a rank is found as fast as a
-//! member. No kind of value yet: functions and snapshots are to come, with a level of their own.
+//! member. How a tree has grown shows in nothing that it gives: replicas have it from entries or from a snapshot.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -19,8 +19,14 @@ const NODE_JOINED: usize = NODE_MAX * 3 / 4;
 
 const _: () = assert!(NODE_FEW < NODE_JOINED && NODE_JOINED < NODE_MAX, "who is joined is not split at once");
 
+/// The level from which there are sorted sets (`base/src/level.rs`): no function of an older level makes one.
+pub const LEVEL: u32 = 4;
+
+/// Of one that is built at once: there is room for what comes between.
+const NODE_FILLED: usize = NODE_JOINED;
+
 /// What an item counts beside its member's bytes: 16 for the member as in a set, and its score.
-const SCORED_BYTES: usize = crate::value::ITEM_BYTES + size_of::<f64>();
+pub const SCORED_BYTES: usize = crate::value::ITEM_BYTES + size_of::<f64>();
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scored {
@@ -44,6 +50,21 @@ impl PartialEq for Sorted {
 }
 
 impl Sorted {
+    /// Of items in any order. None, if a member stands twice or a score is no number.
+    pub fn of(mut items: Vec<Scored>) -> Option<Self> {
+        if items.iter().any(|item| item.score.is_nan()) {
+            return None;
+        }
+        let bytes = items.iter().map(|item| item.member.len()).sum();
+        items.sort_unstable_by(|a, b| a.member.cmp(&b.member));
+        if items.windows(2).any(|pair| pair[0].member == pair[1].member) {
+            return None;
+        }
+        let by_member = Tree::of(items.clone());
+        items.sort_unstable_by(Scored::order);
+        Some(Self { by_member, by_score: Tree::of(items), bytes })
+    }
+
     pub fn len(&self) -> usize {
         self.by_member.len
     }
@@ -102,25 +123,54 @@ impl Sorted {
         start..end.max(start)
     }
 
-    /// Ranks of those whose members lie between these. As Redis: it means something only where all scores are the same.
+    /// Ranks of those whose members lie between these, where all scores are the same. Where they are not it means nothing, but
+    /// is the same for the same items: it is looked for by places, not along branches.
     pub fn between_members(&self, min: Bound<&[u8]>, max: Bound<&[u8]>) -> Range<usize> {
         let start = match min {
             Bound::Unbounded => 0,
-            Bound::Included(min) => self.by_score.place(|item| item.member[..] < *min),
-            Bound::Excluded(min) => self.by_score.place(|item| item.member[..] <= *min),
+            Bound::Included(min) => self.first_rank(|member| *member >= *min),
+            Bound::Excluded(min) => self.first_rank(|member| *member > *min),
         };
         let end = match max {
             Bound::Unbounded => self.len(),
-            Bound::Included(max) => self.by_score.place(|item| item.member[..] <= *max),
-            Bound::Excluded(max) => self.by_score.place(|item| item.member[..] < *max),
+            Bound::Included(max) => self.first_rank(|member| *member > *max),
+            Bound::Excluded(max) => self.first_rank(|member| *member >= *max),
         };
         start..end.max(start)
+    }
+
+    /// The rank of the first member that is past something.
+    fn first_rank(&self, is_past: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let item = self.by_score.get(middle).expect("it is below their number");
+            if is_past(&item.member) { to = middle } else { from = middle + 1 }
+        }
+        from
+    }
+
+    /// Those behind a place in the order of members, in that order.
+    pub fn from_member(&self, from: Bound<&[u8]>) -> impl Iterator<Item = &Scored> {
+        let start = match from {
+            Bound::Unbounded => 0,
+            Bound::Included(from) => self.by_member.place(|item| item.member[..] < *from),
+            Bound::Excluded(from) => self.by_member.place(|item| item.member[..] <= *from),
+        };
+        Items { tree: &self.by_member, start, end: self.len(), front: &[], back: &[] }
     }
 
     /// Those with these ranks, from either end.
     pub fn items(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = &Scored> {
         let Range { start, end } = ranks;
         Items { tree: &self.by_score, start, end: end.min(self.len()), front: &[], back: &[] }
+    }
+}
+
+impl Scored {
+    /// Redis' order of items.
+    pub fn order(&self, other: &Self) -> Ordering {
+        order(self, other.score, &other.member)
     }
 }
 
@@ -158,6 +208,23 @@ impl Default for Node {
 }
 
 impl Tree {
+    /// Of items that are in order.
+    fn of(items: Vec<Scored>) -> Self {
+        let leaf =
+            |items: Vec<Scored>| Branch { from: items[0].clone(), len: items.len(), node: Arc::new(Node::Leaf(items)) };
+        let branch = |below: Vec<Branch>| Branch {
+            from: below[0].from.clone(),
+            len: below.iter().map(|branch| branch.len).sum(),
+            node: Arc::new(Node::Branch(below)),
+        };
+        let len = items.len();
+        let mut nodes: Vec<Branch> = filled(items).map(leaf).collect();
+        while nodes.len() > 1 {
+            nodes = filled(nodes).map(branch).collect();
+        }
+        Self { root: nodes.pop().map(|branch| branch.node).unwrap_or_default(), len }
+    }
+
     /// How many are before a place in the order: all that come first and are so.
     fn place(&self, is_before: impl Fn(&Scored) -> bool) -> usize {
         let (mut node, mut before) = (&*self.root, 0);
@@ -210,6 +277,12 @@ impl Tree {
             self.root = only.node.clone();
         }
     }
+}
+
+/// What goes into one node each.
+fn filled<T>(all: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut all = all.into_iter();
+    std::iter::from_fn(move || Some(all.by_ref().take(NODE_FILLED).collect()).filter(|some: &Vec<T>| !some.is_empty()))
 }
 
 impl Node {
@@ -368,6 +441,54 @@ mod tests {
             let between = sorted.between_scores(Bound::Excluded(min), Bound::Included(max));
             let theirs: Vec<_> = all.iter().filter(|item| item.score > min && item.score <= max).collect();
             assert!(sorted.items(between).rev().eq(theirs.into_iter().rev()), "{min} {max}");
+        }
+    }
+
+    /// One that is built at once is the one that grew, and goes on as it does.
+    #[test]
+    fn one_that_is_built_at_once_is_as_one_that_grew() {
+        for len in [0, 1, NODE_FILLED, NODE_FILLED + 1, 3_000] {
+            let mut rng = Rng::new(len as u64);
+            let mut twin: Twin =
+                (0..len).map(|n| (Bytes::from(format!("m{n}")), rng.below(900) as f64 - 450.0)).collect();
+            let mut built = Sorted::of(listed(&twin)).unwrap();
+            check(&built, &twin);
+            for n in 0..len {
+                let (member, score) = (Bytes::from(format!("m{}", n * 2)), n as f64 / 3.0);
+                if n % 3 == 0 {
+                    assert_eq!(built.insert(member.clone(), score), twin.insert(member, score));
+                } else {
+                    assert_eq!(built.remove(&member), twin.remove(&member));
+                }
+            }
+            check(&built, &twin);
+            let members: Vec<_> = built.from_member(Bound::Excluded(b"m2")).map(|item| item.member.clone()).collect();
+            let theirs = twin.range::<[u8], _>((Bound::Excluded(&b"m2"[..]), Bound::Unbounded));
+            assert_eq!(members, theirs.map(|(member, _)| member.clone()).collect::<Vec<_>>());
+        }
+        let item = |member: &'static str, score| Scored { member: member.into(), score };
+        assert_eq!(Sorted::of(vec![item("a", 1.0), item("b", 1.0), item("a", 2.0)]), None);
+        assert_eq!(Sorted::of(vec![item("a", f64::NAN)]), None);
+    }
+
+    /// Where it means nothing it is still the same at all replicas, however they came by their trees.
+    #[test]
+    fn ranges_of_members_with_different_scores_do_not_tell_how_a_tree_grew() {
+        let mut rng = Rng::new(7);
+        let mut grown = Sorted::default();
+        for n in 0..2_000u64 {
+            grown.insert(Bytes::from(rng.below(3_000).to_string()), rng.below(50) as f64);
+            if n % 3 == 0 {
+                grown.remove(rng.below(3_000).to_string().as_bytes());
+            }
+        }
+        let built = Sorted::of(grown.items(0..grown.len()).cloned().collect()).unwrap();
+        for _ in 0..500 {
+            let (min, max) = (rng.below(3_000).to_string(), rng.below(3_000).to_string());
+            let between = |sorted: &Sorted| {
+                sorted.between_members(Bound::Included(min.as_bytes()), Bound::Excluded(max.as_bytes()))
+            };
+            assert_eq!(between(&grown), between(&built), "{min} {max}");
         }
     }
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::sorted::Sorted;
+
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     Text(Bytes),
     Hash(Arc<BTreeMap<Bytes, Bytes>>),
     List(Arc<VecDeque<Bytes>>),
     Set(Arc<BTreeSet<Bytes>>),
+    Sorted(Arc<Sorted>),
     /// Who holds a lease. The fencing token is the version at which it was claimed: later claims have higher ones.
     Lease {
         holder: Bytes,
@@ -40,6 +43,7 @@ impl Value {
             Value::Hash(_) => "hash",
             Value::List(_) => "list",
             Value::Set(_) => "set",
+            Value::Sorted(_) => "zset",
             Value::Lease { .. } => "lease",
         }
     }
@@ -51,16 +55,18 @@ impl Value {
             Value::Hash(map) => map.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
+            Value::Sorted(sorted) => sorted.is_empty(),
         }
     }
 
-    /// Bytes that it holds, and [`ITEM_BYTES`] for each item. Counts through a collection.
+    /// Bytes that it holds, and [`ITEM_BYTES`] for each item (and its score). Counts through a collection.
     pub fn bytes(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
             Value::Hash(map) => map.iter().map(|(field, value)| field.len() + value.len() + ITEM_BYTES).sum(),
             Value::List(list) => list.iter().map(|item| item.len() + ITEM_BYTES).sum(),
             Value::Set(set) => set.iter().map(|member| member.len() + ITEM_BYTES).sum(),
+            Value::Sorted(sorted) => sorted.bytes(),
             Value::Lease { holder, .. } => holder.len(),
         }
     }

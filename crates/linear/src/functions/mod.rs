@@ -23,6 +23,7 @@ mod list;
 mod number;
 mod once;
 mod set;
+mod sorted;
 mod space;
 mod text;
 
@@ -196,6 +197,7 @@ pub static ALL: &[&[Function]] = &[
     hash::ALL,
     list::ALL,
     set::ALL,
+    sorted::ALL,
     json::ALL,
     lease::ALL,
     once::ALL,
@@ -384,5 +386,7 @@ fn text_of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a B
     }
 }
 
+#[cfg(test)]
+mod sorted_tests;
 #[cfg(test)]
 mod tests;

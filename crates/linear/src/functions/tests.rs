@@ -4,7 +4,7 @@ use super::*;
 use Reply::{Int, Nil};
 
 /// Runs functions one after the other on one space: key, function, arguments, and what it must give.
-fn check(script: &[(&str, &str, &[&str], Reply)]) {
+pub fn check(script: &[(&str, &str, &[&str], Reply)]) {
     let mut space = Space::default();
     for (key, name, args, expect) in script {
         let args: Vec<Bytes> = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
@@ -20,11 +20,11 @@ fn check(script: &[(&str, &str, &[&str], Reply)]) {
     }
 }
 
-fn text(text: &str) -> Reply {
+pub fn text(text: &str) -> Reply {
     Reply::Bytes(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-fn list(texts: &[&str]) -> Reply {
+pub fn list(texts: &[&str]) -> Reply {
     Reply::List(texts.iter().map(|t| text(t)).collect())
 }
 
@@ -371,6 +371,12 @@ fn keys_of_a_step_are_all_its_keys_and_nothing_else() {
     assert_eq!(keys("list.pop-first", &["left"]), ["k"]);
     assert_eq!(keys("text.bit-op", &["a", "b", "and"]), ["k", "a", "b"]);
     assert_eq!(keys("list.move", &["a", "left", "left"]), ["k", "a"]);
+    assert_eq!(keys("sorted.pop-first", &["a", "min", "1"]), ["k", "a"]);
+    assert_eq!(keys("sorted.union", &["a", "b", "-", "sum"]), ["k", "a", "b"]);
+    assert_eq!(keys("sorted.diff", &["a", "b"]), ["k", "a", "b"]);
+    assert_eq!(keys("sorted.count-inter", &["a", "0"]), ["k", "a"]);
+    assert_eq!(keys("sorted.store-range", &["a", "rank", "0", "1", "forward", "0", "-1"]), ["k", "a"]);
+    assert_eq!(keys("sorted.add", &["any", "any", "1", "a"]), ["k"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::super::once::{Kept, Once};
 use super::super::snapshot;
+use super::super::sorted::{Scored, Sorted};
 use super::super::space::Client;
 use super::super::split::Split;
 use super::super::value::{Entry, Value};
@@ -129,6 +130,15 @@ fn sample() -> Seen {
     }
 }
 
+/// With a kind of value that came later.
+fn sample_of_sorted_sets() -> Seen {
+    let item = |(member, score)| Scored { member: text(member), score };
+    let items = [("low", f64::NEG_INFINITY), ("b", 0.1), ("a", 0.1), ("", -2.0), ("high", f64::INFINITY)];
+    let value = Value::Sorted(Arc::new(Sorted::of(items.map(item).into()).unwrap()));
+    let entry = Entry { size: value.bytes(), value, version: 10, end: 5_000 };
+    Seen { entries: vec![(text("sorted"), entry)], ..sample() }
+}
+
 fn space_of(seen: Seen) -> Space {
     let (clock, revision, splits, above) = seen.numbers;
     let mut space = Space::restored(clock, revision, splits, above);
@@ -144,9 +154,13 @@ fn space_of(seen: Seen) -> Space {
 /// The parts of a snapshot, each behind its length.
 #[test]
 fn fixtures_of_snapshots_are_read() {
-    let parts = snapshot::parts(&space_of(sample())).0;
-    let bytes = parts.flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], &part[..]].concat()).collect();
-    frames("linear-snapshot", &[("space", bytes, sample())], |mut bytes| {
+    let bytes = |seen| {
+        let parts = snapshot::parts(&space_of(seen)).0;
+        parts.flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], &part[..]].concat()).collect()
+    };
+    let samples = [("space", sample()), ("sorted", sample_of_sorted_sets())];
+    let samples = samples.map(|(name, seen)| (name, bytes(seen.clone()), seen));
+    frames("linear-snapshot", &samples, |mut bytes| {
         let mut parts = Vec::new();
         while bytes.has_remaining() {
             let len = bytes.get_u32() as usize;

@@ -150,6 +150,36 @@ fn what_not_all_nodes_know_is_refused_at_the_door() {
     }
 }
 
+/// A kind of value that programs of the level before cannot read: no function that they know makes one, and the others wait.
+#[test]
+fn the_first_sorted_set_waits_until_all_nodes_can_read_it() {
+    let before = crate::sorted::LEVEL - 1;
+    let mut lone = Lone::start(LEVEL, before, Vec::new());
+    assert!(matches!(lone.ask("set.add", &["x"]), Outcome::Done(_)));
+    let makers: [(&'static str, &[&str]); 6] = [
+        ("sorted.add", &["any", "any", "1", "a"]),
+        ("sorted.increase", &["any", "any", "1", "a"]),
+        ("sorted.store-range", &["k", "rank", "0", "-1", "forward", "0", "-1"]),
+        ("sorted.store-union", &["k", "-", "sum"]),
+        ("sorted.store-inter", &["k", "-", "sum"]),
+        ("sorted.store-diff", &["k", "-", "sum"]),
+    ];
+    let written = lone.disk.len();
+    for (function, args) in makers {
+        let Outcome::Refused(refused) = lone.ask(function, args) else { panic!("{function}") };
+        assert!(refused.why.contains("it needs level 4, the cluster has agreed on 3"), "{}", refused.why);
+        assert_eq!(lone.called(function), Some(Answer::Busy), "another node's");
+    }
+    assert_eq!(lone.disk.len(), written, "nothing was written");
+    // So a program of that level takes part in all that is there.
+    assert!(Lone::start(before, before, lone.disk.clone()).errors.is_empty());
+    lone.agree(LEVEL);
+    assert!(matches!(lone.ask("sorted.store-union", &["k", "-", "sum"]), Outcome::Done(_)));
+    let older = Lone::start(before, before, lone.disk);
+    let said = older.errors.iter().any(|text| text.contains("start the newer program"));
+    assert!(said, "{:?}", older.errors);
+}
+
 #[test]
 fn a_leader_puts_into_the_log_only_what_all_know() {
     let mut lone = Lone::start(LEVEL, 1, Vec::new());
@@ -223,6 +253,13 @@ fn what_came_with_which_level() {
         of(2),
         "hold release size text.find-bit text.bit-op hash.random hash.take list.positions list.pop-first \
          set.store-union set.store-inter set.store-diff set.count-inter count.ending"
+    );
+    assert_eq!(of(3), "");
+    assert_eq!(
+        of(crate::sorted::LEVEL),
+        "sorted.length sorted.scores sorted.rank sorted.count sorted.range sorted.scan sorted.random sorted.add \
+         sorted.increase sorted.remove sorted.remove-range sorted.pop sorted.pop-first sorted.store-range sorted.union \
+         sorted.inter sorted.diff sorted.count-inter sorted.store-union sorted.store-inter sorted.store-diff"
     );
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
