@@ -1,5 +1,5 @@
 //! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
-//! lists, transfers between accounts, drawings from urns, values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! lists, transfers between accounts, drawings from urns (sets and sorted sets), values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -30,6 +30,8 @@ const LARGE: f64 = 1.0 / 2_000.0;
 const LARGE_BYTES_MAX: u64 = 15 << 20;
 const LISTS: u64 = 2;
 const URNS: u64 = 2;
+/// What the names of urns begin with that are sorted sets, in which each item has itself as its score.
+const SORTED_URN: &str = "z";
 /// Items of an urn.
 pub const DRAWN_AT_ONCE: usize = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
@@ -207,7 +209,10 @@ impl LinearLoad {
         let budget = Span::millis(*rng.pick(&[2_000, 3_000]).expect("it is not empty"));
         self.writes += 1;
         let id = self.writes;
-        let urn = format!("u{age}-{}", rng.below(URNS));
+        let urn = match rng.below(URNS) {
+            0 => format!("u{age}"),
+            n => format!("{SORTED_URN}{age}-{n}"),
+        };
         if rng.chance(LARGE) {
             let key = LARGE_KEY.to_owned();
             let act = if rng.chance(0.5) { Act::Put { key, id } } else { Act::Get { key } };
@@ -303,7 +308,15 @@ impl Act {
 
     /// Does it need a program of the present level?
     pub fn is_newer(&self) -> bool {
-        matches!(self, Act::Transfer { id, .. } if id % 3 == 0)
+        matches!(self, Act::Transfer { id, .. } if id % 3 == 0) || self.is_sorted()
+    }
+
+    /// Is it about a sorted set?
+    pub fn is_sorted(&self) -> bool {
+        match self {
+            Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn.starts_with(SORTED_URN),
+            _ => false,
+        }
     }
 
     fn stale(&self) -> Option<Span> {
@@ -361,6 +374,18 @@ impl Act {
                     steps.extend([push(), step(&journal(*book), "list.pop-first", pop)]);
                 }
                 steps
+            }
+            Act::Fill { urn, id } if self.is_sorted() => {
+                let item = || [word(id.to_string()), word(id.to_string())];
+                let args = [word("any".into()), word("any".into())].into_iter().chain(item()).chain(item());
+                vec![step(urn, "sorted.add", args.collect())]
+            }
+            Act::Draw { urn, .. } if self.is_sorted() => {
+                vec![step(urn, "sorted.pop", vec![word("min".into()), word(DRAWN_AT_ONCE.to_string())])]
+            }
+            Act::Urn { urn } if self.is_sorted() => {
+                let all = ["rank", "0", "-1", "forward", "0", "-1", "scores"];
+                vec![step(urn, "sorted.range", all.map(|arg| word(arg.into())).into())]
             }
             Act::Fill { urn, id } => vec![step(urn, "set.add", vec![word(id.to_string()); 3])],
             Act::Draw { urn, id } => {

@@ -24,6 +24,8 @@ pub enum Reply {
     Error(String),
     Int(i64),
     Bulk(Bytes),
+    /// A number with a fraction, as its text: a double in RESP3, bulk in RESP2.
+    Double(Bytes),
     /// No such value.
     Nil,
     /// No such list.
@@ -69,7 +71,7 @@ impl Reply {
         let inside = match self {
             Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList => 0,
             Self::Error(text) | Self::Text(text) => text.len(),
-            Self::Bulk(value) | Self::Told(value) => value.len(),
+            Self::Bulk(value) | Self::Double(value) | Self::Told(value) => value.len(),
             Self::List(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
                 items.iter().map(Self::bytes).sum()
             }
@@ -129,6 +131,12 @@ impl Out {
                 self.share(value);
                 self.put(b"\r\n");
             }
+            Reply::Double(text) if protocol == Protocol::Resp3 => {
+                self.put(b",");
+                self.put(&text);
+                self.put(b"\r\n");
+            }
+            Reply::Double(text) => self.push(Reply::Bulk(text), protocol),
             Reply::Push(items) => self.items(Self::of_push(protocol), items, protocol),
             Reply::Told(told) => {
                 self.put(&[Self::of_push(protocol)]);
@@ -345,6 +353,7 @@ mod tests {
         check(Reply::Told("1\r\n:2\r\n".into()), "*1\r\n:2\r\n", ">1\r\n:2\r\n");
         check(Reply::Several(push()), "$1\r\na\r\n:1\r\n", "$1\r\na\r\n:1\r\n");
         check(Reply::word(""), "$0\r\n\r\n", "$0\r\n\r\n");
+        check(Reply::Double("-1.5".into()), "$4\r\n-1.5\r\n", ",-1.5\r\n");
         check(Reply::Text("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
         let list = vec![Reply::word("a"), Reply::Nil];
         check(Reply::List(list.clone()), "*2\r\n$1\r\na\r\n$-1\r\n", "*2\r\n$1\r\na\r\n_\r\n");

@@ -15,7 +15,7 @@ use state::linear::{Ran, Reply};
 use super::Broken;
 use super::books::Books;
 use super::ends::Ends;
-use super::urns::Urns;
+use super::urns::{self, Urns};
 use crate::linear_load::{Act, WriteId, is_watched};
 
 pub const LINEAR: &str = "every operation of class linear happens at one moment between its start and its end";
@@ -220,6 +220,20 @@ impl Linear {
             (Act::Sum { book }, [accounts @ .., Reply::List(journal)]) => {
                 self.books.summed(*book, accounts, journal, &self.writes, start, now)
             }
+            (Act::Fill { urn, id }, [Reply::List(counts)])
+                if act.is_sorted() && counts[..] == [Reply::Int(1), Reply::Int(0)] =>
+            {
+                self.urns.filled(urn, *id, now);
+                Ok(())
+            }
+            (Act::Draw { urn, id }, [reply]) if act.is_sorted() => match urns::in_order(reply) {
+                Some(items) => self.urns.drew(urn, *id, &items, &self.writes, (start, now)),
+                None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            },
+            (Act::Urn { urn }, [reply]) if act.is_sorted() => match urns::in_order(reply) {
+                Some(items) => self.urns.seen(urn, &items, &self.writes, (start, now)),
+                None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
+            },
             (Act::Fill { urn, id }, [Reply::Int(1)]) => {
                 self.urns.filled(urn, *id, now);
                 Ok(())

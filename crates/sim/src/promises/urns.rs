@@ -1,4 +1,5 @@
-//! Sets that are filled, and drawn from by a number that is drawn itself. Each item that was put in is drawn once, or is there.
+//! Sets that are filled, and drawn from by a number that is drawn itself; sorted sets, of which the lowest are drawn. Each item that was
+//! put in is drawn once, or is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,6 +93,19 @@ impl Urn {
     }
 }
 
+/// The items of a sorted set, with their scores; none, if these are not what they should be, or not in order.
+pub fn in_order(reply: &Reply) -> Option<Vec<Reply>> {
+    let (items, scores): (Vec<_>, Vec<_>) = match reply {
+        Reply::Nil => (Vec::new(), Vec::new()),
+        Reply::List(flat) => flat.chunks(2).map(|pair| (pair[0].clone(), pair.get(1).cloned())).unzip(),
+        Reply::Int(_) | Reply::Bytes(_) | Reply::Wrong(_) => return None,
+    };
+    let numbers: Option<Vec<u64>> =
+        scores.iter().map(|score| if let Some(Reply::Bytes(bytes)) = score { number(bytes) } else { None }).collect();
+    let are_theirs = items.iter().zip(&scores).all(|(item, score)| Some(item) == score.as_ref());
+    numbers.filter(|numbers| are_theirs && numbers.is_sorted()).map(|_| items)
+}
+
 /// The items by name, each of which somebody has put in.
 fn known(
     items: &[Reply],
@@ -172,5 +186,15 @@ mod tests {
         }
         urns.refused(URN, 6);
         assert!(urns.seen(URN, &[], &writes, (Time(6), Time(7))).is_err());
+    }
+
+    #[test]
+    fn what_comes_of_a_sorted_set_is_in_order() {
+        let flat = |numbers: &[u64]| Reply::List(items(numbers));
+        assert_eq!(in_order(&Reply::Nil), Some(vec![]));
+        assert_eq!(in_order(&flat(&[1, 1, 4, 4])), Some(items(&[1, 4])));
+        for wrong in [flat(&[4, 4, 1, 1]), flat(&[1, 2]), flat(&[1, 1, 4]), Reply::Int(1)] {
+            assert_eq!(in_order(&wrong), None, "{wrong:?}");
+        }
     }
 }

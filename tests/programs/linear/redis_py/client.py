@@ -31,6 +31,17 @@ for protocol in (2, 3):
     assert a.srandmember("s") in set("bcdef") and len(a.srandmember("s", 3)) == 3
     popped = {b.spop("s") for _ in range(5)}
     assert popped == set("bcdef") and a.spop("s") is None
+    # Sorted sets.
+    assert a.zadd("z", {"a": 1, "b": 2.5, "c": float("inf")}) == 3 and b.zadd("z", {"a": 9, "d": 0}, nx=True) == 1
+    assert c.zscore("z", "b") == 2.5 and a.zmscore("z", ["c", "x"]) == [float("inf"), None] and b.zincrby("z", 0.5, "b") == 3
+    assert a.zrange("z", 0, -1) == ["d", "a", "b", "c"] and b.zrange("z", 0, 1, desc=True) == ["c", "b"]
+    scored = c.zrange("z", "(0", 3, byscore=True, withscores=True)
+    assert [tuple(item) for item in scored] == [("a", 1.0), ("b", 3.0)], scored
+    assert a.zrank("z", "b") == 2 and b.zrevrank("z", "b") == 1 and c.zcount("z", 1, "+inf") == 3
+    assert a.zunionstore("z2", {"z": 2, "s2": 1}) == 4 and b.zscore("z2", "b") == 6 and c.zinter(["z", "z2"]) == ["d", "a", "b", "c"]
+    assert dict(a.zscan_iter("z", count=2)) == {"a": 1.0, "b": 3.0, "c": float("inf"), "d": 0.0} and b.type("z") == "zset"
+    assert a.zremrangebyscore("z", 0, 1) == 2 and b.zpopmax("z")[0] in (["c", float("inf")], ("c", float("inf")), "c")
+    assert tuple(c.bzpopmin("z", 1)) == ("z", "b", 3.0) and a.exists("z") == 0 and a.delete("z2") == 1
     # All keys.
     assert a.randomkey() is not None and set(b.scan_iter(_type="hash")) == {"h"}
     assert sorted(c.scan_iter(match="m*", count=1)) == ["m1", "m2"]
@@ -48,7 +59,7 @@ for protocol in (2, 3):
     assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
     assert a.info("cluster")["cluster_enabled"] in (0, "0") and "hset" in a.command() and a.command_count() > 100
     assert a.client_id() > 0 and a.client_setname("py") and a.client_getname() == "py" and a.client_info()["user"] == "bank"
-    for not_offered in (["ZADD", "z", "1", "a"], ["EVAL", "return 1", "0"], ["SORT", "l"]):
+    for not_offered in (["XADD", "x", "*", "f", "v"], ["EVAL", "return 1", "0"], ["SORT", "l"]):
         try:
             a.execute_command(*not_offered)
             raise SystemExit(f"{not_offered} should be refused")

@@ -48,7 +48,7 @@ fn agree(yard: &Yard, level: u64, nodes: &[u8]) -> Duration {
     wait_for(&format!("they agree on level {level}"), SOON, all).1
 }
 
-/// Sets a field by what all programs know, and takes it by what only newer ones do.
+/// Sets a field by what all programs know, takes it by what only newer ones do, and makes a value of a kind that only these know.
 fn take(yard: &Yard, node: u8, token: &str) -> Result<(), String> {
     let mut resp = Resp::open(yard.at(node).resp, "bank", token)?;
     match resp.ask(&["HSET", "hash", "field", "value"])? {
@@ -56,9 +56,13 @@ fn take(yard: &Yard, node: u8, token: &str) -> Result<(), String> {
         other => return Err(format!("HSET: {other:?}")),
     }
     match resp.ask(&["HGETDEL", "hash", "FIELDS", "1", "field"])? {
-        Word::List(values) if values == [Word::Bulk("value".into())] => Ok(()),
-        Word::Error(error) => Err(error),
-        other => Err(format!("HGETDEL: {other:?}")),
+        Word::List(values) if values == [Word::Bulk("value".into())] => (),
+        Word::Error(error) => return Err(error),
+        other => return Err(format!("HGETDEL: {other:?}")),
+    }
+    match resp.ask(&["ZADD", "sorted", "1", "member"])? {
+        Word::Int(_) => Ok(()),
+        other => Err(format!("ZADD: {other:?}")),
     }
 }
 

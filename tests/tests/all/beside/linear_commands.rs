@@ -89,6 +89,15 @@ fn lists_sets_and_hashes_with_all_their_options() {
         SRANDMEMBER only -3 => ["x" "x" "x"]
         SRANDMEMBER only 3 => ["x"]
         SRANDMEMBER only -99999 => -ERR value is out of range
+        ZADD z 1 a 2 b 2.5 c => 3
+        ZRANGE z (1 +inf BYSCORE LIMIT 0 1 WITHSCORES => ["b" "2"]
+        ZRANGESTORE d z 0 1 REV => 2
+        ZUNION 2 z d WITHSCORES AGGREGATE MAX => ["a" "1" "b" "2" "c" "2.5"]
+        ZMPOP 2 none z MAX => ["z" [["c" "2.5"]]]
+        BZPOPMIN none z 1 => ["z" "a" "1"]
+        BZPOPMIN none 0.05 => nil
+        ZADD l 1 a => -WRONGTYPE
+        DEL z d => 2
         HSET h f v => 1
         HRANDFIELD h => "f"
         HRANDFIELD h -2 => ["f" "f"]
@@ -240,8 +249,20 @@ fn keys_in_several_shards_are_refused_where_all_must_be_in_one() {
         resp.ask(&["SADD", &format!("s{n}"), "x"]).unwrap();
     }
     let all: Vec<String> = (0..10).map(|n| format!("s{n}")).collect();
-    for before in [&["SUNIONSTORE"][..], &["SINTERCARD", "10"], &["LMPOP", "10"], &["BITOP", "OR"]] {
-        let after: &[&str] = if before[0] == "LMPOP" { &["LEFT"] } else { &[] };
+    for before in [
+        &["SUNIONSTORE"][..],
+        &["SINTERCARD", "10"],
+        &["LMPOP", "10"],
+        &["BITOP", "OR"],
+        &["ZUNION", "10"],
+        &["ZINTERSTORE", "s0", "10"],
+        &["ZMPOP", "10"],
+    ] {
+        let after: &[&str] = match before[0] {
+            "LMPOP" => &["LEFT"],
+            "ZMPOP" => &["MIN"],
+            _ => &[],
+        };
         let command: Vec<&str> =
             before.iter().copied().chain(all.iter().map(String::as_str)).chain(after.iter().copied()).collect();
         let said = shown(&resp.ask(&command).unwrap());

@@ -3,8 +3,9 @@
 //! gets an error that says what would work (`refused.rs`).
 
 use std::collections::HashMap;
-use std::iter::StepBy;
+use std::iter::{Chain, StepBy};
 use std::ops::Range;
+use std::option;
 use std::sync::LazyLock;
 
 use futures_util::future::LocalBoxFuture;
@@ -136,6 +137,8 @@ pub enum Keys {
     AllButFirst,
     /// As many as this argument says, behind it.
     Counted(usize),
+    /// The first, and as many as this argument says, behind it.
+    AndCounted(usize),
     /// Those of the command that begins with this argument.
     Wrapped(usize),
 }
@@ -152,10 +155,13 @@ impl Keys {
             Keys::Pairs => Some((1, -1, 2)),
             Keys::Second => Some((2, 2, 1)),
             Keys::AllButFirst => Some((2, -1, 1)),
-            Keys::Counted(_) | Keys::Wrapped(_) => None,
+            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) => None,
         }
     }
 }
+
+/// Of keys among the arguments.
+pub type Positions = Chain<option::IntoIter<usize>, StepBy<Range<usize>>>;
 
 /// What a command does; decides who may call it, and what it waits for in a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -255,17 +261,19 @@ impl Spec {
     }
 
     /// Positions of the keys of this command, whose name is argument `at`; none if it is not well formed.
-    pub fn key_positions(&self, command: &Command, at: usize) -> StepBy<Range<usize>> {
+    pub fn key_positions(&self, command: &Command, at: usize) -> Positions {
         let len = command.len();
-        match self.keys {
-            Keys::Counted(numkeys) => {
+        let rest = match self.keys {
+            Keys::Counted(numkeys) | Keys::AndCounted(numkeys) => {
                 let first = at + numkeys + 1;
                 let count = integer(command.arg(first - 1)).and_then(|count| usize::try_from(count).ok());
                 let end = count.and_then(|count| first.checked_add(count)).filter(|end| *end <= len);
                 (first..end.unwrap_or(first)).step_by(1)
             }
             Keys::Wrapped(inner) => match linear::find(command.arg(at + inner)) {
-                Some(spec) if !matches!(spec.keys, Keys::Wrapped(_)) => spec.key_positions(command, at + inner),
+                Some(spec) if !matches!(spec.keys, Keys::Wrapped(_)) => {
+                    return spec.key_positions(command, at + inner);
+                }
                 _ => (0..0).step_by(1),
             },
             _ => {
@@ -274,7 +282,10 @@ impl Spec {
                 // Of none the first is 0, as is the last: the name.
                 (at + first.max(1)..end).step_by(step.max(1))
             }
-        }
+        };
+        // Of one that is not well formed it is none.
+        let first = matches!(self.keys, Keys::AndCounted(_)).then_some(at + 1).filter(|_| rest.len() > 0);
+        first.into_iter().chain(rest)
     }
 }
 
@@ -420,8 +431,8 @@ mod tests {
                 word => args.push(word.to_owned()),
             }
         }
-        for arg in args.iter_mut().filter(|arg| *arg == "numkeys") {
-            *arg = keys.len().to_string();
+        if let Some(at) = args.iter().position(|arg| arg == "numkeys") {
+            args[at] = keys.iter().filter(|key| args[at..].contains(key)).count().to_string();
         }
         (args, keys)
     }

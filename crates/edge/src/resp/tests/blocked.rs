@@ -63,6 +63,23 @@ fn nothing_begins_behind_who_waits() {
 }
 
 #[test]
+fn a_member_is_put_back_with_its_score_whose_client_has_gone() {
+    with_door(|toy, mut stream| async move {
+        begin(&toy, &mut stream, &["BZPOPMIN q 0"]).await;
+        answer(&toy, "sorted.pop q", Got::Nil).await;
+        answer(&toy, CHANGES, upto(5)).await;
+        answer(&toy, "sorted.pop q", Got::Nil).await;
+        answer(&toy, CHANGES, upto(6)).await;
+        until(|| toy.asked() == ["sorted.pop q"]).await;
+        drop(stream);
+        pause().await;
+        answer(&toy, "sorted.pop q", Got::List(vec![Got::Bytes("m".into()), Got::Bytes("1.5".into())])).await;
+        answer(&toy, "sorted.add q", Got::List(vec![Got::Int(1), Got::Int(0)])).await;
+        until(|| toy.meter.resp.connections() == 0).await;
+    });
+}
+
+#[test]
 fn an_item_is_put_back_whose_client_has_gone_whatever_it_had_sent_behind() {
     let much = line("PING").repeat(limits::READ_BYTES_MAX / 4);
     for behind in [line("QUIT"), b"*1\r\n!".to_vec(), much] {

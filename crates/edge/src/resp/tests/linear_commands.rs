@@ -15,6 +15,12 @@ fn clients_are_told_which_arguments_are_keys() {
         ("COMMAND GETKEYS BLMPOP 0 2 a b LEFT COUNT 3", a_b),
         ("COMMAND GETKEYS BLPOP a b 0", a_b),
         ("COMMAND GETKEYS BITOP AND a b", a_b),
+        ("COMMAND GETKEYS ZUNIONSTORE a 1 b WEIGHTS 1", a_b),
+        ("COMMAND GETKEYS ZUNIONSTORE a 2 b", "-ERR Invalid arguments specified for command\r\n"),
+        ("COMMAND GETKEYS ZRANGESTORE a b 0 -1", a_b),
+        ("COMMAND GETKEYS ZUNION 2 a b WITHSCORES", a_b),
+        ("COMMAND GETKEYS BZMPOP 0 2 a b MIN", a_b),
+        ("COMMAND GETKEYS ONCE id ZDIFFSTORE a 1 b", a_b),
         ("COMMAND GETKEYS FCALL number.add 1 a 5", a),
         ("COMMAND GETKEYS FCALL_RO get 1 a", a),
         ("COMMAND GETKEYS MEMORY USAGE a SAMPLES 0", a),
@@ -219,8 +225,8 @@ fn every_write_on_its_keys_may_have_an_id() {
 fn what_is_not_offered_has_something_instead() {
     check_linear(&[
         (
-            "ZPOPMIN z",
-            "-ERR 'ZPOPMIN' is not offered by class linear: sorted sets come later; keys are kept in order, and SCAN lists them so\r\n",
+            "XADD s * f v",
+            "-ERR 'XADD' is not offered by class linear: streams come later; RPUSH and LPOP make a queue\r\n",
         ),
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class linear: COMMAND DOCS and docs/resp.md list what is\r\n"),
     ]);

@@ -21,6 +21,7 @@ mod commands;
 mod conduct;
 mod linear_commands;
 mod options;
+mod sorted;
 mod strangers;
 mod texts;
 mod unread;

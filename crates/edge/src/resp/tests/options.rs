@@ -47,7 +47,13 @@ const LINEAR: &str = "
     LINSERT list BEFORE a v\nLPOS list a\nLMPOP 1 list LEFT\nLMOVE list list LEFT RIGHT\nRPOPLPUSH list list\nSADD set v
     SREM set a\nSMEMBERS set\nSISMEMBER set a\nSMISMEMBER set a\nSCARD set\nSSCAN set 0\nSPOP set\nSRANDMEMBER set
     SMOVE set new a\nSUNION set\nSINTER set\nSDIFF set\nSUNIONSTORE new set\nSINTERSTORE new set\nSDIFFSTORE new set
-    SINTERCARD 1 set\nDBSIZE\nRANDOMKEY\nFLUSHDB\nFLUSHALL\nSCAN 0\nKEYS *\nMULTI\nEXEC\nDISCARD\nWATCH text\nUNWATCH
+    SINTERCARD 1 set\nZADD zset 3 a\nZINCRBY zset 1 a\nZREM zset a\nZCARD zset\nZSCORE zset a\nZMSCORE zset a\nZRANK zset a
+    ZREVRANK zset a\nZCOUNT zset 0 9\nZLEXCOUNT zset - +\nZRANGE zset 0 9\nZREVRANGE zset 0 9\nZRANGEBYSCORE zset 0 9
+    ZREVRANGEBYSCORE zset 9 0\nZRANGEBYLEX zset - +\nZREVRANGEBYLEX zset + -\nZREMRANGEBYRANK zset 0 0
+    ZREMRANGEBYSCORE zset 0 1\nZREMRANGEBYLEX zset - [a\nZPOPMIN zset\nZPOPMAX zset\nZMPOP 1 zset MIN\nZRANDMEMBER zset 9
+    ZSCAN zset 0\nZUNION 1 zset\nZINTER 1 zset\nZDIFF 1 zset\nZINTERCARD 1 zset\nZUNIONSTORE new 1 zset
+    ZINTERSTORE new 1 zset\nZDIFFSTORE new 1 zset\nZRANGESTORE new zset 0 9\nBZPOPMIN zset 1\nBZPOPMAX zset 1
+    BZMPOP 1 1 zset MIN\nDBSIZE\nRANDOMKEY\nFLUSHDB\nFLUSHALL\nSCAN 0\nKEYS *\nMULTI\nEXEC\nDISCARD\nWATCH text\nUNWATCH
     BLPOP list 1\nBRPOP list 1\nBLMPOP 1 1 list LEFT\nBLMOVE list list LEFT RIGHT 1\nBRPOPLPUSH list list 1\nREADONLY
     READWRITE\nCONFIG GET databases\nCLUSTER INFO\nOBJECT ENCODING text\nMEMORY USAGE text\nTIME\nROLE\nFCALL get 1 text
     FCALL_RO get 1 text\nFUNCTION LIST\nONCE 01980000-0000-7000-8000-000000000001 SET text v";
@@ -65,6 +71,7 @@ const THERE: &[(&str, &str, &[&str])] = &[
     ("hash", "hash.set", &["f", "1", "n", "2"]),
     ("list", "list.push-right", &["a", "b", "a"]),
     ("set", "set.add", &["a", "b"]),
+    ("zset", "sorted.add", &["any", "any", "1", "a", "2", "b"]),
 ];
 
 /// That is there, or nothing is.

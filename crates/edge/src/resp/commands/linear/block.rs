@@ -74,7 +74,45 @@ pub const ALL: &[Spec] = &[
         }),
         "both keys must be in one shard; order as for BLPOP",
     ),
+    noted(
+        spec(
+            "BZPOPMIN",
+            -3,
+            Keys::AllButLast,
+            Does::Write,
+            "key [key ...] timeout",
+            "ZPOPMIN of the first sorted set that has a member; waits for one, timeout seconds at most, 0 for ever",
+            |call| pop_scored(call, "min"),
+        ),
+        SCORED_PROMISE,
+    ),
+    noted(
+        spec("BZPOPMAX", -3, Keys::AllButLast, Does::Write, "key [key ...] timeout", "the same with ZPOPMAX", |call| {
+            pop_scored(call, "max")
+        }),
+        SCORED_PROMISE,
+    ),
+    noted(
+        spec(
+            "BZMPOP",
+            -5,
+            Keys::Counted(2),
+            Does::Write,
+            "timeout numkeys key [key ...] MIN | MAX [COUNT count]",
+            "ZMPOP that waits for a member",
+            |call| match sorted::Many::read(call.command, 2) {
+                Ok(sorted::Many { keys, end, count }) => {
+                    let how = PopScored { end, count, takes: Takes::Scored { shown: sorted::many_of } };
+                    pop_many_scored(call, keys, 1, how, sorted::popped)
+                }
+                Err(error) => Act::Now(error),
+            },
+        ),
+        SCORED_PROMISE,
+    ),
 ];
+
+const SCORED_PROMISE: &str = "as BLPOP; a member that is put back keeps the score that it has got meanwhile";
 
 const PROMISE: &str = "clients of one node are served in their order, between nodes whoever is first; an item that was \
                        taken for a client that has gone is put back, but lost if its node dies then: BLMOVE loses nothing";
@@ -158,10 +196,52 @@ struct Waiter {
     place: Place,
     /// Makes the step that takes an item from this key.
     take: Box<dyn Fn(&Bytes) -> Step>,
-    /// The function that puts one back, if that is needed.
-    back: Option<&'static str>,
+    takes: Takes,
     /// Of each key.
     seen: Vec<Seen>,
+}
+
+/// What it takes, and how that goes back if its client has gone.
+#[derive(Clone, Copy)]
+enum Takes {
+    /// Nothing: it is moved.
+    Moved,
+    /// Items of a list, which this function puts back.
+    Items(&'static str),
+    /// Members with scores, and how they are shown.
+    Scored { shown: fn(Reply, Vec<Got>) -> Reply },
+}
+
+impl Takes {
+    fn shown(self, key: &Bytes, got: Got) -> Reply {
+        let name = Reply::Bulk(key.clone());
+        match (self, got) {
+            (Takes::Items(_), got) => Reply::List(vec![name, plain_one(got)]),
+            (Takes::Scored { shown }, Got::List(items)) => shown(name, items),
+            (Takes::Moved | Takes::Scored { .. }, got) => plain_one(got),
+        }
+    }
+
+    fn back(self, key: Bytes, got: Got) -> Option<Step> {
+        let bytes = |got| if let Got::Bytes(item) = got { Some(item) } else { None };
+        match (self, got) {
+            (Takes::Moved, _) => None,
+            // The last that was taken goes back first.
+            (Takes::Items(function), Got::List(items)) => {
+                Some(Step::new(key, function, items.into_iter().rev().filter_map(bytes).collect()))
+            }
+            (Takes::Items(function), item) => Some(Step::new(key, function, vec![bytes(item)?])),
+            (Takes::Scored { .. }, got) => {
+                let Got::List(items) = got else { return None };
+                let mut args = vec![word("absent"), word("any")];
+                let mut items = items.into_iter().filter_map(bytes);
+                while let Some((member, score)) = items.next().zip(items.next()) {
+                    args.extend([score, member]);
+                }
+                Some(Step::new(key, "sorted.add", args))
+            }
+        }
+    }
 }
 
 struct Seen {
@@ -201,7 +281,29 @@ fn pop(call: &mut Call<'_>, how: PopMany) -> Act {
             })
         });
     }
-    begin(call, keys, timeout, Some(how.back), move |key| Step::new(key.clone(), how.function, Vec::new()))
+    begin(call, keys, timeout, Takes::Items(how.back), move |key| Step::new(key.clone(), how.function, Vec::new()))
+}
+
+/// From which end so many members are taken, and how they are shown.
+struct PopScored {
+    end: &'static str,
+    count: u64,
+    takes: Takes,
+}
+
+fn pop_scored(call: &mut Call<'_>, end: &'static str) -> Act {
+    let timeout = call.command.len() - 1;
+    let keys = (1..timeout).map(|i| call.command.key(i)).collect();
+    let how = PopScored { end, count: 1, takes: Takes::Scored { shown: sorted::one_of } };
+    pop_many_scored(call, keys, timeout, how, sorted::popped_one)
+}
+
+fn pop_many_scored(call: &mut Call<'_>, keys: Vec<Bytes>, timeout: usize, how: PopScored, then: Then) -> Act {
+    let args = vec![word(how.end), word(how.count.to_string())];
+    if call.client.multi.is_some() {
+        return time(call, timeout).map_or_else(Act::Now, |_| on_keys(call, "sorted.pop-first", keys, args, then));
+    }
+    begin(call, keys, timeout, how.takes, move |key| Step::new(key.clone(), "sorted.pop", args.clone()))
 }
 
 fn pop_many(call: &mut Call<'_>, keys: Vec<Bytes>, how: PopMany) -> Act {
@@ -211,7 +313,7 @@ fn pop_many(call: &mut Call<'_>, keys: Vec<Bytes>, how: PopMany) -> Act {
         return time(call, 1)
             .map_or_else(Act::Now, |_| on_keys(call, "list.pop-first", keys, options, list::or_no_list));
     }
-    begin(call, keys, 1, Some(how.back), move |key| Step::new(key.clone(), how.function, vec![count.clone()]))
+    begin(call, keys, 1, Takes::Items(how.back), move |key| Step::new(key.clone(), how.function, vec![count.clone()]))
 }
 
 fn move_item(call: &mut Call<'_>, from: &'static str, to: &'static str, timeout: usize) -> Act {
@@ -220,7 +322,7 @@ fn move_item(call: &mut Call<'_>, from: &'static str, to: &'static str, timeout:
     if call.client.multi.is_some() {
         return time(call, timeout).map_or_else(Act::Now, |_| one_with(call, "list.move", args, plain));
     }
-    begin(call, keys, timeout, None, move |key| Step::new(key.clone(), "list.move", args.clone()))
+    begin(call, keys, timeout, Takes::Moved, move |key| Step::new(key.clone(), "list.move", args.clone()))
 }
 
 /// Until when a client waits; none: for ever.
@@ -247,7 +349,7 @@ fn begin(
     call: &Call<'_>,
     keys: Vec<Bytes>,
     timeout: usize,
-    back: Option<&'static str>,
+    takes: Takes,
     take: impl Fn(&Bytes) -> Step + 'static,
 ) -> Act {
     let deadline = match time(call, timeout) {
@@ -263,7 +365,7 @@ fn begin(
             "BUSY {BLOCKED_MAX} clients of this node wait already, retry in 1000 ms"
         )));
     };
-    let waiter = Waiter { space, place, take: Box::new(take), back, seen: Vec::new() };
+    let waiter = Waiter { space, place, take: Box::new(take), takes, seen: Vec::new() };
     Act::Block(Box::new(move |client| waiter.run(deadline, client)))
 }
 
@@ -278,8 +380,8 @@ impl Waiter {
                 if client.is_closed() {
                     return;
                 }
-                if let Some((key, reply)) = self.try_each(std::mem::take(&mut is_first)).await {
-                    return self.give(client, key, reply).await;
+                if let Some((key, got)) = self.try_each(std::mem::take(&mut is_first)).await {
+                    return self.give(client, key, got).await;
                 }
                 let over = async {
                     match deadline {
@@ -299,7 +401,7 @@ impl Waiter {
     }
 
     /// Takes an item, or gives the error; the key it was.
-    async fn try_each(&mut self, is_first: bool) -> Option<(Bytes, Reply)> {
+    async fn try_each(&mut self, is_first: bool) -> Option<(Bytes, Result<Got, Reply>)> {
         for (key, seen) in self.place.keys.iter().zip(&mut self.seen) {
             // Each look is a write.
             if !seen.is_news || !self.place.is_first(key) {
@@ -310,14 +412,12 @@ impl Waiter {
             match self.space.ask_linear(op).await {
                 Outcome::Done(Ran::Done(got)) => match only(got) {
                     Got::Nil => (),
-                    // Who waits waits for a list.
-                    Got::Wrong(Wrong::Type) if !is_first && self.back.is_some() => (),
-                    got @ (Got::Bytes(_) | Got::List(_)) if self.back.is_some() => {
-                        return Some((key.clone(), Reply::List(vec![Reply::Bulk(key.clone()), plain_one(got)])));
-                    }
-                    other => return Some((key.clone(), plain_one(other))),
+                    // Who waits waits for a value of its kind.
+                    Got::Wrong(Wrong::Type) if !is_first && !matches!(self.takes, Takes::Moved) => (),
+                    got @ (Got::Bytes(_) | Got::List(_)) => return Some((key.clone(), Ok(got))),
+                    other => return Some((key.clone(), Err(plain_one(other)))),
                 },
-                other => return Some((key.clone(), reply(other, plain))),
+                other => return Some((key.clone(), Err(reply(other, plain)))),
             }
         }
         None
@@ -366,36 +466,33 @@ impl Waiter {
     }
 
     /// Gives the client its item, and puts it back if the client goes before it has taken it.
-    async fn give(self, client: oneshot::Sender<Given>, key: Bytes, reply: Reply) {
-        let Waiter { space, place, back, .. } = self;
-        let (given, is_taken) = Given::new(reply.clone());
+    async fn give(self, client: oneshot::Sender<Given>, key: Bytes, got: Result<Got, Reply>) {
+        let Waiter { space, place, takes, .. } = self;
+        let (reply, back) = match got {
+            Ok(got) => (takes.shown(&key, got.clone()), takes.back(key, got)),
+            Err(error) => (error, None),
+        };
+        let (given, is_taken) = Given::new(reply);
         if client.send(given).is_ok() {
             // Earlier commands of it may take their time: who is next does not wait for them.
             drop(place);
         }
         if is_taken.await.is_err()
-            && let (Some(function), Reply::List(parts)) = (back, reply)
-            && let Err(why) = put_back(space, function, key, parts).await
+            && let Some(step) = back
+            && let Err(why) = put_back(space, step).await
         {
-            tracing::error!(%why, "resp: an item that was taken for a client that had gone may not be back in its list");
+            tracing::error!(%why, "resp: an item that was taken for a client that had gone may not be back in its place");
         }
     }
 }
 
 /// The client went while its item was on the way. An error: why it may not be back.
-async fn put_back(space: Space, function: &'static str, key: Bytes, mut parts: Vec<Reply>) -> Result<(), String> {
-    let bytes = |reply| if let Reply::Bulk(item) = reply { Some(item) } else { None };
-    let items: Vec<Bytes> = match parts.pop() {
-        // The last that was taken goes back first.
-        Some(Reply::List(items)) => items.into_iter().rev().filter_map(bytes).collect(),
-        Some(item) => bytes(item).into_iter().collect(),
-        None => return Ok(()),
-    };
+async fn put_back(space: Space, step: Step) -> Result<(), String> {
     // Its client does not ask for it any more, we do.
     let space = Space { priority: Priority::HIGHEST, ..space };
     let mut why = String::new();
     for _ in 0..PUT_BACK_TRIES_MAX {
-        let op = Op::one(Arc::clone(&space.name), key.clone(), function, items.clone());
+        let op = Op::of(Arc::clone(&space.name), vec![step.clone()]);
         match space.ask_linear(op).await {
             Outcome::Done(Ran::Done(got)) => match only(got) {
                 // The key has another type by now, say: asking again would not help.
@@ -443,10 +540,25 @@ mod tests {
         let node = Rc::new(Says(RefCell::new(says.iter().cloned().collect())));
         let gate = Rc::new(Gate::new(node.clone(), false));
         let space = Space { name: "bank".into(), gate, priority: Priority::NORMAL };
-        let parts = vec![Reply::word("q"), Reply::word("item")];
-        let done = runtime.block_on(put_back(space, "list.push-left", "q".into(), parts));
+        let step = Step::new("q".into(), "list.push-left", vec!["item".into()]);
+        let done = runtime.block_on(put_back(space, step));
         assert_eq!(done, expect.map_err(str::to_owned), "{says:?}");
         assert!(node.0.borrow().is_empty(), "{says:?}");
+    }
+
+    #[test]
+    fn what_was_taken_goes_back_as_it_was() {
+        let got = |items: &[&'static str]| Got::List(items.iter().map(|item| Got::Bytes(Bytes::from(*item))).collect());
+        let check = |takes: Takes, got, function: &str, args: &[&str]| {
+            let step = takes.back("k".into(), got).unwrap();
+            assert_eq!((step.function, &step.key[..]), (function, &b"k"[..]));
+            assert_eq!(step.args, args, "{function}");
+        };
+        check(Takes::Items("list.push-left"), got(&["a", "b"]), "list.push-left", &["b", "a"]);
+        check(Takes::Items("list.push-right"), Got::Bytes("a".into()), "list.push-right", &["a"]);
+        let scored = Takes::Scored { shown: sorted::many_of };
+        check(scored, got(&["a", "1.5", "b", "inf"]), "sorted.add", &["absent", "any", "1.5", "a", "inf", "b"]);
+        assert_eq!(Takes::Moved.back("k".into(), Got::Bytes("a".into())), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::pages::pages;
+use super::pages::{Also, pages};
 use super::text::{FLOATS, float_sum};
 use super::*;
 
@@ -71,7 +71,7 @@ pub const ALL: &[Spec] = &[
             Does::Read,
             "key cursor [MATCH pattern] [COUNT n] [NOVALUES]",
             "fields and values in pages, in order",
-            |call| pages(call, "hash.scan", 2),
+            |call| pages(call, "hash.scan", 2, Also::NoValues),
         ),
         "a cursor is known to the node that gave it, for a while",
     ),

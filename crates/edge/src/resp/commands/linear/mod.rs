@@ -23,12 +23,24 @@ mod pages;
 mod probe;
 mod questions;
 mod set;
+mod sorted;
 mod text;
 mod whole;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] =
-    &[keys::ALL, text::ALL, bits::ALL, hash::ALL, list::ALL, set::ALL, whole::ALL, block::ALL, probe::ALL, once::ALL];
+pub static ALL: &[&[Spec]] = &[
+    keys::ALL,
+    text::ALL,
+    bits::ALL,
+    hash::ALL,
+    list::ALL,
+    set::ALL,
+    sorted::ALL,
+    whole::ALL,
+    block::ALL,
+    probe::ALL,
+    once::ALL,
+];
 
 /// Makes the reply of a command from those of its steps.
 pub type Then = fn(Vec<Got>) -> Reply;
@@ -56,8 +68,6 @@ pub static INSTEAD: refused::Table = &[
         &["EVAL*", "SCRIPT"],
         "WATCH, MULTI and EXEC run several commands as one; FCALL applies functions, those of a service too",
     ),
-    (&["BZ*"], "sorted sets come later; BLPOP and BRPOP wait for an item of a list"),
-    (&["Z*"], "sorted sets come later; keys are kept in order, and SCAN lists them so"),
     (&["X*"], "streams come later; RPUSH and LPOP make a queue"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
@@ -70,7 +80,7 @@ pub static INSTEAD: refused::Table = &[
     (&["JSON.*"], "GET and SET a JSON text; FCALL json.merge 1 key patch changes it"),
     (
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],
-        "values are texts, hashes, lists and sets; FCALL applies functions of a service to them",
+        "values are texts, hashes, lists, sets and sorted sets; FCALL applies functions of a service to them",
     ),
     (&["DUMP", "RESTORE*", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
     (

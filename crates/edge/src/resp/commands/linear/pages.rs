@@ -94,8 +94,7 @@ pub fn prefix_of(pattern: &Bytes) -> Bytes {
 }
 
 /// A page of the first key's collection: `function` takes where to begin and how many; an item has `width` parts.
-pub fn pages(call: &Call<'_>, function: &'static str, width: usize) -> Act {
-    let also = if width == 2 { Also::NoValues } else { Also::Nothing };
+pub fn pages(call: &Call<'_>, function: &'static str, width: usize, also: Also) -> Act {
     let page = match Page::read(call.command, 2, also) {
         Ok(page) => page,
         Err(error) => return Act::Now(error),

@@ -190,6 +190,7 @@ fn object(call: &mut Call<'_>) -> Act {
                 b"none" => Reply::Nil,
                 b"hash" | b"set" => Reply::word("hashtable"),
                 b"list" => Reply::word("quicklist"),
+                b"zset" => Reply::word("skiplist"),
                 _ => Reply::word("raw"),
             },
             other => plain_one(other),

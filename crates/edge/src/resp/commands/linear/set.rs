@@ -1,6 +1,6 @@
 //! Sets.
 
-use super::pages::pages;
+use super::pages::{Also, pages};
 use super::*;
 
 pub const ALL: &[Spec] =
@@ -35,7 +35,7 @@ pub const ALL: &[Spec] =
                 Does::Read,
                 "key cursor [MATCH pattern] [COUNT n]",
                 "members in pages, in order",
-                |call| pages(call, "set.scan", 1),
+                |call| pages(call, "set.scan", 1, Also::Nothing),
             ),
             "a cursor is known to the node that gave it, for a while",
         ),
