@@ -19,7 +19,11 @@ const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
     (&["COPY"], "DB", "a namespace is one database"),
     (&["MEMORY"], "SAMPLES", "all of a value is counted"),
     (&["CONFIG"], "", "names of settings that there are not"),
-    (&["BLPOP", "BRPOP"], "", "more keys, behind one that has an item; the last word is a time to wait, 0 for ever"),
+    (
+        &["BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX"],
+        "",
+        "more keys, behind one that has an item; the last word is a time to wait, 0 for ever",
+    ),
     (&["INFO"], "", "names of sections that there are not, as in Redis"),
     (&["QUIT"], "", "as in Redis"),
 ];
