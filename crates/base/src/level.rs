@@ -19,6 +19,7 @@
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`) |
 //! | 4 | after it | services have `sandbox` (`clones/src/sandbox.rs`) |
 //! | 4 | after it | sorted sets (`linear/src/sorted.rs`): a kind of value, and the functions `sorted.*`, which alone make one |
+//! | 4 | after it | `dump`, `load`, `versions.above` (`linear/src/dump.rs`) |
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 4;

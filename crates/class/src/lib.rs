@@ -6,6 +6,7 @@
 //! What the six classes need of this contract, and what is not in it yet, stands in `docs/design/classes.md`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod dump;
 mod figure;
 mod io;
 pub mod limits;
@@ -16,6 +17,7 @@ mod spec;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use base::{Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
 use bytes::Bytes;
@@ -24,6 +26,7 @@ use flow::stage::Shown;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use dump::Dump;
 pub use figure::{Figure, Kind};
 pub use io::{Declared, Input, Output, Space};
 pub use number::Number;
@@ -67,6 +70,13 @@ pub trait Class: Sized {
     type Record: Clone + PartialEq + Debug + Serialize + DeserializeOwned;
     /// What its part of a node tells all other nodes, once a second.
     type Report: Debug;
+    /// One of its namespaces that is being written to a file.
+    type Dump: Dump<Op = Self::Op, Reply = Self::Reply>;
+
+    /// Whether its values outlive a stop of all nodes: such ones are in a backup.
+    const ON_DISK: bool;
+    /// What a dump of a namespace shows, in a sentence for people.
+    const DUMPED: &'static str;
 
     /// A new life. All its chance comes from `birth`.
     fn born(birth: &mut Birth, settings: Self::Settings) -> Self;
@@ -93,4 +103,21 @@ pub trait Class: Sized {
 
     /// Its stages, by name, since the last look.
     fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)>;
+
+    /// Begins to read a namespace out. `shards`: the ranges of hashes that it is cut into, if the class has such; `id` is of this
+    /// dump alone.
+    fn dump(space: Arc<str>, shards: Vec<(u64, u64)>, id: u64) -> Self::Dump;
+
+    /// The operation that puts a part or an item of a dump back; none if there is nothing to do. Doing it again changes nothing.
+    /// `wall_ms` is now.
+    ///
+    /// # Errors
+    /// Why the class cannot hold it.
+    fn load(space: &Arc<str>, record: &dump::Record, wall_ms: u64) -> Result<Option<Self::Op>, String>;
+
+    /// Whether such an operation did what it should.
+    ///
+    /// # Errors
+    /// Why not.
+    fn loaded(reply: &Self::Reply) -> Result<(), String>;
 }

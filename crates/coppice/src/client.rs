@@ -1,13 +1,18 @@
-//! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline.
+//! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline; or a stream, with a deadline for
+//! each piece.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use futures_util::stream;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::Request;
+use hyper::body::{Body, Frame, Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Where a node's API is, and the operator's token if the command changes something.
@@ -27,7 +32,104 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 const LARGE_BODY_TIME: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// Between two pieces of a stream, and from its end to the answer: longer than a node asks a group that has no leader.
+const PIECE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A good answer that comes in pieces.
+pub struct Pieces {
+    body: Incoming,
+    connection: JoinHandle<hyper::Result<()>>,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Pieces {
+    /// The next one, if there is one.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            let piece = timeout(PIECE_WITHIN, self.body.frame()).await;
+            match piece.map_err(|_| format!("the node said nothing for {} s", PIECE_WITHIN.as_secs()))? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(format!("the node's answer broke off: {error}")),
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl Api {
+    /// Asks for what may be large.
+    pub async fn open(&self, path: &str) -> Result<Pieces, String> {
+        let (answer, connection) = timeout(PIECE_WITHIN, self.exchange("GET", path, "", Full::new(Bytes::new())))
+            .await
+            .unwrap_or_else(|_| Err(self.unreachable("no answer in time")))?;
+        let status = answer.status().as_u16();
+        if !answer.status().is_success() {
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+            connection.abort();
+            let body = body.map_err(|e| self.unreachable(&e.to_string()))?.to_bytes();
+            return Err(Reply { status, body }.json().err().unwrap_or_else(|| format!("HTTP {status}")));
+        }
+        Ok(Pieces { body: answer.into_body(), connection })
+    }
+
+    /// Sends what may be large: pieces until their sender is gone. Has no deadline: whoever sends sees whether they are taken.
+    pub async fn send(&self, path: &str, pieces: mpsc::Receiver<Bytes>) -> Result<Reply, String> {
+        let next = |mut pieces: mpsc::Receiver<Bytes>| async {
+            let piece = pieces.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(Frame::data(piece)), pieces))
+        };
+        let body = StreamBody::new(Box::pin(stream::unfold(pieces, next)));
+        let (answer, connection) = self.exchange("POST", path, "", body).await?;
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        connection.abort();
+        Ok(Reply { status, body: body.map_err(|e| self.unreachable(&e.to_string()))?.to_bytes() })
+    }
+
+    fn unreachable(&self, why: &str) -> String {
+        format!(
+            "cannot reach the node at {}: {why}\n  is it running? start one with `coppice up`, or name another with --api HOST:PORT",
+            self.addr
+        )
+    }
+
+    async fn exchange<B>(
+        &self,
+        method: &str,
+        path: &str,
+        file: &str,
+        body: B,
+    ) -> Result<(hyper::Response<Incoming>, JoinHandle<hyper::Result<()>>), String>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let stream = TcpStream::connect(self.addr).await.map_err(|e| self.unreachable(&e.to_string()))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| self.unreachable(&e.to_string()))?;
+        let connection = tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path).header("host", self.addr.to_string());
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if !file.is_empty() {
+            request = request.header("x-file", file);
+        }
+        let request = request.body(body).map_err(|e| format!("the request cannot be sent: {e}"))?;
+        let answer = sender.send_request(request).await.map_err(|e| self.unreachable(&e.to_string()))?;
+        Ok((answer, connection))
+    }
+
     pub async fn get(&self, path: &str) -> Result<Reply, String> {
         self.request("GET", path, "", Bytes::new()).await
     }
@@ -45,35 +147,17 @@ impl Api {
     }
 
     async fn request(&self, method: &str, path: &str, file: &str, body: Bytes) -> Result<Reply, String> {
-        let unreachable = |why: String| {
-            format!(
-                "cannot reach the node at {}: {why}\n  is it running? start one with `coppice up`, or name another with --api HOST:PORT",
-                self.addr
-            )
-        };
         let megabytes = u32::try_from(body.len() >> 20).unwrap_or(u32::MAX);
         let exchange = async {
-            let stream = TcpStream::connect(self.addr).await.map_err(|e| unreachable(e.to_string()))?;
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-                .await
-                .map_err(|e| unreachable(e.to_string()))?;
-            let connection = tokio::spawn(connection);
-            let mut request = Request::builder().method(method).uri(path).header("host", self.addr.to_string());
-            if let Some(token) = &self.token {
-                request = request.header("authorization", format!("Bearer {token}"));
-            }
-            if !file.is_empty() {
-                request = request.header("x-file", file);
-            }
-            let request = request.body(Full::new(body)).map_err(|e| format!("the request cannot be sent: {e}"))?;
-            let answer = sender.send_request(request).await.map_err(|e| unreachable(e.to_string()))?;
+            let (answer, connection) = self.exchange(method, path, file, Full::new(body)).await?;
             let status = answer.status().as_u16();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             connection.abort();
-            Ok(Reply { status, body: body.map_err(|e| unreachable(e.to_string()))?.to_bytes() })
+            Ok(Reply { status, body: body.map_err(|e| self.unreachable(&e.to_string()))?.to_bytes() })
         };
         let within = ANSWER_WITHIN + LARGE_BODY_TIME * megabytes;
-        timeout(within, exchange).await.unwrap_or_else(|_| Err(unreachable(format!("no answer within {within:?}"))))
+        let late = |_| Err(self.unreachable(&format!("no answer within {within:?}")));
+        timeout(within, exchange).await.unwrap_or_else(late)
     }
 }
 

@@ -9,6 +9,7 @@ mod deploy;
 mod desks;
 mod doorman;
 mod doors;
+mod dump;
 mod events;
 mod follow;
 mod found;

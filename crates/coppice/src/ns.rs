@@ -1,10 +1,11 @@
-//! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies.
+//! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies; its values as a file.
 
 use base::text::{size_text, span_text};
 use bytes::Bytes;
 use node::view::{HotKeyView, LossWindow, NamespaceView, ShardView, UsedView};
 use std::time::{Duration, Instant};
 
+use crate::dump::{self, DumpArgs, LoadArgs};
 use crate::operate::NodeArgs;
 
 /// New groups elect within a second. Who has just applied a declaration wants to see how it came out, and not how it begins.
@@ -27,6 +28,19 @@ pub enum NsCommand {
     /// Of class session: seal cookies with a new key; cookies of the old keys stay good
     #[command(after_help = "Examples:\n  coppice ns rotate carts\n  coppice ns rotate carts --end-sessions")]
     Rotate(RotateArgs),
+    /// Write all that a namespace holds to a file
+    #[command(
+        after_help = "Examples:\n  coppice ns dump bank bank.dump\n  coppice ns dump bank --rate 10MiB | zstd > bank.dump.zst\n\n\
+                            Of class linear all keys of a shard are of one moment; of session each is as it was at some moment\n\
+                            meanwhile, and values by cookie are left out."
+    )]
+    Dump(DumpArgs),
+    /// Put what `dump` has written into a namespace: its keys take the place of those there, others stay
+    #[command(
+        after_help = "Examples:\n  coppice ns load bank bank.dump\n  coppice ns load bank bank.dump --as bank-before\n\n\
+                            The file is checked to its end before anything is changed. Loading again does no harm."
+    )]
+    Load(LoadArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -119,12 +133,14 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             println!("{}", reply["token"].as_str().ok_or("the node's answer has no token")?);
         }
         NsCommand::Rotate(args) => rotate(args).await?,
+        NsCommand::Dump(args) => dump::dump_command(args).await?,
+        NsCommand::Load(args) => dump::load_command(args).await?,
     }
     Ok(())
 }
 
 /// A namespace's name, to be part of a path.
-fn name(text: &str) -> Result<&str, String> {
+pub fn name(text: &str) -> Result<&str, String> {
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if text.is_empty() || !text.bytes().all(is_name) {
         return Err(format!("{text:?} is no namespace's name; `coppice ns list` shows those there are"));

@@ -5,10 +5,12 @@
 //! - **Reads** go by read-index: all that have come by then share one round of heartbeats, and look when the state has
 //!   applied what was committed when they were asked.
 //! - **Holds** let the writes of a key wait for somebody who has read it and computes what to write (`holds.rs`).
+//! - **Dumps** read a shard page by page as it was at one moment (`dumps.rs`).
 //! - **Sleep**: when every member holds everything and membership says that all live, nobody ticks. Any frame, command,
 //!   birth or death of a member wakes it.
 
 mod clock;
+mod dumps;
 mod holds;
 mod placed;
 mod queue;
@@ -25,6 +27,7 @@ use cluster::raft::limits::TICK;
 use cluster::raft::{self, Config, Happened, LogBounds, Member};
 
 use self::clock::Clock;
+use self::dumps::Dumps;
 use self::holds::Holds;
 pub use self::queue::Mark;
 use self::queue::Queue;
@@ -123,6 +126,7 @@ pub struct Group {
     /// Reads that may look once the state has applied this index.
     ready: Vec<(u64, Vec<Read>)>,
     watchers: Watchers,
+    dumps: Dumps,
     heat: Heat,
     freshness: Freshness,
     pub clock: Clock,
@@ -200,6 +204,7 @@ impl Group {
             rounds: 0,
             ready: Vec::new(),
             watchers: Watchers::default(),
+            dumps: Dumps::default(),
             heat: Heat::default(),
             freshness: Freshness::default(),
             clock,
@@ -228,7 +233,8 @@ impl Group {
 
     pub fn wake_at(&self) -> Time {
         let campaign_at = self.campaign_at.filter(|_| !self.member.is_installing());
-        [self.next_tick, campaign_at, self.clock_due(), self.watchers.wake_at(), self.holds.wake_at()]
+        let (watchers, holds, dumps) = (self.watchers.wake_at(), self.holds.wake_at(), self.dumps.wake_at());
+        [self.next_tick, campaign_at, self.clock_due(), watchers, holds, dumps]
             .into_iter()
             .flatten()
             .min()
@@ -237,6 +243,7 @@ impl Group {
 
     pub fn wake(&mut self, now: Time, nodes: &Nodes, out: &mut Vec<raft::Output>) {
         self.end_holds(now);
+        self.dumps.end_late(now);
         if self.next_tick.is_some_and(|at| at <= now) {
             self.next_tick = Some(now + TICK);
             let placed = &self.placed.members;
@@ -457,6 +464,7 @@ impl Group {
         }
         (self.leads, self.led_from) = (leads, self.member.end().1);
         self.drop_holds();
+        self.dumps.clear();
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
         // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();

@@ -13,6 +13,7 @@
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
+//! - `dump.rs`: how a namespace is read out, and put back.
 //! - `once.rs`: ids that callers give their writes, so that one that is asked again happens once.
 //! - `apart.rs`: what is done over several shards; `together.rs`: weak operations, several done as one.
 //! - `spec.rs`: the keys of a declaration. `split.rs`: how one group becomes two. `place.rs`: which nodes have which group. `op.rs`: what front doors say; `wire.rs`: bytes.
@@ -23,6 +24,7 @@
 mod kept;
 
 mod apart;
+mod dump;
 mod freshness;
 pub mod functions;
 mod group;

@@ -104,6 +104,18 @@ pub const SPLIT_BYTES: usize = 256 << 20;
 /// Keys that are looked at to see if a split would divide them; at least these, if there are so many.
 pub const SPLIT_SAMPLE: usize = 64;
 
+/// A copy of a shard that is being dumped is kept at its leader for so long after each page: whoever reads it writes a page to a disk
+/// meanwhile, at a pace.
+pub const DUMP_KEPT: Span = Span::secs(30);
+/// ... and for so long after the last page, which may have to be sent again.
+pub const DUMP_ENDS: Span = Span::secs(2);
+/// Such copies of one group: each keeps alive what was changed since.
+pub const DUMPS_MAX: usize = 4;
+/// Bytes of a page of a dump, but for a key that is larger alone.
+pub const DUMP_PAGE_BYTES: usize = 256 << 10;
+/// Versions that are loaded are no higher: there is room for as many above.
+pub const VERSION_LOADED_MAX: u64 = 1 << 60;
+
 /// Changes that a group's members keep for those who watch: about 6 s of a busy group, a day of a quiet one.
 pub const HISTORY_CHANGES_MAX: usize = 65_536;
 /// Bytes of them. Values that are still there are shared with it.

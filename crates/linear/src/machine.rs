@@ -9,11 +9,13 @@ use std::sync::Arc;
 use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, kind};
 use bytes::Bytes;
 use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
+use class::dump::Record;
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 use flow::stage::Shown;
 
 use super::apart::Apart;
+use super::dump;
 use super::group::{Answered, Asked, Group, Nodes, Turn};
 use super::heat::HotKey;
 use super::limits::*;
@@ -126,6 +128,11 @@ impl Class for Linear {
     type Reply = Ran;
     type Record = Placed;
     type Report = ();
+    type Dump = dump::Dump;
+
+    const ON_DISK: bool = true;
+    const DUMPED: &'static str =
+        "all keys of each shard as they were at one version of it; shards may be of different moments";
 
     fn born(birth: &mut Birth, (): ()) -> Self {
         Linear::new(birth.me, birth.boot, birth.rng.fork()).with_log(birth.log).with_level(birth.level)
@@ -152,6 +159,18 @@ impl Class for Linear {
 
     fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
         Vec::new()
+    }
+
+    fn dump(space: Arc<str>, shards: Vec<(u64, u64)>, id: u64) -> dump::Dump {
+        dump::Dump::new(space, shards, id)
+    }
+
+    fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {
+        Ok(dump::load(space, record, wall_ms))
+    }
+
+    fn loaded(ran: &Ran) -> Result<(), String> {
+        dump::loaded(ran)
     }
 }
 

@@ -23,6 +23,7 @@ pub fn at(unix_ms: u64) -> String {
 fn end_of(step: &mut Step) -> Option<&mut Bytes> {
     match step.function {
         "put" => step.args.get_mut(2),
+        "load" => step.args.get_mut(1),
         "expire" | "get-expire" => step.args.first_mut(),
         _ => None,
     }
@@ -76,6 +77,7 @@ mod tests {
             ("expire", ["at:0", "nx", ""], "expire passed nx ", "expire 1 nx "),
             ("expire", ["at:9000", "any", ""], "expire 4000 any ", "expire 4000 any "),
             ("get-expire", ["at:4999", "", ""], "get-expire passed  ", "get-expire 1  "),
+            ("load", ["string", "at:9000", "0"], "load string 4000 0", "load string 4000 0"),
             ("list.push-right", ["at:0", "", ""], "list.push-right at:0  ", "list.push-right at:0  "),
         ] {
             let shown = |agreed| {

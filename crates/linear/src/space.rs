@@ -177,6 +177,16 @@ impl Space {
         self.history.note(Change { version: self.revision, key: key.clone(), what });
     }
 
+    /// The next change has a version above this one.
+    pub fn rise(&mut self, revision: u64) {
+        self.revision = self.revision.max(revision);
+    }
+
+    /// Its keys as they are at this moment, for readers. Shares their memory.
+    pub fn frozen(&self) -> Self {
+        Self { map: self.map.clone(), clock: self.shown_clock(), revision: self.revision, ..Self::default() }
+    }
+
     /// When the next key ends.
     pub fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(end, _)| *end)

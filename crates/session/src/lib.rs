@@ -25,7 +25,7 @@
 //! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` what clients hold; `shown` figures;
 //! `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick`, `table` and `counted` its memory;
-//! `fill`; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
+//! `fill`; `dump` how a namespace is read out and put back; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod brick;
@@ -34,6 +34,7 @@ mod cookie_ops;
 mod copies;
 mod counted;
 pub mod doc;
+mod dump;
 mod fill;
 mod intake;
 pub mod limits;
@@ -73,11 +74,13 @@ mod map_tests;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::hash::FixedMap;
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::{Birth, Bounds, Class, Declared, Figure, Number, Space, Used};
+use class::dump::Record;
 use flow::Histogram;
 use flow::histogram::Powers;
 use flow::stage::Shown;
@@ -231,6 +234,10 @@ impl Class for Session {
     type Reply = Reply;
     type Record = BrickMap;
     type Report = Opinion;
+    type Dump = dump::Dump;
+
+    const ON_DISK: bool = false;
+    const DUMPED: &'static str = "each key that is there throughout, as it was at some moment between begin and end; none that only a cookie finds";
 
     fn born(birth: &mut Birth, Settings { brick_bytes }: Settings) -> Self {
         Session::new(birth.me, birth.boot, birth.rng.fork()).with_brick_bytes(brick_bytes)
@@ -256,6 +263,18 @@ impl Class for Session {
 
     fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)> {
         self.show_stages(now).into()
+    }
+
+    fn dump(space: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> dump::Dump {
+        dump::Dump::new(space)
+    }
+
+    fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {
+        dump::load(space, record, wall_ms)
+    }
+
+    fn loaded(reply: &Reply) -> Result<(), String> {
+        dump::loaded(reply)
     }
 }
 

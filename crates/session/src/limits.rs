@@ -143,6 +143,10 @@ pub const FREED_PER_CALL: usize = 512;
 pub const SWEEP_EVERY: Span = Span::secs(1);
 /// Entries listed in one page of a fill or walk; a page of longest keys is 512 KiB.
 pub const PAGE_ENTRIES: usize = 1024;
+/// Keys that a dump walks over at a time,
+pub const DUMP_KEYS: u32 = 256;
+/// ... and reads at once: at 1 MiB each at most what one of the largest values of `linear` has.
+pub const DUMP_GETS: usize = 16;
 /// Who lacks writes is told so after this, and again until it has heard: one look makes up for all that were missed together.
 pub const LACKS_TOLD_EVERY: Span = Span::secs(1);
 /// A brick looks through the others for what it lacks no more often: with a million keys that costs each of them a second of work,

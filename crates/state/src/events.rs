@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Ticket};
+use base::{Boot, GroupId, NodeId, Now, Outcome, Span, Ticket};
 use bytes::Bytes;
 use class::{CookieSecret, Declared, Input, Number, Space};
 
@@ -44,6 +44,16 @@ impl Declaration<'_> {
         let records: BTreeMap<String, C::Record> = all.iter().filter_map(read).collect();
         let unread = all.len() - records.len();
         Declared { version: self.version, level: self.level, spaces, records, unread }
+    }
+}
+
+/// Why an operation was not done, or may not have been, and when to ask again. What may have happened can be asked again at once, if
+/// it does not matter how often it happens.
+pub(crate) fn undone<T>(outcome: &Outcome<T>) -> Option<(String, Option<Span>)> {
+    match outcome {
+        Outcome::Done(_) => None,
+        Outcome::Refused(refused) => Some((refused.why.clone(), refused.retry_after)),
+        Outcome::Unknown(unknown) => Some((unknown.to_string(), Some(Span::ZERO))),
     }
 }
 

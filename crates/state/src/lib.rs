@@ -11,9 +11,11 @@ mod list;
 pub mod namespace;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{AskId, Frame, GroupId, NodeId, Now, Outcome, Span, Time};
 use bytes::Bytes;
+use class::dump::Record;
 use flow::stage::Shown;
 
 pub use class;
@@ -21,7 +23,7 @@ pub use linear;
 pub use session;
 
 pub use events::{Declaration, Output};
-use events::{OfAll, OfGroup, Recovering, run};
+use events::{OfAll, OfGroup, Recovering, run, undone};
 
 list::classes! {
     session Session: ::session::Session,

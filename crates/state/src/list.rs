@@ -47,6 +47,37 @@ macro_rules! classes {
                 }
             }
 
+            /// Whether its values outlive a stop of all nodes.
+            pub const fn is_on_disk(self) -> bool {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::ON_DISK),*
+                }
+            }
+
+            /// What a dump of a namespace shows, in a sentence.
+            pub const fn dumped(self) -> &'static str {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::DUMPED),*
+                }
+            }
+
+            /// Begins to read a namespace out.
+            pub fn dump(self, space: Arc<str>, shards: Vec<(u64, u64)>, id: u64) -> Dump {
+                match self {
+                    $(Class::$Variant => Dump::$Variant(<$class as class::Class>::dump(space, shards, id))),*
+                }
+            }
+
+            /// The operation that puts a part or an item of a dump back; none if there is nothing to do.
+            ///
+            /// # Errors
+            /// Why the class cannot hold it.
+            pub fn load(self, space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {
+                match self {
+                    $(Class::$Variant => Ok(<$class as class::Class>::load(space, record, wall_ms)?.map(Op::$Variant))),*
+                }
+            }
+
             /// Its figures, in order of their names.
             pub const fn figures(self) -> &'static [class::Figure] {
                 match self {
@@ -143,6 +174,58 @@ macro_rules! classes {
         #[derive(Clone, Debug)]
         pub enum Answer {
             $($Variant(Outcome<<$class as class::Class>::Reply>)),*
+        }
+
+        impl Answer {
+            /// Why it was not done, or may not have been, and when to ask again, if that is worth it.
+            pub fn undone(&self) -> Option<(String, Option<base::Span>)> {
+                match self {
+                    $(Answer::$Variant(outcome) => undone(outcome)),*
+                }
+            }
+
+            /// Whether an operation of [`Class::load`] did what it should.
+            ///
+            /// # Errors
+            /// Why not.
+            pub fn loaded(&self) -> Result<(), String> {
+                match self {
+                    $(Answer::$Variant(Outcome::Done(reply)) => <$class as class::Class>::loaded(reply),)*
+                    _ => Err("it was not done".into()),
+                }
+            }
+        }
+
+        /// A namespace of any class that is being read out.
+        #[derive(Debug)]
+        pub enum Dump {
+            $($Variant(<$class as class::Class>::Dump)),*
+        }
+
+        impl Dump {
+            /// What is to be asked next, all at once. Nothing: all was told.
+            pub fn asks(&mut self) -> Vec<Op> {
+                match self {
+                    $(Dump::$Variant(dump) => class::Dump::asks(dump).into_iter().map(Op::$Variant).collect()),*
+                }
+            }
+
+            /// What was answered, in the same order.
+            ///
+            /// # Errors
+            /// Why the dump cannot go on.
+            pub fn take(&mut self, answers: Vec<Answer>, wall_ms: u64) -> Result<Vec<Record>, String> {
+                match self {
+                    $(Dump::$Variant(dump) => {
+                        let done = |answer| match answer {
+                            Answer::$Variant(Outcome::Done(reply)) => Some(reply),
+                            _ => None,
+                        };
+                        let replies = answers.into_iter().map(done).collect::<Option<Vec<_>>>();
+                        class::Dump::take(dump, replies.ok_or("not all of it was answered")?, wall_ms)
+                    })*
+                }
+            }
         }
 
         /// What whoever starts a node tells each class.

@@ -45,6 +45,20 @@ pub const LISTEN_FOR: Span = Span::secs(20);
 /// Lines of clones' logs in an answer, unless it is asked for others, and at most.
 pub const LOG_LINES: usize = 100;
 pub const LOG_LINES_MAX: usize = 10_000;
+/// Namespaces that are dumped or loaded at a node at once.
+pub const DUMPS_MAX: usize = 4;
+/// Of a dump that its reader has not taken yet: batches.
+pub const DUMP_PAGES_AHEAD: usize = 2;
+/// Bytes of a dump in a second, unless it is asked for otherwise: a part of what a network card of 1 GBit/s carries.
+pub const DUMP_RATE: u64 = 64 << 20;
+/// A question of a dump or load is asked again for so long, while a group elects or has too much to do.
+pub const DUMP_ASKED_MAX: Duration = Duration::from_secs(20);
+/// ... and not sooner than after this.
+pub const DUMP_AGAIN: Duration = Duration::from_millis(20);
+/// Keys that are loaded at once: enough for an entry of a group's log to hold many.
+pub const LOAD_AT_ONCE: usize = 256;
+/// ... or bytes of them, with which there is no more.
+pub const LOAD_BYTES_AT_ONCE: usize = 1 << 20;
 /// A reader gets at most one view in so long: faster is not seen by people.
 pub const STREAM_EVERY: Duration = Duration::from_millis(500);
 /// A comment line is sent in a quiet stream, so that proxies do not close it.
@@ -79,6 +93,10 @@ pub const JOIN_USES_MAX: u32 = 1000;
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+const _: () = assert!(
+    DUMP_ASKED_MAX.as_secs() * 1_000_000 < state::linear::limits::DUMP_KEPT.as_micros(),
+    "who asks again for a page finds it"
+);
 const _: () = assert!(BODY_BYTES_MAX < DECLARATION_BYTES_MAX, "declarations are the large ones");
 const _: () = assert!(WATCHER_STALL_MAX.as_secs() < STALL_TIME_MAX.as_secs(), "a slow one can still hear why");
 const _: () = assert!(WATCHERS_MAX < CONNECTIONS_MAX, "who watches leaves room for others");

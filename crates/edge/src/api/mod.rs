@@ -7,6 +7,7 @@
 //! - `shown.rs`: what of the view is shown to whom.
 //! - `declare.rs`: apply, export, join tokens, new cookie keys: the operator's token is needed.
 //! - `code.rs`: folders that are deployed, versions (operator).
+//! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
@@ -40,6 +41,7 @@ mod address;
 mod class;
 mod code;
 mod declare;
+pub mod dump;
 mod explain;
 mod guard;
 pub mod limits;
@@ -103,6 +105,7 @@ pub struct Api {
     member_streams: Arc<Streams>,
     uploads: Arc<Semaphore>,
     copies: Arc<Semaphore>,
+    dumps: Arc<Semaphore>,
     /// Who shows no token learns nothing but whether the node lives.
     is_private: bool,
 }
@@ -136,6 +139,7 @@ pub fn router_with(
         member_streams: Streams::new(limits::STREAMS_MAX, limits::MEMBER_STREAMS_MAX),
         uploads: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
         copies: Arc::new(Semaphore::new(limits::UPLOADS_MAX)),
+        dumps: Arc::new(Semaphore::new(limits::DUMPS_MAX)),
         is_private,
     };
     Router::new()
@@ -170,6 +174,8 @@ pub fn router_with(
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))
+        .route("/v1/ns/{ns}/dump", get(dump::dump))
+        .route("/v1/ns/{ns}/load", post(dump::load))
         .route("/v1/session/{handle}", get(values::handle_get).put(values::handle_put))
         .route("/v1/ns/{ns}/keys/{*key}", get(values::get).put(values::put).delete(values::remove))
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))

@@ -1,6 +1,9 @@
 //! Functions on any key: read, write, remove, when it ends.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::limits::VALUE_BYTES_MAX;
 use crate::space::KEY_BYTES;
 use crate::value::Entry;
 
@@ -112,7 +115,30 @@ pub const ALL: &[Function] = &[
         })
     },
     Function { keys: 1, ..write("rename", "to [nx]", rename) },
+    since(4, inner(write("load", "type none|MS|passed token value...", load))),
 ];
+
+/// Stores a whole value of any type, whatever was there before.
+fn load(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
+    let [kind, end, token, values @ ..] = args else { return Err(Wrong::Arguments) };
+    let end = End::read(space, end, || End::Never)?;
+    let all = || values.iter().cloned();
+    let value = match (&kind[..], values) {
+        (b"string", [text]) => Value::Text(text.clone()),
+        (b"lease", [holder]) => Value::Lease { holder: holder.clone(), token: unsigned(token)? },
+        (b"hash", [_, ..]) if values.len().is_multiple_of(2) => {
+            let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+            Value::Hash(Arc::new(pairs.collect()))
+        }
+        (b"list", [_, ..]) => Value::List(Arc::new(all().collect())),
+        (b"set", [_, ..]) => Value::Set(Arc::new(all().collect())),
+        _ => return Err(Wrong::Arguments),
+    };
+    if value.bytes() > VALUE_BYTES_MAX {
+        return Err(Wrong::TooLarge);
+    }
+    Ok(Reply::Int(end.put(space, key, value) as i64))
+}
 
 fn rename(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
     let (to, only_new) = match args {

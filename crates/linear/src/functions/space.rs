@@ -1,7 +1,7 @@
 //! Functions about all keys.
 
 use super::*;
-use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, VERSION_LOADED_MAX};
 use crate::value::Entry;
 
 const fn whole(merge: Merge, function: Function) -> Function {
@@ -31,6 +31,23 @@ pub const ALL: &[Function] = &[
             none(args)?;
             Ok(count(space.clear()))
         }),
+    ),
+    // All of a shard, page by page, each of the same moment (`group/dumps.rs`).
+    since(4, inner(whole(Merge::List, read("dump", "id first|after key bytes", dump)))),
+    // Versions go on above this one, as those of what is loaded did.
+    since(
+        4,
+        inner(whole(
+            Merge::Most,
+            write("versions.above", "version", |space, _, args| {
+                let version = unsigned(one(args)?)?;
+                if version > VERSION_LOADED_MAX {
+                    return Err(Wrong::Arguments);
+                }
+                space.rise(version);
+                Ok(Reply::Int(space.revision() as i64))
+            }),
+        )),
     ),
     whole(Merge::Pages, read("scan", "prefix after|- limit forward|reverse [values|types]", scan)),
 ];
@@ -97,6 +114,42 @@ fn scan(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
         _ => return Err(Wrong::Arguments),
     }
     Ok(Reply::List(out))
+}
+
+/// Version and clock of the shard, the last key of the page (nil: there are no more), and of each key: itself, its type, what is left
+/// until it ends (-1: it does not), its token, and all that it holds.
+fn dump(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
+    let [_, how, after, bytes_max] = args else { return Err(Wrong::Arguments) };
+    let (is_first, bytes_max) = (&how[..] == b"first", unsigned(bytes_max)? as usize);
+    let (mut page, mut bytes, mut last) = (Vec::new(), 0, Reply::Nil);
+    let is_next = |(key, entry): &&(Bytes, Entry)| (is_first || key != after) && !space.is_over(entry);
+    let mut all = space.map().from(if is_first { b"" } else { after }).filter(is_next).peekable();
+    while let Some((key, entry)) = all.next() {
+        bytes += key.len() + entry.size;
+        page.push(dumped(space, key, entry));
+        if all.peek().is_some_and(|(key, entry)| bytes + key.len() + entry.size > bytes_max) {
+            last = Reply::Bytes(key.clone());
+            break;
+        }
+    }
+    let (version, clock) = (space.revision() as i64, space.shown_clock() as i64);
+    Ok(Reply::List(vec![Reply::Int(version), Reply::Int(clock), last, Reply::List(page)]))
+}
+
+fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
+    let left = if entry.end == 0 { -1 } else { entry.end.saturating_sub(space.shown_clock()).max(1) as i64 };
+    let token = if let Value::Lease { token, .. } = &entry.value { *token as i64 } else { 0 };
+    let kind = Bytes::from_static(entry.value.type_name().as_bytes());
+    let mut all = vec![Reply::Bytes(key.clone()), Reply::Bytes(kind), Reply::Int(left), Reply::Int(token)];
+    let bytes = |bytes: &Bytes| Reply::Bytes(bytes.clone());
+    match &entry.value {
+        Value::Text(text) => all.push(bytes(text)),
+        Value::Hash(map) => all.extend(map.iter().flat_map(|(field, value)| [bytes(field), bytes(value)])),
+        Value::List(items) => all.extend(items.iter().map(bytes)),
+        Value::Set(members) => all.extend(members.iter().map(bytes)),
+        Value::Lease { holder, .. } => all.push(bytes(holder)),
+    }
+    Reply::List(all)
 }
 
 /// The least key above all that have this prefix; none if there is no such key.

@@ -2,7 +2,7 @@
 
 use base::{Span, Time};
 
-use super::{Answered, Group};
+use super::{Answered, Group, dumps};
 use crate::functions::changes::{is_quiet, may_wait};
 use crate::op::Ran;
 use crate::watchers::Read;
@@ -59,6 +59,15 @@ impl Group {
         let id = command.id;
         if !self.member.state().has(&command) {
             return done.push(Answered { id, answer: Answer::Moved });
+        }
+        if let Some(page) = dumps::asked(&command) {
+            let clock = self.clock.now(now);
+            self.member.state_mut().show(clock, 0);
+            let answer = match self.dumps.read(now, page, self.member.state(), &command) {
+                Some(ran) => Answer::Ran(ran, self.member.applied()),
+                None => Answer::Busy,
+            };
+            return done.push(Answered { id, answer });
         }
         let ran = self.read(now, Span::ZERO, &command);
         let space = self.member.state();

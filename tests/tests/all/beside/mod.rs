@@ -1,6 +1,7 @@
 //! Tests of what is done and said, whatever it takes: several beside each other ([`e2e::beside`]).
 
 mod admission;
+mod backup;
 mod bad_input;
 mod certificates;
 mod channels;

@@ -1,0 +1,306 @@
+//! `coppice ns dump` and `ns load`: a namespace as a file. A node reads it out and puts it back (`edge/src/api/dump.rs`); here each byte
+//! is checked on its way, a file appears whole or not at all, and one that is to be loaded is read to its end before it is sent.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use edge::api::dump::Loaded;
+use serde_json::json;
+use state::class::dump::{Counts, Flaw, Head, Reader, Record};
+use tokio::sync::mpsc;
+
+use crate::client::{Api, Pieces};
+use crate::happened::clock;
+use crate::ns::name;
+use crate::operate::NodeArgs;
+use crate::plain::plain;
+use crate::size::Size;
+
+/// Of a file, at a time.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that were read and not sent yet.
+const PIECES_AHEAD: usize = 4;
+/// A dump that breaks off, as a shard has another leader or is split, begins again, so often.
+const DUMP_TRIES: u32 = 4;
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Between two lines of progress.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct DumpArgs {
+    /// Name of the namespace
+    name: String,
+    /// Where to; without it to standard output
+    file: Option<PathBuf>,
+    /// So much a second at most, like 20MiB
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub rate: Size,
+    /// Print what was dumped as JSON (not without FILE)
+    #[arg(long, requires = "file")]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct LoadArgs {
+    /// Name that the namespace had when it was dumped
+    name: String,
+    /// What `ns dump` has written
+    file: PathBuf,
+    /// Into this namespace, which is declared and of the same class
+    #[arg(long = "as", value_name = "OTHER")]
+    other: Option<String>,
+    /// Print what was loaded as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+pub async fn dump_command(args: DumpArgs) -> Result<(), String> {
+    let api = args.node.operator()?;
+    let Some(file) = &args.file else {
+        if io::stdout().is_terminal() {
+            return Err("a dump is not to be read by people: name a FILE, or send it on with `|` or `>`".into());
+        }
+        let (mut out, mut progress) = (io::stdout().lock(), Progress::of("dumped", &args.name));
+        let mut dumping = Dumping::begin(&api, &args.name, args.rate).await?;
+        dumping.write(&mut out, &mut progress).await?;
+        return out.flush().map_err(|e| format!("cannot write: {e}"));
+    };
+    let (head, counts) = dump_to(&api, &args.name, args.rate, file, true).await?.ok_or("it was left out")?;
+    if args.json {
+        println!("{}", told(&head, &counts));
+    } else {
+        println!("{}: {} keys, {} bytes, in {}", head.namespace, counts.items, counts.bytes, file.display());
+    }
+    Ok(())
+}
+
+/// What is told of a dump for programs.
+pub fn told(head: &Head, counts: &Counts) -> serde_json::Value {
+    json!({
+        "namespace": head.namespace,
+        "class": head.class,
+        "at_ms": head.at_ms,
+        "keys": counts.items,
+        "bytes": counts.bytes,
+    })
+}
+
+/// Dumps into a file, which is there when all of it is on the disk. Nothing, if its class keeps nothing on disk and `all` is not
+/// wanted.
+pub async fn dump_to(
+    api: &Api,
+    namespace: &str,
+    rate: Size,
+    file: &Path,
+    all: bool,
+) -> Result<Option<(Head, Counts)>, String> {
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let done = dump_into(api, namespace, rate, &part, all).await;
+    if !matches!(done, Ok(Some(_))) {
+        let _ = std::fs::remove_file(&part);
+        return done;
+    }
+    std::fs::rename(&part, file).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    done
+}
+
+async fn dump_into(
+    api: &Api,
+    namespace: &str,
+    rate: Size,
+    file: &Path,
+    all: bool,
+) -> Result<Option<(Head, Counts)>, String> {
+    let cannot = |e: io::Error| format!("cannot write {}: {e}", file.display());
+    let mut progress = Progress::of("dumped", namespace);
+    let mut tries = 1;
+    loop {
+        let mut dumping = Dumping::begin(api, namespace, rate).await?;
+        if !all && !dumping.head.on_disk {
+            return Ok(None);
+        }
+        // Values are nobody else's business.
+        let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
+        let mut out = open.map_err(cannot)?;
+        match dumping.write(&mut out, &mut progress).await {
+            Ok(counts) => {
+                out.sync_all().map_err(cannot)?;
+                return Ok(Some((dumping.head, counts)));
+            }
+            Err(Failed::Broken(why)) if tries < DUMP_TRIES => {
+                eprintln!("coppice: {namespace} is dumped anew: {}", plain(&why));
+                tries += 1;
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+            Err(failed) => return Err(failed.into()),
+        }
+    }
+}
+
+/// Why a dump did not come to its end.
+enum Failed {
+    /// The node could not go on, or went away: it may go better next time.
+    Broken(String),
+    Other(String),
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Broken(why) | Failed::Other(why) => why,
+        }
+    }
+}
+
+/// A dump that comes from a node.
+struct Dumping {
+    head: Head,
+    pieces: Pieces,
+    reader: Reader,
+    /// What came and was not written yet.
+    held: Vec<Bytes>,
+}
+
+impl Dumping {
+    async fn begin(api: &Api, namespace: &str, rate: Size) -> Result<Self, String> {
+        let mut pieces = api.open(&format!("/v1/ns/{}/dump?rate={}", name(namespace)?, rate.0)).await?;
+        let (mut reader, mut held) = (Reader::default(), Vec::new());
+        loop {
+            if let Some(record) = reader.next_record().map_err(|flaw| flaw.to_string())? {
+                let Record::Head(head) = record else { return Err("the node's dump has no head".into()) };
+                return Ok(Self { head, pieces, reader, held });
+            }
+            let piece = pieces.next().await?.ok_or("the node's answer broke off")?;
+            reader.push(&piece);
+            held.push(piece);
+        }
+    }
+
+    async fn write(&mut self, out: &mut impl Write, progress: &mut Progress) -> Result<Counts, Failed> {
+        let cannot = |e: io::Error| Failed::Other(format!("cannot write: {e}"));
+        let flawed = |flaw: Flaw| match flaw {
+            Flaw::Broken(why) => Failed::Broken(why),
+            Flaw::Cut { .. } => Failed::Broken("the node's answer broke off".into()),
+            other => Failed::Other(format!("what the node sent cannot be believed: {other}")),
+        };
+        for piece in self.held.drain(..) {
+            out.write_all(&piece).map_err(cannot)?;
+        }
+        loop {
+            while self.reader.next_record().map_err(flawed)?.is_some() {}
+            progress.tell(self.reader.counts());
+            let Some(piece) = self.pieces.next().await.map_err(Failed::Broken)? else { break };
+            self.reader.push(&piece);
+            out.write_all(&piece).map_err(cannot)?;
+        }
+        std::mem::take(&mut self.reader).end().map_err(flawed)
+    }
+}
+
+pub async fn load_command(args: LoadArgs) -> Result<(), String> {
+    let api = args.node.operator()?;
+    let (head, counts) = check(&args.file)?;
+    let to = args.other.as_deref().unwrap_or(&args.name);
+    if head.namespace != args.name {
+        return Err(format!(
+            "{} is a dump of namespace {}: to load it as {to}, say `coppice ns load {} FILE --as {to}`",
+            args.file.display(),
+            plain(&head.namespace),
+            plain(&head.namespace),
+        ));
+    }
+    let loaded = load(&api, to, &args.file, counts.bytes).await?;
+    if args.json {
+        println!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
+    } else {
+        let at = clock(head.at_ms);
+        println!("{to}: {} keys as they were at {at}; {} more have ended since", loaded.keys, loaded.ended);
+    }
+    Ok(())
+}
+
+/// Reads all of a file, and changes nothing.
+pub fn check(file: &Path) -> Result<(Head, Counts), String> {
+    let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
+    let flawed = |flaw: Flaw| format!("{}: {flaw}", file.display());
+    let mut from = File::open(file).map_err(cannot)?;
+    let (mut reader, mut piece, mut head) = (Reader::default(), vec![0; PIECE_BYTES], None);
+    loop {
+        let len = from.read(&mut piece).map_err(cannot)?;
+        if len == 0 {
+            break;
+        }
+        reader.push(&piece[..len]);
+        while let Some(record) = reader.next_record().map_err(flawed)? {
+            if let Record::Head(of) = record {
+                head = Some(of);
+            }
+        }
+    }
+    let counts = reader.end().map_err(flawed)?;
+    Ok((head.ok_or_else(|| format!("{}: this dump has no head", file.display()))?, counts))
+}
+
+/// Puts a file that was checked into a namespace.
+pub async fn load(api: &Api, namespace: &str, file: &Path, bytes: u64) -> Result<Loaded, String> {
+    let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
+    let (path, from) = (format!("/v1/ns/{}/load", name(namespace)?), File::open(file).map_err(cannot)?);
+    let (pieces, taken) = mpsc::channel(PIECES_AHEAD);
+    let mut progress = Progress { of: bytes, ..Progress::of("loaded", namespace) };
+    let read = async move {
+        let (mut from, mut sent) = (from, 0);
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let len = from.read(&mut piece).map_err(cannot)?;
+            piece.truncate(len);
+            // Who takes no more says why in his answer.
+            if len == 0 || pieces.send(piece.into()).await.is_err() {
+                return Ok(());
+            }
+            sent += len as u64;
+            progress.tell(Counts { bytes: sent, ..Counts::default() });
+        }
+    };
+    let (reply, read) = tokio::join!(api.send(&path, taken), read);
+    let answer = reply?.json()?;
+    read.and_then(|()| {
+        serde_json::from_value(answer).map_err(|e| format!("the node's answer is of another version: {e}"))
+    })
+}
+
+/// Tells on standard error how far it is, if it takes long.
+struct Progress {
+    done: &'static str,
+    namespace: String,
+    /// Bytes in all, if that is known.
+    of: u64,
+    told: Instant,
+}
+
+impl Progress {
+    fn of(done: &'static str, namespace: &str) -> Self {
+        Self { done, namespace: namespace.to_owned(), of: 0, told: Instant::now() }
+    }
+
+    fn tell(&mut self, counts: Counts) {
+        if self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let (name, done, mib) = (&self.namespace, self.done, counts.bytes >> 20);
+        match self.of >> 20 {
+            0 => eprintln!("coppice: {name}: {} keys, {mib} MiB {done}", counts.items),
+            of => eprintln!("coppice: {name}: {mib} of {of} MiB {done}"),
+        }
+    }
+}

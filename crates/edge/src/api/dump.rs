@@ -1,0 +1,273 @@
+//! Namespaces as streams: read out (`dump`), and put back (`load`). Which operations that takes is the business of each class
+//! (`class/src/dump.rs`); here they are asked one batch after the other, at the lowest priority and at a pace, and what is held in
+//! memory is a batch.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base::Span;
+use bytes::{Bytes, BytesMut};
+use class::dump::{FORMAT, Flaw, Head, Reader, Record, Writer};
+use futures_util::future::{join_all, try_join_all};
+use futures_util::stream;
+use http_body_util::BodyExt;
+use node::{Ask, View};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use state::{Answer, Class, Op};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::address::{Path, Query};
+use super::limits::*;
+use super::{Api, Problem, guard};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// Bytes a second, at most.
+    rate: Option<u64>,
+}
+
+impl Pace {
+    fn rate(&self) -> Result<u64, Problem> {
+        match self.rate.unwrap_or(DUMP_RATE) {
+            0 => Err(Problem::wrong("rate is in bytes a second, 1 at least")),
+            rate => Ok(rate),
+        }
+    }
+}
+
+/// What was loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Keys that were put in.
+    pub keys: u64,
+    /// Keys that have ended since they were dumped, and were not.
+    pub ended: u64,
+}
+
+/// The namespace as a stream of records; the last one says how many there were.
+pub async fn dump(
+    State(api): State<Api>,
+    Path(ns): Path<String>,
+    Query(pace): Query<Pace>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let view = api.view();
+    guard::operator(&headers, &view)?;
+    let (class, rate) = (class_of(&view, &ns)?, pace.rate()?);
+    let room = room(&api)?;
+    let mut shards: Vec<(u64, u64)> = Vec::new();
+    for namespace in view.namespaces.iter().filter(|namespace| namespace.name == ns) {
+        shards.extend(namespace.shards.iter().map(|shard| (shard.from, shard.to)));
+    }
+    let mut id = [0; 8];
+    SystemRandom::new()
+        .fill(&mut id)
+        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers"))?;
+    let head = Head {
+        format: FORMAT,
+        namespace: ns.clone(),
+        class: class.name().into(),
+        at_ms: wall_ms(),
+        on_disk: class.is_on_disk(),
+        program: env!("CARGO_PKG_VERSION").into(),
+    };
+    let dump = class.dump(ns.into(), shards, u64::from_le_bytes(id));
+    let (pages, told) = mpsc::channel(DUMP_PAGES_AHEAD);
+    tokio::spawn(tell(api, dump, head, rate, pages, room));
+    let body = stream::unfold(told, |mut told| async { told.recv().await.map(|page| (Ok::<Bytes, Gone>(page), told)) });
+    Ok(([(header::CONTENT_TYPE, DUMP_TYPE), (header::CACHE_CONTROL, "no-store")], Body::from_stream(body))
+        .into_response())
+}
+
+type Gone = std::convert::Infallible;
+
+/// Until all is told, or nobody listens.
+async fn tell(
+    api: Api,
+    mut dump: state::Dump,
+    head: Head,
+    rate: u64,
+    pages: mpsc::Sender<Bytes>,
+    _room: OwnedSemaphorePermit,
+) {
+    let (mut writer, mut out, mut next) = (Writer::default(), BytesMut::new(), Instant::now());
+    writer.write(&Record::Head(head), &mut out);
+    loop {
+        if !out.is_empty() {
+            let page = out.split().freeze();
+            // What was missed of the pace is not made up for: nobody is to feel a rush.
+            next = next.max(Instant::now()) + Duration::from_secs_f64(page.len() as f64 / rate as f64);
+            if pages.send(page).await.is_err() {
+                return;
+            }
+            sleep_until(next).await;
+        }
+        let asks = dump.asks();
+        if asks.is_empty() {
+            break;
+        }
+        let told = match try_join_all(asks.into_iter().map(|op| ask(&api, op))).await {
+            Ok(answers) => dump.take(answers, wall_ms()),
+            Err(problem) => Err(problem.error),
+        };
+        match told {
+            Ok(records) => records.iter().for_each(|record| writer.write(record, &mut out)),
+            Err(why) => {
+                writer.write(&Record::Broken(why), &mut out);
+                let _ = pages.send(out.freeze()).await;
+                return;
+            }
+        }
+    }
+    writer.end(&mut out);
+    let _ = pages.send(out.freeze()).await;
+}
+
+/// Body: a dump. Answer: [`Loaded`]. What is in the dump takes the place of what is there; other keys stay.
+pub async fn load(
+    State(api): State<Api>,
+    Path(ns): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let view = api.view();
+    guard::operator(&headers, &view)?;
+    let class = class_of(&view, &ns)?;
+    let _room = room(&api)?;
+    let mut load = Load { api, class, ns: ns.into(), loaded: Loaded::default(), batch: Vec::new(), bytes: 0 };
+    match load.all(body).await {
+        Ok(()) => Ok(Json(load.loaded).into_response()),
+        Err(problem) => {
+            let keys = load.loaded.keys;
+            let error = match keys {
+                0 => format!("{}; nothing was loaded", problem.error),
+                _ => format!("{}; {keys} keys were loaded before, and loading again does no harm", problem.error),
+            };
+            Err(Problem { error, ..problem })
+        }
+    }
+}
+
+struct Load {
+    api: Api,
+    class: Class,
+    ns: Arc<str>,
+    loaded: Loaded,
+    /// Operations that are to go together, and about how many bytes they have.
+    batch: Vec<Op>,
+    bytes: usize,
+}
+
+impl Load {
+    async fn all(&mut self, mut body: Body) -> Result<(), Problem> {
+        let mut reader = Reader::default();
+        loop {
+            let frame = match timeout(BODY_TIME_MAX, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return Err(Problem::wrong(format!("the body could not be read: {error}"))),
+                Ok(None) => break,
+                Err(_) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+            };
+            reader.push(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some(record) = reader.next_record().map_err(flawed)? {
+                self.take(record).await?;
+            }
+        }
+        self.flush().await?;
+        reader.end().map(|_| ()).map_err(flawed)
+    }
+
+    async fn take(&mut self, record: Record) -> Result<(), Problem> {
+        if let Record::Head(head) = &record
+            && head.class != self.class.name()
+        {
+            return Err(Problem::wrong(format!(
+                "this dump is of class {}, and namespace {} is of class {}",
+                head.class,
+                self.ns,
+                self.class.name()
+            )));
+        }
+        match (self.class.load(&self.ns, &record, wall_ms()).map_err(Problem::wrong)?, &record) {
+            (Some(op), Record::Item(item)) => {
+                self.batch.push(op);
+                self.bytes += item.bytes();
+                if self.batch.len() >= LOAD_AT_ONCE || self.bytes >= LOAD_BYTES_AT_ONCE {
+                    self.flush().await?;
+                }
+            }
+            (Some(op), _) => {
+                self.flush().await?;
+                ask(&self.api, op).await?.loaded().map_err(Problem::wrong)?;
+            }
+            (None, Record::Item(_)) => self.loaded.ended += 1,
+            (None, _) => (),
+        }
+        Ok(())
+    }
+
+    /// All that wait go, and are counted when they are done.
+    async fn flush(&mut self) -> Result<(), Problem> {
+        self.bytes = 0;
+        let all = join_all(self.batch.drain(..).map(|op| ask(&self.api, op))).await;
+        let mut wrong = None;
+        for answer in all {
+            match answer.and_then(|answer| answer.loaded().map_err(Problem::wrong)) {
+                Ok(()) => self.loaded.keys += 1,
+                Err(problem) => wrong = Some(problem),
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}
+
+/// Asks until it is done. What is asked here may happen more than once.
+async fn ask(api: &Api, op: Op) -> Result<Answer, Problem> {
+    let until = Instant::now() + DUMP_ASKED_MAX;
+    loop {
+        let ask = match op.clone() {
+            Op::Session(op) => Ask::Session(op),
+            Op::Linear(op) => Ask::Linear(op),
+        };
+        let answer = match api.backend.ask(ask, LINEAR_BUDGET).await? {
+            node::Answer::Session(outcome) => Answer::Session(outcome),
+            node::Answer::Linear(outcome) => Answer::Linear(outcome),
+            other => unreachable!("an operation of a class was answered by {other:?}"),
+        };
+        match answer.undone() {
+            None => return Ok(answer),
+            Some((why, None)) => return Err(Problem::wrong(why)),
+            Some((why, Some(_))) if Instant::now() >= until => return Err(Problem::busy(why, Span::secs(5))),
+            Some((_, Some(after))) => sleep(Duration::from_micros(after.0).max(DUMP_AGAIN)).await,
+        }
+    }
+}
+
+fn class_of(view: &View, ns: &str) -> Result<Class, Problem> {
+    let of = view.namespaces.iter().find(|namespace| namespace.name == ns);
+    let class = of.and_then(|of| Class::ALL.iter().find(|class| class.name() == of.class));
+    class.copied().ok_or_else(|| Problem::not_found(format!("there is no namespace {ns:?}")))
+}
+
+fn room(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {
+    let room = Arc::clone(&api.dumps).try_acquire_owned();
+    room.map_err(|_| Problem::busy(format!("{DUMPS_MAX} namespaces are dumped or loaded here already"), Span::secs(5)))
+}
+
+fn flawed(flaw: Flaw) -> Problem {
+    Problem::wrong(flaw.to_string())
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+const DUMP_TYPE: &str = "application/vnd.coppice.dump";

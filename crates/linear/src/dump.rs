@@ -1,0 +1,225 @@
+//! How a namespace is dumped and loaded (`class/src/dump.rs`): shard by shard, each at one version. Loading puts whole values in the
+//! place of what is there, and lets versions go on above those of the dump: so fencing tokens and entity tags never come again.
+
+use std::sync::Arc;
+
+use base::Priority;
+use bytes::Bytes;
+use class::dump::{self, Item, ItemKind, Part, Record};
+
+use super::limits::DUMP_PAGE_BYTES;
+use super::moment;
+use super::op::{Op, Over, Ran, Reply, Step};
+
+/// A namespace that is being read out.
+#[derive(Debug)]
+pub struct Dump {
+    space: Arc<str>,
+    /// Those that are yet to be read; the last one is next.
+    shards: Vec<(u64, u64)>,
+    id: u64,
+    /// Of the shard that is being read.
+    shard: Option<Shard>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    version: i64,
+    /// When its copy was made, milliseconds since 1970.
+    at_ms: u64,
+    last: Bytes,
+}
+
+impl Dump {
+    pub fn new(space: Arc<str>, mut shards: Vec<(u64, u64)>, id: u64) -> Self {
+        shards.sort_unstable_by(|a, b| b.cmp(a));
+        Self { space, shards, id, shard: None }
+    }
+}
+
+impl dump::Dump for Dump {
+    type Op = Op;
+    type Reply = Ran;
+
+    fn asks(&mut self) -> Vec<Op> {
+        let Some((from, to)) = self.shards.last().copied() else { return Vec::new() };
+        let (how, after) = match &self.shard {
+            None => ("first", Bytes::new()),
+            Some(shard) => ("after", shard.last.clone()),
+        };
+        let id = format!("{:016x}", self.id);
+        let args = vec![id.into(), how.into(), after, DUMP_PAGE_BYTES.to_string().into()];
+        let steps = vec![Step::new(Bytes::new(), "dump", args)];
+        let over = Over::Range { from, to };
+        vec![Op { over, priority: Priority::LOWEST, ..Op::of(Arc::clone(&self.space), steps) }]
+    }
+
+    fn take(&mut self, replies: Vec<Ran>, wall_ms: u64) -> Result<Vec<Record>, String> {
+        let odd = || "the leader of a shard answered with what is no page of it".to_owned();
+        let Some((from, to)) = self.shards.last().copied() else { return Err(odd()) };
+        let reply = match replies.into_iter().next() {
+            Some(Ran::Done(mut replies)) => replies.pop().ok_or_else(odd)?,
+            _ => return Err(odd()),
+        };
+        let page = match reply {
+            Reply::List(page) => page,
+            Reply::Nil => return Err("a shard has another leader now, or its pages were asked for too slowly".into()),
+            Reply::Wrong(wrong) => return Err(wrong.text().to_owned()),
+            _ => return Err(odd()),
+        };
+        let Ok([Reply::Int(version), _, last, Reply::List(items)]) = <[Reply; 4]>::try_from(page) else {
+            return Err(odd());
+        };
+        let mut records = Vec::with_capacity(items.len() + 1);
+        let at_ms = match &self.shard {
+            Some(shard) if shard.version != version => return Err(odd()),
+            Some(shard) => shard.at_ms,
+            None => {
+                let version = u64::try_from(version).map_err(|_| odd())?;
+                records.push(Record::Part(Part { from, to, version }));
+                wall_ms
+            }
+        };
+        for reply in items {
+            records.push(Record::Item(item(reply, at_ms).ok_or_else(odd)?));
+        }
+        self.shard = match last {
+            Reply::Bytes(last) => Some(Shard { version, at_ms, last }),
+            _ => {
+                self.shards.pop();
+                None
+            }
+        };
+        Ok(records)
+    }
+}
+
+fn item(reply: Reply, at_ms: u64) -> Option<Item> {
+    let Reply::List(all) = reply else { return None };
+    let mut all = all.into_iter();
+    let (Some(Reply::Bytes(key)), Some(Reply::Bytes(kind))) = (all.next(), all.next()) else { return None };
+    let (Some(Reply::Int(left)), Some(Reply::Int(token))) = (all.next(), all.next()) else { return None };
+    let end_ms = u64::try_from(left).ok().map(|left| at_ms.saturating_add(left));
+    let value = |reply: Reply| if let Reply::Bytes(bytes) = reply { Some(bytes) } else { None };
+    let (kind, token, values) = (ItemKind::named(&kind)?, u64::try_from(token).ok()?, all.map(value));
+    Some(Item { key, kind, end_ms, token, values: values.collect::<Option<_>>()? })
+}
+
+/// What puts this back.
+pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Option<Op> {
+    let step = match record {
+        Record::Part(part) => {
+            let step = Step::new(Bytes::new(), "versions.above", vec![part.version.to_string().into()]);
+            return Some(Op { over: Over::Each, priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) });
+        }
+        Record::Item(item) if item.end_ms.is_some_and(|end| end <= wall_ms) => return None,
+        Record::Item(item) => {
+            let end = item.end_ms.map_or("none".into(), moment::at);
+            let head = [item.kind.name().into(), end.into(), item.token.to_string().into()];
+            Step::new(item.key.clone(), "load", head.into_iter().chain(item.values.iter().cloned()).collect())
+        }
+        Record::Head(_) | Record::End(_) | Record::Broken(_) => return None,
+    };
+    Some(Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(space), vec![step]) })
+}
+
+pub fn loaded(ran: &Ran) -> Result<(), String> {
+    match ran {
+        Ran::Done(replies) => {
+            match replies.iter().find_map(|r| if let Reply::Wrong(why) = r { Some(why) } else { None }) {
+                Some(wrong) => Err(wrong.text().to_owned()),
+                None => Ok(()),
+            }
+        }
+        Ran::Unmet => Err("it was not done".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::{self, Run};
+    use crate::space::Space;
+    use crate::value::Value;
+    use class::dump::Dump as _;
+
+    /// Runs an operation on a space, as its group would.
+    fn run(space: &mut Space, op: &Op) -> Ran {
+        let mut steps = op.steps.clone();
+        moment::resolve(&mut steps, 1_000_000, base::LEVEL);
+        let run = |step: &Step| match functions::find(step.function).unwrap().run {
+            Run::Read(run) => run(space, &step.key, &step.args).unwrap(),
+            Run::Write(run) => run(space, &step.key, &step.args).unwrap(),
+        };
+        Ran::Done(steps.iter().map(run).collect())
+    }
+
+    fn dumped(space: &mut Space) -> Vec<Record> {
+        let (mut dump, mut all) = (Dump::new("bank".into(), vec![(0, u64::MAX)], 7), Vec::new());
+        loop {
+            let asks = dump.asks();
+            let Some(op) = asks.first() else { return all };
+            let ran = run(space, op);
+            all.extend(dump.take(vec![ran], 1_000_000).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_loaded_elsewhere_is_what_was_dumped() {
+        let (mut here, mut there) = (Space::default(), Space::default());
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let large = Bytes::from(vec![b'x'; 3 * DUMP_PAGE_BYTES / 2]);
+        here.set(&bytes("text"), Value::Text(bytes("")), 0);
+        here.set(&bytes("ends"), Value::Text(bytes("soon")), 5_000);
+        here.set(&bytes("large"), Value::Text(large.clone()), 0);
+        here.set(&bytes("larger"), Value::List(Arc::new([large.clone(), large].into())), 0);
+        here.set(&bytes("hash"), Value::Hash(Arc::new([(bytes("f"), bytes("v"))].into())), 0);
+        here.set(&bytes("list"), Value::List(Arc::new([bytes("b"), bytes("a"), bytes("b")].into())), 0);
+        here.set(&bytes("set"), Value::Set(Arc::new([bytes("a"), bytes("")].into())), 0);
+        here.set(&bytes("lease"), Value::Lease { holder: bytes("me"), token: 8 }, 9_000);
+        let all = dumped(&mut here);
+        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 8 }));
+        assert_eq!(all.len(), 9);
+        // Something else is there, and more than once is once.
+        there.set(&bytes("list"), Value::Text(bytes("other")), 7);
+        for _ in 0..2 {
+            for record in &all {
+                let op = load(&"bank".into(), record, 1_000_000).unwrap();
+                loaded(&run(&mut there, &op)).unwrap();
+            }
+        }
+        let values = |space: &Space| {
+            let all = space.map().from(b"").map(|(key, entry)| (key.clone(), entry.value.clone(), entry.end));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(values(&there), values(&here));
+        assert!(there.revision() > 8 && there.next_revision() > 8, "no token comes again");
+        // Of a moment long after.
+        let ended = all.iter().filter(|record| load(&"bank".into(), record, 1_005_000).is_none());
+        assert_eq!(ended.count(), 1);
+    }
+
+    #[test]
+    fn what_no_leader_answers_ends_the_dump_and_does_no_harm() {
+        let begun = || {
+            let mut dump = Dump::new("bank".into(), vec![(0, 5), (6, u64::MAX)], 7);
+            assert_eq!(dump.asks()[0].over, Over::Range { from: 0, to: 5 });
+            dump
+        };
+        let page = |items| Reply::List(vec![Reply::Int(3), Reply::Int(0), Reply::Nil, Reply::List(items)]);
+        for odd in [
+            Reply::Nil,
+            Reply::Int(1),
+            Reply::Wrong(super::super::op::Wrong::Unknown),
+            Reply::List(vec![Reply::Int(1)]),
+            page(vec![Reply::Nil]),
+            page(vec![Reply::List(vec![Reply::Bytes("k".into()), Reply::Bytes("odd".into())])]),
+        ] {
+            assert!(begun().take(vec![Ran::Done(vec![odd])], 1).is_err());
+        }
+        assert!(begun().take(Vec::new(), 1).is_err());
+        let mut dump = begun();
+        assert_eq!(dump.take(vec![Ran::Done(vec![page(Vec::new())])], 1).unwrap().len(), 1);
+        assert_eq!(dump.asks()[0].over, Over::Range { from: 6, to: u64::MAX });
+    }
+}

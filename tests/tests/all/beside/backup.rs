@@ -1,0 +1,151 @@
+//! A namespace goes to a file and comes back, here and elsewhere; a file that is not whole changes nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use e2e::Up;
+use e2e::resp::{Resp, Word};
+
+const NAMESPACES: &str = r#"
+[namespace.bank]
+class = "linear"
+shards = 3
+
+[namespace.bank-before]
+class = "linear"
+shards = 1
+
+[namespace.carts]
+class = "session"
+merge = "fields"
+"#;
+
+/// Values of all kinds, and many.
+fn fill(bank: &mut Resp, carts: &mut Resp) {
+    for n in 0..300 {
+        bank.ask(&["SET", &format!("n{n}"), &format!("{n} {}", "x".repeat(2_000))]).unwrap();
+    }
+    for line in [
+        "SET empty x",
+        "INCRBY counter 41",
+        "SET ends soon EX 5000",
+        "HSET hash a 1 b 2",
+        "RPUSH list b a b",
+        "SADD set x y",
+        "FCALL lease.claim 1 lease me 5000000",
+        "SET flags \u{1}\u{2}\u{fffd}",
+        "JSON.SET doc $ {\"a\":1}",
+    ] {
+        let said = bank.ask(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        assert!(!matches!(said, Word::Error(_)) || line.starts_with("JSON"), "{line}: {said:?}");
+    }
+    for line in ["SET ada cart-of-ada EX 3000", "HSET bob a 1 b 2", "SET eve x"] {
+        carts.ask(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+}
+
+/// All that is there, as clients see it.
+fn all(resp: &mut Resp) -> BTreeMap<String, Vec<Word>> {
+    let mut ask = |words: &[&str]| resp.ask(words).unwrap();
+    let (mut keys, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let Word::List(page) = ask(&["SCAN", &cursor, "COUNT", "500"]) else { panic!() };
+        let (Word::Bulk(next), Word::List(some)) = (&page[0], &page[1]) else { panic!("{page:?}") };
+        keys.extend(some.iter().map(|key| if let Word::Bulk(key) = key { key.clone() } else { panic!() }));
+        cursor.clone_from(next);
+        if cursor == "0" {
+            break;
+        }
+    }
+    let mut all = BTreeMap::new();
+    for key in keys {
+        let Word::Simple(kind) = ask(&["TYPE", &key]) else { panic!("{key}") };
+        let value = match &*kind {
+            "string" => ask(&["GET", &key]),
+            "hash" => ask(&["HGETALL", &key]),
+            "list" => ask(&["LRANGE", &key, "0", "-1"]),
+            "set" => ask(&["SMEMBERS", &key]),
+            _ => ask(&["FCALL_RO", "lease.holder", "1", &key]),
+        };
+        let ends = matches!(ask(&["TTL", &key]), Word::Int(1..));
+        all.insert(key, vec![Word::Simple(kind), value, Word::Int(ends.into())]);
+    }
+    all
+}
+
+fn open(up: &Up, namespace: &str) -> Resp {
+    up.linear(2, namespace, &up.token(namespace))
+}
+
+fn token_of(bank: &mut Resp, name: &str) -> i64 {
+    match bank.ask(&["FCALL", "lease.claim", "1", name, "me", "1000"]).unwrap() {
+        Word::Int(token) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn a_namespace_goes_to_a_file_and_comes_back() {
+    let _turn = e2e::beside();
+    let up = Up::bare(3);
+    up.apply("all.toml", NAMESPACES).good();
+    let (mut bank, mut carts) = (open(&up, "bank"), open(&up, "carts"));
+    fill(&mut bank, &mut carts);
+    let (banked, carted) = (all(&mut bank), all(&mut carts));
+    assert!(banked.len() >= 308 && carted.len() == 3, "{} {}", banked.len(), carted.len());
+
+    let dir = up.write("x", "").parent().unwrap().to_owned();
+    let (file, carts_file) = (path(&dir.join("bank.dump")), path(&dir.join("carts.dump")));
+    up.coppice(&["ns", "dump", "carts", &carts_file]).good();
+    let said = up.coppice(&["ns", "dump", "bank", &file, "--json"]).good();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["keys"], &said["class"]), (&banked.len().into(), &"linear".into()), "{said}");
+    assert_eq!(fs::read(&file).unwrap().len() as u64, said["bytes"].as_u64().unwrap());
+
+    // By mistake. Under another name it is what it was, and its fencing tokens go on above.
+    let newest = token_of(&mut bank, "last");
+    bank.ask(&["FLUSHALL"]).unwrap();
+    carts.ask(&["FLUSHALL"]).unwrap();
+    let said = up.coppice(&["ns", "load", "bank", &file, "--as", "bank-before"]).good();
+    assert!(said.contains(&format!("bank-before: {} keys", banked.len())), "{said}");
+    let mut before = open(&up, "bank-before");
+    assert_eq!(all(&mut before), banked);
+    assert!(token_of(&mut before, "new") > newest - 3, "as high as any that was there");
+    for _ in 0..2 {
+        up.coppice(&["ns", "load", "bank", &file]).good();
+        up.coppice(&["ns", "load", "carts", &carts_file]).good();
+        assert_eq!((all(&mut bank), all(&mut carts)), (banked.clone(), carted.clone()));
+    }
+
+    // Nothing of a file that is not whole, or of another class, is loaded.
+    bank.ask(&["FLUSHALL"]).unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for (bytes, why) in [(&whole[..whole.len() - 50], "cut short"), (&flipped[..], "damaged"), (&b"{}"[..], "no dump")]
+    {
+        fs::write(&file, bytes).unwrap();
+        let said = up.coppice(&["ns", "load", "bank", &file]);
+        assert!(!said.is_good() && said.err.contains(why), "{why}: {}", said.err);
+    }
+    fs::write(&file, &whole).unwrap();
+    for (args, why) in [
+        (
+            &["ns", "load", "carts", &carts_file, "--as", "bank"][..],
+            "of class session, and namespace bank is of class linear",
+        ),
+        (&["ns", "load", "carts", &file], "is a dump of namespace bank"),
+        (&["ns", "load", "bank", &file, "--as", "nowhere"], "no namespace \"nowhere\""),
+        (&["ns", "dump", "nowhere", &path(&dir.join("nowhere.dump"))], "no namespace \"nowhere\""),
+    ] {
+        let said = up.coppice(args);
+        assert!(!said.is_good() && said.err.contains(why), "{why}: {}", said.err);
+    }
+    assert!(!dir.join("nowhere.dump").exists() && !dir.join("nowhere.dump.part").exists());
+    assert_eq!(bank.ask(&["DBSIZE"]).unwrap(), Word::Int(0));
+}
