@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod anew;
+mod backup;
 mod certificate;
 mod client;
 mod demo;
@@ -98,6 +99,12 @@ enum Command {
     /// Show namespaces of class session and linear: what each promises, the odds of a loss, groups and hot keys
     #[command(subcommand)]
     Ns(ns::NsCommand),
+    /// Write the cluster to a folder: declaration, code, and all namespaces that are on disk
+    #[command(after_help = backup::BACKUP_MORE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+    Backup(backup::BackupArgs),
+    /// Put what `backup` has written into a new cluster, or one namespace of it into any
+    #[command(after_help = backup::RESTORE_MORE)]
+    Restore(backup::RestoreArgs),
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
@@ -155,6 +162,8 @@ fn main() {
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),
         Command::Ns(command) => single(ns::ns(command)),
+        Command::Backup(args) => single(backup::backup(args)),
+        Command::Restore(args) => single(backup::restore(args)),
         Command::Events(args) => single(happened::events(args)),
         Command::Logs(args) => single(logs::logs(args)),
         Command::Status(args) => single(operate::status(args)),

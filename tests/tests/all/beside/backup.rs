@@ -1,11 +1,14 @@
-//! A namespace goes to a file and comes back, here and elsewhere; a file that is not whole changes nothing.
+//! A namespace goes to a file, and a cluster to a folder, and they come back, here and elsewhere; what is not whole changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use e2e::Up;
+use e2e::procs::{self, Signal};
 use e2e::resp::{Resp, Word};
+use e2e::{Up, http, tools, wait_for};
 
 const NAMESPACES: &str = r#"
 [namespace.bank]
@@ -148,4 +151,81 @@ fn a_namespace_goes_to_a_file_and_comes_back() {
     }
     assert!(!dir.join("nowhere.dump").exists() && !dir.join("nowhere.dump.part").exists());
     assert_eq!(bank.ask(&["DBSIZE"]).unwrap(), Word::Int(0));
+}
+
+const SERVICE: &str = r#"
+[service.app]
+run = ["python3", "app.py"]
+clones = 3
+health = "/health"
+http = { host = "*" }
+"#;
+
+/// A folder outside of any cluster's.
+struct Outside(PathBuf);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_cluster_that_is_lost_comes_back_elsewhere() {
+    let _turn = e2e::beside();
+    let outside = Outside(std::env::temp_dir().join(format!("coppice-e2e-backup-{}", std::process::id())));
+    let folder = path(&outside.0);
+    let (banked, carted);
+    {
+        let up = Up::bare(3);
+        up.apply("all.toml", NAMESPACES).good();
+        let app = up.dir.join("app");
+        fs::create_dir_all(&app).unwrap();
+        fs::write(app.join("coppice.toml"), SERVICE).unwrap();
+        let program = fs::read_to_string(e2e::program::service_program("says.py")).unwrap();
+        fs::write(app.join("app.py"), program.replace("SAYS", "as before").replace("FAILS", "False")).unwrap();
+        up.coppice(&["deploy", &path(&app)]).good();
+        let (mut bank, mut carts) = (open(&up, "bank"), open(&up, "carts"));
+        fill(&mut bank, &mut carts);
+        (banked, carted) = (all(&mut bank), all(&mut carts));
+        let said = up.coppice(&["backup", &folder]).good();
+        assert!(said.contains("left out: carts (class session"), "{said}");
+        // The second of the same second would have the same name.
+        let (second, _) = wait_for("a second later", Duration::from_secs(20), || {
+            let said = up.coppice(&["backup", &folder, "--all", "--keep", "1", "--json"]);
+            if said.is_good() { Ok(said.out) } else { Err(said.err) }
+        });
+        let second: serde_json::Value = serde_json::from_str(&second).unwrap();
+        assert_eq!(second["removed"].as_array().unwrap().len(), 1, "{second}");
+        assert_eq!(second["manifest"]["namespaces"]["carts"]["keys"], 3, "{second}");
+        assert!(up.coppice(&["restore", &folder]).err.contains("app is declared in this cluster"));
+        up.everything().iter().for_each(|one| procs::kill(one.pid, Signal::KILL));
+    }
+
+    let up = Up::bare(3);
+    let verify = || {
+        tools::run(Command::new(e2e::program::coppice()).args(["backup", "verify", &folder]), Duration::from_secs(30))
+    };
+    assert!(verify().good().contains("is whole: 3 namespaces with"));
+    let moment = fs::read_dir(&outside.0).unwrap().flatten().map(|e| e.path()).find(|p| p.join("ns").exists()).unwrap();
+    let file = moment.join("ns").join("bank.dump");
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for (bytes, why) in [(&whole[..whole.len() - 1], "cut short"), (&flipped[..], "damaged")] {
+        fs::write(&file, bytes).unwrap();
+        for said in [verify(), up.coppice(&["restore", &folder])] {
+            assert!(!said.is_good() && said.err.contains("bank.dump") && said.err.contains(why), "{}", said.err);
+        }
+    }
+    assert_eq!(up.coppice(&["export"]).good().trim(), "", "nothing was changed");
+    fs::write(&file, &whole).unwrap();
+
+    up.coppice(&["restore", &folder]).good();
+    up.settle(Duration::from_secs(30), 1);
+    assert_eq!(http::get(up.at(3).http, "/").unwrap().text().trim(), "as before");
+    assert_eq!((all(&mut open(&up, "bank")), all(&mut open(&up, "carts"))), (banked.clone(), carted));
+    // One of it, under a name that nobody has declared.
+    up.coppice(&["restore", &folder, "--namespace", "bank", "--as", "bank-then"]).good();
+    assert_eq!(all(&mut open(&up, "bank-then")), banked);
 }
