@@ -12,6 +12,7 @@ use base::{NodeId, Span, Time};
 
 use crate::limits::*;
 use crate::plan::Cluster;
+use crate::spec::ServiceSpec;
 use crate::{Assignments, CloneId, Demand};
 
 /// A clone that is to be restarted for its behaviour.
@@ -86,14 +87,18 @@ impl Conduct {
             let slowest = demands.iter().filter_map(|demand| demand.groups.get(service));
             let slowest = slowest.map(|group| group.slowest_ms).max().unwrap_or(0);
             let serving = serving(service, cluster, current, demands);
+            // How long an answer may take by the service's own word.
+            let said = cluster.services.get(service).and_then(ServiceSpec::answer_timeout_max).unwrap_or(Span::ZERO);
             for clone in &serving {
                 let life = self.lives.entry(clone.id.clone()).or_insert((clone.since_ms, None));
                 if life.0 != clone.since_ms {
                     *life = (clone.since_ms, Some(now));
                 }
             }
-            let suspects: Vec<(&Serving<'_>, String)> =
-                serving.iter().filter_map(|clone| Some((clone, self.ails(now, since, clone, slowest)?))).collect();
+            let suspects: Vec<(&Serving<'_>, String)> = serving
+                .iter()
+                .filter_map(|clone| Some((clone, self.ails(now, since, clone, slowest, said)?)))
+                .collect();
             let is_suspect = |id: &CloneId| suspects.iter().any(|(clone, _)| clone.id == id);
             let well = serving.iter().filter(|clone| !is_suspect(clone.id) && self.is_well(now, clone)).count();
             self.ill.retain(|id, (ill, at)| {
@@ -129,15 +134,16 @@ impl Conduct {
     }
 
     /// Why this one seems to be ill, seen alone.
-    fn ails(&self, now: Time, since: Time, clone: &Serving<'_>, slowest_ms: u32) -> Option<String> {
+    fn ails(&self, now: Time, since: Time, clone: &Serving<'_>, slowest_ms: u32, said: Span) -> Option<String> {
         // What its life before did is not its fault, and an edge may still count that.
         let began = self.lives.get(clone.id).and_then(|(_, at)| *at).unwrap_or(since);
         let bad_for = now.since(self.well_at.get(&clone.key()).copied().unwrap_or(since).max(began));
         let again = 1 << self.times.get(clone.id).map_or(0, |(times, _)| *times).min(ILL_DOUBLED_MAX);
         let Seen { owes, mute, failing, failing_for } = clone.seen;
         let seconds = |span: Span| span.as_millis() / 1000;
-        // What the service was seen to need for an answer is no sign of illness.
-        let patience = Span((HUNG_AFTER.0).max(Span::millis(u64::from(slowest_ms)).0 * HUNG_SLOWEST) * again);
+        // What the service was seen to need for an answer is no sign of illness, and neither is what it says that it may need.
+        let slowest = Span(Span::millis(u64::from(slowest_ms)).0 * HUNG_SLOWEST);
+        let patience = Span(HUNG_AFTER.max(slowest).max(said).0 * again);
         if owes >= HUNG_OWES && mute.min(bad_for) >= patience {
             return Some(format!("answered none of {owes} requests in {} s", seconds(mute)));
         }

@@ -15,6 +15,8 @@ struct Fake {
     began: Time,
     now: Time,
     demand: Demand,
+    /// By the service's own word, how long an answer may take.
+    says: Option<Span>,
     /// When each came to serve.
     since_ms: Vec<u64>,
     /// By one that hangs.
@@ -39,7 +41,16 @@ impl Fake {
         let began = Time(5_000_000);
         let demand = Demand { span_ms: 250, groups: BTreeMap::from([("shop".into(), GroupDemand::default())]) };
         let since_ms = vec![1000; clones];
-        Self { conduct: Conduct::default(), began, now: began, demand, since_ms, owed: 6, found: Vec::new() }
+        Self {
+            conduct: Conduct::default(),
+            began,
+            now: began,
+            demand,
+            says: None,
+            since_ms,
+            owed: 6,
+            found: Vec::new(),
+        }
     }
 
     fn group(&mut self) -> &mut GroupDemand {
@@ -79,7 +90,8 @@ impl Fake {
         let serving = all.clone().map(|(number, since_ms)| (id(number), (0, *since_ms))).collect();
         let clones = all.clone().map(|(number, _)| (id(number), CloneState::Serving)).collect();
         let node = NodeLoad { serving, clones, ..NodeLoad::new(NodeId(1), "n1", 0, Some(&NodeClones::default())) };
-        let spec = ServiceSpec { clones: (self.since_ms.len() as u32).into(), ..ServiceSpec::new(["app"]) };
+        let mut spec = ServiceSpec { clones: (self.since_ms.len() as u32).into(), ..ServiceSpec::new(["app"]) };
+        spec.answer_timeout = self.says;
         let cluster = Cluster {
             services: BTreeMap::from([("shop".into(), spec)]),
             live: vec![node],
@@ -172,6 +184,16 @@ fn as_long_as_the_slowest_answer_took_nobody_is_hung() {
     let mut fake = Fake::new(2);
     fake.group().slowest_ms = 10_000;
     fake.pass(Span::secs(29), &[Answer, Hang]);
+    assert_eq!(fake.found(), []);
+    fake.pass(Span::secs(2), &[Answer, Hang]);
+    assert_eq!(fake.found().len(), 1);
+}
+
+#[test]
+fn as_long_as_the_service_says_that_an_answer_may_take_nobody_is_hung() {
+    let mut fake = Fake::new(2);
+    fake.says = Some(Span::secs(66));
+    fake.pass(Span::secs(65), &[Answer, Hang]);
     assert_eq!(fake.found(), []);
     fake.pass(Span::secs(2), &[Answer, Hang]);
     assert_eq!(fake.found().len(), 1);

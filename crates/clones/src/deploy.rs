@@ -87,6 +87,9 @@ impl Program {
             tcp: _,
             partitions: _,
             session: _,
+            answer_timeout: _,
+            idle_timeout: _,
+            body_max: _,
         } = spec.clone();
         Self { code, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop }
     }

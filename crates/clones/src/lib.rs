@@ -8,6 +8,7 @@
 //! Both machines are pure: time and one input in, outputs out. Nothing here knows HTTP, a process or a socket.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod allows;
 pub mod assign;
 pub mod clone;
 mod conduct;
@@ -36,6 +37,10 @@ pub mod spec;
 pub mod text;
 pub mod wire;
 
+/// The level from which a declaration may say what [`Allows`] holds, and more of `health` than a path (`base/src/level.rs`).
+pub const LEVEL: u32 = 4;
+
+pub use allows::Allows;
 pub use assign::{Assignments, Version};
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
 pub use conduct::Ill;

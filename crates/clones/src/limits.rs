@@ -36,6 +36,14 @@ pub const START_TIMEOUT_DEFAULT: Span = Span::secs(10);
 pub const DRAIN_DEFAULT: Span = Span::secs(5);
 /// Longest drain or start time that makes sense to declare.
 pub const PATIENCE_MAX: Span = Span::secs(3600);
+/// What `answer_timeout` may be: below that a full machine fails all, and what takes longer than an hour is a job that is asked for its end.
+pub const ANSWER_TIMEOUT_MIN: Span = Span::millis(100);
+pub const ANSWER_TIMEOUT_MAX: Span = Span::secs(3600);
+/// What `idle_timeout` may be: a network's hiccup is shorter than a second, and who is silent for a week is gone.
+pub const IDLE_TIMEOUT_MIN: Span = Span::secs(1);
+pub const IDLE_TIMEOUT_MAX: Span = Span::secs(7 * 24 * 3600);
+/// What `body_max` may be, bytes: bodies are not kept, so only the length of the number bounds it.
+pub const BODY_MAX_MAX: u64 = 1 << 40;
 
 /// Between "out of the routes" and the stop signal: the beacon reaches every edge within a round trip, and its once a
 /// second repair exchange makes good what was lost.

@@ -7,9 +7,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use base::Span;
 use base::checksum::place_hash;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::allows::Allows;
 use crate::limits::PRIORITY_MAX;
 use crate::text;
 
@@ -49,6 +51,13 @@ pub struct Partition {
     /// What a request gets for which there is no room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop: Option<DropHandler>,
+    /// These three as [`Allows`] has them; what is not said here is as of the service.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub answer_timeout: Option<Span>,
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    #[serde(default, with = "text::some_bytes", skip_serializing_if = "Option::is_none")]
+    pub body_max: Option<u64>,
 }
 
 /// Ninja 3.3: what becomes of requests that are dropped in overload. Without one: 503 and a short text. With `service`
@@ -173,7 +182,15 @@ impl Partition {
             priority: Priority::default(),
             share: Fraction(0),
             drop: None,
+            answer_timeout: None,
+            idle_timeout: None,
+            body_max: None,
         }
+    }
+
+    pub fn allows(&self) -> Allows {
+        let Self { answer_timeout, idle_timeout, body_max, .. } = self;
+        Allows { answer_timeout: *answer_timeout, idle_timeout: *idle_timeout, body_max: *body_max }
     }
 
     /// The first condition besides host and path prefix that does not hold.

@@ -41,6 +41,9 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
             None => tcp_mistakes(partition, &mut wrong),
         }
         own_mistakes(partition, &mut wrong);
+        for (key, why) in partition.allows().mistakes(spec.http.is_some(), spec.tcp.is_some()) {
+            wrong(&format!(".{key}"), why);
+        }
         let compared = all[..index.min(PARTITIONS_COMPARED_MAX)].iter();
         let widest = everything.filter(|at| *at < index).map(|at| &all[at]);
         if let Some(before) = compared.chain(widest).find(|before| takes_all_of(before, partition)) {

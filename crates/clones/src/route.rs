@@ -18,6 +18,7 @@ use std::sync::Arc;
 use base::hash::FixedMap;
 use base::{NodeId, Span};
 
+use crate::allows::Allows;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::session::SessionCookie;
@@ -50,6 +51,8 @@ pub struct RouteService {
     pub is_off: bool,
     /// The same of single partitions, by index.
     pub partitions_off: Vec<usize>,
+    /// What partitions say goes before.
+    pub allows: Allows,
 }
 
 /// What an edge must know to keep a service's sessions.
@@ -158,6 +161,7 @@ impl RouteService {
             drain: spec.stop.drain,
             is_off: false,
             partitions_off: Vec::new(),
+            allows: spec.allows(),
         }
     }
 
@@ -171,8 +175,19 @@ impl RouteService {
 
     /// Whether all is the same but how busy the machines of its clones are.
     pub fn differs_in_load_alone(&self, other: &Self) -> bool {
-        let Self { name: _, http: _, tcp: _, session, partitions: _, wanted, clones, drain, is_off, partitions_off } =
-            self;
+        let Self {
+            name: _,
+            http: _,
+            tcp: _,
+            session,
+            partitions: _,
+            wanted,
+            clones,
+            drain,
+            is_off,
+            partitions_off,
+            allows,
+        } = self;
         let is_same = |(own, other): (&RouteClone, &RouteClone)| {
             let RouteClone { name, node, local, addr, peer, node_load: _, version } = own;
             let place = (*node, *local, *addr, *peer, *version);
@@ -180,7 +195,7 @@ impl RouteService {
         };
         self.is_routed_like(other)
             && *session == other.session
-            && (*wanted, *drain, *is_off) == (other.wanted, other.drain, other.is_off)
+            && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *partitions_off == other.partitions_off
             && clones.len() == other.clones.len()
             && clones.iter().zip(&other.clones).all(is_same)

@@ -19,6 +19,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         drain: crate::limits::DRAIN_DEFAULT,
         is_off: false,
         partitions_off: Vec::new(),
+        allows: Default::default(),
     }
 }
 

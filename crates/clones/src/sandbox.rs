@@ -11,9 +11,6 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::limits::{PATH_BYTES_MAX, PATHS_OPEN_MAX};
 
-/// Since this level ([`base::level`]) nodes know the key: an older one would lose it when it rewrites a declaration.
-pub const LEVEL: u32 = 4;
-
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sandbox {
     None,

@@ -10,6 +10,7 @@ use base::{Signal, Span};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::allows::Allows;
 use crate::limits::*;
 use crate::partition::Partition;
 use crate::partition_check as partition;
@@ -71,6 +72,13 @@ pub struct ServiceSpec {
     /// From its start to its first healthy answer at most.
     #[serde(default = "start_timeout_default", with = "text::span")]
     pub start_timeout: Span,
+    /// These three as [`Allows`] has them.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub answer_timeout: Option<Span>,
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    #[serde(default, with = "text::some_bytes", skip_serializing_if = "Option::is_none")]
+    pub body_max: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -176,6 +184,9 @@ impl ServiceSpec {
             sandbox: Sandbox::default(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
+            answer_timeout: None,
+            idle_timeout: None,
+            body_max: None,
         }
     }
 
@@ -275,7 +286,30 @@ impl ServiceSpec {
         if self.start_timeout == Span::ZERO {
             wrong("start_timeout", "0s leaves no time to start; write for example \"10s\"".into());
         }
+        for (key, why) in self.allows().mistakes(self.http.is_some(), self.tcp.is_some()) {
+            wrong(key, why);
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    pub fn allows(&self) -> Allows {
+        let Self { answer_timeout, idle_timeout, body_max, .. } = self;
+        Allows { answer_timeout: *answer_timeout, idle_timeout: *idle_timeout, body_max: *body_max }
+    }
+
+    /// The longest time that any of its requests may take until its answer begins, where it says one.
+    pub fn answer_timeout_max(&self) -> Option<Span> {
+        self.partitions.iter().map(|partition| partition.answer_timeout).chain([self.answer_timeout]).flatten().max()
+    }
+
+    /// A key that came with [`crate::LEVEL`]: programs before it know nothing of it.
+    pub fn newer_key(&self) -> Option<String> {
+        let of_partition =
+            |partition: &Partition| partition.allows().key().map(|key| format!("partition.{}.{key}", partition.name));
+        if !self.sandbox.is_default() {
+            return Some("sandbox".into());
+        }
+        self.allows().key().map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition))
     }
 
     /// Program and arguments of its clones, as their node starts them.
@@ -464,7 +498,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 17] = [
+const SERVICE_KEYS: [&str; 20] = [
     "run",
     "builtin",
     "code",
@@ -482,6 +516,9 @@ const SERVICE_KEYS: [&str; 17] = [
     "sandbox",
     "stop",
     "start_timeout",
+    "answer_timeout",
+    "idle_timeout",
+    "body_max",
 ];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];

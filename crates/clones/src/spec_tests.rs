@@ -35,6 +35,9 @@ fn full() -> ServiceSpec {
         sandbox = { read = ["/srv/models"], write = ["~/shop"] }
         stop = { signal = "INT", drain = "500ms" }
         start_timeout = "1m"
+        answer_timeout = "5m"
+        idle_timeout = "1h"
+        body_max = "2GiB"
         "#,
     )
     .unwrap()
@@ -114,7 +117,12 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.clones.max = 257, "clones", "limit of 256"),
         (|s| s.clones = Size { min: 3, max: 2 }, "clones", "min 3 is over max 2"),
         (|s| s.clones = Size { min: 0, max: 2 }, "clones", "min is 1 at least"),
-        (|s| (s.http, s.tcp, s.partitions) = (None, None, Vec::new()), "clones", "needs http or tcp"),
+        (
+            |s| *s = ServiceSpec { clones: s.clones, wait: s.wait, ..ServiceSpec::new(["a"]) },
+            "clones",
+            "needs http or tcp",
+        ),
+        (|s| (s.http, s.partitions, s.body_max) = (None, Vec::new(), None), "answer_timeout", "has no http"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),
         (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),
@@ -135,6 +143,12 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.namespaces = vec!["a-b".into(), "a_b".into()], "namespaces", "COPPICE_A_B_URL"),
         (|s| s.stop.drain = Span::secs(7200), "stop.drain", "limit of 1h"),
         (|s| s.start_timeout = Span::ZERO, "start_timeout", "10s"),
+        (|s| s.answer_timeout = Some(Span::ZERO), "answer_timeout", "0s is not between 100ms and 1h"),
+        (|s| s.answer_timeout = Some(Span::secs(3601)), "answer_timeout", "3601s is not between"),
+        (|s| s.idle_timeout = Some(Span::millis(999)), "idle_timeout", "999ms is not between 1s and 7d"),
+        (|s| s.body_max = Some(0), "body_max", "0 is not between 1 byte and 1TiB"),
+        (|s| s.body_max = Some((1 << 40) + 1), "body_max", "1TiB"),
+        (|s| s.partitions[0].body_max = Some(0), "partition.bulk.body_max", "1TiB"),
     ];
     for (spoil, key, hint) in cases {
         let mut spec = full();

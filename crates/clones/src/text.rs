@@ -82,6 +82,65 @@ pub mod some_span {
     }
 }
 
+/// Units of sizes, longest first, in bytes.
+const BYTE_UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// `500KiB`, `10MiB`, `2GiB`: a whole number and a unit; or bytes without one.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size; write for example \"512KiB\", \"10MiB\" or \"2GiB\"");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let (_, bytes) =
+        BYTE_UNITS.iter().chain([&("", 1)]).find(|(unit, _)| *unit == &text[digits..]).ok_or_else(wrong)?;
+    number.checked_mul(*bytes).ok_or_else(wrong)
+}
+
+/// The form that [`parse_bytes`] reads, in the longest unit that loses nothing.
+pub fn format_bytes(bytes: u64) -> String {
+    let fits = BYTE_UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    fits.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+/// For `#[serde(with = "text::some_bytes")]`: a size, as text or as a number of bytes, that may be left out.
+pub mod some_bytes {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(bytes: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => to.serialize_str(&format_bytes(*bytes)),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        from.deserialize_any(Reader).map(Some)
+    }
+
+    struct Reader;
+
+    impl Visitor<'_> for Reader {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a size, with its unit and in quotes, like \"10MiB\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+            parse_bytes(text).map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, bytes: u64) -> Result<u64, E> {
+            Ok(bytes)
+        }
+
+        fn visit_i64<E: Error>(self, bytes: i64) -> Result<u64, E> {
+            u64::try_from(bytes)
+                .map_err(|_| parse_bytes(&bytes.to_string()).expect_err("a sign is no digit"))
+                .map_err(E::custom)
+        }
+    }
+}
+
 /// For `#[serde(deserialize_with = "text::run")]`: a program and its arguments.
 pub fn run<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     from.deserialize_seq(Words {
@@ -159,6 +218,20 @@ mod tests {
         ] {
             assert_eq!(parse_span(text), Ok(span), "{text}");
             assert_eq!(format_span(span), text);
+        }
+    }
+
+    #[test]
+    fn sizes_read_and_write_the_same() {
+        for (text, bytes) in
+            [("1", 1), ("1023", 1023), ("1KiB", 1024), ("1500MiB", 1500 << 20), ("2GiB", 2 << 30), ("1TiB", 1 << 40)]
+        {
+            assert_eq!((parse_bytes(text), format_bytes(bytes).as_str()), (Ok(bytes), text));
+        }
+        assert_eq!((parse_bytes("1024KiB"), format_bytes(0).as_str()), (Ok(1 << 20), "0"));
+        for text in ["", "GiB", "2 GiB", "2gib", "2GB", "-1", "1.5GiB", "99999999999999999999", "99999999TiB", "5é"] {
+            let error = parse_bytes(text).unwrap_err();
+            assert!(error.contains("10MiB") && error.starts_with(&format!("{text:?}")), "{error}");
         }
     }
 

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::NodeId;
+use clones::Allows;
 use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
 
 use crate::affinity;
 use crate::demand::{Demands, GroupCount, Visit};
-use crate::http::limits::LEAVE_PART;
+use crate::http::limits::{ANSWER_TIME, LEAVE_PART};
 use crate::pace::Stays;
 use crate::pool::{Prefers, Upstream};
 use crate::spread::{Clones, GivenAway, Homing};
@@ -59,6 +60,20 @@ pub struct Doorway {
     pub session: Option<Arc<RouteSession>>,
     /// What the manager is told of its service.
     pub count: Arc<GroupCount>,
+    /// What is said of its requests; for others the doors have their own numbers.
+    pub allows: Allows,
+}
+
+impl Doorway {
+    /// How long an answer may take to begin.
+    pub fn answer_time(&self) -> Duration {
+        self.allows.answer_timeout.map_or(ANSWER_TIME, Duration::from)
+    }
+
+    /// How long nothing may be said; `default` where nobody has declared it.
+    pub fn idle_time(&self, default: Duration) -> Duration {
+        self.allows.idle_timeout.map_or(default, Duration::from)
+    }
 }
 
 /// What takes a request, as of some routes.
@@ -271,7 +286,8 @@ fn doors(
             None => (Arc::clone(&of_open), all.part(&name)),
         };
         let (class, drop) = (partition.priority.0, partition.drop.clone());
-        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count) })
+        let allows = partition.allows().or(service.allows);
+        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count), allows })
     };
     let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
     let class = Priority::default().0;
@@ -282,6 +298,7 @@ fn doors(
         drop: None,
         session: session(),
         count: Arc::clone(count),
+        allows: service.allows,
     }));
     doors
 }

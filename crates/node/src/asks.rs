@@ -102,6 +102,16 @@ impl What {
     fn is_asked(&self) -> bool {
         !matches!(self, Self::Map | Self::Level(_) | Self::Verdict { .. } | Self::Groups { .. })
     }
+
+    /// It declares something that a cluster which agreed on this level does not understand.
+    fn needs_more_than(&self, agreed: u32) -> bool {
+        let text = match self {
+            Self::Apply { text, .. } => Some(text),
+            Self::Deploy { wish, .. } => wish.declaration.as_ref(),
+            _ => None,
+        };
+        text.is_some_and(|text| declared::is_understood("", text, agreed).is_err())
+    }
 }
 
 /// The cluster's authority: signs the certificates of nodes.
@@ -249,6 +259,12 @@ impl Node {
 
     /// Turns an ask into a change and proposes it, or ends it.
     fn propose(&mut self, now: Now, id: u64, mut pending: Pending, out: &mut Out) {
+        if self.agreed() < clones::LEVEL.min(self.level_of_all()) && pending.what.needs_more_than(self.agreed()) {
+            // All nodes have the program that it needs, and the leader is about to say so.
+            pending.waits_for_version = Some(self.root.declared().version + 1);
+            self.pending.insert(id, pending);
+            return;
+        }
         match self.change_for(now, &mut pending.what) {
             Ok(Some(change)) => {
                 let budget = pending.deadline.since(now.mono);
@@ -261,8 +277,9 @@ impl Node {
         }
     }
 
-    /// Whether what a declaration needs of nodes is there: free ports, and the built-in services that it names.
+    /// Whether what a declaration needs of nodes is there: free ports, the built-in services that it names, and programs that know its keys.
     fn fits_here(&self, file: &str, text: &str) -> Result<(), String> {
+        declared::is_understood(file, text, self.agreed().max(self.level_of_all()))?;
         declared::free_ports(file, text, &self.doors())?;
         declared::has_builtins(file, text, self.builtins)
     }

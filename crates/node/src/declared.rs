@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::NodeId;
 use bytes::Bytes;
 use clones::off::{Off, Target};
-use clones::sandbox;
 use clones::spec::{ServiceSpec, SpecError};
 use clones::{CloneId, tcp_ports};
 use cluster::root::{Change, Declared};
@@ -177,7 +176,6 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
         }
     }
-    let agreed = level::agreed(now);
     let mut refused = Vec::new();
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
@@ -192,13 +190,6 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 let why = "a version of it is being rolled out; wait, or `coppice rollback` takes it back".into();
                 refused.push(SpecError { key: format!("service.{name}"), why });
             }
-        }
-        if agreed < sandbox::LEVEL && !spec.sandbox.is_default() {
-            let why = format!(
-                "not every node has a program with sandboxes yet: this cluster agreed on level {agreed}, they need {}",
-                sandbox::LEVEL
-            );
-            refused.push(SpecError { key: format!("service.{name}.sandbox"), why });
         }
         note(now, file, kind::SERVICE, name, &spec, &mut diff);
     }
@@ -266,6 +257,29 @@ pub fn has_builtins(file: &str, text: &str, known: &[&str]) -> Result<(), String
         let builtin = spec.get_ref().builtin.as_deref().filter(|builtin| !known.contains(builtin))?;
         let why = format!("there is no built-in service {builtin:?}; there are: {}", listed(known.iter().copied()));
         Some(at_key(file, text, &parsed, &format!("service.{name}.builtin"), &why))
+    };
+    let errors: Vec<String> = parsed.service.iter().filter_map(wrong).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// Keys that only a newer program knows need a cluster that agreed on its level: an older node would go by its defaults.
+///
+/// # Errors
+/// A sentence a line, as of [`diff`].
+pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> {
+    // What cannot be read is told by `diff`.
+    let Ok(parsed) = toml::from_str::<File>(text) else { return Ok(()) };
+    if agreed >= clones::LEVEL {
+        return Ok(());
+    }
+    let wrong = |(name, spec): (&String, &Spanned<ServiceSpec>)| {
+        let key = spec.get_ref().newer_key()?;
+        let why = format!(
+            "needs programs of level {} on all nodes, and this cluster agreed on level {agreed}: upgrade them all first (one that is \
+             away counts, too)",
+            clones::LEVEL
+        );
+        Some(at_key(file, text, &parsed, &format!("service.{name}.{key}"), &why))
     };
     let errors: Vec<String> = parsed.service.iter().filter_map(wrong).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }

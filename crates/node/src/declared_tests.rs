@@ -296,13 +296,21 @@ fn a_record_of_a_newer_version_keeps_what_this_one_knows() {
 }
 
 #[test]
-fn a_sandbox_is_declared_when_every_node_knows_what_it_is() {
-    let text = "[service.app]\nrun = [\"app\"]\nsandbox = \"none\"\n";
-    let mut now = Declared::default();
-    let why = diff(&now, "app.toml", text, &[1; 32]).unwrap_err();
-    assert!(why.contains("app.toml:3") && why.contains("agreed on level 1, they need 4"), "{why}");
-    assert!(diff(&now, "app.toml", "[service.app]\nrun = [\"app\"]\n", &[1; 32]).is_ok());
-    let (kind, name, level) = crate::level::put(4);
-    now.records.insert((kind, name), level);
-    assert!(diff(&now, "app.toml", text, &[1; 32]).is_ok());
+fn keys_that_an_older_node_would_not_keep_need_all_nodes_to_be_newer() {
+    let text = "[service.shop]\nrun = [\"x\"]\nhttp = {}\nanswer_timeout = \"5m\"\n";
+    let why = is_understood("shop.toml", text, clones::LEVEL - 1).unwrap_err();
+    for part in ["shop.toml:4", "service.shop.answer_timeout", "upgrade them all first"] {
+        assert!(why.contains(part), "{why}");
+    }
+    let below =
+        "[service.shop]\nrun = [\"x\"]\nhttp = {}\n[[service.shop.partition]]\nname = \"up\"\nbody_max = \"2GiB\"\n";
+    let why = is_understood("shop.toml", below, clones::LEVEL - 1).unwrap_err();
+    assert!(why.contains("partition.up.body_max"), "{why}");
+    let open = "[service.shop]\nrun = [\"x\"]\nsandbox = \"none\"\n";
+    let why = is_understood("shop.toml", open, clones::LEVEL - 1).unwrap_err();
+    assert!(why.contains("service.shop.sandbox"), "{why}");
+    for text in [text, below, open] {
+        assert_eq!(is_understood("shop.toml", text, clones::LEVEL), Ok(()));
+    }
+    assert_eq!(is_understood("shop.toml", SHOP, 1), Ok(()), "all others are as they were");
 }

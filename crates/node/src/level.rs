@@ -107,15 +107,20 @@ impl Node {
     /// At the root group's leader: what all nodes have becomes what they agree on. One that is away may come back with any program,
     /// so it is waited for as long as it is a member of a group; later it has to come with one that will do.
     pub(crate) fn keep_level(&mut self, now: Now, out: &mut Out) {
+        let all = self.level_of_all();
+        if all > self.agreed() {
+            self.propose_level(now, all, out);
+        }
+    }
+
+    /// What all nodes have that it depends on; 0 while one of them is away.
+    pub(crate) fn level_of_all(&self) -> u32 {
         let level = |id: NodeId| self.live_cards().find(|card| card.id == id).map_or(0, |card| card.level);
         let members = self.root.members().into_iter();
         let members = members.chain(self.placed.values().flat_map(|placed| placed.members.iter().copied()));
         // Who entered anew does not come back as who it was.
         let members = members.filter(|id| self.former(*id).is_none());
-        let all = members.chain(self.live_cards().map(|card| card.id)).map(level).min().unwrap_or(0);
-        if all > self.agreed() {
-            self.propose_level(now, all, out);
-        }
+        members.chain(self.live_cards().map(|card| card.id)).map(level).min().unwrap_or(0)
     }
 }
 

@@ -272,7 +272,7 @@ impl Round<'_> {
                     Refusal::CloneEnded => {
                         NoAnswer::OfOne("its clone ended before it answered".into(), Some(RETRY_AFTER))
                     }
-                    Refusal::CloneSilent => {
+                    Refusal::CloneSilent(_) => {
                         NoAnswer::OfOne("its clones did not answer in time".into(), Some(RETRY_AFTER))
                     }
                     Refusal::BadAnswer => {

@@ -75,7 +75,7 @@ async fn dropped(edge: &Edge, drop: &DropHandler) -> Dropped {
 pub fn tell(edge: &Edge, headers: &mut HeaderMap, class: u8, place: &Place) {
     headers.insert(PRIORITY, HeaderValue::from_static(CLASSES[usize::from(class).min(CLASSES.len() - 1)]));
     headers.insert(PRESSURE, HeaderValue::from_static(TENTHS[place.doorway.turnstile.pressure()]));
-    if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret()) {
+    if let Some(ticket) = edge.tickets.of(class, edge.pool.table().secret(), place.doorway.answer_time()) {
         headers.insert(TICKET, ticket);
     }
 }

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use clones::limits::BODY_MAX_MAX;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
@@ -35,35 +36,38 @@ pub enum UpBody {
     Stream(Counted),
 }
 
-/// A body as the client sends it. Of HTTP/1.1 the guard has counted and timed it already; of HTTP/2 it is done here.
+/// A body as the client sends it. Of HTTP/1.1 the guard times it; of HTTP/2 it is done here.
 pub struct Counted {
     /// None if there is no body, and when it is dropped.
     incoming: Option<Incoming>,
     /// A part that was taken out and came back.
     ahead: Bytes,
+    /// So much more may come.
+    bytes_left: u64,
+    flags: Arc<Flags>,
+    /// Of HTTP/2, if there is a body.
     limits: Option<Limits>,
-    /// Of HTTP/1.1, if there is a body.
-    flags: Option<Arc<Flags>>,
 }
 
 struct Limits {
-    bytes_left: u64,
     wait: Rate,
-    flags: Arc<Flags>,
     manners: Option<Arc<Manners>>,
 }
 
 impl Counted {
-    pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>, bytes_max: u64) -> Self {
+    /// It may be as long as any may, until it is known whom it is for ([`Self::may_have`]).
+    pub fn new(incoming: Incoming, version: Version, flags: &Arc<Flags>) -> Self {
         let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
-        let (mut limits, mut of_guard) = (None, None);
-        if incoming.is_some() && version == Version::HTTP_2 {
-            let (flags, manners) = (Arc::clone(flags), h2::manners());
-            limits = Some(Limits { bytes_left: bytes_max, wait: Rate::default(), flags, manners });
-        } else if incoming.is_some() {
-            of_guard = Some(Arc::clone(flags));
-        }
-        Self { incoming, ahead: Bytes::new(), limits, flags: of_guard }
+        let limits = (incoming.is_some() && version == Version::HTTP_2)
+            .then(|| Limits { wait: Rate::default(), manners: h2::manners() });
+        Self { incoming, ahead: Bytes::new(), bytes_left: BODY_MAX_MAX, flags: Arc::clone(flags), limits }
+    }
+
+    /// It may have so many bytes. False: it says that it has more. Call before any is taken.
+    pub fn may_have(&mut self, bytes_max: u64) -> bool {
+        self.bytes_left = bytes_max;
+        let is_announced_in_bounds = self.flags.body_may_have(bytes_max);
+        is_announced_in_bounds && self.size_hint().lower() <= bytes_max
     }
 
     /// The part that was taken last, and went nowhere, is the next one again.
@@ -72,11 +76,9 @@ impl Counted {
     }
 }
 
-impl Limits {
-    fn refuse<T>(&self, status: u16, why: &'static str) -> io::Result<T> {
-        self.flags.set_violation(Violation { status, why });
-        Err(io::Error::new(io::ErrorKind::InvalidData, why))
-    }
+fn refuse<T>(flags: &Flags, violation: Violation) -> io::Result<T> {
+    flags.set_violation(violation);
+    Err(io::Error::new(io::ErrorKind::InvalidData, violation.why))
 }
 
 impl Body for Counted {
@@ -89,28 +91,26 @@ impl Body for Counted {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
         }
         let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
-        if let Some(flags) = &this.flags
-            && flags.owes_continue.load(Relaxed)
-        {
+        if this.limits.is_none() && this.flags.owes_continue.load(Relaxed) {
             // hyper says it when the body is asked for.
-            flags.owes_continue.store(false, Relaxed);
+            this.flags.owes_continue.store(false, Relaxed);
         }
-        let polled = Pin::new(incoming).poll_frame(cx);
-        let Some(limits) = &mut this.limits else { return polled.map(|f| f.map(|f| f.map_err(io::Error::other))) };
-        match polled {
+        match Pin::new(incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                limits.wait.moved(bytes);
-                let bytes = bytes as u64;
-                h2::progress(bytes);
-                match limits.bytes_left.checked_sub(bytes) {
-                    Some(left) => limits.bytes_left = left,
-                    None => return Poll::Ready(Some(limits.refuse(TOO_LARGE.status, TOO_LARGE.why))),
+                if let Some(limits) = &mut this.limits {
+                    limits.wait.moved(bytes);
+                    h2::progress(bytes as u64);
+                }
+                match this.bytes_left.checked_sub(bytes as u64) {
+                    Some(left) => this.bytes_left = left,
+                    None => return Poll::Ready(Some(refuse(&this.flags, TOO_LARGE))),
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Pending if limits.wait.is_slow(cx, BODY_IDLE) => {
-                Poll::Ready(Some(limits.refuse(408, "the request did not arrive in time")))
+            Poll::Pending if this.limits.as_mut().is_some_and(|limits| limits.wait.is_slow(cx, BODY_IDLE)) => {
+                let late = Violation { status: 408, why: "the request did not arrive in time" };
+                Poll::Ready(Some(refuse(&this.flags, late)))
             }
             other => other.map(|f| f.map(|f| f.map_err(io::Error::other))),
         }
@@ -129,11 +129,12 @@ impl Body for Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         let Some(incoming) = self.incoming.take().filter(|incoming| !incoming.is_end_stream()) else { return };
-        let is_worth_it = self.flags.as_ref().is_none_or(|flags| flags.keeps_rest());
+        let is_http2 = self.limits.is_some();
+        let is_worth_it = is_http2 || self.flags.keeps_rest();
         // Without a runtime the connection is over, too.
         if let (true, Ok(runtime)) = (is_worth_it, Handle::try_current()) {
             let manners = self.limits.take().and_then(|limits| limits.manners);
-            let moment = self.flags.is_none().then_some(LINGER);
+            let moment = is_http2.then_some(LINGER);
             if let Some(manners) = &manners {
                 manners.thrown_away.fetch_add(1, Relaxed);
             }

@@ -348,6 +348,11 @@ impl Default for Chunks {
 }
 
 impl Chunks {
+    /// All that has come of it, or was announced by the size of a chunk.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
     /// Takes the next bytes of the body. Returns how many belong to it, and whether it ended with them.
     pub fn scan(&mut self, bytes: &[u8], body_bytes_max: u64) -> Result<(usize, bool), Violation> {
         let mut i = 0;

@@ -24,7 +24,7 @@ use super::body::{Counted, FromClone, UpBody};
 use super::check::Framing;
 use super::guard::Flags;
 use super::headers::{Fields, Peer};
-use super::limits::{ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
+use super::limits::{ANSWER_IDLE, ANSWER_TIME, CLONE_WAIT, REPLAY_BYTES_MAX, SENDS_MAX, TRY_AGAIN};
 use super::line::{self, Expects, Failed, Line};
 use super::passed::{DEADLINE, Deadline};
 use super::proxy::{Client, body_broken};
@@ -72,9 +72,11 @@ pub struct Errand {
     /// Who passes interim answers on, if anybody can.
     interim: Option<Arc<Flags>>,
     /// How long each clone may take until its answer begins,
-    patience: Duration,
+    pub patience: Duration,
     /// ... and until when all of them together. The node's own says that by itself.
     deadline: Option<Deadline>,
+    /// How long an answer's body may be without a byte.
+    pub idle: Duration,
 }
 
 /// A clone's answer, and the line it comes by.
@@ -177,6 +179,7 @@ impl Errand {
             interim,
             patience: ANSWER_TIME,
             deadline,
+            idle: ANSWER_IDLE,
         })
     }
 
@@ -206,6 +209,7 @@ impl Errand {
             interim: None,
             patience: own.patience,
             deadline: None,
+            idle: ANSWER_IDLE,
         }
     }
 
@@ -223,7 +227,8 @@ impl Errand {
         }
         let body = self.body.take().expect("put back after each failure that goes on");
         let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
-        Ok(line::Request { head, expects, framing, body, patience, asks_leave, interim: self.interim.clone() })
+        let (idle, interim) = (self.idle, self.interim.clone());
+        Ok(line::Request { head, expects, framing, body, patience, idle, asks_leave, interim })
     }
 
     /// Its time is over, and no clone has it: how that ends. One may have had it.
@@ -273,9 +278,9 @@ impl Errand {
                     attempt.silent();
                     pool.answered(&upstream, true);
                     if self.service.is_none() {
-                        return Err(Refusal::CloneSilent);
+                        return Err(Refusal::CloneSilent(self.patience));
                     }
-                    self.ready_again(Refusal::CloneSilent)?;
+                    self.ready_again(Refusal::CloneSilent(self.patience))?;
                     pool.failed(&upstream);
                     self.tried.push(upstream);
                     continue;

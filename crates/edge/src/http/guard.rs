@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use clones::limits::BODY_MAX_MAX;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::check::{self, Chunks, Framing, HeadScan, Violation};
@@ -33,6 +34,10 @@ pub struct Flags {
     pub upgraded: AtomicBool,
     /// Why the present request (or its body) was refused.
     pub violation: Mutex<Option<Violation>>,
+    /// Bytes that the present request's body may have, once it is known whom it is for; 0 until then.
+    body_bytes_max: AtomicU64,
+    /// Bytes of the body after the last head that have come or were announced by the sizes of chunks.
+    announced: AtomicU64,
     /// Bytes of the present request's body that have not come yet; the largest number if nobody knows.
     unread: AtomicU64,
     /// Heads that were handed on, and requests of which an answer was begun: hyper reads one head ahead.
@@ -52,7 +57,23 @@ pub struct Flags {
 impl Flags {
     /// An answer is begun.
     pub fn begin(&self) {
+        self.body_bytes_max.store(0, Relaxed);
         self.begun.fetch_add(1, Relaxed);
+    }
+
+    /// The present request's body may have so many bytes. False: more were announced already.
+    pub fn body_may_have(&self, bytes_max: u64) -> bool {
+        self.body_bytes_max.store(bytes_max, Relaxed);
+        self.announced.load(Relaxed) <= bytes_max || !self.is_present()
+    }
+
+    /// Whether the body that is read is the present request's: the beginning of the next one may be read ahead, too.
+    fn is_present(&self) -> bool {
+        self.heads.load(Relaxed) == self.begun.load(Relaxed)
+    }
+
+    fn body_bytes_max(&self) -> u64 {
+        Some(self.body_bytes_max.load(Relaxed)).filter(|max| *max > 0 && self.is_present()).unwrap_or(BODY_MAX_MAX)
     }
 
     /// Whether the rest of a body that was answered unread is to be read, and the connection kept.
@@ -87,7 +108,6 @@ impl Flags {
 pub struct Guard<S> {
     stream: S,
     flags: Arc<Flags>,
-    body_bytes_max: u64,
     reading: Reading,
     buffer: Buffer,
     read_wait: Rate,
@@ -179,11 +199,10 @@ impl Buffer {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
-    pub fn new(stream: S, flags: Arc<Flags>, body_bytes_max: u64) -> Self {
+    pub fn new(stream: S, flags: Arc<Flags>) -> Self {
         Self {
             stream,
             flags,
-            body_bytes_max,
             reading: Reading::Head(HeadScan::default()),
             buffer: Buffer::default(),
             read_wait: Rate::default(),
@@ -205,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 if self.buffer.unchecked() == b"\r" || self.buffer.unchecked().is_empty() {
                     return Ok(());
                 }
-                if let Some((bytes, framing)) = scan.scan(self.buffer.unchecked(), self.body_bytes_max)? {
+                if let Some((bytes, framing)) = scan.scan(self.buffer.unchecked(), BODY_MAX_MAX)? {
                     let target = scan.odd_target();
                     self.buffer.pass(bytes);
                     if let Some((from, to)) = target {
@@ -213,6 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     }
                     self.read_wait.over();
                     self.flags.heads.fetch_add(1, Relaxed);
+                    self.flags.announced.store(0, Relaxed);
                     self.reading = match framing {
                         Framing::Length(0) => Reading::Head(HeadScan::default()),
                         Framing::Length(length) => {
@@ -237,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 }
             }
             Reading::Chunked(chunks) => {
-                let (count, ended) = chunks.scan(self.buffer.unchecked(), self.body_bytes_max)?;
+                let (count, ended) = chunks.scan(self.buffer.unchecked(), self.flags.body_bytes_max())?;
+                self.flags.announced.store(chunks.body_bytes(), Relaxed);
                 self.buffer.pass(count);
                 if ended {
                     self.flags.unread.store(0, Relaxed);
@@ -469,7 +490,7 @@ mod tests {
     async fn of_an_upgraded_connection_nothing_holds_on_to_who_spoke_http_on_it() {
         let (_client, ours) = tokio::io::duplex(100);
         let flags = Arc::new(Flags::default());
-        let mut guard = Guard::new(ours, Arc::clone(&flags), 100);
+        let mut guard = Guard::new(ours, Arc::clone(&flags));
         let (spoke_http, splices) = (Arc::new(Task), Arc::new(Task));
         let mut read = |task: &Arc<Task>| {
             let waker = Waker::from(Arc::clone(task));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Span;
+use clones::limits::{ANSWER_TIMEOUT_MAX, BODY_MAX_MAX};
 use flow::limit::Bounds;
 
 /// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
@@ -15,7 +16,7 @@ pub const FIELDS_MAX: usize = 100;
 pub const TRAILER_BYTES_MAX: usize = 8 << 10;
 /// Size line of one chunk with its extensions, bytes. Nobody uses extensions but attackers.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
-/// Largest request body unless configured otherwise: what a form upload may have, not what fills a disk by accident.
+/// Largest request body, unless the service says `body_max`: what a form upload may have, not what fills a disk by accident.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// A body up to here is kept, so that a request that may be repeated can be.
 pub const REPLAY_BYTES_MAX: u64 = 64 << 10;
@@ -87,11 +88,11 @@ pub const PING_TIME: Duration = Duration::from_secs(20);
 
 /// Connect to a clone. It is in the same machine room: 1 s is a lost SYN, and another clone may be tried.
 pub const CONNECT_TIME: Duration = Duration::from_secs(1);
-/// From the request to a clone until the head of its answer.
+/// From the request to a clone until the head of its answer, unless the service says `answer_timeout`.
 pub const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// An answer's body without a byte. Event streams send a comment now and then.
+/// An answer's body without a byte, unless the service says `idle_timeout`. Event streams send a comment now and then.
 pub const ANSWER_IDLE: Duration = Duration::from_secs(300);
-/// An upgraded connection (WebSocket) without a byte in either direction.
+/// An upgraded connection (WebSocket) without a byte in either direction, with the same exception.
 pub const UPGRADED_IDLE: Duration = Duration::from_secs(3600);
 /// A stream of events is one after so long: by then an ordinary answer has come.
 pub const EVENTS_LAST: Duration = Duration::from_secs(1);
@@ -148,7 +149,11 @@ pub const COOKIES_TRIED_MAX: usize = 4;
 /// that programs get are made anew so often.
 pub const TICKET_LIFE: Duration = Duration::from_secs(300);
 pub const TICKET_ANEW: Duration = Duration::from_secs(60);
-/// A program may use a request's handle for so long: longer than it may take to answer.
+/// The same for programs whose service may take longer to answer than others: as long as any may.
+pub const TICKET_LIFE_LONG: Duration =
+    Duration::from_secs(TICKET_LIFE.as_secs() + ANSWER_TIMEOUT_MAX.as_millis() / 1000);
+/// A program may use a request's handle for so long: longer than it may take to answer. Where a service says that it may take longer than
+/// others, by so much longer.
 pub const HANDLE_LIFE: Duration = Duration::from_secs(600);
 /// Time for one operation on a session, as for Redis clients.
 pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
@@ -157,6 +162,8 @@ pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
 const _: () = assert!(TICKET_LIFE.as_secs() > TICKET_ANEW.as_secs() + ANSWER_TIME.as_secs(), "as for a handle");
+const _: () = assert!(TICKET_LIFE_LONG.as_secs() > TICKET_ANEW.as_secs() + ANSWER_TIMEOUT_MAX.as_millis() / 1000);
+const _: () = assert!(BODY_BYTES_MAX <= BODY_MAX_MAX, "no head is refused before it is known whom it is for");
 const _: () = assert!(HANDLE_LIFE.as_secs() > ANSWER_TIME.as_secs(), "a handle outlives its request");
 const _: () = assert!(RATE_GRACE.as_secs() >= BODY_IDLE.as_secs() && RATE_GRACE.as_secs() >= WRITE_IDLE.as_secs());
 const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER_KEPT_BYTES <= HEAD_BYTES_MAX);

@@ -68,7 +68,7 @@ use session::Sessions;
 /// What an operator may set about this door.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Largest request body, bytes; more gets 413.
+    /// Largest request body, bytes, of services that say nothing of it; more gets 413.
     pub body_bytes_max: u64,
     /// Whether what clients say in X-Forwarded-* and Forwarded is kept: only behind a proxy that sets them.
     pub trust_forwarded: bool,
@@ -266,7 +266,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let flags = Arc::new(Flags::default());
-    let guard = Guard::new(stream, Arc::clone(&flags), edge.config.body_bytes_max);
+    let guard = Guard::new(stream, Arc::clone(&flags));
     let ip = peer.ip;
     let client = Arc::new(Client { peer, flags: Arc::clone(&flags), open: Some(Arc::new(open)) });
     let door = Arc::clone(&edge.door);

@@ -16,7 +16,7 @@ use flow::admission::CLASSES;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
 
-use super::limits::{ANSWER_TIME, TICKET_ANEW, TICKET_LIFE};
+use super::limits::{ANSWER_TIME, TICKET_ANEW, TICKET_LIFE, TICKET_LIFE_LONG};
 use super::session::wall_ms;
 use crate::resp::same_secret;
 
@@ -36,12 +36,15 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Of a request that came at `began`.
-    pub fn of(headers: &HeaderMap, began: Instant) -> Self {
-        let said =
-            headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok()).map(Duration::from_millis);
-        let said = said.filter(|said| *said < ANSWER_TIME);
-        Self { at: began + said.unwrap_or(ANSWER_TIME), is_said: said.is_some() }
+    /// How long who asks will wait, if it says so.
+    pub fn said(headers: &HeaderMap) -> Option<Duration> {
+        headers.get(DEADLINE).and_then(|ms| ms.to_str().ok()?.trim().parse().ok()).map(Duration::from_millis)
+    }
+
+    /// Of a request that came at `began` and whose answer may take so long to begin.
+    pub fn of(said: Option<Duration>, began: Instant, answer: Duration) -> Self {
+        let said = said.filter(|said| *said < answer);
+        Self { at: began + said.unwrap_or(answer), is_said: said.is_some() }
     }
 
     pub fn left(&self) -> Duration {
@@ -59,9 +62,12 @@ impl Deadline {
     }
 }
 
-/// The tickets that programs get now.
+/// The tickets that programs get now: those of most, and those that live long enough for any answer.
 #[derive(Default)]
-pub struct Tickets(ArcSwapOption<Made>);
+pub struct Tickets {
+    most: ArcSwapOption<Made>,
+    long: ArcSwapOption<Made>,
+}
 
 struct Made {
     at: Instant,
@@ -70,22 +76,25 @@ struct Made {
 }
 
 impl Tickets {
-    /// What a program gets with a request of this priority. None while this node does not know the secret.
-    pub fn of(&self, class: u8, secret: &Arc<str>) -> Option<HeaderValue> {
+    /// What a program gets with a request of this priority whose answer may take so long to begin. None while this node does not know
+    /// the secret.
+    pub fn of(&self, class: u8, secret: &Arc<str>, answer: Duration) -> Option<HeaderValue> {
         if secret.is_empty() {
             return None;
         }
         let of = |made: &Made| made.of[usize::from(class).min(CLASSES - 1)].clone();
         let is_good = |made: &&Arc<Made>| made.at.elapsed() < TICKET_ANEW && made.secret == *secret;
-        if let Some(made) = self.0.load().as_ref().filter(is_good) {
+        let (kept, life) =
+            if answer > ANSWER_TIME { (&self.long, TICKET_LIFE_LONG) } else { (&self.most, TICKET_LIFE) };
+        if let Some(made) = kept.load().as_ref().filter(is_good) {
             return Some(of(made));
         }
-        let until_s = wall_ms() / 1000 + TICKET_LIFE.as_secs();
+        let until_s = wall_ms() / 1000 + life.as_secs();
         let ticket = |class: usize| HeaderValue::try_from(ticket(class as u8, until_s, secret));
         let ticket = |class: usize| ticket(class).expect("digits and base64url");
         let made = Made { at: Instant::now(), secret: Arc::clone(secret), of: std::array::from_fn(ticket) };
         let ticket = of(&made);
-        self.0.store(Some(Arc::new(made)));
+        kept.store(Some(Arc::new(made)));
         Some(ticket)
     }
 }
@@ -119,8 +128,8 @@ mod tests {
         let secret: Arc<str> = "secret".into();
         let (tickets, now_s) = (Tickets::default(), wall_ms() / 1000);
         for of in 0..10 {
-            let given = tickets.of(of, &secret).unwrap();
-            assert_eq!(tickets.of(of, &secret).unwrap(), given, "made once");
+            let given = tickets.of(of, &secret, ANSWER_TIME).unwrap();
+            assert_eq!(tickets.of(of, &secret, ANSWER_TIME).unwrap(), given, "made once");
             let given = given.to_str().unwrap().to_owned();
             assert_eq!(class(&shows(&given), &secret), Some(of));
             assert_eq!(class(&shows(&given), "other"), None);
@@ -141,10 +150,27 @@ mod tests {
     #[test]
     fn a_node_that_does_not_know_the_secret_gives_no_tickets_and_takes_none() {
         let (tickets, none): (_, Arc<str>) = (Tickets::default(), "".into());
-        assert_eq!(tickets.of(9, &none), None);
+        assert_eq!(tickets.of(9, &none, ANSWER_TIME), None);
         assert_eq!(class(&shows(&ticket(9, u64::MAX, "")), ""), None);
         let (first, second): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        assert_ne!(tickets.of(9, &first), tickets.of(9, &second), "another secret, other tickets");
+        let of = |secret| tickets.of(9, secret, ANSWER_TIME);
+        assert_ne!(of(&first), of(&second), "another secret, other tickets");
+    }
+
+    #[test]
+    fn a_ticket_outlives_the_longest_answer_that_its_service_may_give() {
+        let (tickets, secret): (_, Arc<str>) = (Tickets::default(), "secret".into());
+        let lives = |answer: Duration| {
+            let ticket = tickets.of(9, &secret, answer).unwrap();
+            let until_s: u64 = ticket.to_str().unwrap().split('.').nth(1).unwrap().parse().unwrap();
+            until_s - wall_ms() / 1000
+        };
+        assert!((240..=300).contains(&lives(Duration::from_secs(5))), "most are short");
+        for answer in [61, 301, 3600].map(Duration::from_secs) {
+            // One that is given at the end of its time to be given has a minute less.
+            assert!(lives(answer) > answer.as_secs() + TICKET_ANEW.as_secs(), "{answer:?}");
+        }
+        assert!((240..=300).contains(&lives(ANSWER_TIME)), "beside the others");
     }
 
     #[test]
@@ -154,10 +180,12 @@ mod tests {
             [("70", Some(70)), ("59999", Some(59_999)), ("60000", None), ("99999999", None), ("x", None), ("-1", None)]
         {
             let headers = HeaderMap::from_iter([(DEADLINE, HeaderValue::from_str(text).unwrap())]);
-            let deadline = Deadline::of(&headers, began);
+            let deadline = Deadline::of(Deadline::said(&headers), began, ANSWER_TIME);
             assert_eq!(deadline.at, began + expect.map_or(ANSWER_TIME, Duration::from_millis), "{text}");
             assert_eq!(deadline.is_said, expect.is_some(), "{text}");
         }
+        let long = Deadline::of(None, began, Duration::from_secs(600));
+        assert_eq!((long.at, long.is_said), (began + Duration::from_secs(600), false));
         let over = Deadline { at: began, is_said: true };
         assert_eq!((over.left_ms(), over.later(Duration::from_secs(60)).is_said), (None, true));
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::Rng;
 use bytes::Bytes;
@@ -21,12 +21,13 @@ use hyper::upgrade::OnUpgrade;
 
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone};
-use super::check::{TOO_MANY, UNCLEAR_PATH, Violation};
+use super::check::{TOO_LARGE, TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
 use super::guard::{Flags, REFUSED_METHOD};
 use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade};
 use super::lasting::Lasting;
+use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use super::passed::{self, Deadline, Tickets};
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
@@ -67,8 +68,8 @@ pub async fn answer(
     let began = Instant::now();
     let busy = Busy::new(&client.flags);
     client.flags.begin();
-    let (version, body_bytes_max) = (request.version(), edge.config.body_bytes_max);
-    let request = request.map(|incoming| Counted::new(incoming, version, &client.flags, body_bytes_max));
+    let version = request.version();
+    let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
     let outcome = carry(&edge, &client, began, request).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
@@ -128,14 +129,15 @@ async fn carry(
         None => None,
     };
     let upgrade = upgrade.zip(open);
-    let upgrade = upgrade
-        .map(|(protocol, open)| (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept, open }));
+    let mut upgrade = upgrade.map(|(protocol, open)| {
+        (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept, open, idle: UPGRADED_IDLE })
+    });
 
-    let (mut parts, incoming) = request.into_parts();
+    let (mut parts, mut incoming) = request.into_parts();
     let host = parts.headers.get(header::HOST).cloned().unwrap_or(HeaderValue::from_static(""));
     let takes_trailers = strip_one_hop(&mut parts.headers);
     set_forwarded(&mut parts.headers, &client.peer, edge.config.trust_forwarded, &edge.config.trusted_headers);
-    let deadline = Deadline::of(&parts.headers, began);
+    let waits = Deadline::said(&parts.headers);
     let carried_on = passed::class(&parts.headers, edge.pool.table().secret());
     remove_ours(&mut parts.headers);
     let place = {
@@ -149,6 +151,15 @@ async fn carry(
         }
         table.place(&asked)
     };
+    let doorway = place.as_ref().map(|place| &place.doorway);
+    let body_max = doorway.and_then(|doorway| doorway.allows.body_max).unwrap_or(edge.config.body_bytes_max);
+    if !incoming.may_have(body_max) {
+        return Err(Refusal::TooLarge(body_max));
+    }
+    let answer_time = doorway.map_or(ANSWER_TIME, |doorway| doorway.answer_time());
+    let idle_time = |default| doorway.map_or(default, |doorway| doorway.idle_time(default));
+    let (idle_time, upgraded_idle) = (idle_time(ANSWER_IDLE), idle_time(UPGRADED_IDLE));
+    let deadline = Deadline::of(waits, began, answer_time);
     let (mut session, mut let_in) = (None, None);
     if let Some(asked) = place.clone() {
         let route = asked.doorway.session.clone();
@@ -159,7 +170,7 @@ async fn carry(
             && cookie::is_shown(&parts.headers, &route.spec.cookie)
         {
             // Whether its session raises it must be known before.
-            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers, raised.0).await?;
+            let carried = edge.sessions.begin(Arc::clone(route), &mut parts.headers, raised.0, answer_time).await?;
             class = if carried.is_there() { raised.0 } else { class };
             session = Some(carried);
         }
@@ -173,7 +184,7 @@ async fn carry(
         if session.is_none()
             && let Some(route) = route
         {
-            session = Some(edge.sessions.begin(route, &mut parts.headers, class).await?);
+            session = Some(edge.sessions.begin(route, &mut parts.headers, class, answer_time).await?);
         }
         if let Some(session) = &mut session {
             session.class = class;
@@ -181,7 +192,8 @@ async fn carry(
         admit::tell(edge, &mut parts.headers, class, &place);
         let_in = Some((place, permit));
     }
-    if let Some((protocol, _)) = &upgrade {
+    if let Some((protocol, upgrade)) = &mut upgrade {
+        upgrade.idle = upgraded_idle;
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
     } else if takes_trailers {
@@ -194,7 +206,9 @@ async fn carry(
     // hyper has no way for them in HTTP/2.
     let interim = (parts.version == Version::HTTP_11).then(|| Arc::clone(&client.flags));
     let errand = Errand::new(parts, host, upgrade.is_some(), incoming, deadline, interim).await;
-    let mut errand = errand.map_err(|_| body_broken(client))?;
+    let names = |refusal| names_limit(refusal, body_max);
+    let mut errand = errand.map_err(|_| names(body_broken(client)))?;
+    (errand.patience, errand.idle) = (answer_time, idle_time);
     errand.place = let_in.as_ref().map(|(place, _)| place.clone());
     let answer = errand.run(&edge.pool, client).await;
     let mut answer = match answer {
@@ -211,10 +225,10 @@ async fn carry(
         }
         Err(refusal) => {
             if let Some((place, permit)) = let_in {
-                permit.ended(if refusal == Refusal::CloneSilent { End::Overload } else { End::Gone });
+                permit.ended(if matches!(refusal, Refusal::CloneSilent(_)) { End::Overload } else { End::Gone });
                 place.doorway.part.done(began.elapsed());
             }
-            return Err(refusal);
+            return Err(names(refusal));
         }
     };
     let fields = answer.response.headers_mut();
@@ -248,12 +262,22 @@ struct Upgrade {
     accept: Option<Accept>,
     /// It counts as one.
     open: Arc<Opened>,
+    /// It may be so long without a byte.
+    idle: Duration,
 }
 
 /// The client's body did not come whole, and the guard knows why unless the client just left.
 pub fn body_broken(client: &Client) -> Refusal {
     let left = Violation { status: 400, why: "the request's body ended early" };
     Refusal::Violation(client.flags.violation().unwrap_or(left))
+}
+
+/// What was found out on the way is told with the number that held.
+fn names_limit(refusal: Refusal, body_max: u64) -> Refusal {
+    match refusal {
+        Refusal::Violation(violation) if violation == TOO_LARGE => Refusal::TooLarge(body_max),
+        other => other,
+    }
 }
 
 /// Makes the client's answer of the clone's.
@@ -266,7 +290,7 @@ fn pass_on(
 ) -> Result<(Response<()>, Option<FromClone>), Refusal> {
     let Answer { mut response, first, line, upstream, in_flight, at } = answer;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(Upgrade { of_client, accept, open }) = upgrade else { return Err(Refusal::BadAnswer) };
+        let Some(Upgrade { of_client, accept, open, idle }) = upgrade else { return Err(Refusal::BadAnswer) };
         let is_http2 = accept.is_some();
         if accept.is_some_and(|accept| !accept.take(response.headers_mut())) {
             return Err(Refusal::BadAnswer);
@@ -278,7 +302,7 @@ fn pass_on(
         let stay = in_flight.stay(&edge.stays, manner);
         let counted = upgrade::Counted { stay, _in_flight: in_flight, _open: open };
         let manners = if is_http2 { h2::manners() } else { None };
-        tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket));
+        tokio::spawn(upgrade::splice(*line, of_client, counted, manners, is_websocket, idle));
         strip_one_hop(response.headers_mut());
         if is_http2 {
             *response.status_mut() = StatusCode::OK;

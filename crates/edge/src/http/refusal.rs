@@ -1,9 +1,11 @@
 //! Answers of our own: short text that says what happened, whether the request may have been carried out, and what to do.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use base::Rng;
+use base::{Rng, Span};
 use bytes::Bytes;
+use clones::text::{format_bytes, format_span};
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -29,7 +31,10 @@ pub enum Refusal {
     Dropped(Dropped),
     /// A clone took it and ended. It may have happened.
     CloneEnded,
-    CloneSilent,
+    /// The same; it may take so long.
+    CloneSilent(Duration),
+    /// Its body has more bytes than so many. What of it a clone has had may have been carried out.
+    TooLarge(u64),
     /// Who asks said how long that may take, and it was over before a clone got it. It did not happen.
     Late,
     /// The same, and a clone has it. It may have happened.
@@ -68,6 +73,7 @@ impl Refusal {
             Refusal::Violation(violation) => {
                 StatusCode::from_u16(violation.status).expect("violations carry statuses from a fixed list")
             }
+            Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Expectation => StatusCode::EXPECTATION_FAILED,
             Refusal::NoService | Refusal::Reserved => StatusCode::NOT_FOUND,
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {
@@ -77,7 +83,7 @@ impl Refusal {
             Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SpokeFirst | Refusal::SessionSaid(_) => {
                 StatusCode::BAD_GATEWAY
             }
-            Refusal::CloneSilent | Refusal::Late | Refusal::LateAnswer => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::CloneSilent(_) | Refusal::Late | Refusal::LateAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -88,6 +94,18 @@ impl Refusal {
                     "the program's answer has {what}; the request was carried out, its session was not stored"
                 )
                 .into();
+            }
+            Refusal::CloneSilent(time) => {
+                let time = format_span(Span(time.as_micros() as u64));
+                return format!(
+                    "the clone did not answer within {time} (answer_timeout of its service); whether the request was or will be carried \
+                     out is unknown"
+                )
+                .into();
+            }
+            Refusal::TooLarge(max) => {
+                return format!("the request's body is larger than {} (body_max of its service)", format_bytes(*max))
+                    .into();
             }
             Refusal::Violation(violation) => violation.why,
             Refusal::Expectation => "the only expectation taken here is 100-continue",
@@ -100,9 +118,6 @@ impl Refusal {
             }
             Refusal::CloneEnded => {
                 "the clone ended before it answered; whether the request was carried out is unknown, look before you repeat it"
-            }
-            Refusal::CloneSilent => {
-                "the clone did not answer in time; whether the request was or will be carried out is unknown"
             }
             Refusal::Late => "its deadline passed before a clone could take it; the request was not carried out",
             Refusal::LateAnswer => {
@@ -147,7 +162,9 @@ impl Refusal {
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self {
-            Refusal::Violation(_) => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+            Refusal::Violation(_) | Refusal::TooLarge(_) => {
+                drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close")))
+            }
             Refusal::Off(_) => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from(chance.between(30, 60)))),
             // Not all at once: those who were refused together shall not come back together.
             Refusal::NoClone | Refusal::SessionUnread | Refusal::SessionUnstored | Refusal::SessionUnknown => {

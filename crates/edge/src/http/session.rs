@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{Outcome, Priority, Refused, Span, Unknown};
 use base64::Engine;
@@ -21,7 +21,9 @@ use node::{Answer, Ask, View};
 use state::session::{Action, Kind, Lease, Op, Reply, When};
 use tokio::sync::watch;
 
-use super::limits::{COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT};
+use super::limits::{
+    ANSWER_TIME, COOKIES_TRIED_MAX, HANDLE_LIFE, SESSION_HEADER_BYTES_MAX, SESSION_OP_BUDGET, TOUCH_AFTER_PERCENT,
+};
 use super::refusal::Refusal;
 use crate::api::Backend;
 use crate::cookie::{self, Held};
@@ -95,12 +97,13 @@ impl Sessions {
     }
 
     /// Reads the session that a request's cookie names, and gives it to the program in place of the cookie. `class`: the request's
-    /// priority, 0 to 9.
+    /// priority, 0 to 9; `answer`: how long its answer may take to begin.
     pub async fn begin(
         &self,
         route: Arc<RouteSession>,
         headers: &mut HeaderMap,
         class: u8,
+        answer: Duration,
     ) -> Result<Carried, Refusal> {
         let name = &route.spec.cookie;
         let shown = cookie::values(headers, name);
@@ -130,7 +133,7 @@ impl Sessions {
         let handle = Handle {
             held: held.clone(),
             max_bytes: route.spec.max_bytes,
-            until_ms: wall_ms() + HANDLE_LIFE.as_millis() as u64,
+            until_ms: wall_ms() + (HANDLE_LIFE + answer.saturating_sub(ANSWER_TIME)).as_millis() as u64,
         };
         let namespace = &route.spec.namespace;
         let handle = handle.seal(namespace, &self.token(namespace)).map_err(|_| Refusal::SessionUnread)?;

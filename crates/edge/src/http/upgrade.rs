@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
 use super::h2::Manners;
-use super::limits::{CONNECT_TIME, GOODBYE_TIME, UPGRADED_IDLE};
+use super::limits::{CONNECT_TIME, GOODBYE_TIME};
 use super::line::Line;
 use super::websocket::Tunnel;
 use crate::frames::{Frames, GOING_AWAY};
@@ -53,13 +53,14 @@ pub struct Counted {
     pub _open: Arc<Opened>,
 }
 
-/// Runs an upgraded connection to its end.
+/// Runs an upgraded connection to its end, which comes when there was no byte for `idle`, too.
 pub async fn splice(
     line: Line,
     of_client: OnUpgrade,
     counted: Counted,
     manners: Option<Arc<Manners>>,
     is_websocket: bool,
+    idle: Duration,
 ) {
     let mut frames = is_websocket.then(Frames::default);
     // Both ends have said that they change; what is left is to hand over the sockets.
@@ -73,7 +74,7 @@ pub async fn splice(
         io::Result::Ok((client, clone))
     };
     let spliced = match tokio::time::timeout(CONNECT_TIME, both).await {
-        Ok(Ok((client, clone))) => copy_both(client, clone, UPGRADED_IDLE, &counted.stay, frames).await,
+        Ok(Ok((client, clone))) => copy_both(client, clone, idle, &counted.stay, frames).await,
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take the 101")),
     };
@@ -117,7 +118,7 @@ where
     };
     tokio::select! {
         result = copied => result,
-        () = silent => Err(io::Error::new(io::ErrorKind::TimedOut, "no byte in either direction for too long")),
+        () = silent => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no byte in either direction for {idle:?} (idle_timeout)"))),
         () = sent_away => Ok(()),
     }
 }

@@ -36,7 +36,7 @@ use crate::turnstile::Full;
 
 /// A port that could not be had is tried again this often: its holder may leave.
 const BIND_AGAIN: Duration = Duration::from_secs(1);
-/// A connection without a byte in either direction. Mail and database clients idle for long.
+/// A connection without a byte in either direction, unless the service says `idle_timeout`. Mail and database clients idle for long.
 const IDLE: Duration = Duration::from_secs(2 * 3600);
 /// Open connections over all TCP services. Each holds two sockets and 32 KiB of buffers.
 const CONNECTIONS_MAX: u64 = 10_000;
@@ -223,6 +223,7 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
     let sni = sni.as_deref();
     let began = Instant::now();
     let place = door.pool.table().tcp_place(port, peer.ip(), sni);
+    let idle = place.as_ref().map_or(IDLE, |place| place.doorway.idle_time(IDLE));
     let reached = match admit(place, &first, &client, peer.ip()).await {
         Ok(asking) => reach(&door.pool, port, peer.ip(), sni).await.map(|reached| (reached, asking)),
         // Closed at once, like those over the limit of connections.
@@ -238,7 +239,7 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
             clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
         }
         let clone = Heard::new(clone, Arc::clone(&door.pool), upstream, first, asking);
-        copy_both(client, clone, IDLE, &stay, None).await
+        copy_both(client, clone, idle, &stay, None).await
     };
     if let Err(error) = copied.await {
         tracing::debug!(port, %error, "TCP connection ended");

@@ -2,6 +2,7 @@
 //! file here, with its line.
 #![allow(clippy::unwrap_used)]
 
+mod allows;
 mod common;
 mod http_between;
 mod http_broken_off;

@@ -49,6 +49,8 @@ pub struct Line {
     /// The clone takes another request after this one.
     keeps: bool,
     wait: Wait,
+    /// The answer's body may be so long without a byte.
+    idle: Duration,
     /// This answer's first bytes were acknowledged at once.
     acknowledged: bool,
 }
@@ -61,6 +63,8 @@ pub struct Request {
     pub body: UpBody,
     /// How long the head of its answer is waited for.
     pub patience: Duration,
+    /// How long its body may then be without a byte.
+    pub idle: Duration,
     /// The client waits for leave to send the body, which the clone gives, or answers without it.
     pub asks_leave: bool,
     /// Who gets interim answers.
@@ -126,6 +130,7 @@ impl Line {
             body: Body::Over,
             keeps: true,
             wait: Wait::default(),
+            idle: ANSWER_IDLE,
             acknowledged: false,
         }
     }
@@ -173,7 +178,8 @@ impl Line {
 
     /// Sends a request and waits for the head of its answer.
     pub async fn send(&mut self, request: Request) -> Result<Response<()>, Failed> {
-        let Request { head, expects, framing, body, patience, asks_leave, interim } = request;
+        let Request { head, expects, framing, body, patience, idle, asks_leave, interim } = request;
+        self.idle = idle;
         self.wait.over();
         self.is_held = asks_leave;
         (self.acknowledged, self.read_bytes) = (false, CLONE_READ_BYTES);
@@ -414,8 +420,9 @@ impl Line {
         if !std::mem::replace(&mut self.acknowledged, true) {
             self.acknowledge();
         }
-        if self.wait.is_overdue(cx, ANSWER_IDLE) {
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the clone's answer stopped coming");
+        if self.wait.is_overdue(cx, self.idle) {
+            let why = format!("the clone's answer stopped coming for {:?} (idle_timeout)", self.idle);
+            let late = io::Error::new(io::ErrorKind::TimedOut, why);
             return Poll::Ready(Some(Err(late)));
         }
         Poll::Pending

@@ -27,6 +27,7 @@ fn post(body: UpBody, framing: Framing) -> Request {
         framing,
         body,
         patience: ANSWER_TIME,
+        idle: ANSWER_IDLE,
         asks_leave: false,
         interim: None,
     }
@@ -53,7 +54,7 @@ async fn streamed(body: &'static str) -> Counted {
             std::future::pending::<Result<http::Response<String>, std::convert::Infallible>>()
         }),
     ));
-    Counted::new(rx.await.unwrap(), http::Version::HTTP_11, &Default::default(), u64::MAX)
+    Counted::new(rx.await.unwrap(), http::Version::HTTP_11, &Default::default())
 }
 
 async fn rest(line: &mut Line) -> io::Result<Vec<u8>> {
