@@ -31,8 +31,9 @@ const TABLE: &[Layer] = &[
     // A state class knows the contract, and no other class.
     below("session", &["base", "flow", "class"]),
     below("linear", &["base", "flow", "cluster", "class"]),
+    below("cache", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear"]),
+    below("state", &["base", "flow", "class", "session", "linear", "cache"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),

@@ -30,6 +30,8 @@ pub enum Input<C: Class> {
     DiskFull(bool),
     /// These nodes lead nothing that another one can lead: they are about to end, drained, or their disks are slow.
     Aside(BTreeSet<NodeId>),
+    /// The voters of the root group, as this node knows them.
+    Voters(BTreeSet<NodeId>),
     /// Does this group of its own have a majority now? Ends in [`Output::Probed`] with this id, within the budget.
     Probe { id: u64, group: GroupId, budget: Span },
     /// Four times a second or so: see to what no event announces.

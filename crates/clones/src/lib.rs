@@ -37,7 +37,7 @@ pub mod spec;
 pub mod text;
 pub mod wire;
 
-/// The level from which a declaration may say what [`Allows`] holds, and more of `health` than a path (`base/src/level.rs`).
+/// The level from which a declaration may say what [`Allows`] holds, `sandbox`, and more of `health` than a path (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
 
 pub use allows::Allows;

@@ -96,7 +96,7 @@ enum Command {
     /// Put back into use what `disable` took out
     #[command(after_help = "Example:\n  coppice enable shop")]
     Enable(operate::SwitchArgs),
-    /// Show namespaces of class session and linear: what each promises, the odds of a loss, groups and hot keys
+    /// Show namespaces: what each promises, the odds of a loss, groups and hot keys
     #[command(subcommand)]
     Ns(ns::NsCommand),
     /// Write the cluster to a folder: declaration, code, and all namespaces that are on disk

@@ -205,10 +205,27 @@ fn hot_keys(hot: &[HotKeyView]) -> String {
 
 /// Are all its groups there, with a leader?
 fn is_led(n: &NamespaceView) -> bool {
-    n.odds.is_some() || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
+    n.odds.is_some()
+        || n.size_max.is_some()
+        || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
+}
+
+/// Of class `cache`.
+fn cache_page(n: &NamespaceView, size_max: u64) -> String {
+    let (name, class, promise, size) = (&n.name, &n.class, &n.promise, state::cache::size_text(size_max));
+    let ttl = n.ttl_ms.map_or("as long as there is room".to_owned(), |ms| format!("{} at most", span_text(ms)));
+    format!(
+        "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
+         size:              {size} at each node; past it, what is asked for least goes\n\
+         kept:              {ttl}, unless the write says otherwise\n\
+         survives:          nothing: what a node has is gone with it, and asked for anew\n"
+    )
 }
 
 fn page(n: &NamespaceView) -> String {
+    if let Some(size_max) = n.size_max {
+        return cache_page(n, size_max);
+    }
     let Some(odds) = &n.odds else {
         let shard = |s: &ShardView| {
             let leader = match &s.leader {

@@ -294,6 +294,8 @@ impl Linear {
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
             Input::Aside(aside) => self.aside(now, aside, out),
+            // Its groups have voters of their own.
+            Input::Voters(_) => (),
             Input::DiskFull(full) => self.disk_full(now, full, out),
             Input::Tend => self.tend(now, out),
             Input::Wake => self.wake(now, out),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clones::off::Target;
 use clones::{Demand, Doors, members};
 use serde::{Deserialize, Serialize};
-use state::{linear, session};
+use state::{cache, linear, session};
 
 use crate::deploy;
 
@@ -17,6 +17,8 @@ pub enum Ask {
     Session(session::Op),
     /// An operation of the `linear` class.
     Linear(linear::Op),
+    /// An operation of the `cache` class.
+    Cache(cache::Op),
     /// Of a service's clones as a group.
     Members(members::Op),
     /// Messages between clients of all nodes.
@@ -68,6 +70,7 @@ pub enum Ask {
 pub enum Answer {
     Session(Outcome<session::Reply>),
     Linear(Outcome<linear::Ran>),
+    Cache(Outcome<cache::Reply>),
     Members(Outcome<members::Reply>),
     Channels(Outcome<channels::Reply>),
     Applied(Outcome<Applied>),
@@ -113,6 +116,7 @@ impl From<state::Answer> for Answer {
         match answer {
             state::Answer::Session(outcome) => Answer::Session(outcome),
             state::Answer::Linear(outcome) => Answer::Linear(outcome),
+            state::Answer::Cache(outcome) => Answer::Cache(outcome),
         }
     }
 }

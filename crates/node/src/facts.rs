@@ -35,6 +35,9 @@ pub const FORMED: &str = "formed";
 /// their members know their leaders by it; to show them.
 pub const LEADS: &str = "leads";
 
+/// The voters of the root group: its leader, at each change. Those that are not its members know them by it.
+pub const VOTERS: &str = "voters";
+
 /// [`clones::members::Said`]: each node, at each change.
 pub const MEMBERS: &str = "members";
 

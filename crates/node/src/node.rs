@@ -163,6 +163,10 @@ pub struct Node {
     view_at: Time,
     /// Kept from call to call, so that the hot path allocates no vector.
     pub(crate) classes_out: Vec<state::Output>,
+    /// Voters of the root group, as the classes were told.
+    pub(crate) voters: BTreeSet<NodeId>,
+    /// Namespaces of class `cache`, for the front doors.
+    pub(crate) caches: Arc<BTreeSet<String>>,
     /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
     pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
@@ -266,6 +270,8 @@ impl Node {
             routes_stale: true,
             view_at: Time::ZERO,
             classes_out: Vec::new(),
+            caches: Arc::default(),
+            voters: BTreeSet::new(),
             linear_names: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
@@ -445,6 +451,7 @@ impl Node {
         self.expire_pending(now, out);
         self.lives.tick(now, self.membership.live().count());
         self.keep_leaving(now, out);
+        self.tell_voters(now, out);
         self.tend_groups(now, out);
         self.tell_links(now, out);
         self.hang_up_outdated(out);

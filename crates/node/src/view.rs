@@ -47,6 +47,9 @@ pub struct View {
     /// Namespaces of class `linear`, and the functions that are weak in each, for the front doors.
     #[serde(skip)]
     pub linear: Arc<BTreeMap<String, Vec<String>>>,
+    /// Namespaces of class `cache`, for the front doors.
+    #[serde(skip)]
+    pub caches: Arc<BTreeSet<String>>,
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,
@@ -327,6 +330,12 @@ pub struct NamespaceView {
     /// Of class `linear`: where an acknowledged write is, `disk` or `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
+    /// Of class `cache`: what it may take at each node, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_max: Option<u64>,
+    /// Of class `cache`: how long an entry is kept at most, milliseconds; none: as long as there is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
     /// Of class `linear`: functions that are declared weak.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weak: Vec<String>,

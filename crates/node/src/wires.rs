@@ -268,6 +268,8 @@ impl Node {
         self.admin_token = declared::text(self.root.declared(), record::SECRET, "admin").into();
         let leases = specs.iter().filter_map(|(name, spec)| Some((name.clone(), spec.session()?.lease_ms))).collect();
         let linear = || specs.iter().filter_map(|(name, spec)| Some((name, spec.linear()?)));
+        let caches = specs.iter().filter(|(_, spec)| spec.cache().is_some()).map(|(name, _)| name.clone());
+        self.caches = Arc::new(caches.collect());
         self.linear_names = Arc::new(linear().map(|(name, spec)| (name.clone(), spec.weak.clone())).collect());
         let functions = linear().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
         self.functions_of = Arc::new(functions.collect());
@@ -398,6 +400,21 @@ impl Node {
         self.put_fact(now, facts::FORMED, formed, out);
         let leads: BTreeSet<GroupId> = self.classes.linear.led().take(LEADS_TOLD_MAX).collect();
         self.put_fact(now, facts::LEADS, facts::encode(&leads), out);
+    }
+
+    /// Tells the classes who votes in the root group, when others do. Who is no member of it hears so of its leader.
+    pub(crate) fn tell_voters(&mut self, now: Now, out: &mut Out) {
+        let mut voters: BTreeSet<NodeId> = self.root.voters().into_iter().collect();
+        if self.root.is_leader() {
+            self.put_fact(now, facts::VOTERS, facts::encode(&voters), out);
+        } else if voters.is_empty() {
+            let told = self.root.leader().and_then(|leader| facts::decode(self.beacons.get(leader, facts::VOTERS)?));
+            voters = told.unwrap_or_else(|| self.voters.clone());
+        }
+        if voters != self.voters {
+            self.classes_in(now, out, |classes, wants| classes.voters(now, &voters, wants));
+            self.voters = voters;
+        }
     }
 
     /// At the leader: lets groups follow what is declared and who is here. It looks at once when the declaration is another one or the

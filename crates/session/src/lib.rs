@@ -352,7 +352,9 @@ impl Session {
             }
             Input::Told { from, report } => self.hear_opinion(call, from, report),
             // It has no group and no log, and leads nothing.
-            Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) => (),
+            Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) | Input::Voters(_) => {
+                ()
+            }
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
             Input::Tend | Input::Wake => (),
         }

@@ -63,6 +63,7 @@ pub(crate) enum OfAll {
     Death { peer: NodeId },
     DiskFull(bool),
     Aside(BTreeSet<NodeId>),
+    Voters(BTreeSet<NodeId>),
 }
 
 impl OfAll {
@@ -72,6 +73,7 @@ impl OfAll {
             OfAll::Death { peer } => Input::Death { peer: *peer },
             OfAll::DiskFull(full) => Input::DiskFull(*full),
             OfAll::Aside(aside) => Input::Aside(aside.clone()),
+            OfAll::Voters(voters) => Input::Voters(voters.clone()),
         }
     }
 }
@@ -110,6 +112,11 @@ impl Classes {
     /// These nodes lead nothing that another one can lead.
     pub fn aside(&mut self, now: Now, aside: &BTreeSet<NodeId>, out: &mut Vec<Output>) {
         self.all(now, &OfAll::Aside(aside.clone()), out);
+    }
+
+    /// These vote in the root group.
+    pub fn voters(&mut self, now: Now, voters: &BTreeSet<NodeId>, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Voters(voters.clone()), out);
     }
 
     /// What was appended for this group up to this ticket is safe.

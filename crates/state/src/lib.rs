@@ -18,6 +18,7 @@ use bytes::Bytes;
 use class::dump::Record;
 use flow::stage::Shown;
 
+pub use cache;
 pub use class;
 pub use linear;
 pub use session;
@@ -28,6 +29,7 @@ use events::{OfAll, OfGroup, Recovering, run, undone};
 list::classes! {
     session Session: ::session::Session,
     linear Linear: ::linear::Linear,
+    cache Cache: ::cache::Cache,
 }
 
 /// What is known of a figure of any class.

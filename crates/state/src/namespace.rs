@@ -122,6 +122,8 @@ mod tests {
             r#"{"class":"linear","replicas":5}"#,
             r#"{"class":"linear","functions":"bank","connections_max":5}"#,
             r#"{"class":"linear","functions":"bank"}"#,
+            r#"{"class":"cache"}"#,
+            r#"{"class":"cache","size_max":"1GiB","ttl":"1h"}"#,
             r#"{"class":"linear","shards":4,"replicas":3,"durability":"memory","weak":["set.add"]}"#,
         ] {
             assert_eq!(serde_json::to_string(&read(same).unwrap()).unwrap(), same);
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_key_and_what_would_be_right() {
         for (text, says) in [
-            (r#"{"class":"liner"}"#, "class \"liner\" is not known; known are: \"session\", \"linear\""),
+            (r#"{"class":"liner"}"#, "class \"liner\" is not known; known are: \"session\", \"linear\", \"cache\""),
             (r#"{"lease":"1h"}"#, "class: it is missing"),
             (r#"{"class":"session","merge":"field"}"#, "\"field\" is not known; known are \"none\""),
             (r#"{"class":"linear","durability":"tape"}"#, "\"tape\" is not known; known are \"disk\""),
@@ -145,6 +147,8 @@ mod tests {
             (r#"{"class":"linear","shards":"two"}"#, "shards = 3"),
             (r#"{"class":"linear","weak":"set.add"}"#, "weak = [\"set.add\"]"),
             (r#"{"class":"linear","lease":"1s"}"#, "give a key an end with EX"),
+            (r#"{"class":"cache","lease":"1h"}"#, "so it has no lease; ttl = \"30m\""),
+            (r#"{"class":"session","size_max":"1GiB"}"#, "size_max: is of class cache, and this is of class session"),
             (r#"{"class":"linear","timeout":"100ms"}"#, "timeout: is of class session, and this is of class linear"),
         ] {
             let wrong = read(text).unwrap_err();

@@ -16,6 +16,7 @@ use tokio::task::LocalSet;
 use super::*;
 
 mod blocked;
+mod cache_commands;
 mod channels;
 mod commands;
 mod conduct;
@@ -52,6 +53,8 @@ struct Toy {
     listens: RefCell<Option<oneshot::Sender<Answer>>>,
     /// Channels are refused with this.
     too_old: Cell<bool>,
+    /// Runs operations of class `cache`, if they are run at all.
+    cache: RefCell<Option<state::cache::Cache>>,
     view: RefCell<Arc<View>>,
     meter: Arc<Meter>,
 }
@@ -205,6 +208,8 @@ fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::vie
         merge: merge.into(),
         functions: None,
         durability: None,
+        size_max: None,
+        ttl_ms: None,
         weak: Vec::new(),
         connections_max,
         rate_max: None,
@@ -251,6 +256,11 @@ impl Backend for Toy {
                 let run = |step| bank.as_mut().map_or(linear::Reply::Int(1), |bank| bank(step));
                 let done = linear::Ran::Done(op.steps.iter().map(run).collect());
                 return drop(send.send(Answer::Linear(Outcome::Done(done))));
+            }
+            Ask::Cache(op) => {
+                let mut cache = self.cache.borrow_mut();
+                let done = cache_commands::run(cache.as_mut().expect("there is a cache"), op);
+                return drop(send.send(Answer::Cache(done)));
             }
             Ask::Channels(::channels::Op::Listen) => return drop(self.listens.replace(Some(send))),
             Ask::Channels(op) => {

@@ -1,0 +1,82 @@
+//! The `cache` class: copies of what is kept elsewhere, each in the memory of one node. Any of them may be gone at any time; what is
+//! promised is that a purge holds.
+//!
+//! - `view.rs`: which node owns a key, by rendezvous over the live nodes, and whether it has owned it ever since.
+//! - `store.rs`, `sketch.rs`: the entries of a namespace at a node, within its bytes; what goes when there is no room.
+//! - `lease.rs`: purges, and the leases without which no node serves.
+//! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
+//! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
+//!
+//! What a read may get: the last value that was acknowledged, or nothing. While nodes do not agree on who is live, for up to a second
+//! after a link broke, it may also be the value before. Nothing of a cache survives its node, and nothing has to.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod lease;
+pub mod limits;
+mod machine;
+mod op;
+mod shown;
+mod sketch;
+mod spec;
+mod store;
+mod view;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use base::{GroupId, Now, Outcome, Time};
+use bytes::Bytes;
+use class::{Birth, Class, Figure, Number};
+use flow::stage::Shown;
+
+pub use machine::Cache;
+pub use op::{Act, Op, Purge, Reply, What};
+pub use spec::{Spec, size_text};
+
+/// The level from which there are caches (`base/src/level.rs`).
+pub const LEVEL: u32 = 4;
+
+pub type Input = class::Input<Cache>;
+pub type Output = class::Output<Outcome<Reply>>;
+
+impl Class for Cache {
+    const NAME: &'static str = "cache";
+    const NUMBER: Number = Number(3);
+    const RECORDS: &'static str = "cache";
+    const FIGURES: &'static [Figure] = shown::FIGURES;
+
+    type Settings = ();
+    type Spec = Spec;
+    type Op = Op;
+    type Reply = Reply;
+    /// It keeps none.
+    type Record = ();
+    type Report = ();
+
+    fn born(birth: &mut Birth, (): ()) -> Self {
+        Cache::new(birth.me, birth.boot)
+    }
+
+    fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+        false
+    }
+
+    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.turn(now.mono, input, out);
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        self.next_wake()
+    }
+
+    fn figures(&self) -> Vec<u64> {
+        self.values_of_figures()
+    }
+
+    fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
+        Vec::new()
+    }
+}

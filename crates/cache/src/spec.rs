@@ -1,0 +1,150 @@
+//! What is declared of a `cache` namespace: how much it may take at each node, and how long entries are kept.
+
+use base::Span;
+use base::text::span_text;
+use class::{Key, Wrong, span};
+use serde_json::{Map, Value};
+
+use super::limits::{SIZE_DEFAULT, SIZE_MAX, SIZE_MIN, TTL_MS_MAX, TTL_MS_MIN};
+
+/// One declared namespace: `size_max = "64MiB"`, `ttl = "1h"`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Memory that its entries may take at each node, bytes.
+    pub size_max: u64,
+    /// How long an entry is kept at most, unless its write says otherwise; milliseconds. None: as long as there is room.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self { size_max: SIZE_DEFAULT, ttl_ms: None }
+    }
+}
+
+impl Spec {
+    pub fn ttl(&self) -> Option<Span> {
+        self.ttl_ms.map(Span::millis)
+    }
+}
+
+impl class::Spec for Spec {
+    const KEYS: &'static [Key] = &[
+        Key {
+            name: "size_max",
+            example: "\"64MiB\"",
+            about: "Memory that its entries may take at each node: 8MiB to 1TiB, default 64MiB. Past it, what is asked for least goes.",
+        },
+        Key {
+            name: "ttl",
+            example: "\"1h\"",
+            about: "How long an entry is kept at most, unless its write says otherwise: 1ms to 400d. Without it, as long as there is room.",
+        },
+    ];
+
+    fn foreign(key: &str) -> Option<&'static str> {
+        match key {
+            "lease" => Some(
+                "an entry of a cache may go at any time, so it has no lease; ttl = \"30m\" ends it then at the latest",
+            ),
+            _ => None,
+        }
+    }
+
+    fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
+        let size_max = keys.get("size_max").map(size).transpose()?.unwrap_or(SIZE_DEFAULT);
+        let ttl_ms = keys.get("ttl").map(|value| span("ttl", value, "1h")).transpose()?;
+        Ok(Self { size_max, ttl_ms })
+    }
+
+    fn write(&self) -> Vec<(&'static str, Value)> {
+        let mut keys = Vec::new();
+        if self.size_max != SIZE_DEFAULT {
+            keys.push(("size_max", size_text(self.size_max).into()));
+        }
+        keys.extend(self.ttl_ms.map(|ms| ("ttl", span_text(ms).into())));
+        keys
+    }
+
+    fn validate(&self) -> Result<(), Wrong> {
+        if !(SIZE_MIN..=SIZE_MAX).contains(&self.size_max) {
+            let (is, low, high) = (size_text(self.size_max), size_text(SIZE_MIN), size_text(SIZE_MAX));
+            return Err(("size_max".into(), format!("{is} is not between {low} and {high}")));
+        }
+        match self.ttl_ms {
+            Some(ms) if !(TTL_MS_MIN..=TTL_MS_MAX).contains(&ms) => {
+                let (is, low, high) = (span_text(ms), span_text(TTL_MS_MIN), span_text(TTL_MS_MAX));
+                Err(("ttl".into(), format!("{is} is not between {low} and {high}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_follow(&self, _: &Self, _: u32) -> Result<(), Wrong> {
+        Ok(())
+    }
+
+    fn promise(&self) -> &'static str {
+        "a copy of what is kept elsewhere, in the memory of one node each: any entry may be gone at any time; no request that begins \
+         after a purge was acknowledged gets what was stored before it"
+    }
+}
+
+const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+
+fn size(value: &Value) -> Result<u64, Wrong> {
+    let read = |text: &str| {
+        let (unit, shift) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+        let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_mul(1 << shift)
+    };
+    let why =
+        || ("size_max".to_owned(), "write a size, with its unit and in quotes, like size_max = \"64MiB\"".to_owned());
+    value.as_str().and_then(read).ok_or_else(why)
+}
+
+/// In the largest unit that divides it.
+pub fn size_text(bytes: u64) -> String {
+    let fits = |(_, shift): &&(&str, u32)| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    match UNITS.iter().rev().find(fits) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use class::Spec as _;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Spec, Wrong> {
+        Spec::read(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_declaration_is_read_checked_and_written_back() {
+        assert_eq!(read("{}"), Ok(Spec::default()));
+        let spec = read(r#"{"size_max":"1536MiB","ttl":"90s"}"#).unwrap();
+        assert_eq!((spec.size_max, spec.ttl_ms), (1536 << 20, Some(90_000)));
+        assert_eq!(spec.write(), [("size_max", "1536MiB".into()), ("ttl", "90s".into())]);
+        for (text, key, says) in [
+            (r#"{"size_max":64}"#, "size_max", "like size_max = \"64MiB\""),
+            (r#"{"size_max":"64MB"}"#, "size_max", "like size_max = \"64MiB\""),
+            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "like size_max = \"64MiB\""),
+            (r#"{"ttl":60}"#, "ttl", "ttl = \"1h\""),
+        ] {
+            let (wrong, why) = read(text).unwrap_err();
+            assert!(wrong == key && why.contains(says), "{text}: {wrong}: {why}");
+        }
+        for (text, says) in [
+            (r#"{"size_max":"1MiB"}"#, "1MiB is not between 8MiB and 1TiB"),
+            (r#"{"size_max":"2TiB"}"#, "2TiB is not between"),
+            (r#"{"ttl":"0s"}"#, "is not between 1ms and 400d"),
+            (r#"{"ttl":"401d"}"#, "401d is not between"),
+        ] {
+            let why = read(text).unwrap().validate().unwrap_err().1;
+            assert!(why.contains(says), "{text}: {why}");
+        }
+    }
+}

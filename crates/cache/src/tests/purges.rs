@@ -1,0 +1,165 @@
+//! No request that begins after a purge was acknowledged gets what was stored before it.
+
+use base::Rng;
+
+use super::*;
+
+fn text(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+#[test]
+fn keys_prefixes_and_tags_are_purged_at_all_nodes_at_once() {
+    let mut bench = Bench::new(3);
+    for n in 0..20 {
+        bench.set(1, &format!("page/{n}"), "v", if n % 2 == 0 { &["even", "all"] } else { &["all"] });
+        bench.set(2, &format!("pic/{n}"), "v", &[]);
+    }
+    let there = |bench: &mut Bench, prefix: &str| {
+        (0..20).filter(|n| bench.get(1 + n % 3, &format!("{prefix}/{n}")).is_some()).count()
+    };
+    let begun = bench.now;
+    assert_eq!(bench.purge(2, What::Key(text("pic/3"))), Outcome::Done(Reply::Purged));
+    assert_eq!((there(&mut bench, "page"), there(&mut bench, "pic")), (20, 19));
+    assert_eq!(bench.purge(3, What::Tag(text("even"))), Outcome::Done(Reply::Purged));
+    assert_eq!((there(&mut bench, "page"), there(&mut bench, "pic")), (10, 19));
+    assert_eq!(bench.purge(1, What::Prefix(text("pic/1"))), Outcome::Done(Reply::Purged));
+    assert_eq!((there(&mut bench, "page"), there(&mut bench, "pic")), (10, 8));
+    assert_eq!(bench.purge(1, What::All), Outcome::Done(Reply::Purged));
+    assert_eq!((there(&mut bench, "page"), there(&mut bench, "pic")), (0, 0));
+    assert!(bench.now.since(begun) < Span::millis(200), "with all nodes live none waits for a lease to end");
+}
+
+#[test]
+fn a_hung_node_delays_a_purge_by_its_lease_and_has_done_it_before_it_serves_again() {
+    let mut bench = Bench::new(3);
+    let keys: Vec<String> = (0..30).map(|n| format!("k{n}")).collect();
+    keys.iter().for_each(|key| bench.set(1, key, "old", &["t"]));
+    bench.hung.insert(3);
+    let begun = bench.now;
+    assert_eq!(bench.purge(1, What::Tag(text("t"))), Outcome::Done(Reply::Purged));
+    let took = bench.now.since(begun);
+    assert!(took > Span::millis(500) && took <= Span::millis(1100), "{took:?}");
+    // Reads that have waited for the hung node; they came after the purge.
+    let reads: Vec<u64> = keys.iter().map(|key| bench.begin(1, key, Act::Get)).collect();
+    // It comes back with a client of its own, before it has heard of anything.
+    bench.hung.remove(&3);
+    let own: Vec<u64> = keys.iter().map(|key| bench.begin(3, key, Act::Get)).collect();
+    bench.pass(Span::millis(500));
+    for id in reads.into_iter().chain(own) {
+        assert_eq!(bench.answers.remove(&id), Some(Outcome::Done(Reply::Absent)));
+    }
+    bench.pass(Span::secs(1));
+    for node in 1..=3 {
+        assert!(keys.iter().all(|key| bench.get(node, key).is_none()));
+    }
+    assert_eq!(bench.figure(3, "cache.forgotten"), 0, "it was told what it lacked, and kept the rest");
+}
+
+#[test]
+fn a_node_that_lacks_more_purges_than_are_remembered_forgets_all() {
+    let mut bench = Bench::new(3);
+    let keys: Vec<String> = (0..30).map(|n| format!("k{n}")).collect();
+    keys.iter().for_each(|key| bench.set(1, key, "old", &[]));
+    assert!(bench.figure(3, "cache.entries") > 3);
+    bench.hung.insert(3);
+    bench.purge(1, What::Key(text("k0")));
+    let ids: Vec<u64> = (0..1200)
+        .map(|n| {
+            let id = bench.begin(1 + n % 2, "", Act::Purge(What::Key(text(&format!("other{n}")))));
+            bench.deliver();
+            if n % 100 == 99 {
+                bench.pass(Span::secs(4));
+            }
+            id
+        })
+        .collect();
+    for id in ids {
+        assert_eq!(bench.answers.remove(&id), Some(Outcome::Done(Reply::Purged)));
+    }
+    bench.frames.clear();
+    bench.hung.remove(&3);
+    bench.pass(Span::secs(2));
+    assert_eq!((bench.figure(3, "cache.entries"), bench.figure(3, "cache.leased")), (0, 1));
+}
+
+/// Nodes die, hang, come back; frames are lost. How many reads got a value.
+fn wild(seed: u64) -> u64 {
+    let mut rng = Rng::new(seed);
+    let mut bench = Bench::new(3);
+    let key = |n: u64| format!("k{n}");
+    // With when each began, or by their ids.
+    let (mut reads, mut purges, mut sets) = (Vec::new(), Vec::new(), BTreeSet::new());
+    // When each acknowledged purge began, and was acknowledged; when a value was known to be stored.
+    let (mut purged, mut stored): (Vec<(Time, Time)>, BTreeMap<u64, Time>) = (Vec::new(), BTreeMap::new());
+    let mut hits = 0;
+    for _ in 0..400 {
+        let node = 1 + rng.below(3);
+        let is_up = bench.nodes.contains_key(&node) && !bench.hung.contains(&node);
+        match rng.below(100) {
+            0..=34 if is_up => {
+                // Its value is the number of the question.
+                let value = (bench.asks + 1).to_string();
+                sets.insert(bench.begin(node, &key(rng.below(8)), put(&value, &["t"])));
+            }
+            35..=84 if is_up => reads.push((bench.begin(node, &key(rng.below(8)), Act::Get), bench.now)),
+            85..=89 if is_up => {
+                let what = if rng.chance(0.5) { What::Tag(text("t")) } else { What::Prefix(text("k")) };
+                purges.push((bench.begin(node, "", Act::Purge(what)), bench.now));
+            }
+            90..=91 if bench.nodes.len() == 3 => bench.kill(node),
+            92..=94 => {
+                let away = (1..=3).find(|node| !bench.nodes.contains_key(node));
+                away.into_iter().for_each(|node| bench.start(node));
+            }
+            95 if bench.hung.is_empty() && bench.nodes.contains_key(&node) => {
+                bench.hung.insert(node);
+                if rng.chance(0.5) {
+                    bench.held_dead(node);
+                }
+            }
+            96..=97 => {
+                for node in std::mem::take(&mut bench.hung) {
+                    bench.held_live(node);
+                }
+            }
+            _ => (0..rng.below(3)).for_each(|_| _ = bench.frames.pop_back()),
+        }
+        if rng.chance(0.5) {
+            bench.deliver();
+        }
+        if rng.chance(0.6) {
+            let time = Span::millis(rng.below(400));
+            bench.pass(time);
+        }
+        let answers = std::mem::take(&mut bench.answers);
+        for id in sets.iter().filter(|id| answers.get(id) == Some(&Outcome::Done(Reply::Stored))) {
+            stored.insert(*id, bench.answered[id]);
+        }
+        for (id, begun) in &purges {
+            if answers.get(id) == Some(&Outcome::Done(Reply::Purged)) {
+                purged.push((*begun, bench.answered[id]));
+            }
+        }
+        for (id, begun) in &reads {
+            let Some(Outcome::Done(Reply::Value { value, .. })) = answers.get(id) else { continue };
+            hits += 1;
+            let of: u64 = std::str::from_utf8(value).unwrap().parse().unwrap();
+            let is_old = |(from, done): &&(Time, Time)| done < begun && stored.get(&of).is_some_and(|at| at < from);
+            if let Some((from, done)) = purged.iter().find(is_old) {
+                let at = stored[&of];
+                panic!("seed {seed}: stored at {at:?}, purged from {from:?} to {done:?}, read from {begun:?} on");
+            }
+        }
+        reads.retain(|(id, _)| !answers.contains_key(id));
+        purges.retain(|(id, _)| !answers.contains_key(id));
+    }
+    assert!(purged.len() > 3, "seed {seed}: {} purges were done", purged.len());
+    hits
+}
+
+#[test]
+fn whatever_happens_no_read_after_a_purge_gets_what_was_stored_before_it() {
+    let hits: u64 = (0..60).map(wild).sum();
+    assert!(hits > 500, "they do read: {hits}");
+}
