@@ -1,30 +1,48 @@
-//! What only one class of namespaces offers, and what the other one has instead.
+//! What only one class of namespaces offers, and what the other ones have instead.
 
 use axum::http::{HeaderMap, HeaderName};
 
 use super::{Api, Problem};
 
 pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
-    if api.view().linear.contains_key(ns) {
+    let view = api.view();
+    if view.linear.contains_key(ns) {
         return Ok(());
     }
-    Err(Problem::wrong(format!(
-        "namespace {ns} is of class session, and class linear alone offers this: values of sessions are at \
-         /v1/ns/{ns}/keys/KEY, or by cookie at /v1/ns/{ns}/session"
-    )))
+    let (class, instead) = match view.caches.contains(ns) {
+        true => ("cache", format!("entries of caches are at /v1/ns/{ns}/keys/KEY")),
+        false => {
+            ("session", format!("values of sessions are at /v1/ns/{ns}/keys/KEY, or by cookie at /v1/ns/{ns}/session"))
+        }
+    };
+    Err(Problem::wrong(format!("namespace {ns} is of class {class}, and class linear alone offers this: {instead}")))
 }
 
 pub fn only_session(api: &Api, ns: &str) -> Result<(), Problem> {
-    if !api.view().linear.contains_key(ns) {
-        return Ok(());
-    }
+    let view = api.view();
+    let (class, instead) = match (view.linear.contains_key(ns), view.caches.contains(ns)) {
+        (false, false) => return Ok(()),
+        (true, _) => {
+            ("linear", format!("end by Coppice-Ends-Ms, or by the function `expire` at /v1/ns/{ns}/apply/KEY"))
+        }
+        (false, true) => ("cache", "end by Coppice-Ends-Ms".to_owned()),
+    };
     Err(Problem::wrong(format!(
-        "namespace {ns} is of class linear, and class session alone offers this: there values go by key, at \
-         /v1/ns/{ns}/keys/KEY, and end by Coppice-Ends-Ms, or by the function `expire` at /v1/ns/{ns}/apply/KEY"
+        "namespace {ns} is of class {class}, and class session alone offers this: there values go by key, at \
+         /v1/ns/{ns}/keys/KEY, and {instead}"
     )))
 }
 
-/// A header of the other class would be passed over in silence, and with it what its sender relies on.
+pub fn only_cache(api: &Api, ns: &str) -> Result<(), Problem> {
+    if api.view().caches.contains(ns) {
+        return Ok(());
+    }
+    Err(Problem::wrong(format!(
+        "namespace {ns} is not of class cache, which alone can be purged: DELETE removes a key"
+    )))
+}
+
+/// A header of another class would be passed over in silence, and with it what its sender relies on.
 pub fn without(headers: &HeaderMap, name: &HeaderName, instead: &str) -> Result<(), Problem> {
     match headers.contains_key(name) {
         false => Ok(()),

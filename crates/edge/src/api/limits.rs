@@ -21,6 +21,8 @@ pub const BODY_BYTES_MAX: usize = 16 << 10;
 pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 /// Time for an operation on a value, as for Redis clients.
 pub const OP_BUDGET: Span = Span::millis(1000);
+/// Time for an operation of class `cache`: a purge waits for the leases of a hung node, a second, and is given up after two.
+pub const PURGE_BUDGET: Span = Span::millis(2500);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
 pub const LINEAR_BUDGET: Span = Span::secs(4);
 /// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.

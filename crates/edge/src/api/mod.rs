@@ -38,6 +38,7 @@ use tokio::sync::{Semaphore, watch as channel};
 use crate::{Functions, Meter};
 
 mod address;
+mod cache;
 mod class;
 mod code;
 mod declare;
@@ -181,6 +182,7 @@ pub fn router_with(
         .route("/v1/ns/{ns}/touch/{*key}", post(values::touch))
         .route("/v1/ns/{ns}/apply/{*key}", post(linear::apply))
         .route("/v1/ns/{ns}/mget", post(many::get))
+        .route("/v1/ns/{ns}/purge", post(cache::purge))
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))

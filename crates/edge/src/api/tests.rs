@@ -17,6 +17,8 @@ use state::session::{Action, CookieError, Kind, Lease, Op, Place, Reply, Version
 
 use super::*;
 
+#[path = "tests/cache.rs"]
+mod of_cache;
 #[path = "tests/linear.rs"]
 mod of_linear;
 #[path = "tests/places.rs"]

@@ -20,7 +20,7 @@ use super::class::{only_session, without};
 use super::declare::whole;
 use super::limits::*;
 use super::problem::done;
-use super::{Api, Problem, guard, linear};
+use super::{Api, Problem, cache, guard, linear};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
@@ -45,6 +45,9 @@ pub async fn get(
         let Query(look) = query?;
         return linear::get(&api, &ns, key, &look, &headers).await;
     }
+    if api.view().caches.contains(&ns) {
+        return cache::get(&api, ns, key, &headers).await;
+    }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
 
@@ -64,6 +67,9 @@ pub async fn put(
     if query.wants_old() {
         return Err(Problem::wrong("return is for namespaces of class linear"));
     }
+    if api.view().caches.contains(&ns) {
+        return cache::put(&api, ns, key, &headers, body).await;
+    }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action =
@@ -80,6 +86,9 @@ pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: H
     guard::holder(&headers, &api.view(), &ns)?;
     if api.view().linear.contains_key(&ns) {
         return linear::remove(&api, &ns, key, &headers).await;
+    }
+    if api.view().caches.contains(&ns) {
+        return cache::remove(&api, ns, key, &headers).await;
     }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let action = match when(&headers)? {

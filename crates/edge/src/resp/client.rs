@@ -12,6 +12,7 @@ use base::{Priority, Span};
 use bytes::Bytes;
 use host::crowd::{Crowd, Gone, Place, network};
 use node::View;
+use state::Class;
 use state::linear::limits::STEPS_MAX;
 use state::linear::{Condition, Step};
 
@@ -141,7 +142,7 @@ pub type Watched = Rc<RefCell<Vec<Condition>>>;
 #[derive(Debug)]
 pub struct Known {
     pub namespace: Arc<str>,
-    pub is_linear: bool,
+    pub class: Class,
     token: String,
     /// All tokens when it was last looked: the same ones need no second look.
     seen: Arc<BTreeMap<String, String>>,
@@ -180,9 +181,14 @@ impl Client {
         self.name.clear();
     }
 
+    /// Of its namespace. A stranger is told of class `session`.
+    pub fn class(&self) -> Class {
+        self.known.as_ref().map_or(Class::Session, |known| known.class)
+    }
+
     /// Is its namespace of class `linear`?
     pub fn is_linear(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| known.is_linear)
+        self.class() == Class::Linear
     }
 
     pub fn priority(&self) -> Priority {
@@ -220,7 +226,7 @@ impl Client {
             (Some((namespace, token)), None) => {
                 self.known = Some(Known {
                     namespace: namespace.as_str().into(),
-                    is_linear: view.linear.contains_key(namespace),
+                    class: class_of(view, namespace),
                     token: token.clone(),
                     seen: Arc::clone(&view.tokens),
                 });
@@ -237,6 +243,15 @@ impl Client {
                 false
             }
         }
+    }
+}
+
+/// What a namespace that is declared promises.
+fn class_of(view: &View, namespace: &str) -> Class {
+    match () {
+        () if view.linear.contains_key(namespace) => Class::Linear,
+        () if view.caches.contains(namespace) => Class::Cache,
+        () => Class::Session,
     }
 }
 

@@ -25,7 +25,7 @@ use super::client::Client;
 use super::commands::linear::Then;
 use super::commands::{self, Act, Call, Does, Given, Keys, Spec};
 use super::encode::{Out, Protocol, Reply};
-use super::gate::{Busy, Class, Entry, OVERLOADED, Waiting};
+use super::gate::{Busy, Entry, OVERLOADED, Waiting};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
@@ -169,6 +169,7 @@ enum Work {
     Ready(Reply),
     Op(Waiting, fn(Outcome<Found>) -> Reply),
     Linear(Waiting, Then),
+    Cache(Waiting, commands::cache::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long, in a task of its own.
     Blocked(oneshot::Receiver<Given>),
@@ -410,7 +411,7 @@ impl Conn {
             let starts = !spec.does.is_of_connection()
                 && self.client.multi.is_none()
                 && !commands::linear::FRAMES_MULTI.contains(&spec.name);
-            let class = if self.client.is_linear() { Class::Linear } else { Class::Session };
+            let class = self.client.class();
             let priority = self.client.priority();
             let entry = if starts { self.node.gate.entry(class, priority, self.slots.len()) } else { Entry::Free };
             if self.must_wait(&touches) || entry == Entry::Waits {
@@ -440,6 +441,10 @@ impl Conn {
                 Act::Linear(mut op, then) => {
                     op.priority = self.client.priority();
                     (Work::Linear(self.node.gate.ask(node::Ask::Linear(op)), then), false)
+                }
+                Act::Cache(mut op, then) => {
+                    op.priority = self.client.priority();
+                    (Work::Cache(self.node.gate.ask(node::Ask::Cache(op)), then), false)
                 }
                 Act::Later(future) => (Work::Later(future), false),
                 Act::Block(start) => {
@@ -487,13 +492,12 @@ impl Conn {
 
     /// The command's place in the list, or why it is not run.
     fn admit(&self, command: &Command) -> Result<&'static Spec, Reply> {
-        let is_linear = self.client.is_linear();
-        let spec = if is_linear { commands::linear::find(command.arg(0)) } else { commands::find(command.arg(0)) };
+        let class = self.client.class();
+        let spec = commands::of_class(class, command.arg(0));
         if self.client.known.is_none() && spec.is_none_or(|spec| spec.does != Does::Connect) {
             return Err(Reply::error("NOAUTH Authentication required: AUTH <namespace> <token>"));
         }
-        let not_offered = if is_linear { commands::linear::not_offered } else { commands::not_offered };
-        let spec = spec.ok_or_else(|| not_offered(command))?;
+        let spec = spec.ok_or_else(|| commands::not_offered(class, command))?;
         if !spec.is_arity_right(command.len()) {
             return Err(commands::arity_error(spec));
         }
@@ -624,6 +628,10 @@ impl Work {
             Work::Linear(waiting, then) => {
                 let answer = ready!(Pin::new(waiting).poll(cx));
                 Poll::Ready(commands::linear::reply(ops::linear_outcome(answer), *then))
+            }
+            Work::Cache(waiting, then) => {
+                let answer = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(then(commands::cache::outcome(answer)))
             }
             Work::Later(future) => future.as_mut().poll(cx),
             Work::Blocked(waiting) => {

@@ -17,13 +17,16 @@ use base::{Outcome, Priority, Refused, Span, Time};
 use flow::stage::{End, Stage};
 use node::used::OVER_RATE;
 use node::{Answer, Ask, View};
+use state::Class;
 use state::linear::functions::changes::may_wait;
 use state::linear::limits::WATCH_HOLD;
 use state::session::limits::RETRY_AFTER;
 use tokio::sync::{Notify, oneshot};
 
 use super::Backend;
-use super::limits::{CAME_WITHIN, CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE};
+use super::limits::{
+    CACHE_BUDGET, CACHE_STAGE, CAME_WITHIN, CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE,
+};
 use crate::meter::Stages;
 
 pub struct Gate {
@@ -31,7 +34,7 @@ pub struct Gate {
     /// False only in the experiment that shows what it is good for.
     sheds: bool,
     began: Instant,
-    lanes: [RefCell<Lane>; 2],
+    lanes: [RefCell<Lane>; 3],
     /// When this turn began, while something is held. What is read in it came since the turn before: a thread that was
     /// away for long (others use its processor) has not just now been asked.
     turn_began: Cell<Option<Time>>,
@@ -67,12 +70,6 @@ pub struct Waiting {
     class: Class,
     /// None once it has ended.
     ticket: Option<u32>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    Session,
-    Linear,
 }
 
 /// What becomes of an operation.
@@ -124,7 +121,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE)],
+            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE), lane(CACHE_STAGE)],
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -171,7 +168,7 @@ impl Gate {
 
     /// Starts a question, now or when those before it have been.
     pub fn ask(self: &Rc<Self>, ask: Ask) -> Waiting {
-        let class = if matches!(ask, Ask::Linear(_)) { Class::Linear } else { Class::Session };
+        let class = class(&ask);
         let (answer, waiting) = oneshot::channel();
         if let Ask::Linear(op) = &ask
             && may_wait(&op.steps)
@@ -225,7 +222,7 @@ impl Gate {
     pub async fn show(self: Rc<Self>, stages: Arc<Stages>) {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            for (class, name) in [(Class::Session, "resp-session"), (Class::Linear, "resp-linear")] {
+            for (class, name) in STAGES {
                 stages.show(name, self.lane(class).borrow_mut().stage.show());
             }
         }
@@ -235,7 +232,7 @@ impl Gate {
     fn start_some(&self) -> bool {
         let now = self.now();
         let mut more = false;
-        for class in [Class::Session, Class::Linear] {
+        for (class, _) in STAGES {
             self.lane(class).borrow_mut().stage.new_batch(now);
             while self.start_next(class, now) {}
             more |= self.lane(class).borrow().stage.wants_batch();
@@ -261,6 +258,7 @@ impl Gate {
             let _ = answer.send(match class {
                 Class::Linear => Answer::Linear(Outcome::Refused(refused)),
                 Class::Session => Answer::Session(Outcome::Refused(refused)),
+                Class::Cache => Answer::Cache(Outcome::Refused(refused)),
             });
             return true;
         }
@@ -341,7 +339,21 @@ fn priority(ask: &Ask) -> Priority {
     match ask {
         Ask::Session(op) => op.priority,
         Ask::Linear(op) => op.priority,
+        Ask::Cache(op) => op.priority,
         _ => Priority::NORMAL,
+    }
+}
+
+/// The classes, in the order of their lanes, and what their stages are called.
+const STAGES: [(Class, &str); 3] =
+    [(Class::Session, "resp-session"), (Class::Linear, "resp-linear"), (Class::Cache, "resp-cache")];
+
+/// Whose lane an operation takes.
+fn class(ask: &Ask) -> Class {
+    match ask {
+        Ask::Linear(_) => Class::Linear,
+        Ask::Cache(_) => Class::Cache,
+        _ => Class::Session,
     }
 }
 
@@ -350,6 +362,8 @@ fn budget(class: Class) -> Span {
     match class {
         Class::Linear => LINEAR_BUDGET,
         Class::Session => OP_BUDGET,
+        // A purge may have to wait for the leases of a hung node.
+        Class::Cache => CACHE_BUDGET,
     }
 }
 

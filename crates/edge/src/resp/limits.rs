@@ -62,6 +62,10 @@ pub const LINEAR_STAGE: Shape = Shape {
     queue_max: HELD_MAX,
     limit: Bounds { first: 1024, min: 64, max: 16 << 10, tolerance_percent: 300, slack: Span::millis(100) },
 };
+/// Operations of class `cache`: a hash and perhaps a round trip, as those of class `session`.
+pub const CACHE_STAGE: Shape = SESSION_STAGE;
+/// How long one may take: a purge waits for the leases of a hung node, and for a majority of voters at most so long and a little.
+pub const CACHE_BUDGET: Span = Span::millis(2500);
 /// Places are kept free for a priority of which something came so lately.
 pub const CAME_WITHIN: Span = Span::secs(1);
 /// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
@@ -154,6 +158,7 @@ const _: () =
     assert!(UNREAD_TIME_MAX.as_secs() < STALL_TIME_MAX.as_secs(), "the reason comes before the end without one");
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
 const _: () = assert!(SESSION_STAGE.wait_target.0 < OP_BUDGET.0, "what is held must have time left");
+const _: () = assert!(CACHE_STAGE.wait_target.0 < CACHE_BUDGET.0, "what is held must have time left");
 const _: () = assert!(LINEAR_STAGE.wait_target.0 < LINEAR_BUDGET.0, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");
 

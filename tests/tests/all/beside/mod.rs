@@ -3,6 +3,7 @@
 mod admission;
 mod backup;
 mod bad_input;
+mod cache;
 mod certificates;
 mod channels;
 mod clients;

@@ -1,5 +1,7 @@
 //! COMMAND: the list, for clients that ask (redis-cli completes by it, cluster clients find keys by it).
 
+use state::Class;
+
 use super::*;
 
 pub static COMMAND: Spec = Spec {
@@ -15,9 +17,9 @@ pub static COMMAND: Spec = Spec {
 
 fn run(call: &mut Call<'_>) -> Act {
     let command = call.command;
-    let is_linear = call.client.is_linear();
-    let find = |name: &[u8]| if is_linear { linear::find(name) } else { find(name) };
-    let all = all(is_linear);
+    let class = call.client.class();
+    let find = |name: &[u8]| of_class(class, name);
+    let all = all(class);
     let named = || (2..command.len()).map(|i| command.arg(i));
     let sub = command.arg(1).to_ascii_uppercase();
     Act::Now(match (&sub[..], command.len()) {
@@ -33,12 +35,13 @@ fn run(call: &mut Call<'_>) -> Act {
 }
 
 /// Commands of the client's class.
-fn all(is_linear: bool) -> Vec<&'static Spec> {
-    if !is_linear {
-        return ALL.to_vec();
-    }
+fn all(class: Class) -> Vec<&'static Spec> {
     let of_connection = ALL.iter().copied().filter(|spec| spec.does.is_of_connection());
-    of_connection.chain(linear::ALL.iter().flat_map(|some| some.iter())).collect()
+    match class {
+        Class::Session => ALL.to_vec(),
+        Class::Linear => of_connection.chain(linear::ALL.iter().flat_map(|some| some.iter())).collect(),
+        Class::Cache => of_connection.chain(cache::ALL).collect(),
+    }
 }
 
 fn lower(spec: &Spec) -> Reply {

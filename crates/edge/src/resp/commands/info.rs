@@ -55,12 +55,12 @@ fn run(call: &mut Call<'_>) -> Act {
     }
     // It is the last section.
     let with = |keys: Option<keyspace::Keys>| Reply::Text(text + &keys.map_or_else(String::new, keyspace::Keys::line));
-    let (space, known, linear) = (call.space(), Rc::clone(&call.node.keyspace), call.client.is_linear());
+    let (space, known, class) = (call.space(), Rc::clone(&call.node.keyspace), call.client.class());
     match known.fresh(&space.name) {
         Some(keys) => Act::Now(with(keys)),
         // There nothing is asked beside the transaction.
         None if call.client.multi.is_some() => Act::Now(with(known.last(&space.name))),
-        None => Call::later(async move { with(known.count(space, linear).await) }),
+        None => Call::later(async move { with(known.count(space, class).await) }),
     }
 }
 
@@ -159,7 +159,7 @@ fn human(bytes: u64) -> String {
 
 fn coppice(call: &Call<'_>, view: &node::View, text: &mut String) -> std::fmt::Result {
     let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).count();
-    let class = if call.client.is_linear() { "linear" } else { "session" };
+    let class = call.client.class().name();
     let namespace = call.client.known.as_ref().map_or("", |known| &*known.namespace);
     write!(
         text,

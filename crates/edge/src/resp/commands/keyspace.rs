@@ -10,6 +10,7 @@ use base::Outcome;
 use bytes::Bytes;
 use state::linear::{Op as Linear, Over, Ran, Reply as Got, Step};
 use state::session::{Action, Reply as Found};
+use state::{Class, cache};
 
 use crate::resp::limits::*;
 use crate::resp::ops::Space;
@@ -48,13 +49,19 @@ impl Keyspace {
     }
 
     /// Counts them, if that does not take too long; else what was counted before.
-    pub async fn count(self: Rc<Self>, space: Space, linear: bool) -> Option<Keys> {
+    pub async fn count(self: Rc<Self>, space: Space, class: Class) -> Option<Keys> {
         // However many ask meanwhile, and however it ends, this is asked once in that time.
         self.note(
             &space.name,
             Counted { at: Instant::now(), keys: self.last(&space.name), lasts: KEYSPACE_TRIED_EVERY },
         );
-        let counting = async { if linear { count_linear(&space).await } else { count_session(&space).await } };
+        let counting = async {
+            match class {
+                Class::Session => count_session(&space).await,
+                Class::Linear => count_linear(&space).await,
+                Class::Cache => count_cache(&space).await,
+            }
+        };
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {
             self.note(&space.name, Counted { at: Instant::now(), keys: Some(keys), lasts: KEYSPACE_AGE_MAX });
         }
@@ -81,6 +88,14 @@ impl Keys {
 async fn count_session(space: &Space) -> Option<Keys> {
     match space.ask(space.op(Bytes::new(), Action::Count)).await {
         Outcome::Done(Found::Count(all)) => Some(Keys { all, ending: all }),
+        _ => None,
+    }
+}
+
+/// Any entry may go, but most have no end of their own.
+async fn count_cache(space: &Space) -> Option<Keys> {
+    match super::cache::ask(space, Bytes::new(), cache::Act::Count).await {
+        Outcome::Done(cache::Reply::Count(all)) => Some(Keys { all, ending: 0 }),
         _ => None,
     }
 }

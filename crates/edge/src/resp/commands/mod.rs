@@ -9,6 +9,7 @@ use std::option;
 use std::sync::LazyLock;
 
 use futures_util::future::LocalBoxFuture;
+use state::Class;
 use state::linear::Uuid;
 use state::session::Op;
 use tokio::sync::oneshot;
@@ -19,6 +20,7 @@ use super::ops::Space;
 use super::parse::{Command, integer};
 use super::{Node, ops};
 
+pub mod cache;
 pub mod channels;
 mod client;
 mod command;
@@ -207,6 +209,8 @@ pub enum Act {
     Op(Op, fn(base::Outcome<state::session::Reply>) -> Reply),
     /// One operation of class `linear`; the replies of its steps become the reply.
     Linear(state::linear::Op, linear::Then),
+    /// One operation of class `cache`; its outcome becomes the reply.
+    Cache(state::cache::Op, cache::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long; it is told when its client goes, and ends by itself.
     Block(Box<dyn FnOnce(oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()>>),
@@ -300,11 +304,25 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     BY_NAME.get(&*upper).copied()
 }
 
-/// The error for a command that is not in the list.
-pub fn not_offered(command: &Command) -> Reply {
+/// The command of this name in a namespace of this class.
+pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
+    match class {
+        Class::Session => find(name),
+        Class::Linear => linear::find(name),
+        Class::Cache => cache::find(name),
+    }
+}
+
+/// The error for a command that is not in the list of this class.
+pub fn not_offered(class: Class, command: &Command) -> Reply {
     let name = String::from_utf8_lossy(&command.arg(0)[..command.arg(0).len().min(64)]).to_uppercase();
-    let instead = refused::instead_of(&name);
-    Reply::Error(format!("ERR '{name}' is not offered by class session: {instead}"))
+    let table = match class {
+        Class::Session => refused::INSTEAD,
+        Class::Linear => linear::INSTEAD,
+        Class::Cache => cache::INSTEAD,
+    };
+    let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
+    Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))
 }
 
 /// Longer than any name.
@@ -335,7 +353,7 @@ pub fn arity_error(spec: &Spec) -> Reply {
 
 /// Subcommands: their reply, or the error that names them.
 fn unknown_subcommand(call: &Call<'_>, offered: &str) -> Act {
-    let (command, class) = (call.command, if call.client.is_linear() { "linear" } else { "session" });
+    let (command, class) = (call.command, call.client.class());
     let sub = String::from_utf8_lossy(&command.arg(1)[..command.arg(1).len().min(64)]).to_uppercase();
     let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
     Act::Now(Reply::Error(format!("ERR '{name} {sub}' is not offered by class {class}: offered are {offered}")))
@@ -364,6 +382,12 @@ mod tests {
         );
         linear::ALL.iter().flat_map(|some| some.iter()).for_each(|spec| row(&mut text, spec));
         instead_table(&mut text, "## Not offered by class `linear`", linear::INSTEAD);
+        text.push_str(
+            "\n## Commands of class `cache`\n\nThose of the connection are offered too. See [the guide](guide/cache.md).\n\n\
+             | command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
+        );
+        cache::ALL.iter().for_each(|spec| row(&mut text, spec));
+        instead_table(&mut text, "## Not offered by class `cache`", cache::INSTEAD);
         text
     }
 
@@ -398,7 +422,7 @@ mod tests {
     /// What a command's syntax calls `key` or the like is what COMMAND GETKEYS says of it, and nothing else.
     #[test]
     fn keys_are_where_the_syntax_says() {
-        for spec in ALL.iter().copied().chain(linear::ALL.iter().flat_map(|some| some.iter())) {
+        for spec in ALL.iter().copied().chain(linear::ALL.iter().flat_map(|some| some.iter())).chain(cache::ALL) {
             let (args, keys) = example(spec.syntax);
             let line: Vec<&[u8]> =
                 [spec.name].into_iter().chain(args.iter().map(|arg| &arg[..])).map(str::as_bytes).collect();

@@ -83,7 +83,8 @@ pub fn found(table: Table, name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::commands::{ALL, find, linear};
+    use crate::resp::commands::{ALL, cache, linear, of_class};
+    use state::Class;
 
     /// All of Redis 8.8 (of the modules that come with it, and of arrays, one each). Who asks for one that is not offered hears what
     /// works instead, not that nobody has heard of it.
@@ -109,9 +110,11 @@ mod tests {
     #[test]
     fn every_command_of_redis_is_offered_or_has_something_instead() {
         for name in REDIS.split_whitespace() {
-            let offered = (find(name.as_bytes()).is_some(), linear::find(name.as_bytes()).is_some());
-            let instead = (found(INSTEAD, name).is_some(), found(linear::INSTEAD, name).is_some());
-            assert_eq!((offered.0 != instead.0, offered.1 != instead.1), (true, true), "{name} in each class");
+            let classes = [(Class::Session, INSTEAD), (Class::Linear, linear::INSTEAD), (Class::Cache, cache::INSTEAD)];
+            for (class, table) in classes {
+                let offered = of_class(class, name.as_bytes()).is_some();
+                assert_ne!(offered, found(table, name).is_some(), "{name} in class {class}");
+            }
         }
     }
 
@@ -123,7 +126,10 @@ mod tests {
         for spec in linear::ALL.iter().flat_map(|some| some.iter()) {
             assert_eq!(found(linear::INSTEAD, spec.name), None, "{}", spec.name);
         }
-        for (names, instead) in INSTEAD.iter().chain(linear::INSTEAD) {
+        for spec in cache::ALL {
+            assert_eq!(found(cache::INSTEAD, spec.name), None, "{}", spec.name);
+        }
+        for (names, instead) in INSTEAD.iter().chain(linear::INSTEAD).chain(cache::INSTEAD) {
             for pattern in *names {
                 let fits = |name: &str| glob::fits(pattern.as_bytes(), name.as_bytes());
                 assert!(REDIS.split_whitespace().any(fits), "{pattern}: {instead}");

@@ -69,7 +69,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    fn of(option: &[u8]) -> Option<Unit> {
+    pub fn of(option: &[u8]) -> Option<Unit> {
         let options =
             [("EX", Unit::Seconds), ("PX", Unit::Millis), ("EXAT", Unit::UnixSeconds), ("PXAT", Unit::UnixMillis)];
         options.into_iter().find(|(word, _)| is(option, word)).map(|(_, unit)| unit)

@@ -56,12 +56,6 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     BY_NAME.get(&*upper).copied().or_else(|| super::find(upper).filter(|spec| spec.does.is_of_connection()))
 }
 
-pub fn not_offered(command: &Command) -> Reply {
-    let name = String::from_utf8_lossy(&command.arg(0)[..command.arg(0).len().min(64)]).to_uppercase();
-    let instead = refused::found(INSTEAD, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
-    Reply::Error(format!("ERR '{name}' is not offered by class linear: {instead}"))
-}
-
 /// What is left out, and what works instead.
 pub static INSTEAD: refused::Table = &[
     (
@@ -118,7 +112,7 @@ pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> A
         Act::Linear(op, then) => multi.keep(Queued::Steps(op.steps, then)),
         Act::Now(error) if error.is_error() => Err(error),
         Act::Now(reply) => multi.keep(Queued::Said(reply)),
-        Act::Op(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
+        Act::Op(..) | Act::Cache(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
             Err(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
         }
     };

@@ -23,7 +23,7 @@ fn once(call: &mut Call<'_>) -> Act {
     let command = call.command.without(2);
     let name = String::from_utf8_lossy(command.arg(0)).to_uppercase();
     let Some(spec) = find(command.arg(0)) else {
-        return in_multi(call, Act::Now(not_offered(&command)));
+        return in_multi(call, Act::Now(not_offered(Class::Linear, &command)));
     };
     if !spec.is_arity_right(command.len()) {
         return in_multi(call, Act::Now(arity_error(spec)));
@@ -46,7 +46,7 @@ fn once(call: &mut Call<'_>) -> Act {
         Act::Later(later) if ends_multi || spec.name == "FCALL" => Act::Later(later),
         Act::Now(reply) => Act::Now(reply),
         // Several operations: each would need an id of its own.
-        Act::Later(_) | Act::Op(..) | Act::Block(_) | Act::Close(_) => refused(),
+        Act::Later(_) | Act::Op(..) | Act::Cache(..) | Act::Block(_) | Act::Close(_) => refused(),
     }
 }
 
