@@ -30,6 +30,7 @@ const TABLE: &[Layer] = &[
     below("class", &["base", "flow", "cluster"]),
     // A state class knows the contract, and no other class.
     below("session", &["base", "flow", "class"]),
+    below("soft", &["base", "flow", "class"]),
     below("linear", &["base", "flow", "cluster", "class"]),
     below("cache", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
