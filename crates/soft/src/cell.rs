@@ -5,6 +5,7 @@
 //! A push may name a dot as superseded that has not come here itself. It cannot be counted as seen: what *it* superseded
 //! is not known. It must not come to life either when it comes late. Such dots are kept in `gone` until they are seen.
 
+use base::Time;
 use bytes::Bytes;
 
 use crate::context::Context;
@@ -16,6 +17,8 @@ pub struct Sibling {
     pub stamp: Stamp,
     /// None where being there is all that is said: a member of a set.
     pub value: Option<Bytes>,
+    /// When it is over, by this node's monotonic clock; what is left of it travels.
+    pub ends: Option<Time>,
 }
 
 /// What one life has counted since `birth`. Numbers only grow; they are joined by the greater one.
@@ -30,7 +33,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    fn is_cut(&self) -> bool {
+    /// Nothing of it counts any more.
+    pub fn is_cut(&self) -> bool {
         (self.cut_inc, self.cut_dec) == (self.inc, self.dec)
     }
 
@@ -129,6 +133,16 @@ impl Cell {
     /// Dots that are seen by who has this cell.
     pub fn dots(&self) -> impl Iterator<Item = Dot> + '_ {
         self.siblings.iter().map(|s| s.dot).chain(self.slots.iter().map(|s| s.last))
+    }
+
+    /// Does a reader see something?
+    pub fn is_there(&self) -> bool {
+        !self.siblings.is_empty() || self.slots.iter().any(|slot| !slot.is_cut())
+    }
+
+    /// Nothing is left to be remembered.
+    pub fn is_empty(&self) -> bool {
+        self.siblings.is_empty() && self.slots.is_empty() && self.gone.is_empty()
     }
 
     /// What a reader gets: the newest by stamp.

@@ -44,6 +44,7 @@ impl Context {
     }
 
     /// All of `1..=n` is here, and not `n + 1`.
+    #[cfg(test)]
     pub fn contiguous(&self, life: Life) -> u64 {
         self.around(life, 1).map_or(0, |(_, last)| last)
     }
@@ -85,6 +86,11 @@ impl Context {
         self.lives
             .iter()
             .flat_map(|(&life, ranges)| ranges.iter().map(move |(&first, &last)| Range { life, first, last }))
+    }
+
+    pub fn ranges_of(&self, life: Life) -> impl Iterator<Item = Range> + '_ {
+        let of = self.lives.get(&life).into_iter().flatten();
+        of.map(move |(&first, &last)| Range { life, first, last })
     }
 
     /// What is here and not there, in order.

@@ -1,11 +1,182 @@
 //! The class `soft`: collections that every node has whole, writes where it is asked, and joins with what the others have.
 //! Each update is a dot; a join needs no order and no exactly-once from the links, which drop, double and reorder.
-//! Here so far: what is joined. Commands, pushes, repair and collection stand on it.
+//!
+//! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it.
+//! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
+//!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody.
+//! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod cell;
-pub mod context;
-pub mod dot;
+mod catchup;
+mod cell;
+mod context;
+mod dot;
 pub mod limits;
+mod machine;
+mod op;
+mod repair;
+mod run;
+mod space;
+mod spec;
+mod wire;
 
 #[cfg(test)]
 mod join_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
+use bytes::Bytes;
+use class::{Birth, Class, Figure, Number};
+use flow::stage::Shown;
+
+pub use op::{Action, End, Kind, Op, Reply};
+pub use spec::Spec;
+
+use catchup::Held;
+use dot::Life;
+use machine::{Peer, Wait};
+
+/// The level from which a namespace may be of this class (`base/src/level.rs`).
+pub const LEVEL: u32 = 4;
+
+/// Why a write was refused as the namespace is full begins with this.
+pub const FULL: &str = "the namespace is full";
+
+pub type Input = class::Input<Soft>;
+pub type Output = class::Output<Outcome<Reply>>;
+
+/// The part of one node.
+pub struct Soft {
+    life: Life,
+    rng: Rng,
+    /// When this life began; none before the first input.
+    born: Option<Time>,
+    /// All nodes have agreed on this level.
+    level: u32,
+    ids: BTreeMap<String, u32>,
+    spaces: BTreeMap<u32, Held>,
+    peers: BTreeMap<NodeId, Peer>,
+    /// Writes that no other node has yet, by namespace and the number of their last update.
+    waits: BTreeMap<(u32, u64), Wait>,
+    deadlines: BTreeSet<(Time, u32, u64)>,
+    /// Peers that are to be told what has come of a life of theirs, in which namespace.
+    owes: BTreeSet<(NodeId, u32, Boot)>,
+    /// Peers that are still to be compared with in this round.
+    round: Vec<NodeId>,
+    gossip_at: Time,
+    collect_at: Time,
+    /// Something is to be sent at the end of this turn.
+    is_due: bool,
+    seen: Seen,
+}
+
+/// What is counted since the start.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    alone: u64,
+    heard: u64,
+    odd: u64,
+    repaired: u64,
+    transfers: u64,
+    unknown: u64,
+    updates: u64,
+}
+
+impl Class for Soft {
+    const NAME: &'static str = "soft";
+    const NUMBER: Number = Number::SOFT;
+    const RECORDS: &'static str = "soft";
+    const FIGURES: &'static [Figure] = &[
+        Figure::counter("soft.alone", "Updates that were acknowledged with one copy, as no other node was live."),
+        Figure::gauge("soft.bytes", "Keys, values and 128 bytes for each element."),
+        Figure::gauge("soft.entries", "Elements, and what is remembered of those that are gone."),
+        Figure::counter("soft.heard", "Updates of other nodes that came as they were made."),
+        Figure::gauge("soft.index", "Updates that not all nodes are known to have."),
+        Figure::gauge("soft.keys", "Keys."),
+        Figure::counter("soft.odd", "Frames that no node of this program can have made."),
+        Figure::counter("soft.repaired", "Elements that came by comparison with another node."),
+        Figure::gauge("soft.settled", "1 if this node has what the others had when it started."),
+        Figure::counter("soft.transfers", "Namespaces that were got whole from another node."),
+        Figure::counter("soft.unknown", "Updates that no other node acknowledged in time."),
+        Figure::counter("soft.updates", "Updates that were made here."),
+        Figure::gauge("soft.waiting", "Updates that wait for another node."),
+    ];
+
+    type Settings = ();
+    type Spec = Spec;
+    type Op = Op;
+    type Reply = Reply;
+    type Record = ();
+    type Report = ();
+
+    fn born(birth: &mut Birth, (): ()) -> Self {
+        Soft::new(birth.me, birth.boot, birth.rng.fork())
+    }
+
+    fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+        false
+    }
+
+    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.turn(now, input, out);
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        self.next_wake()
+    }
+
+    fn figures(&self) -> Vec<u64> {
+        let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
+        let Seen { alone, heard, odd, repaired, transfers, unknown, updates } = self.seen;
+        vec![
+            alone,
+            sum(|held| held.space.bytes()),
+            sum(|held| held.space.cells.len() as u64),
+            heard,
+            sum(|held| held.space.index.len() as u64),
+            sum(|held| held.space.keys()),
+            odd,
+            repaired,
+            u64::from(self.spaces.values().all(Held::is_settled)),
+            transfers,
+            unknown,
+            updates,
+            self.waits.len() as u64,
+        ]
+    }
+
+    fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
+        Vec::new()
+    }
+}
+
+impl Soft {
+    fn new(me: NodeId, boot: Boot, rng: Rng) -> Self {
+        Self {
+            life: Life { node: me, boot },
+            rng,
+            born: None,
+            level: 1,
+            ids: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            owes: BTreeSet::new(),
+            round: Vec::new(),
+            gossip_at: Time::ZERO,
+            collect_at: Time::ZERO,
+            is_due: false,
+            seen: Seen::default(),
+        }
+    }
+}
+
+/// A question that waits.
+pub(crate) struct Asked {
+    id: AskId,
+    deadline: Time,
+}

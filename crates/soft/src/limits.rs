@@ -1,8 +1,69 @@
 //! Numbers of the `soft` class, with units and reasons.
 
+use base::Span;
+
 /// Highest number of an update of one life: a million a second for eight years. Bytes that claim more are refused, so that
 /// no sum of two numbers overflows.
 pub const SEQ_MAX: u64 = 1 << 48;
 /// Ranges beyond the contiguous part that are remembered of one life. A push that would need more is dropped as if lost;
 /// repair closes the gaps.
 pub const RANGES_MAX: usize = 1_024;
+/// Longest key, field, or member, bytes (state.md, rule 4).
+pub const NAME_BYTES_MAX: usize = base::limits::KEY_BYTES_MAX;
+/// Longest value, bytes.
+pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX;
+/// What a cell costs beside its key, element and values, bytes.
+pub const CELL_BYTES: u64 = 128;
+/// A frame of updates is closed when it has so many bytes.
+pub const FRAME_BYTES: usize = 256 << 10;
+/// Sent to a peer and not acknowledged, bytes. Beyond it nothing is pushed to it until it acknowledges; repair serves it.
+pub const WINDOW_BYTES: usize = 4 << 20;
+/// Ranges beyond the contiguous part in an acknowledgement, so that one lost frame does not hold up later replies.
+pub const ACK_RANGES_MAX: usize = 4;
+/// Writes that wait for another node, at most.
+pub const WAITS_MAX: usize = 64 << 10;
+/// Frames of repair that answer one question. What is more goes with the next round.
+pub const REPAIR_FRAMES: usize = 8;
+/// A page of a transfer that does not come is asked for again after so long.
+pub const PAGE_AGAIN: Span = Span::millis(250);
+/// A node that starts waits so long for others to appear before it believes that it is alone.
+pub const ALONE_AFTER: Span = Span::secs(2);
+/// A node that starts waits so long for others to tell what they have. One that does not answer is not waited for.
+pub const SETTLE_WITHIN: Span = Span::secs(10);
+/// Operations on one namespace that wait for that, at most.
+pub const HELD_MAX: usize = 4 << 10;
+/// Spaces that are declared so long after the start are new: there is nothing to catch up with.
+pub const FRESH_AFTER: Span = Span::secs(10);
+/// While it catches up a node asks all others this often.
+pub const SETTLE_EVERY: Span = Span::millis(50);
+/// How often it is looked what all members have, so that the index forgets it.
+pub const COLLECT_EVERY: Span = Span::secs(1);
+/// A dead member counts for collection so long. One that comes back later compares whole states.
+pub const DEAD_COUNTS: Span = Span::secs(600);
+/// Entries of the index, above which members that are dead are waited for no longer.
+pub const INDEX_MAX: usize = 1 << 20;
+/// A key whose end has come is looked at again after so long, if another node is to remove it.
+pub const END_AGAIN: Span = Span::secs(1);
+/// A stamp further ahead of this node's wall clock does not move its own clock, milliseconds.
+pub const AHEAD_MS_MAX: u64 = 1_000;
+/// Longest time to a key's end: a hundred years.
+pub const END_MAX: Span = Span::secs(100 * 365 * 86_400);
+/// Keys of one page of a scan.
+pub const SCAN_COUNT_MAX: u32 = 10_000;
+/// Siblings, slots, or names of gone dots of one cell that a peer may send.
+pub const PARTS_MAX: usize = 65_536;
+
+/// Bounds of `gossip`, milliseconds.
+pub const GOSSIP_MS_MIN: u64 = 20;
+pub const GOSSIP_MS_DEFAULT: u64 = 100;
+pub const GOSSIP_MS_MAX: u64 = 10_000;
+/// Bounds of `size_max`, bytes.
+pub const SIZE_MIN: u64 = 1 << 20;
+pub const SIZE_DEFAULT: u64 = 256 << 20;
+pub const SIZE_MAX: u64 = 1 << 40;
+
+const _: () = assert!(
+    FRAME_BYTES + VALUE_BYTES_MAX + (64 << 10) < base::limits::FRAME_BYTES_MAX,
+    "a frame with one more value is a frame"
+);
+const _: () = assert!(SETTLE_WITHIN.0 > ALONE_AFTER.0, "who appears late is still waited for");

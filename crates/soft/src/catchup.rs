@@ -1,0 +1,110 @@
+//! A node that starts has nothing. It serves a namespace when it has what each live node had when it was first heard of: so
+//! no emptiness is read as truth, and no removal misses what it would have seen. Operations wait for that.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{NodeId, Now, Outcome, Refused, Time};
+
+use crate::context::Context;
+use crate::limits::*;
+use crate::repair::Transfer;
+use crate::space::Space;
+use crate::{Asked, Op, Output, Soft, Spec};
+
+/// A namespace, and how far this node has come with it.
+pub struct Held {
+    pub space: Space,
+    pub spec: Spec,
+    pub transfer: Option<Transfer>,
+    catches_up: Option<CatchUp>,
+}
+
+pub struct CatchUp {
+    since: Time,
+    ask_at: Time,
+    /// What each peer had when it was first heard of.
+    first: BTreeMap<NodeId, Context>,
+    /// Operations that wait for the end of it.
+    waiting: VecDeque<(Asked, Op)>,
+}
+
+impl Held {
+    /// `catches_up`: others may have something of it.
+    pub fn new(now: Time, space: Space, spec: Spec, catches_up: bool) -> Self {
+        let catch_up = || CatchUp { since: now, ask_at: now, first: BTreeMap::new(), waiting: VecDeque::new() };
+        Self { space, spec, transfer: None, catches_up: catches_up.then(catch_up) }
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.catches_up.is_none()
+    }
+
+    /// A peer has told what it has.
+    pub fn tells(&mut self, peer: NodeId, context: &Context) {
+        if let Some(catch_up) = &mut self.catches_up {
+            catch_up.first.entry(peer).or_insert_with(|| context.clone());
+        }
+    }
+
+    /// Keeps an operation until the end of it. Back, if there is no room.
+    pub fn wait(&mut self, asked: Asked, op: Op) -> Result<(), Asked> {
+        match &mut self.catches_up {
+            Some(catch_up) if catch_up.waiting.len() < HELD_MAX => {
+                catch_up.waiting.push_back((asked, op));
+                Ok(())
+            }
+            _ => Err(asked),
+        }
+    }
+
+    pub fn wake_at(&self) -> Option<Time> {
+        let catch_up = self.catches_up.as_ref()?;
+        let late = catch_up.waiting.iter().map(|(asked, _)| asked.deadline);
+        late.chain([catch_up.ask_at]).min()
+    }
+}
+
+impl Soft {
+    /// Who begins serving, whom others are asked for, and what has waited for too long.
+    pub(crate) fn catch_up(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.spaces.values().all(Held::is_settled) {
+            return;
+        }
+        let live: Vec<NodeId> = self.live().collect();
+        let alone_at = self.born.unwrap_or(now.mono) + ALONE_AFTER;
+        let (mut asks, mut runs) = (false, Vec::new());
+        for held in self.spaces.values_mut() {
+            let Some(catch_up) = &mut held.catches_up else { continue };
+            let has = |peer: &NodeId| catch_up.first.get(peer).is_some_and(|had| had.is_within(&held.space.context));
+            let is_done = match live.is_empty() {
+                true => now.mono >= alone_at,
+                false => live.iter().all(has) && held.transfer.is_none(),
+            };
+            if is_done || now.mono >= catch_up.since + SETTLE_WITHIN {
+                runs.extend(std::mem::take(&mut catch_up.waiting));
+                held.catches_up = None;
+                continue;
+            }
+            catch_up.waiting.retain(|(asked, _)| {
+                let is_late = asked.deadline <= now.mono;
+                out.extend(is_late.then(|| refused(asked.id)));
+                !is_late
+            });
+            if catch_up.ask_at <= now.mono {
+                catch_up.ask_at = now.mono + SETTLE_EVERY;
+                asks = true;
+            }
+        }
+        if asks {
+            live.iter().for_each(|peer| self.send_digest(*peer, out));
+        }
+        for (asked, op) in runs {
+            self.ask(now, asked, op, out);
+        }
+    }
+}
+
+pub(crate) fn refused(id: base::AskId) -> Output {
+    let why = "this node has just started, and gets what the others have";
+    Output::Answer { id, answer: Outcome::Refused(Refused::busy(why, SETTLE_EVERY)) }
+}

@@ -1,0 +1,342 @@
+//! The machine: an update is applied here and goes to all others at the end of the turn; its answer goes when one of them
+//! has it. Frames may be lost, doubled, late and reordered: an acknowledgement says what has come, and repair brings the rest.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use bytes::Bytes;
+use class::{Declared, Space as Told};
+use prost::Message;
+
+use crate::catchup::{self, Held};
+use crate::context::{Context, Range};
+use crate::dot::Life;
+use crate::limits::*;
+use crate::space::{Odd, Space};
+use crate::wire::{Ack, Push, pairs};
+use crate::{Asked, Input, LEVEL, Op, Output, Reply, Soft};
+
+/// Kinds of frames, each in its lane.
+pub(crate) mod kind {
+    use class::Class as _;
+
+    use crate::Soft;
+
+    pub const DIGEST: u16 = Soft::NUMBER.control(0);
+    pub const HAVE: u16 = Soft::NUMBER.control(1);
+    pub const ACK: u16 = Soft::NUMBER.control(2);
+    pub const PAGE_ASK: u16 = Soft::NUMBER.control(3);
+    pub const PUSH: u16 = Soft::NUMBER.data(0);
+    pub const CELLS: u16 = Soft::NUMBER.data(1);
+    pub const PAGE: u16 = Soft::NUMBER.data(2);
+}
+
+/// Another node, in its newest life.
+pub struct Peer {
+    pub boot: Boot,
+    /// Since when it is dead.
+    pub dead: Option<Time>,
+    /// What it had when it told last, by namespace.
+    pub told: BTreeMap<u32, Context>,
+    /// Pushed and not acknowledged: namespace, updates, bytes.
+    under_way: VecDeque<(u32, Range, usize)>,
+    under_way_bytes: usize,
+}
+
+/// A write that no other node has yet.
+pub struct Wait {
+    asked: Asked,
+    first: u64,
+    reply: Reply,
+}
+
+impl Soft {
+    pub(crate) fn live(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.peers.iter().filter(|(_, peer)| peer.dead.is_none()).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn turn(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.born.get_or_insert(now.mono);
+        match input {
+            Input::Ask { id, budget, op } => self.ask(now, Asked { id, deadline: now.mono + budget }, op, out),
+            Input::Frame { from, frame } => {
+                if let Err(Odd(why)) = self.frame(now, from, frame, out) {
+                    self.seen.odd += 1;
+                    out.push(Output::Bad { from, why: why.to_owned() });
+                }
+            }
+            Input::Birth { peer, boot } => self.birth(now, peer, boot),
+            Input::Death { peer } => self.death(now, peer, out),
+            Input::Declared(Declared { level, spaces, .. }) => {
+                self.level = level;
+                self.declare(now, spaces, out);
+            }
+            Input::Wake => self.flush(out),
+            Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
+            // It has no group and no log, leads nothing and hears no reports.
+            Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) => (),
+            Input::Told { .. } | Input::Tend => (),
+        }
+        self.end_keys(now);
+        self.gossip(now, out);
+        self.catch_up(now, out);
+        self.end_waits(now, out);
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        if self.is_due {
+            return Some(Time::ZERO);
+        }
+        if self.spaces.is_empty() {
+            return None;
+        }
+        let ends = self.spaces.values().filter_map(|held| held.space.next_end());
+        let catches_up = self.spaces.values().filter_map(Held::wake_at);
+        let waits = self.deadlines.first().map(|(at, ..)| *at);
+        // What has ended in a turn that something else began is seen to by that turn.
+        ends.chain(catches_up).chain(waits).chain([self.gossip_at]).min()
+    }
+
+    fn birth(&mut self, now: Now, id: NodeId, boot: Boot) {
+        if id == self.life.node {
+            return;
+        }
+        let fresh = || Peer { boot, dead: None, told: BTreeMap::new(), under_way: VecDeque::new(), under_way_bytes: 0 };
+        let peer = self.peers.entry(id).or_insert_with(fresh);
+        if peer.boot != boot {
+            *peer = fresh();
+        }
+        peer.dead = None;
+        // It may have been away: what it lacks is seen at once.
+        self.round.push(id);
+        self.gossip_at = self.gossip_at.min(now.mono);
+    }
+
+    fn death(&mut self, now: Now, id: NodeId, out: &mut Vec<Output>) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.dead = Some(now.mono);
+        peer.under_way.clear();
+        peer.under_way_bytes = 0;
+        if self.live().next().is_some() {
+            return;
+        }
+        // Nobody is left who could have it: this is all the copies there are.
+        self.deadlines.clear();
+        for wait in std::mem::take(&mut self.waits).into_values() {
+            self.seen.alone += 1;
+            out.push(Output::Answer { id: wait.asked.id, answer: Outcome::Done(wait.reply) });
+        }
+    }
+
+    fn declare(&mut self, now: Now, spaces: BTreeMap<String, Told<Self>>, out: &mut Vec<Output>) {
+        let may_serve = self.level >= LEVEL;
+        self.ids = spaces.iter().filter(|_| may_serve).map(|(name, told)| (name.clone(), told.id)).collect();
+        let ids: Vec<u32> = self.ids.values().copied().collect();
+        self.spaces.retain(|id, _| ids.contains(id));
+        let over: Vec<(u32, u64)> = self.waits.keys().filter(|(id, _)| !ids.contains(id)).copied().collect();
+        for wait in over.into_iter().filter_map(|at| self.waits.remove(&at)) {
+            out.push(unknown(wait.asked.id, "its namespace was taken out of the declaration"));
+        }
+        self.deadlines.retain(|(_, id, _)| ids.contains(id));
+        let catches_up = now.mono.since(self.born.unwrap_or(now.mono)) < FRESH_AFTER;
+        for Told { id, spec, .. } in spaces.into_values().filter(|_| may_serve) {
+            match self.spaces.get_mut(&id) {
+                Some(held) => held.spec = spec,
+                None => {
+                    let held = Held::new(now.mono, Space::new(self.life), spec, catches_up);
+                    self.spaces.insert(id, held);
+                }
+            }
+        }
+    }
+
+    // Operations.
+
+    pub(crate) fn ask(&mut self, now: Now, asked: Asked, op: Op, out: &mut Vec<Output>) {
+        let Some(&id) = self.ids.get(&*op.namespace) else {
+            let why = format!("there is no namespace {} of class soft", op.namespace);
+            return out.push(refuse(asked.id, Refused::wrong(why)));
+        };
+        let (names, values) = op.action.texts();
+        if names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
+            let why = format!("keys, fields and members have {NAME_BYTES_MAX} bytes at most");
+            return out.push(refuse(asked.id, Refused::wrong(why)));
+        }
+        if values.iter().any(|value| value.len() > VALUE_BYTES_MAX) {
+            return out.push(refuse(asked.id, Refused::wrong(format!("values have {VALUE_BYTES_MAX} bytes at most"))));
+        }
+        let held = self.spaces.get_mut(&id).expect("each name has its space");
+        if !held.is_settled() {
+            if let Err(asked) = held.wait(asked, op) {
+                out.push(catchup::refused(asked.id));
+            }
+            return;
+        }
+        let adds =
+            matches!(op.action, crate::Action::Set { .. } | crate::Action::Put { .. } | crate::Action::Add { .. });
+        if adds && held.space.bytes() >= held.spec.size_max {
+            let why = format!("{}: it has {} bytes, which is its size_max", crate::FULL, held.spec.size_max);
+            return out.push(refuse(asked.id, Refused::wrong(why)));
+        }
+        if op.action.is_write() && self.waits.len() >= WAITS_MAX {
+            let why = format!("{WAITS_MAX} updates wait for other nodes already");
+            return out.push(refuse(asked.id, Refused::busy(why, Span::millis(20))));
+        }
+        let before = held.space.seq();
+        let reply = held.space.run(now, op.action);
+        let last = held.space.seq();
+        let (wants_two, bytes) = (held.spec.copies > 1, held.space.out_bytes);
+        self.seen.updates += last - before;
+        self.is_due |= last > before;
+        if bytes >= FRAME_BYTES {
+            self.push(id, out);
+        }
+        let is_alone = self.live().next().is_none();
+        if last > before && wants_two && !is_alone {
+            self.deadlines.insert((asked.deadline, id, last));
+            self.waits.insert((id, last), Wait { asked, first: before + 1, reply });
+            return;
+        }
+        self.seen.alone += u64::from(last > before && wants_two);
+        out.push(Output::Answer { id: asked.id, answer: Outcome::Done(reply) });
+    }
+
+    /// Another node has these updates of this life.
+    pub(crate) fn is_copied(&mut self, space: u32, ranges: &[Range], out: &mut Vec<Output>) {
+        for range in ranges.iter().filter(|range| range.life == self.life) {
+            let covered = self.waits.range((space, range.first)..=(space, range.last));
+            let covered = covered.filter(|(_, wait)| wait.first >= range.first).map(|(at, _)| *at);
+            for at in covered.collect::<Vec<_>>() {
+                let wait = self.waits.remove(&at).expect("it was just seen");
+                self.deadlines.remove(&(wait.asked.deadline, at.0, at.1));
+                out.push(Output::Answer { id: wait.asked.id, answer: Outcome::Done(wait.reply) });
+            }
+        }
+    }
+
+    fn end_waits(&mut self, now: Now, out: &mut Vec<Output>) {
+        while let Some(&(deadline, space, last)) = self.deadlines.first()
+            && deadline <= now.mono
+        {
+            self.deadlines.pop_first();
+            let Some(wait) = self.waits.remove(&(space, last)) else { continue };
+            self.seen.unknown += 1;
+            let why = "it is applied at this node and will spread, but no other node acknowledged it in time";
+            out.push(unknown(wait.asked.id, why));
+        }
+    }
+
+    /// Removes keys whose end has come. The node that gave the end does it, or if that is dead the first of the others: an
+    /// ordinary removal, so that what was added without having seen the end stays. Until then nobody shows the key.
+    fn end_keys(&mut self, now: Now) {
+        let me = self.life.node;
+        let mut due = false;
+        let live: Vec<NodeId> = self.live().collect();
+        for held in self.spaces.values_mut().filter(|held| held.space.next_end().is_some_and(|at| at <= now.mono)) {
+            for key in held.space.ended(now.mono) {
+                let Some((_, by)) = held.space.end_of(&key) else { continue };
+                let is_mine = by == me || !live.contains(&by) && live.iter().all(|other| me < *other);
+                if is_mine && held.is_settled() {
+                    held.space.remove(now, &key);
+                    due = true;
+                } else {
+                    held.space.look_again(now.mono + END_AGAIN, key);
+                }
+            }
+        }
+        self.is_due |= due;
+    }
+
+    // Frames.
+
+    /// Sends what this turn has brought.
+    fn flush(&mut self, out: &mut Vec<Output>) {
+        if !std::mem::take(&mut self.is_due) {
+            return;
+        }
+        let full: Vec<u32> =
+            self.spaces.iter().filter(|(_, held)| !held.space.out.is_empty()).map(|(id, _)| *id).collect();
+        full.into_iter().for_each(|id| self.push(id, out));
+        for (peer, space, boot) in std::mem::take(&mut self.owes) {
+            let Some(held) = self.spaces.get(&space) else { continue };
+            let all: Vec<Range> = held.space.context.ranges_of(Life { node: peer, boot }).collect();
+            // The contiguous part, and the newest beyond it.
+            let newest = all.iter().skip(1.max(all.len().saturating_sub(ACK_RANGES_MAX)));
+            let bounds = all.iter().take(1).chain(newest).flat_map(|range| [range.first, range.last]).collect();
+            let ack = Ack { space, boot: boot.0, bounds };
+            out.push(Output::Send { to: peer, frame: Frame::new(kind::ACK, ack.encode_to_vec()) });
+        }
+    }
+
+    /// One frame, encoded once, for all that have room for it.
+    fn push(&mut self, id: u32, out: &mut Vec<Output>) {
+        let Some(held) = self.spaces.get_mut(&id) else { return };
+        let deltas = std::mem::take(&mut held.space.out);
+        held.space.out_bytes = 0;
+        let (Some(first), Some(last)) = (deltas.first(), deltas.last()) else { return };
+        let range = Range { life: self.life, first: first.seq, last: last.seq };
+        let head = Bytes::from(Push { space: id, boot: self.life.boot.0, deltas }.encode_to_vec());
+        for (to, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.dead.is_none()) {
+            if peer.under_way_bytes < WINDOW_BYTES {
+                peer.under_way.push_back((id, range, head.len()));
+                peer.under_way_bytes += head.len();
+                out.push(Output::Send { to: *to, frame: Frame::new(kind::PUSH, head.clone()) });
+            }
+        }
+    }
+
+    fn frame(&mut self, now: Now, from: NodeId, frame: Frame, out: &mut Vec<Output>) -> Result<(), Odd> {
+        fn read<M: Message + Default>(frame: &Frame) -> Result<M, Odd> {
+            M::decode(frame.head.clone()).map_err(|_| Odd("bytes that are no message"))
+        }
+        match frame.kind {
+            kind::PUSH => self.pushed(now, from, read(&frame)?),
+            kind::ACK => self.acked(from, &read(&frame)?, out),
+            kind::DIGEST => self.digest(from, read(&frame)?, out),
+            kind::HAVE => self.have(now, from, &read(&frame)?, out),
+            kind::CELLS => self.cells(now, from, read(&frame)?),
+            kind::PAGE_ASK => self.page_ask(now, from, read(&frame)?, out),
+            kind::PAGE => self.page(now, from, read(&frame)?, out),
+            _ => Err(Odd("a kind of frame that this class does not have")),
+        }
+    }
+
+    fn pushed(&mut self, now: Now, from: NodeId, push: Push) -> Result<(), Odd> {
+        // Not declared here yet, or no more.
+        let Some(held) = self.spaces.get_mut(&push.space) else { return Ok(()) };
+        let life = Life { node: from, boot: Boot(push.boot) };
+        for delta in push.deltas {
+            self.seen.heard += u64::from(held.space.take_delta(now, life, delta)?);
+        }
+        self.owes.insert((from, push.space, life.boot));
+        self.is_due = true;
+        Ok(())
+    }
+
+    fn acked(&mut self, from: NodeId, ack: &Ack, out: &mut Vec<Output>) -> Result<(), Odd> {
+        if Boot(ack.boot) != self.life.boot {
+            return Ok(());
+        }
+        let ranges = pairs(self.life, &ack.bounds).ok_or(Odd("an acknowledgement of what nobody gives"))?;
+        self.has_come(from, ack.space, &ranges);
+        self.is_copied(ack.space, &ranges, out);
+        Ok(())
+    }
+
+    /// The window of a peer has room again.
+    pub(crate) fn has_come(&mut self, from: NodeId, space: u32, ranges: &[Range]) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let covers =
+            |sent: &Range| ranges.iter().any(|r| r.life == sent.life && r.first <= sent.first && sent.last <= r.last);
+        peer.under_way.retain(|(of, sent, _)| *of != space || !covers(sent));
+        peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
+    }
+}
+
+fn refuse(id: AskId, refused: Refused) -> Output {
+    Output::Answer { id, answer: Outcome::Refused(refused) }
+}
+
+fn unknown(id: AskId, why: &str) -> Output {
+    Output::Answer { id, answer: Outcome::Unknown(Unknown { why: why.to_owned() }) }
+}

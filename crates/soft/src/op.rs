@@ -1,0 +1,160 @@
+//! What may be asked of the `soft` class, and what it answers: the words that front doors use.
+
+use std::sync::Arc;
+
+use base::{Priority, Span};
+use bytes::Bytes;
+
+/// One operation. Ends in `Outcome<Reply>`: done, refused or unknown.
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub namespace: Arc<str>,
+    pub action: Action,
+    pub priority: Priority,
+}
+
+impl Op {
+    pub fn of(namespace: Arc<str>, action: Action) -> Self {
+        Self { namespace, action, priority: Priority::NORMAL }
+    }
+}
+
+/// What lies at a key. A key that two nodes made at one moment may have cells of several kinds: each command sees its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// When the key ends. Not of the data: a key that has only this is not there.
+    End = 0,
+    /// A text or a number, under the empty element.
+    Register = 1,
+    /// Of a map: a text or a number.
+    Field = 2,
+    /// Of a set.
+    Member = 3,
+    /// Of a ranking: a member with its score.
+    Score = 4,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [Kind::End, Kind::Register, Kind::Field, Kind::Member, Kind::Score];
+
+    pub fn told(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// As Redis calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::End => "none",
+            Kind::Register => "string",
+            Kind::Field => "hash",
+            Kind::Member => "set",
+            Kind::Score => "zset",
+        }
+    }
+}
+
+/// When a key that is written ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Never,
+    After(Span),
+    /// As before.
+    Kept,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Elements of a kind, each of its key. Answer: `Values`; of another kind `WrongKind`.
+    Read { kind: Kind, at: Vec<(Bytes, Bytes)> },
+    /// The same, where keys of another kind are as if they were not there.
+    Peek { at: Vec<Bytes> },
+    /// All elements of a key, in order of their bytes. Answer: `Pairs`.
+    All { kind: Kind, key: Bytes },
+    /// Registers, whatever was there. Answer: `Done`.
+    Set { pairs: Vec<(Bytes, Bytes)>, end: End },
+    /// Elements with their values; of sets without. Answer: `Int`, how many were not there.
+    Put { kind: Kind, key: Bytes, pairs: Vec<(Bytes, Option<Bytes>)> },
+    /// Takes elements away. Answer: `Int`, how many were there.
+    Take { kind: Kind, key: Bytes, elements: Vec<Bytes> },
+    /// Counts. Answer: `Int`, what this node knows of the sum.
+    Add { kind: Kind, key: Bytes, element: Bytes, by: i64 },
+    /// Takes whole keys away. Answer: `Int`, how many were there.
+    Remove { keys: Vec<Bytes> },
+    /// Answer: `Int`, how many are there.
+    Exists { keys: Vec<Bytes> },
+    /// Gives a key another end. Answer: `Int`, 1 if it was there (and had an end, if that is taken away).
+    End { key: Bytes, end: Option<Span> },
+    /// Answer: `Left`.
+    Left { key: Bytes },
+    /// Answer: `Kind`.
+    Kind { key: Bytes },
+    /// Keys. Answer: `Int`.
+    Count,
+    /// A page of keys. Answer: `Page`.
+    Scan { cursor: u64, count: u32 },
+}
+
+impl Action {
+    pub fn is_write(&self) -> bool {
+        match self {
+            Action::Set { .. }
+            | Action::Put { .. }
+            | Action::Take { .. }
+            | Action::Add { .. }
+            | Action::Remove { .. }
+            | Action::End { .. } => true,
+            Action::Read { .. }
+            | Action::Peek { .. }
+            | Action::All { .. }
+            | Action::Exists { .. }
+            | Action::Left { .. }
+            | Action::Kind { .. }
+            | Action::Count
+            | Action::Scan { .. } => false,
+        }
+    }
+
+    /// Its keys and elements, and its values.
+    pub(crate) fn texts(&self) -> (Vec<&Bytes>, Vec<&Bytes>) {
+        match self {
+            Action::Read { at, .. } => (at.iter().flat_map(|(key, element)| [key, element]).collect(), Vec::new()),
+            Action::Set { pairs, .. } => (pairs.iter().map(|p| &p.0).collect(), pairs.iter().map(|p| &p.1).collect()),
+            Action::Put { key, pairs, .. } => {
+                let names = std::iter::once(key).chain(pairs.iter().map(|(element, _)| element));
+                (names.collect(), pairs.iter().filter_map(|(_, value)| value.as_ref()).collect())
+            }
+            Action::Take { key, elements, .. } => (std::iter::once(key).chain(elements).collect(), Vec::new()),
+            Action::Add { key, element, .. } => (vec![key, element], Vec::new()),
+            Action::Peek { at: keys } | Action::Remove { keys } | Action::Exists { keys } => {
+                (keys.iter().collect(), Vec::new())
+            }
+            Action::All { key, .. } | Action::End { key, .. } | Action::Left { key } | Action::Kind { key } => {
+                (vec![key], Vec::new())
+            }
+            Action::Count | Action::Scan { .. } => (Vec::new(), Vec::new()),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    Done,
+    Int(i64),
+    Values(Vec<Option<Bytes>>),
+    /// Elements and values; no value where there is none.
+    Pairs(Vec<(Bytes, Option<Bytes>)>),
+    /// None: no key. None inside: it has no end.
+    Left(Option<Option<Span>>),
+    Kind(Option<Kind>),
+    /// Cursor 0: it was the last.
+    Page {
+        cursor: u64,
+        keys: Vec<(Bytes, Kind)>,
+    },
+    /// The key has something of another kind, and nothing was done.
+    WrongKind,
+    /// What is there is no number, and nothing was done.
+    NoNumber,
+    /// The sum would be larger than 64 bits hold, and nothing was done.
+    Overflow,
+}

@@ -1,0 +1,343 @@
+//! Repair: what was lost on its way is found by comparing what two nodes have seen, and cells are sent whole. Bytes follow
+//! what differs. Who lacks what the other's index has forgotten (a node that starts, or was away for long) is sent all cells,
+//! page by page, and is joined, too: it keeps what it alone has.
+//!
+//! ```text
+//! Digest   →   hash of what the sender has seen, for all namespaces
+//! Have     ←   for each that differs: what it has seen, and its floor
+//! Cells    →   what that lacks      Have →   if something is missing here
+//! Cells    ←
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use base::checksum::place_hash;
+use base::{Boot, Frame, NodeId, Now, Time};
+use prost::Message;
+
+use crate::catchup::Held;
+use crate::cell::Cell;
+use crate::context::{Context, Range};
+use crate::dot::{Dot, Life};
+use crate::limits::*;
+use crate::machine::kind;
+use crate::space::{Address, Odd, Space};
+use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Page, PageAsk, Whole, context, pairs, ranges};
+use crate::{Output, Soft};
+
+/// All cells of a peer, on their way here.
+pub struct Transfer {
+    from: NodeId,
+    boot: Boot,
+    /// All up to here has come.
+    after: Option<Address>,
+    /// What the peer had when it began.
+    start: Option<Context>,
+    again_at: Time,
+}
+
+impl Soft {
+    /// Now and then: compares with the next peer, asks again for pages, forgets what all have.
+    pub(crate) fn gossip(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.gossip_at > now.mono || self.spaces.is_empty() {
+            return;
+        }
+        let period = self.spaces.values().map(|held| held.spec.gossip_ms).min().unwrap_or(GOSSIP_MS_DEFAULT) * 1_000;
+        self.gossip_at = now.mono + base::Span(self.rng.between(period * 3 / 4, period * 5 / 4));
+        for held in self.spaces.values_mut().filter(|held| held.space.tick != held.space.context) {
+            held.space.tick = held.space.context.clone();
+        }
+        if self.collect_at <= now.mono {
+            self.collect_at = now.mono + COLLECT_EVERY;
+            self.collect(now);
+        }
+        let late: Vec<u32> = self.spaces.iter().filter(|(_, held)| held.is_late(now.mono)).map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| self.ask_page(now, id, out));
+        if let Some(peer) = self.next_peer() {
+            self.send_digest(peer, out);
+        }
+    }
+
+    /// Each live peer once in a round, in another order each time.
+    fn next_peer(&mut self) -> Option<NodeId> {
+        while let Some(peer) = self.round.pop() {
+            if self.peers.get(&peer).is_some_and(|peer| peer.dead.is_none()) {
+                return Some(peer);
+            }
+        }
+        self.round = self.live().collect();
+        self.rng.shuffle(&mut self.round);
+        self.round.pop()
+    }
+
+    pub(crate) fn send_digest(&mut self, to: NodeId, out: &mut Vec<Output>) {
+        let of = |(id, held): (&u32, &Held)| DigestOf {
+            space: *id,
+            context: digest(&held.space.context),
+            settles: !held.is_settled(),
+        };
+        let message = Digest { boot: self.life.boot.0, spaces: self.spaces.iter().map(of).collect() };
+        out.push(Output::Send { to, frame: Frame::new(kind::DIGEST, message.encode_to_vec()) });
+    }
+
+    /// Is it from the life of a peer that is known here? What another life had is nobody's now.
+    fn is_of_life(&self, from: NodeId, boot: u64) -> bool {
+        self.peers.get(&from).is_some_and(|peer| peer.boot == Boot(boot))
+    }
+
+    pub(crate) fn digest(&mut self, from: NodeId, message: Digest, out: &mut Vec<Output>) -> Result<(), Odd> {
+        if !self.is_of_life(from, message.boot) {
+            return Ok(());
+        }
+        for DigestOf { space, context, settles } in message.spaces {
+            let same = self.spaces.get(&space).filter(|held| digest(&held.space.context) == context);
+            if let (Some(held), Some(peer)) = (same, self.peers.get_mut(&from)) {
+                peer.told.insert(space, held.space.context.clone());
+            }
+            if settles || same.is_none() && self.spaces.contains_key(&space) {
+                self.send_have(from, space, false, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_have(&self, to: NodeId, space: u32, is_answer: bool, out: &mut Vec<Output>) {
+        let of =
+            |which: fn(&Space) -> &Context| self.spaces.get(&space).map(|held| ranges(which(&held.space).ranges()));
+        let have = Have {
+            space,
+            boot: self.life.boot.0,
+            context: of(|space| &space.context).unwrap_or_default(),
+            floor: of(|space| &space.floor).unwrap_or_default(),
+            is_answer,
+        };
+        out.push(Output::Send { to, frame: Frame::new(kind::HAVE, have.encode_to_vec()) });
+    }
+
+    pub(crate) fn have(&mut self, now: Now, from: NodeId, have: &Have, out: &mut Vec<Output>) -> Result<(), Odd> {
+        if !self.is_of_life(from, have.boot) {
+            return Ok(());
+        }
+        let theirs = context(&have.context).ok_or(Odd("a context of what nobody gives"))?;
+        let floor = context(&have.floor).ok_or(Odd("a floor of what nobody gives"))?;
+        let Some(held) = self.spaces.get_mut(&have.space) else { return Ok(()) };
+        held.space.may_know(&theirs)?;
+        held.tells(from, &theirs);
+        let lacks_floor = !floor.is_within(&held.space.context);
+        let misses = !theirs.is_within(&held.space.context);
+        let starts = lacks_floor && held.transfer.is_none();
+        if starts {
+            let boot = Boot(have.boot);
+            held.transfer = Some(Transfer { from, boot, after: None, start: None, again_at: now.mono });
+        }
+        let may_repair = held.space.floor.is_within(&theirs);
+        if may_repair {
+            repairs(now, have.space, &held.space, &theirs, |frame| out.push(Output::Send { to: from, frame }));
+        }
+        let known: Vec<Range> = theirs.ranges_of(self.life).collect();
+        self.has_come(from, have.space, &known);
+        self.is_copied(have.space, &known, out);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.told.insert(have.space, theirs);
+        }
+        if starts {
+            self.ask_page(now, have.space, out);
+        }
+        if !have.is_answer && (misses || !may_repair) {
+            self.send_have(from, have.space, true, out);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cells(&mut self, now: Now, from: NodeId, message: Cells) -> Result<(), Odd> {
+        let known = context(&message.context).ok_or(Odd("a context of what nobody gives"))?;
+        let Some(held) = self.spaces.get_mut(&message.space) else { return Ok(()) };
+        held.space.may_know(&known)?;
+        for whole in message.cells {
+            let (at, cell, covers) = read(now, whole)?;
+            held.space.take_whole(now, &at, &cell, &covers, &known)?;
+            self.seen.repaired += 1;
+        }
+        if let Some(peer) = self.peers.get(&from) {
+            self.owes.insert((from, message.space, peer.boot));
+            self.is_due = true;
+        }
+        Ok(())
+    }
+
+    // Transfers.
+
+    fn ask_page(&mut self, now: Now, space: u32, out: &mut Vec<Output>) {
+        let Some(held) = self.spaces.get_mut(&space) else { return };
+        let Some(transfer) = &mut held.transfer else { return };
+        if !self.peers.get(&transfer.from).is_some_and(|peer| peer.dead.is_none() && peer.boot == transfer.boot) {
+            // Another one will be found to have what is missing.
+            held.transfer = None;
+            return;
+        }
+        transfer.again_at = now.mono + PAGE_AGAIN;
+        let ask = PageAsk { space, boot: transfer.boot.0, after: transfer.after.as_ref().map(At::from) };
+        out.push(Output::Send { to: transfer.from, frame: Frame::new(kind::PAGE_ASK, ask.encode_to_vec()) });
+    }
+
+    pub(crate) fn page_ask(&mut self, now: Now, from: NodeId, ask: PageAsk, out: &mut Vec<Output>) -> Result<(), Odd> {
+        if Boot(ask.boot) != self.life.boot {
+            return Ok(());
+        }
+        let after = address(ask.after.clone())?;
+        let Some(held) = self.spaces.get(&ask.space) else { return Ok(()) };
+        let mut page = Page {
+            space: ask.space,
+            boot: ask.boot,
+            after: ask.after,
+            until: None,
+            cells: Vec::new(),
+            context: ranges(held.space.context.ranges()),
+            floor: ranges(held.space.floor.ranges()),
+        };
+        let mut bytes = 0;
+        let from_there = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        for (at, cell) in held.space.cells.range((from_there, Bound::Unbounded)) {
+            if bytes >= FRAME_BYTES {
+                page.until = page.cells.last().map(|whole| whole.at.clone());
+                break;
+            }
+            let whole = Whole { at: At::from(at), cell: ACell::of(cell, now.mono), covers: Vec::new() };
+            bytes += whole.encoded_len();
+            page.cells.push(whole);
+        }
+        out.push(Output::Send { to: from, frame: Frame::new(kind::PAGE, page.encode_to_vec()) });
+        Ok(())
+    }
+
+    pub(crate) fn page(&mut self, now: Now, from: NodeId, page: Page, out: &mut Vec<Output>) -> Result<(), Odd> {
+        let (after, until) = (address(page.after)?, address(page.until)?);
+        let Some(held) = self.spaces.get_mut(&page.space) else { return Ok(()) };
+        let is_awaited = |transfer: &&mut Transfer| {
+            (transfer.from, transfer.boot, &transfer.after) == (from, Boot(page.boot), &after)
+        };
+        let Some(transfer) = held.transfer.as_mut().filter(is_awaited) else { return Ok(()) };
+        if until.is_some() && until <= after {
+            return Err(Odd("a page that leads nowhere"));
+        }
+        let known = context(&page.context).ok_or(Odd("a context of what nobody gives"))?;
+        held.space.may_know(&known)?;
+        let mut cells = page.cells.into_iter().map(|whole| read(now, whole)).collect::<Result<Vec<_>, _>>()?;
+        cells.sort_by(|a, b| a.0.cmp(&b.0));
+        let is_within = |at: &Address| {
+            after.as_ref().is_none_or(|after| after < at) && until.as_ref().is_none_or(|until| at <= until)
+        };
+        if !cells.iter().all(|(at, ..)| is_within(at)) {
+            return Err(Odd("a page with what stands on another one"));
+        }
+        transfer.start.get_or_insert_with(|| known.clone());
+        // Where the peer has nothing it has seen the end of what was there, as far as it knows of it.
+        let lower = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let upper = until.as_ref().map_or(Bound::Unbounded, Bound::Included);
+        let mine = held.space.cells.range((lower, upper)).map(|(at, _)| at);
+        let alone: Vec<Address> =
+            mine.filter(|at| cells.binary_search_by(|(other, ..)| other.cmp(at)).is_err()).cloned().collect();
+        for at in &alone {
+            held.space.take_whole(now, at, &Cell::default(), &[], &known)?;
+        }
+        for (at, cell, _) in &cells {
+            held.space.take_whole(now, at, cell, &[], &known)?;
+        }
+        if until.is_some() {
+            transfer.after = until;
+            self.ask_page(now, page.space, out);
+        } else if let Some(Transfer { start: Some(start), .. }) = held.transfer.take() {
+            held.space.has_all_of(&start);
+            self.seen.transfers += 1;
+        }
+        Ok(())
+    }
+
+    // Collecting.
+
+    /// What all members have seen is forgotten by the index. Those that are dead count for a while.
+    fn collect(&mut self, now: Now) {
+        for (id, held) in self.spaces.iter_mut().filter(|(_, held)| held.is_settled() && held.transfer.is_none()) {
+            let is_large = held.space.index.len() > INDEX_MAX;
+            let counts = |dead: Option<Time>| dead.is_none_or(|since| !is_large && now.mono.since(since) < DEAD_COUNTS);
+            let mut stable = held.space.context.clone();
+            for peer in self.peers.values().filter(|peer| counts(peer.dead)) {
+                match peer.told.get(id) {
+                    Some(told) => stable = stable.meet(told),
+                    None => stable = Context::default(),
+                }
+            }
+            held.space.forget(&stable);
+        }
+    }
+}
+
+impl Held {
+    fn is_late(&self, now: Time) -> bool {
+        self.transfer.as_ref().is_some_and(|transfer| transfer.again_at <= now)
+    }
+}
+
+fn digest(of: &Context) -> u64 {
+    let mut bytes = Vec::new();
+    for Range { life, first, last } in of.ranges() {
+        [life.node.0, life.boot.0, first, last].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
+    }
+    place_hash(&bytes)
+}
+
+fn address(told: Option<At>) -> Result<Option<Address>, Odd> {
+    told.map(|at| at.read().ok_or(Odd("an address that cannot be"))).transpose()
+}
+
+fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
+    let at = whole.at.read().ok_or(Odd("an address that cannot be"))?;
+    let cell = whole.cell.read(now.mono).ok_or(Odd("a cell that cannot be, or was damaged"))?;
+    let mut covers = Vec::new();
+    for told in &whole.covers {
+        let life = Life { node: NodeId(told.node), boot: Boot(told.boot) };
+        covers.extend(pairs(life, &told.bounds).ok_or(Odd("updates that nobody gives"))?);
+    }
+    Ok((at, cell, covers))
+}
+
+/// Frames with the cells that one with this context lacks; each says of which updates its cells are the outcome.
+fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl FnMut(Frame)) {
+    let mut found: BTreeMap<&Address, Vec<Range>> = BTreeMap::new();
+    let mut bytes = 0;
+    'all: for Range { life, first, last } in space.tick.minus(theirs) {
+        for (dot, at) in space.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
+            let covers = found.entry(at).or_default();
+            if covers.is_empty() {
+                let cell = space.cells.get(at).cloned().unwrap_or_default();
+                bytes += at.key.len() + at.element.len() + ACell::of(&cell, now.mono).encoded_len() + 64;
+            }
+            match covers.last_mut() {
+                Some(range) if range.life == dot.life && range.last + 1 == dot.seq => range.last = dot.seq,
+                _ => {
+                    covers.push(Range::from(*dot));
+                    bytes += 24;
+                }
+            }
+            if bytes >= FRAME_BYTES * REPAIR_FRAMES {
+                break 'all;
+            }
+        }
+    }
+    let context = ranges(space.context.ranges());
+    let mut frame = Cells { space: id, context, cells: Vec::new() };
+    let (mut left, mut bytes) = (found.len(), 0);
+    for (at, covers) in found {
+        let cell = space.cells.get(at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
+        let whole = Whole { at: At::from(at), cell, covers: ranges(covers) };
+        bytes += whole.encoded_len();
+        frame.cells.push(whole);
+        left -= 1;
+        if bytes >= FRAME_BYTES || left == 0 {
+            send(Frame::new(kind::CELLS, frame.encode_to_vec()));
+            frame.cells.clear();
+            bytes = 0;
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! One namespace at one node: its cells, what it has seen, and which update touched which cell.
+//!
+//! The *index* leads from every update above the *floor* to its address, also of those that left nothing: an update that is
+//! missing elsewhere is found by it, and a removal is remembered by it. What is below the floor was seen by all members, or
+//! came by a transfer; who lacks something of that gets all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::checksum::place_hash;
+use base::{NodeId, Now, Time};
+use bytes::Bytes;
+
+use crate::cell::{Cell, Known, Sibling};
+use crate::context::{Context, Range};
+use crate::dot::{Dot, Life, Stamp};
+use crate::limits::*;
+use crate::op::Kind;
+use crate::wire::{ACell, At, Delta, dot, dots_of};
+
+/// Where a cell lies. In order of the hashes of keys, so that a walk can stop between any two keys and go on elsewhere.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address {
+    hash: u64,
+    pub key: Bytes,
+    pub kind: Kind,
+    pub element: Bytes,
+}
+
+impl Address {
+    pub fn new(key: Bytes, kind: Kind, element: Bytes) -> Self {
+        Self { hash: place_hash(&key), key, kind, element }
+    }
+
+    /// The first that a key can have.
+    pub fn first(key: Bytes) -> Self {
+        Self::new(key, Kind::End, Bytes::new())
+    }
+
+    /// The first that keys of this hash, or above, can have.
+    pub fn from_hash(hash: u64) -> Self {
+        Self { hash, key: Bytes::new(), kind: Kind::End, element: Bytes::new() }
+    }
+
+    /// Behind all that a key can have.
+    pub fn behind(key: &Bytes) -> Self {
+        let mut next = key.to_vec();
+        next.push(0);
+        Self { hash: place_hash(key), key: next.into(), kind: Kind::End, element: Bytes::new() }
+    }
+
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// What a peer said cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Odd(pub &'static str);
+
+pub struct Space {
+    life: Life,
+    /// The last number that was given.
+    seq: u64,
+    pub(crate) cells: BTreeMap<Address, Cell>,
+    /// Invariant: has the dots of all cells.
+    pub(crate) context: Context,
+    /// The context as it was at the last tick: what came since is on its way to others, too.
+    pub(crate) tick: Context,
+    pub(crate) floor: Context,
+    /// Invariant: has each dot of the context that is not in the floor.
+    pub(crate) index: BTreeMap<Dot, Address>,
+    /// Keys whose ends are to be looked at.
+    ends: BTreeSet<(Time, Bytes)>,
+    stamp: Stamp,
+    /// Keys that have something.
+    keys: u64,
+    bytes: u64,
+    /// Made here and not sent yet, and about how many bytes.
+    pub(crate) out: Vec<Delta>,
+    pub(crate) out_bytes: usize,
+}
+
+impl Space {
+    pub fn new(life: Life) -> Self {
+        Self {
+            life,
+            seq: 0,
+            cells: BTreeMap::new(),
+            context: Context::default(),
+            tick: Context::default(),
+            floor: Context::default(),
+            index: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            stamp: Stamp::default(),
+            keys: 0,
+            bytes: 0,
+            out: Vec::new(),
+            out_bytes: 0,
+        }
+    }
+
+    /// The number of the last update that was made here.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Cells of one key, in order of their kinds.
+    pub fn cells_of<'a>(&'a self, key: &'a Bytes) -> impl Iterator<Item = (&'a Address, &'a Cell)> {
+        self.cells.range(Address::first(key.clone())..).take_while(move |(at, _)| at.key == *key)
+    }
+
+    /// Has a key something that a reader sees, whatever its end?
+    pub fn has(&self, key: &Bytes) -> bool {
+        self.cells_of(key).any(|(at, cell)| at.kind != Kind::End && cell.is_there())
+    }
+
+    /// When a key ends, and who said so.
+    pub fn end_of(&self, key: &Bytes) -> Option<(Time, NodeId)> {
+        let cell = self.cells.get(&Address::first(key.clone()))?;
+        let newest = cell.newest()?;
+        Some((newest.ends?, newest.dot.life.node))
+    }
+
+    /// Its end has come: it is not there, though its cells are until they are removed.
+    pub fn has_ended(&self, key: &Bytes, now: Time) -> bool {
+        self.end_of(key).is_some_and(|(ends, _)| ends <= now)
+    }
+
+    /// Changes one cell, and what is counted of it.
+    fn change<R>(&mut self, at: &Address, how: impl FnOnce(&mut Cell, &mut Context) -> R) -> R {
+        let cost = |cell: &Cell| {
+            let values: usize = cell.siblings.iter().filter_map(|s| s.value.as_ref()).map(Bytes::len).sum();
+            let held = CELL_BYTES + (at.key.len() + at.element.len() + values) as u64;
+            if cell.is_empty() { 0 } else { held }
+        };
+        let cell = self.cells.entry(at.clone()).or_default();
+        let before = (cost(cell), cell.is_there());
+        let done = how(cell, &mut self.context);
+        let after = (cost(cell), cell.is_there());
+        if at.kind == Kind::End
+            && let Some(ends) = cell.newest().and_then(|newest| newest.ends)
+        {
+            self.ends.insert((ends, at.key.clone()));
+        }
+        if cell.is_empty() {
+            self.cells.remove(at);
+        }
+        self.bytes = self.bytes + after.0 - before.0;
+        if before.1 != after.1 && at.kind != Kind::End {
+            let alone =
+                !self.cells_of(&at.key).any(|(other, cell)| other != at && other.kind != Kind::End && cell.is_there());
+            match after.1 {
+                true => self.keys += u64::from(alone),
+                false => self.keys -= u64::from(alone),
+            }
+        }
+        done
+    }
+
+    fn note(&mut self, dot: Dot, at: &Address) {
+        if !self.floor.contains(dot) {
+            self.index.insert(dot, at.clone());
+        }
+    }
+
+    // Updates that are made here.
+
+    /// A stamp above all that this node has given, and has seen that were not far ahead.
+    fn next_stamp(&mut self, now: Now) -> Stamp {
+        self.stamp = match self.stamp {
+            Stamp { ms, .. } if ms < now.wall_ms => Stamp { ms: now.wall_ms, counter: 0 },
+            Stamp { ms, counter: u32::MAX } => Stamp { ms: ms + 1, counter: 0 },
+            Stamp { ms, counter } => Stamp { ms, counter: counter + 1 },
+        };
+        self.stamp
+    }
+
+    fn next_dot(&mut self) -> Dot {
+        self.seq += 1;
+        Dot { life: self.life, seq: self.seq }
+    }
+
+    /// Writes a value, or removes what is there.
+    pub(crate) fn put(&mut self, now: Now, at: &Address, value: Option<(Option<Bytes>, Option<Time>)>) {
+        let (dot, stamp) = (self.next_dot(), self.next_stamp(now));
+        let sibling = value.map(|(value, ends)| Sibling { dot, stamp, value, ends });
+        let (part, supersedes) = self.change(at, |cell, seen| {
+            seen.insert(dot);
+            cell.put(sibling)
+        });
+        self.made(now, dot, at, &part, &supersedes);
+    }
+
+    /// Counts; false if the cell cannot hold so much.
+    pub(crate) fn count(&mut self, now: Now, at: &Address, by: i64) -> bool {
+        let dot = self.next_dot();
+        let part = self.change(at, |cell, seen| {
+            let part = cell.count(dot, by);
+            part.inspect(|_| seen.insert(dot))
+        });
+        match part {
+            Some(part) => self.made(now, dot, at, &part, &[]),
+            // Nobody has heard of the number.
+            None => self.seq -= 1,
+        }
+        self.context.contains(dot)
+    }
+
+    fn made(&mut self, now: Now, of: Dot, at: &Address, part: &Cell, supersedes: &[Dot]) {
+        self.note(of, at);
+        let values: usize = part.siblings.iter().filter_map(|s| s.value.as_ref()).map(Bytes::len).sum();
+        self.out_bytes += at.key.len() + at.element.len() + values + 64 * (1 + part.slots.len() + supersedes.len());
+        self.out.push(Delta {
+            seq: of.seq,
+            at: At::from(at),
+            part: ACell::of(part, now.mono),
+            supersedes: supersedes.iter().copied().map(dot).collect(),
+        });
+    }
+
+    /// Removes all that a key has.
+    pub(crate) fn remove(&mut self, now: Now, key: &Bytes) {
+        let there: Vec<Address> =
+            self.cells_of(key).filter(|(_, cell)| cell.is_there()).map(|(at, _)| at.clone()).collect();
+        there.iter().for_each(|at| self.put(now, at, None));
+    }
+
+    // What others send.
+
+    /// Takes an update of another life. True if it was new.
+    pub fn take_delta(&mut self, now: Now, life: Life, delta: Delta) -> Result<bool, Odd> {
+        let of = Dot::told(life, delta.seq).ok_or(Odd("a number of an update that nobody gives"))?;
+        let at = delta.at.read().ok_or(Odd("an address that cannot be"))?;
+        let part = delta.part.read(now.mono).ok_or(Odd("a cell that cannot be, or was damaged"))?;
+        let supersedes = dots_of(&delta.supersedes).ok_or(Odd("numbers of updates that nobody gives"))?;
+        if life == self.life || part.siblings.iter().any(|s| s.dot != of) {
+            return Err(Odd("an update of somebody else's"));
+        }
+        self.is_given(part.dots().chain(supersedes.iter().copied()))?;
+        // Without room for a gap more it is as if it were lost.
+        if self.context.contains(of) || !part.dots().chain([of]).all(|dot| self.context.has_room(dot)) {
+            return Ok(false);
+        }
+        self.see(now, &part);
+        self.change(&at, |cell, seen| {
+            cell.join(&part, seen, Known::Push { dot: of, supersedes: &supersedes });
+            part.dots().chain([of]).for_each(|dot| seen.insert(dot));
+            cell.settle(seen);
+        });
+        part.dots().chain([of]).for_each(|dot| self.note(dot, &at));
+        Ok(true)
+    }
+
+    /// Takes a whole cell of one that knows all in `known`. `covers` are its updates that are missing here.
+    pub fn take_whole(
+        &mut self,
+        now: Now,
+        at: &Address,
+        cell: &Cell,
+        covers: &[Range],
+        known: &Context,
+    ) -> Result<(), Odd> {
+        let all = |ranges: &[Range]| ranges.iter().map(|r| r.last - r.first + 1).sum::<u64>();
+        if all(covers) > INDEX_MAX as u64 {
+            return Err(Odd("a cell of more updates than are remembered"));
+        }
+        let covered = || covers.iter().flat_map(|r| (r.first..=r.last).map(|seq| Dot { life: r.life, seq }));
+        self.is_given(cell.dots().chain(covered()))?;
+        self.see(now, cell);
+        self.change(at, |mine, seen| {
+            mine.join(cell, seen, Known::Whole(known));
+            covers.iter().for_each(|range| seen.insert_range(*range));
+            cell.dots().for_each(|dot| seen.insert(dot));
+            mine.settle(seen);
+        });
+        cell.dots().chain(covered()).for_each(|dot| self.note(dot, at));
+        Ok(())
+    }
+
+    /// Numbers of this life that it has not given are nobody's.
+    fn is_given(&self, mut dots: impl Iterator<Item = Dot>) -> Result<(), Odd> {
+        match dots.any(|dot| dot.life == self.life && dot.seq > self.seq) {
+            true => Err(Odd("updates of this node that it has not made")),
+            false => Ok(()),
+        }
+    }
+
+    /// Later writes of this node are newer than what it has seen.
+    fn see(&mut self, now: Now, cell: &Cell) {
+        let newest = cell.siblings.iter().map(|s| s.stamp).max();
+        if let Some(stamp) = newest.filter(|stamp| stamp.ms <= now.wall_ms + AHEAD_MS_MAX) {
+            self.stamp = self.stamp.max(stamp);
+        }
+    }
+
+    /// All that another had when a transfer of it began is here now. How it came to be there is not known here.
+    pub fn has_all_of(&mut self, start: &Context) {
+        self.context.join(start);
+        self.forget(start);
+        let settled: Vec<Address> =
+            self.cells.iter().filter(|(_, cell)| !cell.gone.is_empty()).map(|(at, _)| at.clone()).collect();
+        settled.iter().for_each(|at| self.change(at, |cell, seen| cell.settle(seen)));
+    }
+
+    /// The index knows nothing of these any more.
+    pub fn forget(&mut self, stable: &Context) {
+        for Range { life, first, last } in stable.minus(&self.floor) {
+            let (from, to) = (Dot { life, seq: first }, Dot { life, seq: last });
+            let old: Vec<Dot> = self.index.range(from..=to).map(|(dot, _)| *dot).collect();
+            old.iter().for_each(|dot| drop(self.index.remove(dot)));
+        }
+        self.floor.join(stable);
+    }
+
+    /// What another knows of this life cannot be more than it has made.
+    pub fn may_know(&self, context: &Context) -> Result<(), Odd> {
+        let last = |range: Range| Dot { life: self.life, seq: range.last };
+        self.is_given(context.ranges_of(self.life).map(last))
+    }
+
+    // Ends.
+
+    pub fn next_end(&self) -> Option<Time> {
+        self.ends.first().map(|(ends, _)| *ends)
+    }
+
+    /// Keys whose end has come; each is looked at once.
+    pub fn ended(&mut self, now: Time) -> Vec<Bytes> {
+        let later = self.ends.split_off(&(now + base::Span(1), Bytes::new()));
+        let due = std::mem::replace(&mut self.ends, later);
+        due.into_iter().map(|(_, key)| key).filter(|key| self.has_ended(key, now)).collect()
+    }
+
+    /// Looks at a key again.
+    pub fn look_again(&mut self, at: Time, key: Bytes) {
+        self.ends.insert((at, key));
+    }
+}

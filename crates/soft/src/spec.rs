@@ -1,0 +1,152 @@
+//! What is declared of a `soft` namespace: at how many nodes an acknowledged update is, how often nodes compare what they
+//! have, how large it may become.
+
+use base::text::span_text;
+use class::{Key, Wrong, is_number, span};
+use serde_json::{Map, Value};
+
+use crate::limits::*;
+
+/// One declared namespace: `copies = 2`, `gossip = "100ms"`, `size_max = "256MiB"`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// At so many nodes an update is when it is acknowledged: 1 or 2.
+    pub copies: u32,
+    /// How often a node compares what it has with another, milliseconds.
+    pub gossip_ms: u64,
+    /// Keys, values and 128 bytes for each element, bytes.
+    pub size_max: u64,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self { copies: 2, gossip_ms: GOSSIP_MS_DEFAULT, size_max: SIZE_DEFAULT }
+    }
+}
+
+impl class::Spec for Spec {
+    const KEYS: &'static [Key] = &[
+        Key {
+            name: "copies",
+            example: "2",
+            about: "At how many nodes an update is when it is acknowledged: 2 (default) or 1. A node that is alone acknowledges with one.",
+        },
+        Key {
+            name: "gossip",
+            example: "\"100ms\"",
+            about: "How often a node compares what it has with another, for what was lost on its way: 20ms to 10s, default 100ms.",
+        },
+        Key {
+            name: "size_max",
+            example: "\"256MiB\"",
+            about: "Keys, values and 128 bytes for each element: 1MiB to 1TiB, default 256MiB. Each node has all of it in memory.",
+        },
+    ];
+
+    fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
+        let default = Self::default();
+        let gossip = keys.get("gossip").map(|value| span("gossip", value, "100ms")).transpose()?;
+        Ok(Self {
+            copies: keys.get("copies").map(|value| is_number("copies", value)).transpose()?.unwrap_or(default.copies),
+            gossip_ms: gossip.unwrap_or(default.gossip_ms),
+            size_max: keys.get("size_max").map(size).transpose()?.unwrap_or(default.size_max),
+        })
+    }
+
+    fn write(&self) -> Vec<(&'static str, Value)> {
+        let (Self { copies, gossip_ms, size_max }, default) = (self, Self::default());
+        let mut keys = Vec::new();
+        if *copies != default.copies {
+            keys.push(("copies", (*copies).into()));
+        }
+        if *gossip_ms != default.gossip_ms {
+            keys.push(("gossip", span_text(*gossip_ms).into()));
+        }
+        if *size_max != default.size_max {
+            keys.push(("size_max", size_text(*size_max).into()));
+        }
+        keys
+    }
+
+    fn validate(&self) -> Result<(), Wrong> {
+        if !(1..=2).contains(&self.copies) {
+            return Err(("copies".into(), format!("{} is not 1 or 2", self.copies)));
+        }
+        if !(GOSSIP_MS_MIN..=GOSSIP_MS_MAX).contains(&self.gossip_ms) {
+            let (is, low, high) = (span_text(self.gossip_ms), span_text(GOSSIP_MS_MIN), span_text(GOSSIP_MS_MAX));
+            return Err(("gossip".into(), format!("{is} is not between {low} and {high}")));
+        }
+        if !(SIZE_MIN..=SIZE_MAX).contains(&self.size_max) {
+            let (is, low, high) = (size_text(self.size_max), size_text(SIZE_MIN), size_text(SIZE_MAX));
+            return Err(("size_max".into(), format!("{is} is not between {low} and {high}")));
+        }
+        Ok(())
+    }
+
+    fn may_follow(&self, _: &Self, _: u32) -> Result<(), Wrong> {
+        Ok(())
+    }
+
+    fn promise(&self) -> &'static str {
+        if self.copies == 1 {
+            "memory only, on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
+             An acknowledged update is at one node, and at the others a moment later"
+        } else {
+            "memory only, on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
+             An acknowledged update is at two nodes if two are live; when all nodes end at once, all is gone"
+        }
+    }
+}
+
+const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+
+fn size(value: &Value) -> Result<u64, Wrong> {
+    let read = |text: &str| {
+        let (number, shift) = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
+        let number: u64 = number.trim().parse().ok()?;
+        number.checked_mul(1 << shift)
+    };
+    let wrong =
+        || ("size_max".to_owned(), "write a size with its unit and in quotes, like size_max = \"256MiB\"".to_owned());
+    value.as_str().and_then(read).ok_or_else(wrong)
+}
+
+fn size_text(bytes: u64) -> String {
+    let of = |(unit, shift): &(&str, u32)| {
+        (bytes > 0 && bytes.is_multiple_of(1 << shift)).then(|| format!("{}{unit}", bytes >> shift))
+    };
+    UNITS.iter().rev().find_map(of).unwrap_or_else(|| format!("{bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use class::Spec as _;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Spec, Wrong> {
+        Spec::read(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn keys_are_read_checked_and_written_back() {
+        assert_eq!(read("{}"), Ok(Spec::default()));
+        assert_eq!(Spec::default().write(), []);
+        let spec = read(r#"{"copies":1,"gossip":"1s","size_max":"64MiB"}"#).unwrap();
+        assert_eq!(spec, Spec { copies: 1, gossip_ms: 1000, size_max: 64 << 20 });
+        let written: Map<String, Value> =
+            spec.write().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        assert_eq!(Spec::read(&written), Ok(spec));
+        for (text, key, says) in [
+            (r#"{"copies":3}"#, "copies", "3 is not 1 or 2"),
+            (r#"{"gossip":"1ms"}"#, "gossip", "1ms is not between 20ms and 10s"),
+            (r#"{"gossip":5}"#, "gossip", "gossip = \"100ms\""),
+            (r#"{"size_max":"1KiB"}"#, "size_max", "1KiB is not between 1MiB and 1TiB"),
+            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "size_max = \"256MiB\""),
+            (r#"{"size_max":7}"#, "size_max", "size_max = \"256MiB\""),
+        ] {
+            let wrong = read(text).and_then(|spec| spec.validate()).unwrap_err();
+            assert!(wrong.0 == key && wrong.1.contains(says), "{text}: {wrong:?}");
+        }
+    }
+}

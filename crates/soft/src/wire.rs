@@ -1,0 +1,322 @@
+//! Bytes between two nodes. Unknown fields are skipped; what no node can have made is no message.
+
+use base::checksum::Checksum;
+use base::{Boot, NodeId, Span, Time};
+use bytes::Bytes;
+
+use crate::cell::{Cell, Sibling, Slot};
+use crate::context::{Context, Range};
+use crate::dot::{Dot, Life, Stamp};
+use crate::limits::{END_MAX, NAME_BYTES_MAX, PARTS_MAX, VALUE_BYTES_MAX};
+use crate::op::Kind;
+use crate::space::Address;
+
+/// Ranges of one life: first and last in turn.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ranges {
+    #[prost(uint64, tag = "1")]
+    pub node: u64,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(uint64, repeated, tag = "3")]
+    pub bounds: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct At {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: Bytes,
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub element: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ADot {
+    #[prost(uint64, tag = "1")]
+    pub node: u64,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(uint64, tag = "3")]
+    pub seq: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ASibling {
+    #[prost(message, required, tag = "1")]
+    pub dot: ADot,
+    #[prost(uint64, tag = "2")]
+    pub ms: u64,
+    #[prost(uint32, tag = "3")]
+    pub counter: u32,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub value: Option<Bytes>,
+    /// Of the value.
+    #[prost(uint32, tag = "5")]
+    pub sum: u32,
+    /// What is left of it, microseconds.
+    #[prost(uint64, optional, tag = "6")]
+    pub left: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ASlot {
+    #[prost(message, required, tag = "1")]
+    pub birth: ADot,
+    /// Of the last dot; its life is that of the birth.
+    #[prost(uint64, tag = "2")]
+    pub last: u64,
+    #[prost(uint64, tag = "3")]
+    pub inc: u64,
+    #[prost(uint64, tag = "4")]
+    pub dec: u64,
+    #[prost(uint64, tag = "5")]
+    pub cut_inc: u64,
+    #[prost(uint64, tag = "6")]
+    pub cut_dec: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ACell {
+    #[prost(message, repeated, tag = "1")]
+    pub siblings: Vec<ASibling>,
+    #[prost(message, repeated, tag = "2")]
+    pub slots: Vec<ASlot>,
+    #[prost(message, repeated, tag = "3")]
+    pub gone: Vec<ADot>,
+}
+
+/// One update, as its origin made it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Delta {
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    #[prost(message, required, tag = "2")]
+    pub at: At,
+    #[prost(message, required, tag = "3")]
+    pub part: ACell,
+    #[prost(message, repeated, tag = "4")]
+    pub supersedes: Vec<ADot>,
+}
+
+/// Updates of the sender's own life.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Push {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub deltas: Vec<Delta>,
+}
+
+/// What has come of a life of the receiver's.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ack {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    /// First and last in turn.
+    #[prost(uint64, repeated, tag = "3")]
+    pub bounds: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Digest {
+    #[prost(uint64, tag = "1")]
+    pub boot: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub spaces: Vec<DigestOf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DigestOf {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(fixed64, tag = "2")]
+    pub context: u64,
+    /// The asker catches up, and wants an answer in any case.
+    #[prost(bool, tag = "3")]
+    pub settles: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Have {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub context: Vec<Ranges>,
+    #[prost(message, repeated, tag = "4")]
+    pub floor: Vec<Ranges>,
+    /// It answers a `Have`: nothing is answered but what is missing.
+    #[prost(bool, tag = "5")]
+    pub is_answer: bool,
+}
+
+/// A whole cell, and which updates that its receiver lacks it stands for.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Whole {
+    #[prost(message, required, tag = "1")]
+    pub at: At,
+    #[prost(message, required, tag = "2")]
+    pub cell: ACell,
+    #[prost(message, repeated, tag = "3")]
+    pub covers: Vec<Ranges>,
+}
+
+/// Repair. Each frame stands alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Cells {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub context: Vec<Ranges>,
+    #[prost(message, repeated, tag = "3")]
+    pub cells: Vec<Whole>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PageAsk {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    /// Of the asked.
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    /// None: from the beginning.
+    #[prost(message, optional, tag = "3")]
+    pub after: Option<At>,
+}
+
+/// All cells behind one address up to another: of others in between there is nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Page {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(message, optional, tag = "3")]
+    pub after: Option<At>,
+    /// None: there is no more.
+    #[prost(message, optional, tag = "4")]
+    pub until: Option<At>,
+    #[prost(message, repeated, tag = "5")]
+    pub cells: Vec<Whole>,
+    #[prost(message, repeated, tag = "6")]
+    pub context: Vec<Ranges>,
+    #[prost(message, repeated, tag = "7")]
+    pub floor: Vec<Ranges>,
+}
+
+pub fn ranges(of: impl IntoIterator<Item = Range>) -> Vec<Ranges> {
+    let mut told: Vec<Ranges> = Vec::new();
+    for Range { life, first, last } in of {
+        match told.last_mut() {
+            Some(of) if (of.node, of.boot) == (life.node.0, life.boot.0) => of.bounds.extend([first, last]),
+            _ => told.push(Ranges { node: life.node.0, boot: life.boot.0, bounds: vec![first, last] }),
+        }
+    }
+    told
+}
+
+/// First and last in turn; none if that is no range.
+pub fn pairs(life: Life, bounds: &[u64]) -> Option<Vec<Range>> {
+    let (pairs, rest) = bounds.as_chunks::<2>();
+    rest.is_empty().then_some(())?;
+    pairs.iter().map(|[first, last]| Range::told(life, *first, *last)).collect()
+}
+
+pub fn context(told: &[Ranges]) -> Option<Context> {
+    let mut context = Context::default();
+    for Ranges { node, boot, bounds } in told {
+        pairs(Life { node: NodeId(*node), boot: Boot(*boot) }, bounds)?
+            .into_iter()
+            .for_each(|r| context.insert_range(r));
+    }
+    Some(context)
+}
+
+pub fn dot(of: Dot) -> ADot {
+    ADot { node: of.life.node.0, boot: of.life.boot.0, seq: of.seq }
+}
+
+pub fn dot_of(told: ADot) -> Option<Dot> {
+    Dot::told(Life { node: NodeId(told.node), boot: Boot(told.boot) }, told.seq)
+}
+
+pub fn dots_of(told: &[ADot]) -> Option<Vec<Dot>> {
+    (told.len() <= PARTS_MAX).then_some(())?;
+    told.iter().map(|told| dot_of(*told)).collect()
+}
+
+impl From<&Address> for At {
+    fn from(at: &Address) -> Self {
+        Self { key: at.key.clone(), kind: at.kind as u32, element: at.element.clone() }
+    }
+}
+
+impl At {
+    pub fn read(self) -> Option<Address> {
+        let kind = Kind::told(self.kind)?;
+        (self.key.len() <= NAME_BYTES_MAX && self.element.len() <= NAME_BYTES_MAX).then_some(())?;
+        Some(Address::new(self.key, kind, self.element))
+    }
+}
+
+impl ACell {
+    pub fn of(cell: &Cell, now: Time) -> Self {
+        let sibling = |of: &Sibling| ASibling {
+            dot: dot(of.dot),
+            ms: of.stamp.ms,
+            counter: of.stamp.counter,
+            sum: of.value.as_ref().map_or(0, |value| Checksum::of(value).0),
+            value: of.value.clone(),
+            left: of.ends.map(|ends| ends.since(now).0),
+        };
+        let slot = |of: &Slot| ASlot {
+            birth: dot(of.birth),
+            last: of.last.seq,
+            inc: of.inc,
+            dec: of.dec,
+            cut_inc: of.cut_inc,
+            cut_dec: of.cut_dec,
+        };
+        Self {
+            siblings: cell.siblings.iter().map(sibling).collect(),
+            slots: cell.slots.iter().map(slot).collect(),
+            gone: cell.gone.iter().copied().map(dot).collect(),
+        }
+    }
+
+    /// None if no node can have such a cell, or bytes have changed on their way.
+    pub fn read(self, now: Time) -> Option<Cell> {
+        (self.siblings.len().max(self.slots.len()) <= PARTS_MAX).then_some(())?;
+        let sibling = |told: ASibling| {
+            let is_whole = told.value.as_ref().is_none_or(|value| Checksum(told.sum).matches(value));
+            let is_short = told.value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
+            (is_whole && is_short).then_some(())?;
+            Some(Sibling {
+                dot: dot_of(told.dot)?,
+                stamp: Stamp { ms: told.ms, counter: told.counter },
+                value: told.value,
+                ends: told.left.map(|left| now + Span(left.min(END_MAX.0))),
+            })
+        };
+        let slot = |told: ASlot| {
+            let birth = dot_of(told.birth)?;
+            let last = Dot::told(birth.life, told.last).filter(|last| *last >= birth)?;
+            let ASlot { inc, dec, cut_inc, cut_dec, .. } = told;
+            (cut_inc <= inc && cut_dec <= dec).then_some(Slot { birth, last, inc, dec, cut_inc, cut_dec })
+        };
+        let mut gone = dots_of(&self.gone)?;
+        gone.sort_unstable();
+        Some(Cell {
+            siblings: self.siblings.into_iter().map(sibling).collect::<Option<_>>()?,
+            slots: self.slots.into_iter().map(slot).collect::<Option<_>>()?,
+            gone,
+        })
+    }
+}
