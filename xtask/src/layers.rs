@@ -34,7 +34,7 @@ const TABLE: &[Layer] = &[
     below("linear", &["base", "flow", "cluster", "class"]),
     below("cache", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear", "cache"]),
+    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),

@@ -26,14 +26,16 @@ pub fn span_text(ms: u64) -> String {
     }
 }
 
-const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const SIZES: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Bytes from `512KiB`, `64MiB` or `2GiB`.
+/// Bytes from `512KiB`, `64MiB`, `2GiB` or `1TiB`.
 pub fn size_from_text(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit = SIZES.iter().find(|(name, _)| *name == &text[digits..]);
     let size = text[..digits].parse::<u64>().ok().zip(unit).and_then(|(n, (_, unit))| n.checked_mul(*unit));
-    size.ok_or_else(|| format!("\"{text}\" is not a size; write a whole number and KiB, MiB or GiB, like \"64MiB\""))
+    size.ok_or_else(|| {
+        format!("\"{text}\" is not a size; write a whole number and KiB, MiB, GiB or TiB, like \"64MiB\"")
+    })
 }
 
 /// A size: one of whole units as [`size_from_text`] reads it back, any other about.

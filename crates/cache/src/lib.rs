@@ -26,15 +26,17 @@ mod wire;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{GroupId, Now, Outcome, Time};
 use bytes::Bytes;
+use class::dump::{self, Nothing};
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
 pub use machine::Cache;
 pub use op::{Act, Op, Purge, Reply, What};
-pub use spec::{Spec, size_text};
+pub use spec::Spec;
 
 /// The level from which there are caches (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
@@ -45,6 +47,7 @@ pub type Output = class::Output<Outcome<Reply>>;
 impl Class for Cache {
     const NAME: &'static str = "cache";
     const NUMBER: Number = Number(3);
+    const SINCE: u32 = LEVEL;
     const RECORDS: &'static str = "cache";
     const FIGURES: &'static [Figure] = shown::FIGURES;
 
@@ -55,6 +58,11 @@ impl Class for Cache {
     /// It keeps none.
     type Record = ();
     type Report = ();
+    type Dump = Nothing<Op, Reply>;
+
+    const ON_DISK: bool = false;
+    const DUMPED: &'static str = "nothing";
+    const NOT_DUMPED: Option<&'static str> = Some("what it holds is a copy of what is kept elsewhere");
 
     fn born(birth: &mut Birth, (): ()) -> Self {
         Cache::new(birth.me, birth.boot)
@@ -78,5 +86,17 @@ impl Class for Cache {
 
     fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
         Vec::new()
+    }
+
+    fn dump(_: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> Self::Dump {
+        Nothing::default()
+    }
+
+    fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Op>, String> {
+        Err("values of this class are not loaded".into())
+    }
+
+    fn loaded(_: &Reply) -> Result<(), String> {
+        Ok(())
     }
 }

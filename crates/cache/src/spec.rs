@@ -1,8 +1,8 @@
 //! What is declared of a `cache` namespace: how much it may take at each node, and how long entries are kept.
 
 use base::Span;
-use base::text::span_text;
-use class::{Key, Wrong, span};
+use base::text::{size_text, span_text};
+use class::{Key, Quota, Wrong, size, span};
 use serde_json::{Map, Value};
 
 use super::limits::{SIZE_DEFAULT, SIZE_MAX, SIZE_MIN, TTL_MS_MAX, TTL_MS_MIN};
@@ -14,11 +14,12 @@ pub struct Spec {
     pub size_max: u64,
     /// How long an entry is kept at most, unless its write says otherwise; milliseconds. None: as long as there is room.
     pub ttl_ms: Option<u64>,
+    pub quota: Quota,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { size_max: SIZE_DEFAULT, ttl_ms: None }
+        Self { size_max: SIZE_DEFAULT, ttl_ms: None, quota: Quota::default() }
     }
 }
 
@@ -40,6 +41,8 @@ impl class::Spec for Spec {
             example: "\"1h\"",
             about: "How long an entry is kept at most, unless its write says otherwise: 1ms to 400d. Without it, as long as there is room.",
         },
+        Quota::RATE_MAX,
+        Quota::CONNECTIONS_MAX,
     ];
 
     fn foreign(key: &str) -> Option<&'static str> {
@@ -52,9 +55,9 @@ impl class::Spec for Spec {
     }
 
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
-        let size_max = keys.get("size_max").map(size).transpose()?.unwrap_or(SIZE_DEFAULT);
+        let size_max = keys.get("size_max").map(|value| size("size_max", value)).transpose()?.unwrap_or(SIZE_DEFAULT);
         let ttl_ms = keys.get("ttl").map(|value| span("ttl", value, "1h")).transpose()?;
-        Ok(Self { size_max, ttl_ms })
+        Ok(Self { size_max, ttl_ms, quota: Quota::read(keys)? })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
@@ -63,6 +66,7 @@ impl class::Spec for Spec {
             keys.push(("size_max", size_text(self.size_max).into()));
         }
         keys.extend(self.ttl_ms.map(|ms| ("ttl", span_text(ms).into())));
+        keys.extend(self.quota.write());
         keys
     }
 
@@ -76,8 +80,12 @@ impl class::Spec for Spec {
                 let (is, low, high) = (span_text(ms), span_text(TTL_MS_MIN), span_text(TTL_MS_MAX));
                 Err(("ttl".into(), format!("{is} is not between {low} and {high}")))
             }
-            _ => Ok(()),
+            _ => self.quota.validate(),
         }
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     fn may_follow(&self, _: &Self, _: u32) -> Result<(), Wrong> {
@@ -87,28 +95,6 @@ impl class::Spec for Spec {
     fn promise(&self) -> &'static str {
         "a copy of what is kept elsewhere, in the memory of one node each: any entry may be gone at any time; no request that begins \
          after a purge was acknowledged gets what was stored before it"
-    }
-}
-
-const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-
-fn size(value: &Value) -> Result<u64, Wrong> {
-    let read = |text: &str| {
-        let (unit, shift) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
-        let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        number.checked_mul(1 << shift)
-    };
-    let why =
-        || ("size_max".to_owned(), "write a size, with its unit and in quotes, like size_max = \"64MiB\"".to_owned());
-    value.as_str().and_then(read).ok_or_else(why)
-}
-
-/// In the largest unit that divides it.
-pub fn size_text(bytes: u64) -> String {
-    let fits = |(_, shift): &&(&str, u32)| bytes > 0 && bytes.is_multiple_of(1 << shift);
-    match UNITS.iter().rev().find(fits) {
-        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
-        None => format!("{bytes}B"),
     }
 }
 

@@ -7,6 +7,7 @@
 //! ```
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use base::checksum::Checksum;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -34,6 +35,29 @@ pub trait Dump: Send {
     /// # Errors
     /// Why the dump cannot go on: it has to begin again.
     fn take(&mut self, replies: Vec<Self::Reply>, wall_ms: u64) -> Result<Vec<Record>, String>;
+}
+
+/// Of a class whose namespaces are not written to files ([`crate::Class::NOT_DUMPED`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing<Op, Reply>(PhantomData<fn() -> (Op, Reply)>);
+
+impl<Op, Reply> Default for Nothing<Op, Reply> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<Op, Reply> Dump for Nothing<Op, Reply> {
+    type Op = Op;
+    type Reply = Reply;
+
+    fn asks(&mut self) -> Vec<Op> {
+        Vec::new()
+    }
+
+    fn take(&mut self, _: Vec<Reply>, _: u64) -> Result<Vec<Record>, String> {
+        Ok(Vec::new())
+    }
 }
 
 /// What a dump consists of.
@@ -79,7 +103,7 @@ pub struct Item {
     pub end_ms: Option<u64>,
     /// Of a lease: its fencing token. Else 0.
     pub token: u64,
-    /// The text; fields and values in turn; items; members; the holder.
+    /// The text; fields and values in turn; items; members; members and scores (text) in turn; the holder.
     pub values: Vec<Bytes>,
 }
 
@@ -89,11 +113,13 @@ pub enum ItemKind {
     Hash,
     List,
     Set,
+    Sorted,
     Lease,
 }
 
 impl ItemKind {
-    const ALL: [ItemKind; 5] = [ItemKind::Text, ItemKind::Hash, ItemKind::List, ItemKind::Set, ItemKind::Lease];
+    const ALL: [ItemKind; 6] =
+        [ItemKind::Text, ItemKind::Hash, ItemKind::List, ItemKind::Set, ItemKind::Sorted, ItemKind::Lease];
 
     /// As Redis' TYPE says it.
     pub fn name(self) -> &'static str {
@@ -102,6 +128,7 @@ impl ItemKind {
             ItemKind::Hash => "hash",
             ItemKind::List => "list",
             ItemKind::Set => "set",
+            ItemKind::Sorted => "zset",
             ItemKind::Lease => "lease",
         }
     }
@@ -114,7 +141,7 @@ impl ItemKind {
     fn takes(self, values: usize) -> bool {
         match self {
             ItemKind::Text | ItemKind::Lease => values == 1,
-            ItemKind::Hash => values > 0 && values.is_multiple_of(2),
+            ItemKind::Hash | ItemKind::Sorted => values > 0 && values.is_multiple_of(2),
             ItemKind::List | ItemKind::Set => values > 0,
         }
     }

@@ -53,6 +53,8 @@ pub trait Class: Sized {
     const NAME: &'static str;
     /// Owns its frames, its groups in the node's log, and its reports. Never given twice.
     const NUMBER: Number;
+    /// The level of programs from which a namespace may be of this class: no node of an older one could be a member of it.
+    const SINCE: u32 = 1;
     /// Kind of the records that it keeps in the root group.
     const RECORDS: &'static str;
     /// All its figures, in order of their names: [`Class::figures`] has a value for each.
@@ -77,6 +79,8 @@ pub trait Class: Sized {
     const ON_DISK: bool;
     /// What a dump of a namespace shows, in a sentence for people.
     const DUMPED: &'static str;
+    /// Why its namespaces are not written to files, if they are not: front doors refuse with it.
+    const NOT_DUMPED: Option<&'static str> = None;
 
     /// A new life. All its chance comes from `birth`.
     fn born(birth: &mut Birth, settings: Self::Settings) -> Self;

@@ -212,7 +212,7 @@ fn is_led(n: &NamespaceView) -> bool {
 
 /// Of class `cache`.
 fn cache_page(n: &NamespaceView, size_max: u64) -> String {
-    let (name, class, promise, size) = (&n.name, &n.class, &n.promise, state::cache::size_text(size_max));
+    let (name, class, promise, size) = (&n.name, &n.class, &n.promise, base::text::size_text(size_max));
     let ttl = n.ttl_ms.map_or("as long as there is room".to_owned(), |ms| format!("{} at most", span_text(ms)));
     format!(
         "namespace:         {name}\nclass:             {class}\npromise:           {promise}\n\
@@ -236,7 +236,8 @@ fn page(n: &NamespaceView) -> String {
         };
         let shards: String = n.shards.iter().map(shard).collect();
         let (name, class, promise) = (&n.name, &n.class, &n.promise);
-        let durability = n.durability.as_deref().unwrap_or("disk");
+        let durability =
+            n.durability.as_deref().unwrap_or(if n.class == "soft" { "memory, on every node" } else { "disk" });
         let weak = match n.weak.join(", ") {
             none if none.is_empty() => none,
             weak => format!("weak functions:    {weak}\n"),

@@ -139,6 +139,7 @@ pub fn loaded(ran: &Ran) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::functions::{self, Run};
+    use crate::sorted::{Scored, Sorted};
     use crate::space::Space;
     use crate::value::Value;
     use class::dump::Dump as _;
@@ -176,10 +177,13 @@ mod tests {
         here.set(&bytes("hash"), Value::Hash(Arc::new([(bytes("f"), bytes("v"))].into())), 0);
         here.set(&bytes("list"), Value::List(Arc::new([bytes("b"), bytes("a"), bytes("b")].into())), 0);
         here.set(&bytes("set"), Value::Set(Arc::new([bytes("a"), bytes("")].into())), 0);
+        let scored =
+            [("a", 0.1), ("b", f64::NEG_INFINITY)].map(|(member, score)| Scored { member: bytes(member), score });
+        here.set(&bytes("sorted"), Value::Sorted(Arc::new(Sorted::of(scored.into()).unwrap())), 0);
         here.set(&bytes("lease"), Value::Lease { holder: bytes("me"), token: 8 }, 9_000);
         let all = dumped(&mut here);
-        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 8 }));
-        assert_eq!(all.len(), 9);
+        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 9 }));
+        assert_eq!(all.len(), 10);
         // Something else is there, and more than once is once.
         there.set(&bytes("list"), Value::Text(bytes("other")), 7);
         for _ in 0..2 {
@@ -193,7 +197,7 @@ mod tests {
             all.collect::<Vec<_>>()
         };
         assert_eq!(values(&there), values(&here));
-        assert!(there.revision() > 8 && there.next_revision() > 8, "no token comes again");
+        assert!(there.revision() > 9 && there.next_revision() > 9, "no token comes again");
         // Of a moment long after.
         let ended = all.iter().filter(|record| load(&"bank".into(), record, 1_005_000).is_none());
         assert_eq!(ended.count(), 1);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, kind};
 use bytes::Bytes;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
 use class::dump::Record;
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 use flow::stage::Shown;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clones::off::Target;
 use clones::{Demand, Doors, members};
 use serde::{Deserialize, Serialize};
-use state::{cache, linear, session};
+use state::{cache, linear, session, soft};
 
 use crate::deploy;
 
@@ -19,6 +19,8 @@ pub enum Ask {
     Linear(linear::Op),
     /// An operation of the `cache` class.
     Cache(cache::Op),
+    /// An operation of the `soft` class.
+    Soft(soft::Op),
     /// Of a service's clones as a group.
     Members(members::Op),
     /// Messages between clients of all nodes.
@@ -71,6 +73,7 @@ pub enum Answer {
     Session(Outcome<session::Reply>),
     Linear(Outcome<linear::Ran>),
     Cache(Outcome<cache::Reply>),
+    Soft(Outcome<soft::Reply>),
     Members(Outcome<members::Reply>),
     Channels(Outcome<channels::Reply>),
     Applied(Outcome<Applied>),
@@ -111,12 +114,24 @@ pub struct Admitted {
     pub ca_key: Bytes,
 }
 
+impl From<state::Op> for Ask {
+    fn from(op: state::Op) -> Ask {
+        match op {
+            state::Op::Session(op) => Ask::Session(op),
+            state::Op::Linear(op) => Ask::Linear(op),
+            state::Op::Cache(op) => Ask::Cache(op),
+            state::Op::Soft(op) => Ask::Soft(op),
+        }
+    }
+}
+
 impl From<state::Answer> for Answer {
     fn from(answer: state::Answer) -> Self {
         match answer {
             state::Answer::Session(outcome) => Answer::Session(outcome),
             state::Answer::Linear(outcome) => Answer::Linear(outcome),
             state::Answer::Cache(outcome) => Answer::Cache(outcome),
+            state::Answer::Soft(outcome) => Answer::Soft(outcome),
         }
     }
 }

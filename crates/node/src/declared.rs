@@ -167,6 +167,14 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             |(key, why): (String, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         let spec = NamespaceSpec::read(spec.get_ref()).map_err(wrong)?;
         spec.validate().map_err(wrong)?;
+        let (class, agreed) = (spec.class(), level::agreed(now));
+        if agreed < class.since() {
+            let needs = class.since();
+            let why = format!(
+                "not every node has a program with class {class} yet: this cluster agreed on level {agreed}, it needs {needs}"
+            );
+            return Err(wrong(("class".to_owned(), why)));
+        }
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
             spec.may_follow(&before, shards(now, name)).map_err(wrong)?;
         }

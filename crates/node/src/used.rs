@@ -49,6 +49,8 @@ impl Node {
         let (namespace, count) = match op {
             state::Op::Session(op) => (&op.namespace, 1),
             state::Op::Linear(op) => (&op.namespace, op.steps.len() as u64),
+            state::Op::Cache(op) => (&op.namespace, 1),
+            state::Op::Soft(op) => (&op.namespace, 1),
         };
         let (most, rate) = self.rates.get_mut(&**namespace)?;
         let after = rate.admit(now.mono, *most, count).err()?;
@@ -57,6 +59,8 @@ impl Node {
         Some(match op {
             state::Op::Session(_) => Answer::Session(Outcome::Refused(refused)),
             state::Op::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
+            state::Op::Cache(_) => Answer::Cache(Outcome::Refused(refused)),
+            state::Op::Soft(_) => Answer::Soft(Outcome::Refused(refused)),
         })
     }
 

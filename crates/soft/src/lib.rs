@@ -26,9 +26,11 @@ mod join_tests;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
 use bytes::Bytes;
+use class::dump::{self, Nothing};
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
@@ -41,6 +43,9 @@ use machine::{Peer, Wait};
 
 /// The level from which a namespace may be of this class (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+
+/// Its name in declarations.
+pub const NAME: &str = "soft";
 
 /// Why a write was refused as the namespace is full begins with this.
 pub const FULL: &str = "the namespace is full";
@@ -86,8 +91,9 @@ struct Seen {
 }
 
 impl Class for Soft {
-    const NAME: &'static str = "soft";
+    const NAME: &'static str = NAME;
     const NUMBER: Number = Number::SOFT;
+    const SINCE: u32 = LEVEL;
     const RECORDS: &'static str = "soft";
     const FIGURES: &'static [Figure] = &[
         Figure::counter("soft.alone", "Updates that were acknowledged with one copy, as no other node was live."),
@@ -111,6 +117,13 @@ impl Class for Soft {
     type Reply = Reply;
     type Record = ();
     type Report = ();
+
+    type Dump = Nothing<Op, Reply>;
+
+    const ON_DISK: bool = false;
+    const DUMPED: &'static str = "nothing";
+    const NOT_DUMPED: Option<&'static str> =
+        Some("its collections are in memory alone, and cannot be read out as a whole yet");
 
     fn born(birth: &mut Birth, (): ()) -> Self {
         Soft::new(birth.me, birth.boot, birth.rng.fork())
@@ -150,6 +163,18 @@ impl Class for Soft {
 
     fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
         Vec::new()
+    }
+
+    fn dump(_: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> Self::Dump {
+        Nothing::default()
+    }
+
+    fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Op>, String> {
+        Err("values of this class are not loaded".into())
+    }
+
+    fn loaded(_: &Reply) -> Result<(), String> {
+        Ok(())
     }
 }
 

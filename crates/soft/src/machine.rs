@@ -13,7 +13,7 @@ use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
-use crate::wire::{Ack, Push, pairs};
+use crate::wire::{Ack, Delta, Push, pairs};
 use crate::{Asked, Input, LEVEL, Op, Output, Reply, Soft};
 
 /// Kinds of frames, each in its lane.
@@ -75,7 +75,7 @@ impl Soft {
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             // It has no group and no log, leads nothing and hears no reports.
             Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) => (),
-            Input::Told { .. } | Input::Tend => (),
+            Input::Told { .. } | Input::Tend | Input::Voters(_) => (),
         }
         self.end_keys(now);
         self.gossip(now, out);
@@ -108,7 +108,9 @@ impl Soft {
         }
         peer.dead = None;
         // It may have been away: what it lacks is seen at once.
-        self.round.push(id);
+        if !self.round.contains(&id) {
+            self.round.push(id);
+        }
         self.gossip_at = self.gossip_at.min(now.mono);
     }
 
@@ -138,6 +140,12 @@ impl Soft {
             out.push(unknown(wait.asked.id, "its namespace was taken out of the declaration"));
         }
         self.deadlines.retain(|(_, id, _)| ids.contains(id));
+        for peer in self.peers.values_mut() {
+            peer.told.retain(|id, _| ids.contains(id));
+            // Nobody acknowledges what is under way for a namespace that is no more.
+            peer.under_way.retain(|(id, ..)| ids.contains(id));
+            peer.under_way_bytes = peer.under_way.iter().map(|(_, _, bytes)| bytes).sum();
+        }
         let catches_up = now.mono.since(self.born.unwrap_or(now.mono)) < FRESH_AFTER;
         for Told { id, spec, .. } in spaces.into_values().filter(|_| may_serve) {
             match self.spaces.get_mut(&id) {
@@ -268,11 +276,25 @@ impl Soft {
         }
     }
 
-    /// One frame, encoded once, for all that have room for it.
+    /// What a namespace has to send: an operation may have made more than a frame takes.
     fn push(&mut self, id: u32, out: &mut Vec<Output>) {
         let Some(held) = self.spaces.get_mut(&id) else { return };
-        let deltas = std::mem::take(&mut held.space.out);
+        let all = std::mem::take(&mut held.space.out);
         held.space.out_bytes = 0;
+        let (mut deltas, mut bytes) = (Vec::new(), 0);
+        for delta in all {
+            bytes += delta.encoded_len();
+            deltas.push(delta);
+            if bytes >= FRAME_BYTES {
+                self.push_frame(id, std::mem::take(&mut deltas), out);
+                bytes = 0;
+            }
+        }
+        self.push_frame(id, deltas, out);
+    }
+
+    /// One frame, encoded once, for all that have room for it.
+    fn push_frame(&mut self, id: u32, deltas: Vec<Delta>, out: &mut Vec<Output>) {
         let (Some(first), Some(last)) = (deltas.first(), deltas.last()) else { return };
         let range = Range { life: self.life, first: first.seq, last: last.seq };
         let head = Bytes::from(Push { space: id, boot: self.life.boot.0, deltas }.encode_to_vec());

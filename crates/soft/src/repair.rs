@@ -207,7 +207,8 @@ impl Soft {
             bytes += whole.encoded_len();
             page.cells.push(whole);
         }
-        out.push(Output::Send { to: from, frame: Frame::new(kind::PAGE, page.encode_to_vec()) });
+        let frame = Frame::new(kind::PAGE, page.encode_to_vec());
+        out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
         Ok(())
     }
 
@@ -279,6 +280,12 @@ impl Held {
     }
 }
 
+/// A cell that many nodes wrote at one moment, each a large value, may be more than a frame takes. It waits for the next
+/// write, which replaces them.
+fn fits(frame: &Frame) -> bool {
+    frame.wire_len() <= base::limits::FRAME_BYTES_MAX
+}
+
 fn digest(of: &Context) -> u64 {
     let mut bytes = Vec::new();
     for Range { life, first, last } in of.ranges() {
@@ -335,7 +342,10 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl Fn
         frame.cells.push(whole);
         left -= 1;
         if bytes >= FRAME_BYTES || left == 0 {
-            send(Frame::new(kind::CELLS, frame.encode_to_vec()));
+            let cells = Frame::new(kind::CELLS, frame.encode_to_vec());
+            if fits(&cells) {
+                send(cells);
+            }
             frame.cells.clear();
             bytes = 0;
         }

@@ -1,8 +1,8 @@
 //! What is declared of a `soft` namespace: at how many nodes an acknowledged update is, how often nodes compare what they
 //! have, how large it may become.
 
-use base::text::span_text;
-use class::{Key, Wrong, is_number, span};
+use base::text::{size_text, span_text};
+use class::{Key, Quota, Wrong, is_number, size, span};
 use serde_json::{Map, Value};
 
 use crate::limits::*;
@@ -16,11 +16,12 @@ pub struct Spec {
     pub gossip_ms: u64,
     /// Keys, values and 128 bytes for each element, bytes.
     pub size_max: u64,
+    pub quota: Quota,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { copies: 2, gossip_ms: GOSSIP_MS_DEFAULT, size_max: SIZE_DEFAULT }
+        Self { copies: 2, gossip_ms: GOSSIP_MS_DEFAULT, size_max: SIZE_DEFAULT, quota: Quota::default() }
     }
 }
 
@@ -41,6 +42,8 @@ impl class::Spec for Spec {
             example: "\"256MiB\"",
             about: "Keys, values and 128 bytes for each element: 1MiB to 1TiB, default 256MiB. Each node has all of it in memory.",
         },
+        Quota::RATE_MAX,
+        Quota::CONNECTIONS_MAX,
     ];
 
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
@@ -49,12 +52,17 @@ impl class::Spec for Spec {
         Ok(Self {
             copies: keys.get("copies").map(|value| is_number("copies", value)).transpose()?.unwrap_or(default.copies),
             gossip_ms: gossip.unwrap_or(default.gossip_ms),
-            size_max: keys.get("size_max").map(size).transpose()?.unwrap_or(default.size_max),
+            size_max: keys
+                .get("size_max")
+                .map(|value| size("size_max", value))
+                .transpose()?
+                .unwrap_or(default.size_max),
+            quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let (Self { copies, gossip_ms, size_max }, default) = (self, Self::default());
+        let (Self { copies, gossip_ms, size_max, quota }, default) = (self, Self::default());
         let mut keys = Vec::new();
         if *copies != default.copies {
             keys.push(("copies", (*copies).into()));
@@ -65,6 +73,7 @@ impl class::Spec for Spec {
         if *size_max != default.size_max {
             keys.push(("size_max", size_text(*size_max).into()));
         }
+        keys.extend(quota.write());
         keys
     }
 
@@ -80,7 +89,11 @@ impl class::Spec for Spec {
             let (is, low, high) = (size_text(self.size_max), size_text(SIZE_MIN), size_text(SIZE_MAX));
             return Err(("size_max".into(), format!("{is} is not between {low} and {high}")));
         }
-        Ok(())
+        self.quota.validate()
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     fn may_follow(&self, _: &Self, _: u32) -> Result<(), Wrong> {
@@ -98,26 +111,6 @@ impl class::Spec for Spec {
     }
 }
 
-const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-
-fn size(value: &Value) -> Result<u64, Wrong> {
-    let read = |text: &str| {
-        let (number, shift) = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
-        let number: u64 = number.trim().parse().ok()?;
-        number.checked_mul(1 << shift)
-    };
-    let wrong =
-        || ("size_max".to_owned(), "write a size with its unit and in quotes, like size_max = \"256MiB\"".to_owned());
-    value.as_str().and_then(read).ok_or_else(wrong)
-}
-
-fn size_text(bytes: u64) -> String {
-    let of = |(unit, shift): &(&str, u32)| {
-        (bytes > 0 && bytes.is_multiple_of(1 << shift)).then(|| format!("{}{unit}", bytes >> shift))
-    };
-    UNITS.iter().rev().find_map(of).unwrap_or_else(|| format!("{bytes} bytes"))
-}
-
 #[cfg(test)]
 mod tests {
     use class::Spec as _;
@@ -133,7 +126,7 @@ mod tests {
         assert_eq!(read("{}"), Ok(Spec::default()));
         assert_eq!(Spec::default().write(), []);
         let spec = read(r#"{"copies":1,"gossip":"1s","size_max":"64MiB"}"#).unwrap();
-        assert_eq!(spec, Spec { copies: 1, gossip_ms: 1000, size_max: 64 << 20 });
+        assert_eq!(spec, Spec { copies: 1, gossip_ms: 1000, size_max: 64 << 20, quota: Quota::default() });
         let written: Map<String, Value> =
             spec.write().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         assert_eq!(Spec::read(&written), Ok(spec));

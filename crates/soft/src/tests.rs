@@ -495,6 +495,23 @@ fn what_is_too_large_or_too_much_is_refused() {
 }
 
 #[test]
+fn one_operation_may_make_more_than_a_frame_takes() {
+    let mut world = World::new(2);
+    let value = Bytes::from(vec![b'v'; 900_000]);
+    let pairs = (0..24).map(|n| (bytes(&format!("k{n}")), value.clone())).collect();
+    let id = world.ask(1, Action::Set { pairs, end: End::Never });
+    world.wake();
+    let largest = world.air.iter().map(|(.., frame)| frame.wire_len()).max().unwrap();
+    assert!(largest < base::limits::FRAME_BYTES_MAX, "{largest}");
+    // Its window is smaller: the rest comes by repair.
+    world.pass(2_000);
+    assert!(world.answers.contains_key(&id));
+    assert_eq!(world.done(2, Action::Count), Reply::Int(24));
+    world.check();
+    world.are_equal();
+}
+
+#[test]
 fn a_cluster_of_older_programs_has_no_such_namespace() {
     let mut world = World::new(1);
     world.declare(1, LEVEL - 1);

@@ -22,6 +22,7 @@ pub use cache;
 pub use class;
 pub use linear;
 pub use session;
+pub use soft;
 
 pub use events::{Declaration, Output};
 use events::{OfAll, OfGroup, Recovering, run, undone};
@@ -30,6 +31,7 @@ list::classes! {
     session Session: ::session::Session,
     linear Linear: ::linear::Linear,
     cache Cache: ::cache::Cache,
+    soft Soft: ::soft::Soft,
 }
 
 /// What is known of a figure of any class.

@@ -26,6 +26,13 @@ macro_rules! classes {
                 }
             }
 
+            /// The level of programs from which a namespace may be of this class.
+            pub const fn since(self) -> u32 {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::SINCE),*
+                }
+            }
+
             /// Kind of its records in the root group.
             pub const fn records(self) -> &'static str {
                 match self {
@@ -58,6 +65,13 @@ macro_rules! classes {
             pub const fn dumped(self) -> &'static str {
                 match self {
                     $(Class::$Variant => <$class as class::Class>::DUMPED),*
+                }
+            }
+
+            /// Why its namespaces are not written to files, if they are not.
+            pub const fn not_dumped(self) -> Option<&'static str> {
+                match self {
+                    $(Class::$Variant => <$class as class::Class>::NOT_DUMPED),*
                 }
             }
 

@@ -27,6 +27,11 @@ impl NamespaceSpec {
         NamespaceSpec::Linear(linear::Spec::default())
     }
 
+    /// A `soft` namespace with two copies.
+    pub fn new_soft() -> Self {
+        NamespaceSpec::Soft(soft::Spec::default())
+    }
+
     /// Reads what a person wrote.
     ///
     /// # Errors
@@ -124,6 +129,8 @@ mod tests {
             r#"{"class":"linear","functions":"bank"}"#,
             r#"{"class":"cache"}"#,
             r#"{"class":"cache","size_max":"1GiB","ttl":"1h"}"#,
+            r#"{"class":"soft"}"#,
+            r#"{"class":"soft","copies":1,"gossip":"1s","size_max":"1GiB"}"#,
             r#"{"class":"linear","shards":4,"replicas":3,"durability":"memory","weak":["set.add"]}"#,
         ] {
             assert_eq!(serde_json::to_string(&read(same).unwrap()).unwrap(), same);
@@ -137,7 +144,10 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_key_and_what_would_be_right() {
         for (text, says) in [
-            (r#"{"class":"liner"}"#, "class \"liner\" is not known; known are: \"session\", \"linear\", \"cache\""),
+            (
+                r#"{"class":"liner"}"#,
+                "class \"liner\" is not known; known are: \"session\", \"linear\", \"cache\", \"soft\"",
+            ),
             (r#"{"lease":"1h"}"#, "class: it is missing"),
             (r#"{"class":"session","merge":"field"}"#, "\"field\" is not known; known are \"none\""),
             (r#"{"class":"linear","durability":"tape"}"#, "\"tape\" is not known; known are \"disk\""),
@@ -166,7 +176,7 @@ mod tests {
         let stored = serde_json::from_str(r#"{"class":"linear","replicas":5,"colour":"red"}"#).unwrap();
         let five = linear::Spec { replicas: Some(5), ..linear::Spec::default() };
         assert_eq!(NamespaceSpec::from_stored(stored), Some(NamespaceSpec::Linear(five)));
-        assert_eq!(NamespaceSpec::from_stored(serde_json::from_str(r#"{"class":"soft"}"#).unwrap()), None);
+        assert_eq!(NamespaceSpec::from_stored(serde_json::from_str(r#"{"class":"object"}"#).unwrap()), None);
     }
 
     #[test]

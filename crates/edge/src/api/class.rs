@@ -4,7 +4,15 @@ use axum::http::{HeaderMap, HeaderName};
 
 use super::{Api, Problem};
 
+/// Values of class `soft` are not offered over HTTP yet.
+pub fn not_soft(api: &Api, ns: &str) -> Result<(), Problem> {
+    let is_soft = api.view().namespaces.iter().any(|has| has.name == ns && has.class == state::soft::NAME);
+    let why = || format!("namespace {ns} is of class soft, whose values go by the Redis protocol: docs/guide/soft.md");
+    if is_soft { Err(Problem::wrong(why())) } else { Ok(()) }
+}
+
 pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
+    not_soft(api, ns)?;
     let view = api.view();
     if view.linear.contains_key(ns) {
         return Ok(());
@@ -19,6 +27,7 @@ pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
 }
 
 pub fn only_session(api: &Api, ns: &str) -> Result<(), Problem> {
+    not_soft(api, ns)?;
     let view = api.view();
     let (class, instead) = match (view.linear.contains_key(ns), view.caches.contains(ns)) {
         (false, false) => return Ok(()),

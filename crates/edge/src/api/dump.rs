@@ -16,7 +16,7 @@ use class::dump::{FORMAT, Flaw, Head, Reader, Record, Writer};
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream;
 use http_body_util::BodyExt;
-use node::{Ask, View};
+use node::View;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use state::{Answer, Class, Op};
@@ -233,13 +233,11 @@ impl Load {
 async fn ask(api: &Api, op: Op) -> Result<Answer, Problem> {
     let until = Instant::now() + DUMP_ASKED_MAX;
     loop {
-        let ask = match op.clone() {
-            Op::Session(op) => Ask::Session(op),
-            Op::Linear(op) => Ask::Linear(op),
-        };
-        let answer = match api.backend.ask(ask, LINEAR_BUDGET).await? {
+        let answer = match api.backend.ask(op.clone().into(), LINEAR_BUDGET).await? {
             node::Answer::Session(outcome) => Answer::Session(outcome),
             node::Answer::Linear(outcome) => Answer::Linear(outcome),
+            node::Answer::Cache(outcome) => Answer::Cache(outcome),
+            node::Answer::Soft(outcome) => Answer::Soft(outcome),
             other => unreachable!("an operation of a class was answered by {other:?}"),
         };
         match answer.undone() {
@@ -254,7 +252,11 @@ async fn ask(api: &Api, op: Op) -> Result<Answer, Problem> {
 fn class_of(view: &View, ns: &str) -> Result<Class, Problem> {
     let of = view.namespaces.iter().find(|namespace| namespace.name == ns);
     let class = of.and_then(|of| Class::ALL.iter().find(|class| class.name() == of.class));
-    class.copied().ok_or_else(|| Problem::not_found(format!("there is no namespace {ns:?}")))
+    let class = *class.ok_or_else(|| Problem::not_found(format!("there is no namespace {ns:?}")))?;
+    match class.not_dumped() {
+        None => Ok(class),
+        Some(why) => Err(Problem::wrong(format!("namespace {ns} is of class {class}, which is not dumped: {why}"))),
+    }
 }
 
 fn room(api: &Api) -> Result<OwnedSemaphorePermit, Problem> {

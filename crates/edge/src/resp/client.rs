@@ -251,6 +251,7 @@ fn class_of(view: &View, namespace: &str) -> Class {
     match () {
         () if view.linear.contains_key(namespace) => Class::Linear,
         () if view.caches.contains(namespace) => Class::Cache,
+        () if view.namespaces.iter().any(|has| has.name == namespace && has.class == Class::Soft.name()) => Class::Soft,
         () => Class::Session,
     }
 }

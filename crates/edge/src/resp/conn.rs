@@ -170,6 +170,7 @@ enum Work {
     Op(Waiting, fn(Outcome<Found>) -> Reply),
     Linear(Waiting, Then),
     Cache(Waiting, commands::cache::Then),
+    Soft(Waiting, commands::soft::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long, in a task of its own.
     Blocked(oneshot::Receiver<Given>),
@@ -446,6 +447,10 @@ impl Conn {
                     op.priority = self.client.priority();
                     (Work::Cache(self.node.gate.ask(node::Ask::Cache(op)), then), false)
                 }
+                Act::Soft(mut op, then) => {
+                    op.priority = self.client.priority();
+                    (Work::Soft(self.node.gate.ask(node::Ask::Soft(op)), then), false)
+                }
                 Act::Later(future) => (Work::Later(future), false),
                 Act::Block(start) => {
                     let (client, waiting) = oneshot::channel();
@@ -632,6 +637,10 @@ impl Work {
             Work::Cache(waiting, then) => {
                 let answer = ready!(Pin::new(waiting).poll(cx));
                 Poll::Ready(then(commands::cache::outcome(answer)))
+            }
+            Work::Soft(waiting, then) => {
+                let answer = ready!(Pin::new(waiting).poll(cx));
+                Poll::Ready(commands::soft::reply(ops::soft_outcome(answer), *then))
             }
             Work::Later(future) => future.as_mut().poll(cx),
             Work::Blocked(waiting) => {

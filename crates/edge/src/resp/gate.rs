@@ -26,6 +26,7 @@ use tokio::sync::{Notify, oneshot};
 use super::Backend;
 use super::limits::{
     CACHE_BUDGET, CACHE_STAGE, CAME_WITHIN, CROWD, LINEAR_BUDGET, LINEAR_STAGE, MOSTLY, OP_BUDGET, SESSION_STAGE,
+    SOFT_BUDGET, SOFT_STAGE,
 };
 use crate::meter::Stages;
 
@@ -34,7 +35,7 @@ pub struct Gate {
     /// False only in the experiment that shows what it is good for.
     sheds: bool,
     began: Instant,
-    lanes: [RefCell<Lane>; 3],
+    lanes: [RefCell<Lane>; Class::ALL.len()],
     /// When this turn began, while something is held. What is read in it came since the turn before: a thread that was
     /// away for long (others use its processor) has not just now been asked.
     turn_began: Cell<Option<Time>>,
@@ -121,7 +122,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE), lane(CACHE_STAGE)],
+            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE), lane(CACHE_STAGE), lane(SOFT_STAGE)],
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -259,6 +260,7 @@ impl Gate {
                 Class::Linear => Answer::Linear(Outcome::Refused(refused)),
                 Class::Session => Answer::Session(Outcome::Refused(refused)),
                 Class::Cache => Answer::Cache(Outcome::Refused(refused)),
+                Class::Soft => Answer::Soft(Outcome::Refused(refused)),
             });
             return true;
         }
@@ -331,6 +333,7 @@ fn end_of(answer: &Answer) -> End {
     match answer {
         Answer::Session(outcome) => of(outcome),
         Answer::Linear(outcome) => of(outcome),
+        Answer::Soft(outcome) => of(outcome),
         _ => End::Gone,
     }
 }
@@ -340,19 +343,25 @@ fn priority(ask: &Ask) -> Priority {
         Ask::Session(op) => op.priority,
         Ask::Linear(op) => op.priority,
         Ask::Cache(op) => op.priority,
+        Ask::Soft(op) => op.priority,
         _ => Priority::NORMAL,
     }
 }
 
 /// The classes, in the order of their lanes, and what their stages are called.
-const STAGES: [(Class, &str); 3] =
-    [(Class::Session, "resp-session"), (Class::Linear, "resp-linear"), (Class::Cache, "resp-cache")];
+const STAGES: [(Class, &str); Class::ALL.len()] = [
+    (Class::Session, "resp-session"),
+    (Class::Linear, "resp-linear"),
+    (Class::Cache, "resp-cache"),
+    (Class::Soft, "resp-soft"),
+];
 
 /// Whose lane an operation takes.
 fn class(ask: &Ask) -> Class {
     match ask {
         Ask::Linear(_) => Class::Linear,
         Ask::Cache(_) => Class::Cache,
+        Ask::Soft(_) => Class::Soft,
         _ => Class::Session,
     }
 }
@@ -364,6 +373,7 @@ fn budget(class: Class) -> Span {
         Class::Session => OP_BUDGET,
         // A purge may have to wait for the leases of a hung node.
         Class::Cache => CACHE_BUDGET,
+        Class::Soft => SOFT_BUDGET,
     }
 }
 

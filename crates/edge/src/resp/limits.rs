@@ -66,6 +66,13 @@ pub const LINEAR_STAGE: Shape = Shape {
 pub const CACHE_STAGE: Shape = SESSION_STAGE;
 /// How long one may take: a purge waits for the leases of a hung node, and for a majority of voters at most so long and a little.
 pub const CACHE_BUDGET: Span = Span::millis(2500);
+/// Operations of class `soft`: this node answers, and waits at most for one other to have what is written.
+pub const SOFT_STAGE: Shape = Shape {
+    batch: 128,
+    wait_target: Span::millis(10),
+    queue_max: HELD_MAX,
+    limit: Bounds { first: 512, min: 64, max: 16 << 10, tolerance_percent: 200, slack: Span::millis(10) },
+};
 /// Places are kept free for a priority of which something came so lately.
 pub const CAME_WITHIN: Span = Span::secs(1);
 /// A connection with one in so many of the held operations makes the others wait, and waits itself instead of being
@@ -134,6 +141,8 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time for one operation on a namespace. A brick is given 60 ms, so this allows for several attempts; clients wait longer.
 pub const OP_BUDGET: Span = Span::millis(1000);
+/// The same of class `soft`: longer than it takes to see that the only other node is dead, which is then waited for no more.
+pub const SOFT_BUDGET: Span = Span::millis(3000);
 /// A command that reads, changes and writes a value does so at most so often, and begins no other try after so long: with
 /// a hundred writers of one key each is the fastest once.
 pub const CHANGE_TRIES_MAX: usize = 200;
@@ -159,6 +168,7 @@ const _: () =
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX, "buffers grow");
 const _: () = assert!(SESSION_STAGE.wait_target.0 < OP_BUDGET.0, "what is held must have time left");
 const _: () = assert!(CACHE_STAGE.wait_target.0 < CACHE_BUDGET.0, "what is held must have time left");
+const _: () = assert!(SOFT_STAGE.wait_target.0 < SOFT_BUDGET.0, "what is held must have time left");
 const _: () = assert!(LINEAR_STAGE.wait_target.0 < LINEAR_BUDGET.0, "what is held must have time left");
 const _: () = assert!(KEYS_TRACKED_MAX <= FAN_OUT_MAX, "a tracked command's operations all start at once");
 

@@ -11,8 +11,8 @@ use class::Bound;
 use futures_util::StreamExt;
 use node::used::OVER_RATE;
 use node::{Answer, Ask};
-use state::linear;
 use state::session::{Action, Kind, Lease, Op, Reply as Found, Version, When};
+use state::{linear, soft};
 use tokio::sync::oneshot;
 
 use super::encode::Reply;
@@ -96,6 +96,22 @@ impl Space {
     pub async fn ask_linear(&self, op: linear::Op) -> Outcome<linear::Ran> {
         let op = linear::Op { priority: self.priority, ..op };
         linear_outcome(self.gate.ask(Ask::Linear(op)).await)
+    }
+}
+
+impl Space {
+    pub async fn ask_soft(&self, action: soft::Action) -> Outcome<soft::Reply> {
+        let op = soft::Op { priority: self.priority, ..soft::Op::of(Arc::clone(&self.name), action) };
+        soft_outcome(self.gate.ask(Ask::Soft(op)).await)
+    }
+}
+
+/// What a node's answer says of a soft operation.
+pub fn soft_outcome(answer: Result<Answer, oneshot::error::RecvError>) -> Outcome<soft::Reply> {
+    match answer {
+        Ok(Answer::Soft(outcome)) => outcome,
+        Ok(other) => unreachable!("a soft operation was answered by {other:?}"),
+        Err(_) => Outcome::Unknown(base::Unknown { why: "the node stopped before it answered".into() }),
     }
 }
 

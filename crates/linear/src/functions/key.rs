@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::limits::VALUE_BYTES_MAX;
+use crate::score;
+use crate::sorted::{Scored, Sorted};
 use crate::space::KEY_BYTES;
 use crate::value::Entry;
 
@@ -132,6 +134,11 @@ fn load(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
         }
         (b"list", [_, ..]) => Value::List(Arc::new(all().collect())),
         (b"set", [_, ..]) => Value::Set(Arc::new(all().collect())),
+        (b"zset", [_, ..]) if values.len().is_multiple_of(2) => {
+            let scored = |pair: &[Bytes]| Some(Scored { member: pair[0].clone(), score: score::parse(&pair[1])? });
+            let items: Option<Vec<_>> = values.chunks_exact(2).map(scored).collect();
+            Value::Sorted(Arc::new(items.and_then(Sorted::of).ok_or(Wrong::Arguments)?))
+        }
         _ => return Err(Wrong::Arguments),
     };
     if value.bytes() > VALUE_BYTES_MAX {

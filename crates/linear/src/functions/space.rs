@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, VERSION_LOADED_MAX};
+use crate::score;
 use crate::value::Entry;
 
 const fn whole(merge: Merge, function: Function) -> Function {
@@ -147,6 +148,11 @@ fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
         Value::Hash(map) => all.extend(map.iter().flat_map(|(field, value)| [bytes(field), bytes(value)])),
         Value::List(items) => all.extend(items.iter().map(bytes)),
         Value::Set(members) => all.extend(members.iter().map(bytes)),
+        Value::Sorted(sorted) => all.extend(
+            sorted
+                .items(0..sorted.len())
+                .flat_map(|item| [bytes(&item.member), Reply::Bytes(score::shown(item.score).into())]),
+        ),
         Value::Lease { holder, .. } => all.push(bytes(holder)),
     }
     Reply::List(all)

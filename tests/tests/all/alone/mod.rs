@@ -20,5 +20,6 @@ mod power;
 mod priorities;
 mod root;
 mod scaling;
+mod soft;
 mod strangers;
 mod tcp_overload;

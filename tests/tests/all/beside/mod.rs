@@ -34,5 +34,6 @@ mod sdk;
 mod secure_doors;
 mod sessions;
 mod shop;
+mod soft;
 mod status;
 mod up;

@@ -37,11 +37,13 @@ fn run(call: &mut Call<'_>) -> Act {
 /// Commands of the client's class.
 fn all(class: Class) -> Vec<&'static Spec> {
     let of_connection = ALL.iter().copied().filter(|spec| spec.does.is_of_connection());
-    match class {
-        Class::Session => ALL.to_vec(),
-        Class::Linear => of_connection.chain(linear::ALL.iter().flat_map(|some| some.iter())).collect(),
-        Class::Cache => of_connection.chain(cache::ALL).collect(),
-    }
+    let own = match class {
+        Class::Session => return ALL.to_vec(),
+        Class::Cache => return of_connection.chain(cache::ALL).collect(),
+        Class::Linear => linear::ALL,
+        Class::Soft => soft::ALL,
+    };
+    of_connection.chain(own.iter().flat_map(|some| some.iter())).collect()
 }
 
 fn lower(spec: &Spec) -> Reply {

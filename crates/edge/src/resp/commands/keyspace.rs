@@ -60,6 +60,7 @@ impl Keyspace {
                 Class::Session => count_session(&space).await,
                 Class::Linear => count_linear(&space).await,
                 Class::Cache => count_cache(&space).await,
+                Class::Soft => count_soft(&space).await,
             }
         };
         if let Ok(Some(keys)) = tokio::time::timeout(KEYSPACE_TIME_MAX, counting).await {
@@ -96,6 +97,13 @@ async fn count_session(space: &Space) -> Option<Keys> {
 async fn count_cache(space: &Space) -> Option<Keys> {
     match super::cache::ask(space, Bytes::new(), cache::Act::Count).await {
         Outcome::Done(cache::Reply::Count(all)) => Some(Keys { all, ending: 0 }),
+        _ => None,
+    }
+}
+
+async fn count_soft(space: &Space) -> Option<Keys> {
+    match space.ask_soft(state::soft::Action::Count).await {
+        Outcome::Done(state::soft::Reply::Int(all)) => Some(Keys { all: all.unsigned_abs(), ending: 0 }),
         _ => None,
     }
 }

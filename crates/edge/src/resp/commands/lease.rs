@@ -99,7 +99,7 @@ fn get_and_lease(call: &mut Call<'_>) -> Act {
     };
     match options {
         Options { get: false, when: None, compare: None, lease: None, moment: _, persist: true } => {
-            let instead = refused::instead_of("PERSIST");
+            let instead = refused::found(refused::INSTEAD, "PERSIST").unwrap_or_default();
             Act::Now(Reply::Error(format!("ERR 'PERSIST' is not offered by class session: {instead}")))
         }
         Options { get: false, when: None, compare: None, lease: None, moment: _, persist: false } => {

@@ -38,6 +38,7 @@ mod read;
 mod refused;
 mod rename;
 mod scan;
+pub mod soft;
 mod write;
 
 pub use keyspace::Keyspace;
@@ -211,6 +212,8 @@ pub enum Act {
     Linear(state::linear::Op, linear::Then),
     /// One operation of class `cache`; its outcome becomes the reply.
     Cache(state::cache::Op, cache::Then),
+    /// One operation of class `soft`.
+    Soft(state::soft::Op, soft::Then),
     Later(LocalBoxFuture<'static, Reply>),
     /// Waits for something, perhaps for long; it is told when its client goes, and ends by itself.
     Block(Box<dyn FnOnce(oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()>>),
@@ -304,12 +307,13 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     BY_NAME.get(&*upper).copied()
 }
 
-/// The command of this name in a namespace of this class.
+/// The command of this name in a namespace of this class: its own, or one that belongs to the connection.
 pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
     match class {
         Class::Session => find(name),
         Class::Linear => linear::find(name),
         Class::Cache => cache::find(name),
+        Class::Soft => soft::find(name),
     }
 }
 
@@ -320,6 +324,7 @@ pub fn not_offered(class: Class, command: &Command) -> Reply {
         Class::Session => refused::INSTEAD,
         Class::Linear => linear::INSTEAD,
         Class::Cache => cache::INSTEAD,
+        Class::Soft => soft::INSTEAD,
     };
     let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
     Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))
@@ -388,6 +393,12 @@ mod tests {
         );
         cache::ALL.iter().for_each(|spec| row(&mut text, spec));
         instead_table(&mut text, "## Not offered by class `cache`", cache::INSTEAD);
+        text.push_str(
+            "\n## Commands of class `soft`\n\nThose of the connection (`HELLO` to `RESET` above) are offered too.\n\n\
+             | command | arguments | what it does | differs from Redis |\n| --- | --- | --- | --- |\n",
+        );
+        soft::ALL.iter().flat_map(|some| some.iter()).for_each(|spec| row(&mut text, spec));
+        instead_table(&mut text, "## Not offered by class `soft`", soft::INSTEAD);
         text
     }
 
@@ -422,7 +433,8 @@ mod tests {
     /// What a command's syntax calls `key` or the like is what COMMAND GETKEYS says of it, and nothing else.
     #[test]
     fn keys_are_where_the_syntax_says() {
-        for spec in ALL.iter().copied().chain(linear::ALL.iter().flat_map(|some| some.iter())).chain(cache::ALL) {
+        let others = linear::ALL.iter().chain(soft::ALL).flat_map(|some| some.iter());
+        for spec in ALL.iter().copied().chain(others).chain(cache::ALL) {
             let (args, keys) = example(spec.syntax);
             let line: Vec<&[u8]> =
                 [spec.name].into_iter().chain(args.iter().map(|arg| &arg[..])).map(str::as_bytes).collect();

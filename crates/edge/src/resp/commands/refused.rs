@@ -69,11 +69,6 @@ pub static INSTEAD: Table = &[
     (&["TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
-/// What works instead of a command of class `session`, for its error.
-pub fn instead_of(name: &str) -> &'static str {
-    found(INSTEAD, name).unwrap_or("COMMAND DOCS and docs/resp.md list what is")
-}
-
 /// What a table says of a name.
 pub fn found(table: Table, name: &str) -> Option<&'static str> {
     let fits = |pattern: &&str| glob::fits(pattern.as_bytes(), name.as_bytes());
@@ -83,7 +78,7 @@ pub fn found(table: Table, name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::commands::{ALL, cache, linear, of_class};
+    use crate::resp::commands::{ALL, cache, linear, of_class, soft};
     use state::Class;
 
     /// All of Redis 8.8 (of the modules that come with it, and of arrays, one each). Who asks for one that is not offered hears what
@@ -110,7 +105,12 @@ mod tests {
     #[test]
     fn every_command_of_redis_is_offered_or_has_something_instead() {
         for name in REDIS.split_whitespace() {
-            let classes = [(Class::Session, INSTEAD), (Class::Linear, linear::INSTEAD), (Class::Cache, cache::INSTEAD)];
+            let classes = [
+                (Class::Session, INSTEAD),
+                (Class::Linear, linear::INSTEAD),
+                (Class::Cache, cache::INSTEAD),
+                (Class::Soft, soft::INSTEAD),
+            ];
             for (class, table) in classes {
                 let offered = of_class(class, name.as_bytes()).is_some();
                 assert_ne!(offered, found(table, name).is_some(), "{name} in class {class}");
@@ -129,7 +129,10 @@ mod tests {
         for spec in cache::ALL {
             assert_eq!(found(cache::INSTEAD, spec.name), None, "{}", spec.name);
         }
-        for (names, instead) in INSTEAD.iter().chain(linear::INSTEAD).chain(cache::INSTEAD) {
+        for spec in soft::ALL.iter().flat_map(|some| some.iter()) {
+            assert_eq!(found(soft::INSTEAD, spec.name), None, "{}", spec.name);
+        }
+        for (names, instead) in INSTEAD.iter().chain(linear::INSTEAD).chain(cache::INSTEAD).chain(soft::INSTEAD) {
             for pattern in *names {
                 let fits = |name: &str| glob::fits(pattern.as_bytes(), name.as_bytes());
                 assert!(REDIS.split_whitespace().any(fits), "{pattern}: {instead}");

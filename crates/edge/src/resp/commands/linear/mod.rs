@@ -112,7 +112,7 @@ pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> A
         Act::Linear(op, then) => multi.keep(Queued::Steps(op.steps, then)),
         Act::Now(error) if error.is_error() => Err(error),
         Act::Now(reply) => multi.keep(Queued::Said(reply)),
-        Act::Op(..) | Act::Cache(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
+        Act::Op(..) | Act::Cache(..) | Act::Soft(..) | Act::Later(_) | Act::Block(_) | Act::Close(_) => {
             Err(Reply::Error(format!("ERR '{}' cannot stand inside MULTI", spec.name)))
         }
     };

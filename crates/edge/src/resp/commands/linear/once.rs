@@ -46,7 +46,7 @@ fn once(call: &mut Call<'_>) -> Act {
         Act::Later(later) if ends_multi || spec.name == "FCALL" => Act::Later(later),
         Act::Now(reply) => Act::Now(reply),
         // Several operations: each would need an id of its own.
-        Act::Later(_) | Act::Op(..) | Act::Cache(..) | Act::Block(_) | Act::Close(_) => refused(),
+        Act::Later(_) | Act::Op(..) | Act::Cache(..) | Act::Soft(..) | Act::Block(_) | Act::Close(_) => refused(),
     }
 }
 
