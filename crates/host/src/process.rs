@@ -214,15 +214,12 @@ impl Procs {
     /// What a child keeps of this node. A folder that is declared is its own to write; that of all services is not.
     fn skin(&self, spec: &ProcSpec, dir: &Path, scratch: &Path) -> Skin {
         let sandbox = spec.sandbox.clone().map(|Open { read, write }| {
-            let (mut read, mut write) = (paths(read), paths(write));
-            match (&spec.code, &spec.dir) {
-                (Some(_), _) => (),
-                (None, Some(_)) => write.push(dir.into()),
-                (None, None) if dir.canonicalize().is_ok_and(|dir| dir.parent().is_none()) => (),
-                (None, None) => read.push(dir.into()),
-            }
+            let (read, mut write) = (paths(read), paths(write));
+            let is_own = spec.code.is_none() && spec.dir.is_some();
+            write.extend(is_own.then(|| dir.into()));
+            let services = (spec.code.is_none() && spec.dir.is_none()).then(|| dir.into());
             let code = spec.code.as_ref().map(|code| self.code_dir.join(code));
-            Sandbox { node: self.dir.clone(), code, scratch: scratch.into(), read, write }
+            Sandbox { node: self.dir.clone(), code, scratch: scratch.into(), services, read, write }
         });
         Skin { sandbox }
     }

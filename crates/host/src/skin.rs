@@ -10,7 +10,11 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, private};
@@ -57,6 +61,15 @@ const DEVICES: [&str; 9] = [
 ];
 /// What belongs to a program in `PREFIX/bin`.
 const PREFIX: [&str; 6] = ["bin", "lib", "lib64", "libexec", "conf", "pyvenv.cfg"];
+/// What a clone of a node of root keeps of root's powers: to become another user, to give files to one, low ports.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::NET_BIND_SERVICE);
 /// The newest set of rights that is asked for; an older kernel holds what it knows of it.
 const RIGHTS: ABI = ABI::V6;
 /// This file makes a folder a node's.
@@ -79,6 +92,8 @@ pub(crate) struct Sandbox {
     pub code: Option<PathBuf>,
     /// In the node's folder: temporary files of this clone.
     pub scratch: PathBuf,
+    /// May be read and run if it is no folder that many share: where services are that name none.
+    pub services: Option<PathBuf>,
     /// May be read and run.
     pub read: Vec<PathBuf>,
     /// May be written, too.
@@ -122,6 +137,7 @@ impl Skin {
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
             .map_err(|e| format!("cannot do without core files: {e}"))?;
         if let Some(sandbox) = &self.sandbox {
+            give_up_powers().map_err(|e| format!("cannot give up what root may: {e}"))?;
             sandbox.enter(program).map_err(|e| format!("cannot close the node's folder to it: {e}"))?;
         }
         close_descriptors().map_err(|e| format!("cannot close what the node had open: {e}"))
@@ -137,7 +153,14 @@ impl Sandbox {
             .scope(Scope::Signal | Scope::AbstractUnixSocket)?
             .create()?;
         let closed = closed(&self.node);
-        for path in SYSTEM.iter().map(PathBuf::from).chain(of_program(program)).chain(self.read.iter().map(at_home)) {
+        let services = self.services.iter().filter(|dir| !is_wide(dir));
+        for path in SYSTEM
+            .iter()
+            .map(PathBuf::from)
+            .chain(of_program(program))
+            .chain(services.cloned())
+            .chain(self.read.iter().map(at_home))
+        {
             rules = grant(&path, reading(), &closed, rules)?;
         }
         for path in DEVICES.iter().map(PathBuf::from).chain(self.write.iter().map(at_home)) {
@@ -182,7 +205,11 @@ fn inner(of: &Path) -> Vec<PathBuf> {
 
 /// Folders and files that belong to a command: of each word that is a path, and of all programs that it may find by PATH.
 fn of_program(words: &[OsString]) -> Vec<PathBuf> {
-    let named = words.iter().map(PathBuf::from).filter(|word| word.components().count() > 1 && word.exists());
+    let named = words.iter().filter_map(|word| {
+        let path = PathBuf::from(word);
+        // A word without a folder is beside the working folder's files.
+        if path.components().count() == 1 { path.canonicalize().ok() } else { path.exists().then_some(path) }
+    });
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<PathBuf> = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).collect();
     let program = words.first().map(PathBuf::from).filter(|program| program.components().count() == 1);
@@ -191,6 +218,10 @@ fn of_program(words: &[OsString]) -> Vec<PathBuf> {
     for file in named.chain(program) {
         // Where a link leads is where the libraries of an interpreter lie.
         for file in [Some(file.clone()), file.canonicalize().ok()].into_iter().flatten() {
+            if file.is_dir() {
+                found.extend(Some(file).filter(|dir| !is_wide(dir)));
+                continue;
+            }
             found.extend(file.parent().into_iter().flat_map(with_prefix));
             found.push(file);
         }
@@ -256,6 +287,25 @@ fn allow(path: &Path, access: BitFlags<AccessFs>, rules: RulesetCreated) -> Resu
     let Ok(at) = PathFd::new(path) else { return Ok(rules) };
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
     if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(at, access)) }
+}
+
+/// Gives up what root may beyond files and users: with it a program looks into other processes (CAP_PERFMON), makes devices of
+/// disks, loads modules. A node that is not root's has little of that.
+fn give_up_powers() -> std::io::Result<()> {
+    for capability in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
+        if KEPT.contains(capability) {
+            continue;
+        }
+        match remove_capability_from_bounding_set(capability) {
+            Ok(()) => (),
+            // The kernel knows no more; or this is not root, and gains nothing by its programs.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    let [effective, permitted, inheritable] = [effective, permitted, inheritable].map(|set| set & KEPT);
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?)
 }
 
 /// Closes all but standard input, output and error: what the shell of whoever started the node had left open.

@@ -26,6 +26,9 @@ fn a_program_has_its_folder_and_what_belongs_to_bin_but_no_folder_that_many_shar
         assert!(found.contains(&temp.0.join(inner)), "{inner}: {found:?}");
     }
     assert!(!found.contains(&temp.0) && !found.contains(&temp.0.join("venv")), "{found:?}");
+    let found = of([temp.0.join("app"), "/".into()]);
+    assert!(found.contains(&temp.0.join("app")) && !found.contains(&temp.0), "{found:?}");
+    assert!(!found.contains(&"/".into()), "{found:?}");
     for wide in ["/", "/tmp", "/srv", "/home/somebody", "/var/tmp"] {
         assert!(is_wide(Path::new(wide)), "{wide}");
         assert_eq!(with_prefix(Path::new(wide)), Vec::<PathBuf>::new(), "{wide}");
