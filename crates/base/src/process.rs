@@ -71,5 +71,16 @@ impl std::fmt::Display for Exit {
 pub struct Probe {
     pub port: u16,
     pub path: Option<String>,
+    /// What it has in `Host`; without one, its address.
+    pub host: Option<String>,
+    /// Statuses that are healthy; without any 200 to 399.
+    pub status: Vec<u16>,
     pub timeout: Span,
+}
+
+impl Probe {
+    /// Just a connection.
+    pub fn of(port: u16, timeout: Span) -> Self {
+        Self { port, path: None, host: None, status: Vec::new(), timeout }
+    }
 }

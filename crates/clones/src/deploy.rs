@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use base::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::Health;
 use crate::ServiceSpec;
 use crate::limits::VERSIONS_KEPT;
 use crate::sandbox::Sandbox;
@@ -28,7 +29,7 @@ pub struct Program {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     #[serde(default)]
-    pub health: Option<String>,
+    pub health: Option<Health>,
     #[serde(default)]
     pub namespaces: Vec<String>,
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]

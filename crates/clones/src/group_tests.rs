@@ -151,7 +151,7 @@ fn a_clone_is_started_with_its_environment_probed_until_it_is_well_and_then_serv
         ]
     );
     fake.run(1);
-    let probe = Probe { port: 4001, path: Some("/health".into()), timeout: PROBE_TIMEOUT };
+    let probe = Probe { path: Some("/health".into()), ..Probe::of(4001, PROBE_TIMEOUT) };
     let asked = Output::Probe { proc: ProcId(1), probe };
     assert_eq!(fake.take(), [asked.clone(), Output::Changed]);
     fake.sick(1);
@@ -477,13 +477,14 @@ fn what_a_process_does_not_see_is_changed_without_a_new_one() {
     fake.take();
     let mut changed = shop();
     changed.clones = 7.into();
-    changed.http = Some(crate::HttpRoute::default());
-    changed.health = Some("/well".into());
+    changed.http = Some(crate::HttpRoute { host: "shop.example".into(), ..Default::default() });
+    changed.health = Some(crate::Health { status: vec![204], ..crate::Health::from("/well") });
     changed.stop.signal = Signal::Quit;
     fake.declare(&changed);
     assert_eq!(fake.take(), []);
     fake.pass(PROBE_SERVING_EVERY);
-    let probe = Probe { port: 4001, path: Some("/well".into()), timeout: PROBE_TIMEOUT };
+    let probe = Probe { path: Some("/well".into()), ..Probe::of(4001, PROBE_TIMEOUT) };
+    let probe = Probe { host: Some("shop.example".into()), status: vec![204], ..probe };
     assert_eq!(fake.take(), [Output::Probe { proc: ProcId(1), probe }]);
     fake.assign(2, 0);
     fake.pass(LEAVE_ROUTES);

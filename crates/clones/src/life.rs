@@ -285,7 +285,14 @@ impl Life {
         match self.probing {
             Probing::Next(at) if now >= at => {
                 self.probing = Probing::Sent { lost_at: now + PROBE_LOST };
-                Step::Probe(Probe { port: self.port, path: self.spec.health.clone(), timeout: PROBE_TIMEOUT })
+                let health = self.spec.health.as_ref();
+                Step::Probe(Probe {
+                    port: self.port,
+                    path: health.map(|health| health.path.clone()),
+                    host: self.spec.health_host().map(str::to_owned),
+                    status: health.map_or_else(Vec::new, |health| health.status.clone()),
+                    timeout: PROBE_TIMEOUT,
+                })
             }
             Probing::Next(_) | Probing::Sent { .. } => Step::None,
         }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::allows::Allows;
+use crate::health::Health;
 use crate::limits::*;
 use crate::partition::Partition;
 use crate::partition_check as partition;
@@ -47,10 +48,10 @@ pub struct ServiceSpec {
     /// With a range: the wait that hurts. The manager adds clones before requests wait so long.
     #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
     pub wait: Option<Span>,
-    /// Path whose GET answers 2xx or 3xx when the clone is well. Without one, a TCP connection is enough; for a service
+    /// What is asked, and what answers when the clone is well. Without it, a TCP connection is enough; for a service
     /// with neither `health` nor a route, that its process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<String>,
+    pub health: Option<Health>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRoute>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,8 +241,8 @@ impl ServiceSpec {
             }
             Some(_) | None => (),
         }
-        if let Some(why) = self.health.as_deref().and_then(path_error) {
-            wrong("health", why);
+        for error in self.health.iter().flat_map(Health::mistakes) {
+            wrong(&error.key, error.why);
         }
         if let Some(http) = &self.http {
             if let Some(why) = host_error(&http.host) {
@@ -297,6 +298,12 @@ impl ServiceSpec {
         Allows { answer_timeout: *answer_timeout, idle_timeout: *idle_timeout, body_max: *body_max }
     }
 
+    /// What a clone's health is asked for: the host that is declared for that, else that of its route, if it is one name.
+    pub fn health_host(&self) -> Option<&str> {
+        let of_route = self.http.as_ref().map(|http| http.host.as_str()).filter(|host| !host.contains('*'));
+        self.health.as_ref()?.host.as_deref().or(of_route)
+    }
+
     /// The longest time that any of its requests may take until its answer begins, where it says one.
     pub fn answer_timeout_max(&self) -> Option<Span> {
         self.partitions.iter().map(|partition| partition.answer_timeout).chain([self.answer_timeout]).flatten().max()
@@ -306,10 +313,10 @@ impl ServiceSpec {
     pub fn newer_key(&self) -> Option<String> {
         let of_partition =
             |partition: &Partition| partition.allows().key().map(|key| format!("partition.{}.{key}", partition.name));
-        if !self.sandbox.is_default() {
-            return Some("sandbox".into());
-        }
-        self.allows().key().map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition))
+        let of_sandbox = (!self.sandbox.is_default()).then_some("sandbox");
+        let of_health = self.health.as_ref().filter(|health| health.is_newer()).map(|_| "health");
+        let own = self.allows().key().or(of_health).or(of_sandbox);
+        own.map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition))
     }
 
     /// Program and arguments of its clones, as their node starts them.

@@ -71,6 +71,25 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
 }
 
 #[test]
+fn a_clone_is_asked_for_the_host_of_its_route_unless_another_is_declared() {
+    for (toml, expect) in [
+        ("health = \"/up\"\nhttp = { host = \"shop.example\" }", Some("shop.example")),
+        ("health = \"/up\"\nhttp = { host = \"*\" }", None),
+        ("health = \"/up\"\nhttp = { host = \"*.shop.example\" }", None),
+        ("health = \"/up\"\ntcp = { port = 25 }", None),
+        (
+            "health = { path = \"/up\", host = \"localhost:8000\" }\nhttp = { host = \"shop.example\" }",
+            Some("localhost:8000"),
+        ),
+    ] {
+        let spec = read(&format!("run = [\"a\"]\n{toml}")).unwrap();
+        assert_eq!(spec.validate(), Ok(()));
+        assert_eq!(spec.health_host(), expect, "{toml}");
+        assert_eq!(spec.newer_key().is_some(), toml.contains("path"), "{toml}");
+    }
+}
+
+#[test]
 fn the_known_keys_are_the_types_keys() {
     let priority = Some(crate::partition::Priority(7));
     let session = SessionCookie { path: Some("/shop".into()), priority, ..SessionCookie::new("carts", "sid") };
@@ -130,6 +149,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.sandbox = open("/srv/../etc"), "sandbox.write", "without .."),
         (|s| s.sandbox = open("~other/x"), "sandbox.write", "from / or ~/"),
         (|s| s.sandbox = open(&"/x".repeat(600)), "sandbox.write", "at most 1024 bytes"),
+        (|s| s.health.as_mut().unwrap().status.push(99), "health.status", "200 to 599"),
         (|s| s.http.as_mut().unwrap().path = "/a b".into(), "http.path", "' '"),
         (|s| s.http.as_mut().unwrap().path = "/a?b".into(), "http.path", "'?'"),
         (|s| s.http.as_mut().unwrap().host = "http://x".into(), "http.host", "without scheme"),

@@ -313,7 +313,7 @@ impl Procs {
         let procs = self.clone();
         spawn(async move {
             let addr = (procs.host, probe.port).into();
-            let result = probe::probe(addr, probe.path.as_deref(), probe.timeout.into()).await;
+            let result = probe::probe(addr, &probe).await;
             procs.tell(Event::Probed { proc, result });
         });
     }

@@ -248,7 +248,7 @@ fn a_serving_child_is_found_healthy() {
     });
     wait_line(&node, |line| line == "serving");
     let probe = |path: Option<&str>| {
-        let probe = Probe { port, path: path.map(String::from), timeout: Span::secs(10) };
+        let probe = Probe { path: path.map(String::from), ..Probe::of(port, Span::secs(10)) };
         node.act(vec![Effect::Probe { proc: CHILD, probe }]);
         node.wait("probe", |event| match event {
             Event::Probed { result, .. } => Some(result),

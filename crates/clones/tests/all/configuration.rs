@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use clones::Health;
 use clones::partition::{DropHandler, HashRange, HeaderMatch, Partition};
 use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
@@ -38,6 +39,7 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
     let tables = [
         ("service", of_type::<ServiceSpec>()),
         ("clones", of_type::<Size>()),
+        ("health", of_type::<Health>()),
         ("http", of_type::<HttpRoute>()),
         ("tcp", of_type::<TcpRoute>()),
         ("sandbox", of_type::<Sandbox>()),

@@ -100,7 +100,7 @@ impl World {
 
     fn spec(&self, version: u32) -> ServiceSpec {
         let code = CODES[version as usize - 1].to_owned();
-        let (clones, health) = (self.clones.into(), Some("/".to_owned()));
+        let (clones, health) = (self.clones.into(), Some("/".into()));
         ServiceSpec { version, code: Some(code), clones, health, ..ServiceSpec::new(["app"]) }
     }
 

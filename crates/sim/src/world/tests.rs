@@ -107,7 +107,7 @@ impl Toy {
             }
             Order::Signal(proc, signal) => out.push(Effect::Signal { proc: ProcId(proc), signal }),
             Order::Probe(proc, port) => {
-                let probe = Probe { port, path: None, timeout: Span::secs(1) };
+                let probe = Probe::of(port, Span::secs(1));
                 out.push(Effect::Probe { proc: ProcId(proc), probe });
             }
             Order::WakeAfter(span) => self.wake = Some(now.mono + span),
