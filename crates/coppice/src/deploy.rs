@@ -62,6 +62,9 @@ pub struct VersionsArgs {
     pub node: NodeArgs,
 }
 
+/// More files that look like secrets are only counted.
+const SECRETS_SHOWN: usize = 5;
+
 pub async fn deploy(args: DeployArgs) -> Result<(), String> {
     let packed = host::code::pack(&args.folder)?;
     let own = args.folder.join(FILE);
@@ -69,6 +72,7 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
         true => Some(std::fs::read_to_string(&own).map_err(|e| format!("cannot read {}: {e}", own.display()))?),
         false => None,
     };
+    let (left_out, secrets) = (packed.left_out, packed.secrets);
     let (code, files, bytes) = (packed.digest.clone(), packed.files as u64, packed.bytes.len() as u64);
     let wish = Wish { service: args.service.clone(), declaration, code, files, bytes };
     let service = match (&wish.service, &wish.declaration) {
@@ -79,12 +83,23 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
         }
     };
     let told = Told { json: args.how.json, service };
+    if !secrets.is_empty() {
+        let some: Vec<String> = secrets.iter().take(SECRETS_SHOWN).map(|path| format!("{path:?}")).collect();
+        let more = secrets.len().saturating_sub(SECRETS_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!(
+            "packs what looks like secrets: {}{more}; who can read a node's folder has them: name them in {}, and give them in env",
+            some.join(", "),
+            host::code::IGNORE_FILE
+        );
+        told.tell("secrets", &text, json!({"files": secrets}));
+    }
     let api = args.how.node.operator()?;
     let kept = api.put(&format!("/v1/code/{}", packed.digest), packed.bytes).await?.json()?;
     told.tell(
         "kept",
-        &format!("{files} files, {bytes} bytes, on {} nodes", kept["copies"]),
-        json!({"code": wish.code, "files": files, "bytes": bytes, "copies": kept["copies"]}),
+        &format!("{files} files ({left_out} left out), {bytes} bytes, on {} nodes", kept["copies"]),
+        json!({"code": wish.code, "files": files, "left_out": left_out, "bytes": bytes, "copies": kept["copies"]}),
     );
     let body = serde_json::to_string(&wish).map_err(|e| e.to_string())?;
     let reply = api.post("/v1/deploy", "", body).await?.json()?;

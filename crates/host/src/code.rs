@@ -14,6 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use ignore::gitignore::Gitignore;
+
 use crate::limits::{CODE_BYTES_MAX, CODE_DEPTH_MAX, CODE_FILES_MAX, CODE_PATH_BYTES_MAX, CODE_UNUSED_KEPT};
 use crate::{inside, private};
 
@@ -24,7 +26,14 @@ pub struct Packed {
     pub digest: String,
     pub bytes: Vec<u8>,
     pub files: usize,
+    /// Files and folders that [`IGNORE_FILE`] leaves out; what is in such a folder does not count.
+    pub left_out: usize,
+    /// Files whose names are those of secrets: every node gets them, and whoever may read its folder.
+    pub secrets: Vec<PathBuf>,
 }
+
+/// Names what of its folder, and of those below, is not deployed, as git reads a `.gitignore`.
+pub const IGNORE_FILE: &str = ".coppiceignore";
 
 /// The node's versions.
 #[derive(Debug)]
@@ -32,7 +41,7 @@ pub struct CodeStore {
     dir: PathBuf,
 }
 
-/// Packs a folder. `.git` is left out.
+/// Packs a folder. `.git` is left out, and what [`IGNORE_FILE`] names.
 ///
 /// # Errors
 /// A sentence for a person: what in the folder cannot be taken, or what is too much.
@@ -40,8 +49,9 @@ pub fn pack(dir: &Path) -> Result<Packed, String> {
     if !dir.is_dir() {
         return Err(format!("{} is not a folder", dir.display()));
     }
-    let mut paths = Vec::new();
-    walk(dir, Path::new(""), &mut paths)?;
+    let mut walk = Walk { root: dir, rules: Vec::new(), paths: Vec::new(), left_out: 0 };
+    walk.below(Path::new(""))?;
+    let Walk { mut paths, left_out, .. } = walk;
     if paths.is_empty() {
         return Err(format!("{} is empty: there is nothing to run", dir.display()));
     }
@@ -54,14 +64,16 @@ pub fn pack(dir: &Path) -> Result<Packed, String> {
         if archive.get_ref().len() as u64 > CODE_BYTES_MAX {
             let mib = CODE_BYTES_MAX >> 20;
             return Err(format!(
-                "{} has more than {mib} MiB; what is largest: {}",
+                "{} has more than {mib} MiB; what is largest: {}; {LEAVE_OUT}",
                 dir.display(),
                 largest(dir, &paths)
             ));
         }
     }
     let bytes = archive.into_inner().map_err(|e| format!("cannot pack {}: {e}", dir.display()))?;
-    Ok(Packed { digest: digest(&bytes), files: paths.len(), bytes })
+    let (digest, files) = (digest(&bytes), paths.len());
+    paths.retain(|path| is_secret(path));
+    Ok(Packed { digest, files, bytes, left_out, secrets: paths })
 }
 
 pub fn digest(bytes: &[u8]) -> String {
@@ -73,34 +85,82 @@ pub fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-fn walk(root: &Path, below: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
-    let dir = root.join(below);
-    let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
-    let mut empty = true;
-    for found in entries {
-        let found = found.map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
-        empty = false;
-        if found.file_name() == ".git" {
-            continue;
+const LEAVE_OUT: &str = "name what clones do not need in .coppiceignore, written like a .gitignore";
+
+/// Names of files that mostly hold secrets: by their whole, or by their end.
+const SECRET_NAMES: [&str; 9] =
+    [".env", ".npmrc", ".pypirc", ".netrc", ".htpasswd", "id_rsa", "id_ecdsa", "id_ed25519", "credentials.json"];
+const SECRET_ENDS: [&str; 5] = [".pem", ".key", ".p12", ".pfx", ".keystore"];
+/// `.env.local` is one, and an example of one is none.
+const NO_SECRET_ENDS: [&str; 4] = [".example", ".sample", ".template", ".dist"];
+
+fn is_secret(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    let is_named = SECRET_NAMES.contains(&name) || name.starts_with(".env.");
+    (is_named || SECRET_ENDS.iter().any(|end| name.ends_with(end)))
+        && !NO_SECRET_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// A look for all that is packed.
+struct Walk<'a> {
+    root: &'a Path,
+    /// Of the folders on the way, the outermost first.
+    rules: Vec<Gitignore>,
+    paths: Vec<PathBuf>,
+    left_out: usize,
+}
+
+impl Walk<'_> {
+    fn below(&mut self, below: &Path) -> Result<(), String> {
+        let dir = self.root.join(below);
+        let rules = self.rules.len();
+        let own = dir.join(IGNORE_FILE);
+        if own.is_file() {
+            let (own, wrong) = Gitignore::new(&own);
+            if let Some(wrong) = wrong {
+                return Err(format!("{IGNORE_FILE}: {wrong}"));
+            }
+            self.rules.push(own);
         }
-        let path = below.join(found.file_name());
-        let kind = found.file_type().map_err(|e| format!("cannot look at {}: {e}", found.path().display()))?;
-        if kind.is_dir() {
-            not_deep(&path)?;
-            walk(root, &path, paths)?;
-        } else if kind.is_file() || kind.is_symlink() {
-            paths.push(path);
-        } else {
-            return Err(format!("{} is neither file, folder nor link; leave it out", found.path().display()));
+        let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+        let mut empty = true;
+        for found in entries {
+            let found = found.map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+            empty = false;
+            if found.file_name() == ".git" {
+                continue;
+            }
+            let path = below.join(found.file_name());
+            let kind = found.file_type().map_err(|e| format!("cannot look at {}: {e}", found.path().display()))?;
+            if self.is_left_out(&found.path(), kind.is_dir()) {
+                self.left_out += 1;
+                continue;
+            }
+            if kind.is_dir() {
+                not_deep(&path)?;
+                self.below(&path)?;
+            } else if kind.is_file() || kind.is_symlink() {
+                self.paths.push(path);
+            } else {
+                let path = found.path();
+                return Err(format!("{} is neither file, folder nor link; {LEAVE_OUT}", path.display()));
+            }
+            if self.paths.len() > CODE_FILES_MAX {
+                return Err(format!("{} has more than {CODE_FILES_MAX} files; {LEAVE_OUT}", self.root.display()));
+            }
         }
-        if paths.len() > CODE_FILES_MAX {
-            return Err(format!("{} has more than {CODE_FILES_MAX} files", root.display()));
+        if empty && below != Path::new("") {
+            self.paths.push(below.to_owned());
         }
+        self.rules.truncate(rules);
+        Ok(())
     }
-    if empty && below != Path::new("") {
-        paths.push(below.to_owned());
+
+    /// What the innermost rule says that says something.
+    fn is_left_out(&self, path: &Path, is_dir: bool) -> bool {
+        let says = self.rules.iter().rev().map(|rules| rules.matched(path, is_dir)).find(|says| !says.is_none());
+        says.is_some_and(|says| says.is_ignore())
     }
-    Ok(())
 }
 
 fn entry(root: &Path, path: &Path, archive: &mut tar::Builder<Vec<u8>>) -> Result<(), String> {
@@ -119,7 +179,11 @@ fn entry(root: &Path, path: &Path, archive: &mut tar::Builder<Vec<u8>>) -> Resul
         let target = fs::read_link(&full).map_err(cannot)?;
         if let Err(wrong) = inside::resolve(root, path) {
             let target = target.display();
-            return Err(format!("{} is a link to {target}, outside of the folder: {wrong}", full.display()));
+            return Err(format!(
+                "{} is a link to {target}, outside of the folder: {wrong}; put what it leads to in its place (a venv: python3 -m venv \
+                 --copies), or {LEAVE_OUT}",
+                full.display()
+            ));
         }
         header.set_entry_type(tar::EntryType::Symlink);
         header.set_mode(0o777);
@@ -360,12 +424,53 @@ mod tests {
     }
 
     #[test]
+    fn what_an_ignore_file_names_stays_behind_and_secrets_are_named() {
+        let dir = folder("ignore");
+        sample(&dir);
+        for (path, content) in [
+            (".coppiceignore", "node_modules/\n*.log\n!keep.log\n/static/*.css\nsock\nout\n"),
+            ("node_modules/a/index.js", ""),
+            ("lib/node_modules/b.js", ""),
+            ("debug.log", ""),
+            ("keep.log", ""),
+            ("static/top.css", ""),
+            ("static/.coppiceignore", "deep/*\n"),
+            (".env", "KEY=1"),
+            ("conf/.env.local", "KEY=1"),
+            ("conf/.env.example", "KEY="),
+            ("conf/tls.key", ""),
+        ] {
+            fs::create_dir_all(dir.join(path).parent().unwrap()).unwrap();
+            fs::write(dir.join(path), content).unwrap();
+        }
+        // Nor does it matter what could not be packed.
+        symlink("/etc/passwd", dir.join("out")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(dir.join("sock")).unwrap();
+        let packed = pack(&dir).unwrap();
+        let store = CodeStore::open(folder("ignore-store")).unwrap();
+        store.put(&packed.digest, &packed.bytes).unwrap();
+        let here = store.dir.join(&packed.digest);
+        for path in ["app.py", "keep.log", ".coppiceignore", "static/app", ".env", "conf/.env.example", "empty"] {
+            assert!(here.join(path).exists(), "{path}");
+        }
+        for path in ["node_modules", "lib", "debug.log", "static/top.css", "static/deep", "out", "sock", ".git"] {
+            assert!(fs::symlink_metadata(here.join(path)).is_err(), "{path}");
+        }
+        assert_eq!(packed.left_out, 7);
+        assert_eq!(packed.secrets, [".env", "conf/.env.local", "conf/tls.key"].map(PathBuf::from));
+        fs::write(dir.join(".coppiceignore"), "[z-a]\n").unwrap();
+        let why = pack(&dir).unwrap_err();
+        assert!(why.starts_with(".coppiceignore: "), "{why}");
+    }
+
+    #[test]
     fn what_cannot_be_packed_says_why() {
         let dir = folder("bad");
         assert!(pack(&dir.join("nowhere")).unwrap_err().contains("is not a folder"));
         assert!(pack(&dir).unwrap_err().contains("is empty"));
         symlink("/etc/passwd", dir.join("out")).unwrap();
-        assert!(pack(&dir).unwrap_err().contains("outside of the folder"));
+        let why = pack(&dir).unwrap_err();
+        assert!(why.contains("outside of the folder") && why.contains(".coppiceignore"), "{why}");
         fs::remove_file(dir.join("out")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(dir.join("sock")).unwrap();
         assert!(pack(&dir).unwrap_err().contains("neither file, folder nor link"));
