@@ -36,7 +36,8 @@ pub const START_TIMEOUT_DEFAULT: Span = Span::secs(10);
 pub const DRAIN_DEFAULT: Span = Span::secs(5);
 /// Longest drain or start time that makes sense to declare.
 pub const PATIENCE_MAX: Span = Span::secs(3600);
-/// What `answer_timeout` may be: below that a full machine fails all, and what takes longer than an hour is a job that is asked for its end.
+/// What `answer_timeout` may be: below that a full machine fails all, and what takes longer than an hour is a job that is
+/// asked for its end.
 pub const ANSWER_TIMEOUT_MIN: Span = Span::millis(100);
 pub const ANSWER_TIMEOUT_MAX: Span = Span::secs(3600);
 /// What `idle_timeout` may be: a network's hiccup is shorter than a second, and who is silent for a week is gone.

@@ -279,7 +279,8 @@ impl Node {
         }
     }
 
-    /// Whether what a declaration needs of nodes is there: free ports, the built-in services that it names, and programs that know its keys.
+    /// Whether what a declaration needs of nodes is there: free ports, the built-in services that it names, and programs that know
+    /// its keys.
     fn fits_here(&self, file: &str, text: &str) -> Result<(), String> {
         declared::is_understood(file, text, self.agreed().max(self.level_of_all()))?;
         declared::free_ports(file, text, &self.doors())?;
