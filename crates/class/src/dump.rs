@@ -1,9 +1,11 @@
-//! How a namespace is written to a file and read back: what a class says of itself for that ([`Dump`], and the functions of
-//! [`crate::Class`] beside it), and the bytes. They are documented in docs/guide/backup.md and are the same for all classes.
+//! How a namespace is written to a file and read back: what a class says of itself for that ([`Dump`], and the
+//! functions of [`crate::Class`] beside it), and the bytes. They are documented in docs/guide/backup.md and are the
+//! same for all classes.
 //!
 //! ```text
 //! magic (8 bytes)   record head   (record part, (record item)*)*   record end
-//! record: kind (1 byte)  length of the body (4)  CRC-32C of kind, length and body (4)  body        numbers: little end first
+//! record: kind (1 byte)  length of the body (4)  CRC-32C of kind, length and body (4)  body
+//! Numbers: little end first.
 //! ```
 
 use std::fmt;
@@ -86,7 +88,8 @@ pub struct Head {
     pub program: String,
 }
 
-/// What follows is of these hashes, as they were at this version. Classes without versions have one part, of version 0.
+/// What follows is of these hashes, as they were at this version. Classes without versions have one part, of version
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     pub from: u64,

@@ -108,12 +108,12 @@ pub trait Class: Sized {
     /// Its stages, by name, since the last look.
     fn stages(&mut self, now: Time) -> Vec<(&'static str, Shown)>;
 
-    /// Begins to read a namespace out. `shards`: the ranges of hashes that it is cut into, if the class has such; `id` is of this
-    /// dump alone.
+    /// Begins to read a namespace out. `shards`: the ranges of hashes that it is cut into, if the class has such; `id` is
+    /// of this dump alone.
     fn dump(space: Arc<str>, shards: Vec<(u64, u64)>, id: u64) -> Self::Dump;
 
-    /// The operation that puts a part or an item of a dump back; none if there is nothing to do. Doing it again changes nothing.
-    /// `wall_ms` is now.
+    /// The operation that puts a part or an item of a dump back; none if there is nothing to do. Doing it again changes
+    /// nothing. `wall_ms` is now.
     ///
     /// # Errors
     /// Why the class cannot hold it.

@@ -1,5 +1,5 @@
-//! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline; or a stream, with a deadline for
-//! each piece.
+//! A small HTTP client for the commands that talk to a node's API: one request, one answer, a deadline; or a stream,
+//! with a deadline for each piece.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -81,7 +81,8 @@ impl Api {
         Ok(Pieces { body: answer.into_body(), connection })
     }
 
-    /// Sends what may be large: pieces until their sender is gone. Has no deadline: whoever sends sees whether they are taken.
+    /// Sends what may be large: pieces until their sender is gone. Has no deadline: whoever sends sees whether they are
+    /// taken.
     pub async fn send(&self, path: &str, pieces: mpsc::Receiver<Bytes>) -> Result<Reply, String> {
         let next = |mut pieces: mpsc::Receiver<Bytes>| async {
             let piece = pieces.recv().await?;

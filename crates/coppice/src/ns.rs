@@ -1,4 +1,5 @@
-//! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies; its values as a file.
+//! `coppice ns`: what a namespace promises, and the odds that the promise is kept; new keys for its cookies; its values
+//! as a file.
 
 use base::text::{size_text, span_text};
 use bytes::Bytes;

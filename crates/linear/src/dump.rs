@@ -1,5 +1,6 @@
-//! How a namespace is dumped and loaded (`class/src/dump.rs`): shard by shard, each at one version. Loading puts whole values in the
-//! place of what is there, and lets versions go on above those of the dump: so fencing tokens and entity tags never come again.
+//! How a namespace is dumped and loaded (`class/src/dump.rs`): shard by shard, each at one version. Loading puts
+//! whole values in the place of what is there, and lets versions go on above those of the dump: so fencing tokens and
+//! entity tags never come again.
 
 use std::sync::Arc;
 

@@ -104,8 +104,8 @@ pub const SPLIT_BYTES: usize = 256 << 20;
 /// Keys that are looked at to see if a split would divide them; at least these, if there are so many.
 pub const SPLIT_SAMPLE: usize = 64;
 
-/// A copy of a shard that is being dumped is kept at its leader for so long after each page: whoever reads it writes a page to a disk
-/// meanwhile, at a pace.
+/// A copy of a shard that is being dumped is kept at its leader for so long after each page: whoever reads it writes a
+/// page to a disk meanwhile, at a pace.
 pub const DUMP_KEPT: Span = Span::secs(30);
 /// ... and for so long after the last page, which may have to be sent again.
 pub const DUMP_ENDS: Span = Span::secs(2);

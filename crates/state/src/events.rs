@@ -47,8 +47,8 @@ impl Declaration<'_> {
     }
 }
 
-/// Why an operation was not done, or may not have been, and when to ask again. What may have happened can be asked again at once, if
-/// it does not matter how often it happens.
+/// Why an operation was not done, or may not have been, and when to ask again. What may have happened can be asked again
+/// at once, if it does not matter how often it happens.
 pub(crate) fn undone<T>(outcome: &Outcome<T>) -> Option<(String, Option<Span>)> {
     match outcome {
         Outcome::Done(_) => None,

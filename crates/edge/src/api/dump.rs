@@ -1,6 +1,6 @@
-//! Namespaces as streams: read out (`dump`), and put back (`load`). Which operations that takes is the business of each class
-//! (`class/src/dump.rs`); here they are asked one batch after the other, at the lowest priority and at a pace, and what is held in
-//! memory is a batch.
+//! Namespaces as streams: read out (`dump`), and put back (`load`). Which operations that takes is the business of
+//! each class (`class/src/dump.rs`); here they are asked one batch after the other, at the lowest priority and at a
+//! pace, and what is held in memory is a batch.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

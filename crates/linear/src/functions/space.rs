@@ -117,8 +117,8 @@ fn scan(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
     Ok(Reply::List(out))
 }
 
-/// Version and clock of the shard, the last key of the page (nil: there are no more), and of each key: itself, its type, what is left
-/// until it ends (-1: it does not), its token, and all that it holds.
+/// Version and clock of the shard, the last key of the page (nil: there are no more), and of each key: itself, its type,
+/// what is left until it ends (-1: it does not), its token, and all that it holds.
 fn dump(space: &Space, _: &Bytes, args: &[Bytes]) -> Result {
     let [_, how, after, bytes_max] = args else { return Err(Wrong::Arguments) };
     let (is_first, bytes_max) = (&how[..] == b"first", unsigned(bytes_max)? as usize);

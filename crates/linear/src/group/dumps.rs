@@ -1,6 +1,7 @@
-//! Shards that are being read out: with the first page the leader keeps a copy of its keys, which shares their memory, and all other
-//! pages are of that moment. What is changed meanwhile costs memory until the copy goes: with the last page, when nobody has asked for
-//! the next one for long, or when this member leads no more. Then the reader is told nothing, and begins again.
+//! Shards that are being read out: with the first page the leader keeps a copy of its keys, which shares their
+//! memory, and all other pages are of that moment. What is changed meanwhile costs memory until the copy goes: with
+//! the last page, when nobody has asked for the next one for long, or when this member leads no more. Then the reader
+//! is told nothing, and begins again.
 
 use std::collections::BTreeMap;
 

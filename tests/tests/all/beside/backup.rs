@@ -1,4 +1,5 @@
-//! A namespace goes to a file, and a cluster to a folder, and they come back, here and elsewhere; what is not whole changes nothing.
+//! A namespace goes to a file, and a cluster to a folder, and they come back, here and elsewhere; what is not whole
+//! changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
