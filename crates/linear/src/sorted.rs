@@ -31,7 +31,7 @@ pub const SCORED_BYTES: usize = crate::value::ITEM_BYTES + size_of::<f64>();
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scored {
     pub member: Bytes,
-    /// Invariant: a number, maybe an infinite one.
+    /// Invariant: in a sorted set a number, maybe an infinite one, and no zero below zero: they could not be told apart by their order.
     pub score: f64,
 }
 
@@ -55,6 +55,7 @@ impl Sorted {
         if items.iter().any(|item| item.score.is_nan()) {
             return None;
         }
+        items.iter_mut().for_each(|item| item.score = without_sign(item.score));
         let bytes = items.iter().map(|item| item.member.len()).sum();
         items.sort_unstable_by(|a, b| a.member.cmp(&b.member));
         if items.windows(2).any(|pair| pair[0].member == pair[1].member) {
@@ -88,7 +89,7 @@ impl Sorted {
         assert!(!score.is_nan(), "what is no number has no place in an order");
         let old = self.remove(&member);
         self.bytes += member.len();
-        let item = Scored { member, score };
+        let item = Scored { member, score: without_sign(score) };
         self.by_member.insert(item.clone(), |other| other.member < item.member);
         self.by_score.insert(item.clone(), |other| order(other, item.score, &item.member).is_lt());
         old
@@ -172,6 +173,11 @@ impl Scored {
     pub fn order(&self, other: &Self) -> Ordering {
         order(self, other.score, &other.member)
     }
+}
+
+/// Zero has none, as in Redis' sorted sets of few members.
+fn without_sign(score: f64) -> f64 {
+    if score == 0.0 { 0.0 } else { score }
 }
 
 /// Redis' order. Zeros are equal, whatever their signs.

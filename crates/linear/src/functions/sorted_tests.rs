@@ -90,6 +90,11 @@ fn scores_change_only_as_they_may() {
         ("z", "sorted.increase", &["any", "any", "-inf", "a"], wrong(Wrong::Overflow)),
         ("z", "sorted.increase", &["absent", "any", "-inf", "a"], Nil),
         ("z", "sorted.increase", &["any", "any", "x", "a"], wrong(Wrong::NotAFloat)),
+        ("n", "sorted.add", &["any", "any", "-0", "a", "-0.5", "b"], counts(2, 0)),
+        ("n", "sorted.increase", &["any", "any", "0.5", "b"], text("0")),
+        all("n", &["a", "0", "b", "0"]),
+        ("m", "sorted.store-union", &["n", "-1", "sum"], Int(2)),
+        all("m", &["a", "0", "b", "0"]),
         ("none", "sorted.increase", &["present", "any", "1", "a"], Nil),
         ("none", "exists", &[], Int(0)),
     ]);
@@ -256,11 +261,7 @@ fn it_does_what_a_sorted_map_does_at_all_replicas() {
             let now = twin.get(&member).copied();
             let (name, args, expect): (_, Vec<String>, Reply) = match rng.below(9) {
                 0..3 => {
-                    let old = twin.insert(member.clone(), score);
-                    // A zero stays the one that it was.
-                    if old == Some(score) {
-                        twin.insert(member.clone(), old.unwrap());
-                    }
+                    let old = twin.insert(member.clone(), score + 0.0);
                     let expect = counts(old.is_none().into(), old.is_some_and(|old| old != score).into());
                     ("sorted.add", vec!["any".into(), "any".into(), score_text, member], expect)
                 }
@@ -268,7 +269,7 @@ fn it_does_what_a_sorted_map_does_at_all_replicas() {
                     let only = *rng.pick(&["greater", "less"]).unwrap();
                     let may = now.is_none_or(|now| if only == "greater" { score > now } else { score < now });
                     if may {
-                        twin.insert(member.clone(), score);
+                        twin.insert(member.clone(), score + 0.0);
                     }
                     let expect = counts(now.is_none().into(), (now.is_some() && may).into());
                     ("sorted.add", vec!["any".into(), only.into(), score_text, member], expect)
@@ -278,9 +279,7 @@ fn it_does_what_a_sorted_map_does_at_all_replicas() {
                     let expect = if sum.is_nan() {
                         wrong(Wrong::Overflow)
                     } else {
-                        if now != Some(sum) {
-                            twin.insert(member.clone(), sum);
-                        }
+                        twin.insert(member.clone(), sum + 0.0);
                         text(&crate::score::shown(sum))
                     };
                     ("sorted.increase", vec!["any".into(), "any".into(), score_text, member], expect)

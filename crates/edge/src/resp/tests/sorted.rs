@@ -86,7 +86,7 @@ fn scores_and_ranks_are_looked_up() {
     check_linear(&[
         ("ZADD z 1 a 1 b 3.2 c -0 d 1e20 e", ":5\r\n"),
         ("ZSCORE z c", "$3\r\n3.2\r\n"),
-        ("ZSCORE z d", "$2\r\n-0\r\n"),
+        ("ZSCORE z d", "$1\r\n0\r\n"),
         ("ZSCORE z e", "$5\r\n1e+20\r\n"),
         ("ZSCORE z nope", "$-1\r\n"),
         ("ZSCORE none a", "$-1\r\n"),
@@ -95,7 +95,7 @@ fn scores_and_ranks_are_looked_up() {
         ("ZRANK z b", ":2\r\n"),
         ("ZREVRANK z b", ":2\r\n"),
         ("ZRANK z d", ":0\r\n"),
-        ("ZREVRANK z d WITHSCORE", "*2\r\n:4\r\n$2\r\n-0\r\n"),
+        ("ZREVRANK z d WITHSCORE", "*2\r\n:4\r\n$1\r\n0\r\n"),
         ("ZRANK z nope", "$-1\r\n"),
         ("ZRANK z nope WITHSCORE", "*-1\r\n"),
         ("ZRANK none a WITHSCORE", "*-1\r\n"),
@@ -313,7 +313,7 @@ fn newer_clients_get_doubles_and_a_list_for_each_member() {
         toy.set_linear();
         *toy.bank.borrow_mut() = Some(bank());
         sign_in_linear(&mut stream).await;
-        // PRIORITY ends the answer to HELLO, which other tests look at.
+        // What HELLO answers other tests look at.
         send(&mut stream, &["HELLO 3", "ECHO end"]).await;
         let mut got = vec![];
         while !got.ends_with(b"$3\r\nend\r\n") {
