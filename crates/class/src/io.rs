@@ -53,6 +53,8 @@ pub struct Declared<C: Class> {
     pub records: BTreeMap<String, C::Record>,
     /// So many more this program cannot read: what has no record here may have one of these, and is not gone.
     pub unread: usize,
+    /// All nodes that were let in and not removed since, whether they live or not.
+    pub nodes: BTreeSet<NodeId>,
 }
 
 /// A declared namespace of a class.

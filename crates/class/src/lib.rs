@@ -14,6 +14,7 @@ mod number;
 pub mod quota;
 mod secret;
 mod spec;
+pub mod version;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -33,6 +34,7 @@ pub use number::Number;
 pub use quota::{Bound, Bounds, Quota, Used};
 pub use secret::{CookieKey, CookieSecret};
 pub use spec::{Key, Spec, Wrong, is_number, size, span};
+pub use version::Version;
 
 /// What a node's part of a class is born with.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub trait Class: Sized {
     const NAME: &'static str;
     /// Owns its frames, its groups in the node's log, and its reports. Never given twice.
     const NUMBER: Number;
-    /// The level of programs from which a namespace may be of this class: no node of an older one could be a member of it.
+    /// The level of programs (`base/src/level.rs`) from which a namespace may be of this class: older ones do not know it.
     const SINCE: u32 = 1;
     /// Kind of the records that it keeps in the root group.
     const RECORDS: &'static str;

@@ -626,7 +626,7 @@ impl Linear {
 /// A declaration of these groups, and of nothing else: what tests and measurements of the class alone begin with.
 pub fn declared(version: u64, level: u32, groups: impl IntoIterator<Item = Placed>) -> Input {
     let records = groups.into_iter().map(|placed| (placed.id.to_string(), placed)).collect();
-    Input::Declared(Declared { version, level, spaces: BTreeMap::new(), records, unread: 0 })
+    Input::Declared(Declared { version, level, spaces: BTreeMap::new(), records, unread: 0, nodes: BTreeSet::new() })
 }
 
 /// All figures of the class, in order of their names.

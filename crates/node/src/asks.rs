@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::{AskId, Effect, GroupId, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
+use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use clones::off::Target;
 use clones::{group, members};
@@ -261,7 +261,7 @@ impl Node {
 
     /// Turns an ask into a change and proposes it, or ends it.
     fn propose(&mut self, now: Now, id: u64, mut pending: Pending, out: &mut Out) {
-        if self.agreed() < clones::LEVEL.min(self.level_of_all()) && pending.what.needs_more_than(self.agreed()) {
+        if self.agreed() < LEVEL.min(self.level_of_all()) && pending.what.needs_more_than(self.agreed()) {
             // All nodes have the program that it needs, and the leader is about to say so.
             pending.waits_for_version = Some(self.root.declared().version + 1);
             self.pending.insert(id, pending);

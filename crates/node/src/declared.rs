@@ -167,14 +167,6 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             |(key, why): (String, String)| at_key(file, text, &parsed, &format!("namespace.{name}.{key}"), &why);
         let spec = NamespaceSpec::read(spec.get_ref()).map_err(wrong)?;
         spec.validate().map_err(wrong)?;
-        let (class, agreed) = (spec.class(), level::agreed(now));
-        if agreed < class.since() {
-            let needs = class.since();
-            let why = format!(
-                "not every node has a program with class {class} yet: this cluster agreed on level {agreed}, it needs {needs}"
-            );
-            return Err(wrong(("class".to_owned(), why)));
-        }
         if let Some(before) = now.get(kind::NAMESPACE, name).and_then(|bytes| kept::<NamespaceSpec>(bytes)) {
             spec.may_follow(&before, shards(now, name)).map_err(wrong)?;
         }
@@ -270,26 +262,29 @@ pub fn has_builtins(file: &str, text: &str, known: &[&str]) -> Result<(), String
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-/// Keys that only a newer program knows need a cluster that agreed on its level: an older node would go by its defaults.
+/// Keys and classes that only a newer program knows need a cluster that agreed on its level: an older node would go by its defaults.
 ///
 /// # Errors
 /// A sentence a line, as of [`diff`].
 pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> {
     // What cannot be read is told by `diff`.
     let Ok(parsed) = toml::from_str::<File>(text) else { return Ok(()) };
-    if agreed >= clones::LEVEL {
-        return Ok(());
-    }
-    let wrong = |(name, spec): (&String, &Spanned<ServiceSpec>)| {
-        let key = spec.get_ref().newer_key()?;
+    let newer = |path: String, needs: u32| {
         let why = format!(
-            "needs programs of level {} on all nodes, and this cluster agreed on level {agreed}: upgrade them all first (one that is \
-             away counts, too)",
-            clones::LEVEL
+            "needs programs of level {needs} on all nodes, and this cluster agreed on level {agreed}: upgrade them all first (one that \
+             is away counts, too)"
         );
-        Some(at_key(file, text, &parsed, &format!("service.{name}.{key}"), &why))
+        (needs > agreed).then(|| at_key(file, text, &parsed, &path, &why))
     };
-    let errors: Vec<String> = parsed.service.iter().filter_map(wrong).collect();
+    let namespaces = parsed.namespace.iter().filter_map(|(name, spec)| {
+        let spec = NamespaceSpec::read(spec.get_ref()).ok()?;
+        newer(format!("namespace.{name}.class"), spec.class().since())
+    });
+    let services = parsed.service.iter().filter_map(|(name, spec)| {
+        let key = spec.get_ref().newer_key()?;
+        newer(format!("service.{name}.{key}"), clones::LEVEL)
+    });
+    let errors: Vec<String> = namespaces.chain(services).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 

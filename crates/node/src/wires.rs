@@ -319,9 +319,10 @@ impl Node {
         let records: BTreeMap<&str, Vec<(String, Bytes)>> =
             Class::ALL.iter().map(|class| (class.records(), of_kind(class.records()))).collect();
         let records = |kind: &'static str| records.get(kind).cloned().unwrap_or_default();
+        let nodes = declared.of_kind(record::NODE).filter_map(|(_, id)| facts::decode(id)).collect();
         self.classes_in(now, out, |classes, wants| {
-            let declaration =
-                Declaration { version, level, namespaces: &namespaces, secrets: &secrets, records: &records };
+            let (namespaces, secrets, records, nodes) = (&namespaces, &secrets, &records, &nodes);
+            let declaration = Declaration { version, level, namespaces, secrets, records, nodes };
             classes.declared(now, &declaration, wants);
         });
     }

@@ -22,7 +22,7 @@
 //!   told nothing, yet the value may outlive the winner's if its version is newer. So `NX` makes a good hint and no
 //!   lock; locks belong in `linear`.
 //!
-//! Files: `op` the words; `map` who holds what; `version` the clock; `ops` running operations and their timers, `run` what moves them, `read`,
+//! Files: `op` the words; `map` who holds what; the clock is `class::version`; `ops` running operations and their timers, `run` what moves them, `read`,
 //! `write`, `walk`, `cookie_ops` what they do; `merge`, `merge_ops`, `doc` namespaces that merge fields; `cookie` what clients hold; `shown` figures;
 //! `odds` of a loss; `serve` the brick's side of frames, `intake` whom it has too much to do for, `brick`, `table` and `counted` its memory;
 //! `fill`; `dump` how a namespace is read out and put back; `copies` third ones that were missed; `spec` the keys of a declaration; `wire`.
@@ -52,7 +52,6 @@ mod serve;
 mod shown;
 mod spec;
 mod table;
-pub mod version;
 mod walk;
 mod wire;
 mod write;
@@ -86,7 +85,7 @@ use flow::histogram::Powers;
 use flow::stage::Shown;
 
 pub use brick::Intervals;
-pub use class::{CookieKey, CookieSecret};
+pub use class::{CookieKey, CookieSecret, version};
 pub use cookie::{Cookie, CookieError};
 pub use map::{BrickMap, next_map};
 pub use op::{Action, Kind, Lease, Op, Place, Reply, When};

@@ -31,7 +31,14 @@ impl Node {
         let space = Space { id: 1, spec: Spec::default(), secret: CookieSecret::new(1, [7; 32]) };
         let map = BrickMap { epoch: 1, members: vec![NodeId(1)], old: None };
         let (spaces, records) = ([("carts".to_owned(), space)].into(), [(MAP_RECORD.to_owned(), map)].into());
-        node.input(Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records, unread: 0 }));
+        node.input(Input::Declared(Declared {
+            version: 1,
+            level: base::LEVEL,
+            spaces,
+            records,
+            unread: 0,
+            nodes: std::collections::BTreeSet::new(),
+        }));
         node.ask(0, Action::Get).unwrap();
         node.before = ALLOCATOR.current_usage();
         node

@@ -22,6 +22,8 @@ pub struct Declaration<'a> {
     pub secrets: &'a BTreeMap<String, (u32, CookieSecret)>,
     /// All records of one kind that the root group keeps, by name.
     pub records: &'a dyn Fn(&'static str) -> Vec<(String, Bytes)>,
+    /// All nodes that were let in and not removed since.
+    pub nodes: &'a BTreeSet<NodeId>,
 }
 
 impl Declaration<'_> {
@@ -43,7 +45,7 @@ impl Declaration<'_> {
         let read = |(name, bytes): &(String, Bytes)| Some((name.clone(), serde_json::from_slice(bytes).ok()?));
         let records: BTreeMap<String, C::Record> = all.iter().filter_map(read).collect();
         let unread = all.len() - records.len();
-        Declared { version: self.version, level: self.level, spaces, records, unread }
+        Declared { version: self.version, level: self.level, spaces, records, unread, nodes: self.nodes.clone() }
     }
 }
 

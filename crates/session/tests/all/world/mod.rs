@@ -188,7 +188,17 @@ impl World {
         let secret = |id| if id == 1 { self.secret.clone() } else { CookieSecret::new(id, [7; 32]) };
         let spaces = spaces.map(|(name, id, spec)| (name.to_owned(), Space { id, spec, secret: secret(id) })).into();
         let records = map.map(|map| (MAP_RECORD.to_owned(), map)).into_iter().collect();
-        self.input(node, Input::Declared(Declared { version: 1, level: self.level, spaces, records, unread: 0 }));
+        self.input(
+            node,
+            Input::Declared(Declared {
+                version: 1,
+                level: self.level,
+                spaces,
+                records,
+                unread: 0,
+                nodes: BTreeSet::new(),
+            }),
+        );
     }
 
     pub fn start(&mut self, node: NodeId) {
