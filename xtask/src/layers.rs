@@ -33,8 +33,9 @@ const TABLE: &[Layer] = &[
     below("soft", &["base", "flow", "class"]),
     below("linear", &["base", "flow", "cluster", "class"]),
     below("cache", &["base", "flow", "class"]),
+    below("object", &["base", "flow", "class"]),
     // The list of classes: the one place that names them all.
-    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft"]),
+    below("state", &["base", "flow", "class", "session", "linear", "cache", "soft", "object"]),
     below("clones", &["base", "flow", "cluster", "state"]),
     below("channels", &["base"]),
     below("node", &["base", "flow", "cluster", "class", "state", "clones", "channels"]),

@@ -23,6 +23,7 @@
 //! | 4 | after it | declarations with `answer_timeout`, `idle_timeout`, `body_max`, or more of `health` than a path (`clones/src/spec.rs`) |
 //! | 4 | after it | namespaces of class `cache`, and its frames (`cache/src/wire.rs`) |
 //! | 4 | after it | class `soft` may be declared: its frames (`soft/src/wire.rs`) |
+//! | 4 | after it | namespaces of class `object`, with frames and records of their own (`object/src/wire.rs`) |
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 4;

@@ -46,7 +46,7 @@ pub type Output = class::Output<Outcome<Reply>>;
 
 impl Class for Cache {
     const NAME: &'static str = "cache";
-    const NUMBER: Number = Number(3);
+    const NUMBER: Number = Number::CACHE;
     const SINCE: u32 = LEVEL;
     const RECORDS: &'static str = "cache";
     const FIGURES: &'static [Figure] = shown::FIGURES;

@@ -10,7 +10,9 @@ pub struct Number(pub u8);
 impl Number {
     pub const SESSION: Number = Number(1);
     pub const LINEAR: Number = Number(2);
-    pub const SOFT: Number = Number(4);
+    pub const SOFT: Number = Number(3);
+    pub const OBJECT: Number = Number(4);
+    pub const CACHE: Number = Number(5);
 
     /// The class that a frame of this kind is for.
     pub fn of_frame(frame: u16) -> Option<Number> {

@@ -1,0 +1,219 @@
+//! A node as holder: it looks, takes writes, and answers when its disk has them.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use base::checksum::Checksum;
+use base::{NodeId, Priority, Ticket};
+use bytes::Bytes;
+
+use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX};
+use crate::log::Waiter;
+use crate::table::{Entry, Held, Merged};
+use crate::wire::{self, Here, Item, ListMessage, Page, PutMessage, Took, Verdict, What};
+use crate::{Call, Key, Object};
+
+/// A write that has come: from who was asked for it, or pushed by a holder.
+pub(crate) struct Come {
+    pub from: NodeId,
+    pub held: Held,
+    pub body: Bytes,
+    pub push: bool,
+}
+
+impl Object {
+    pub(crate) fn looked(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
+        let held = self.table.get(key).map(|entry| (&entry.held).into());
+        let here = Here { objects: self.table.objects_of(key.ns, &key.owner), held };
+        self.send(call, from, id, Priority::NORMAL, What::Here(here), Bytes::new());
+    }
+
+    pub(crate) fn got(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
+        let entry = self.table.get(key);
+        let body = entry.map(|entry| entry.body.clone()).unwrap_or_default();
+        let here = Here { objects: 0, held: entry.map(|entry| (&entry.held).into()) };
+        self.send(call, from, id, Priority::NORMAL, What::Got(here), body);
+    }
+
+    pub(crate) fn listed(&mut self, call: &mut Call, from: NodeId, id: u64, list: ListMessage) -> Option<()> {
+        let ListMessage { ns, owner, after, limit } = list;
+        if !(1..=OWNER_BYTES_MAX).contains(&owner.len()) {
+            return None;
+        }
+        let after = if after.is_empty() { None } else { Some(wire::id_of(&after)?) };
+        let limit = (limit as usize).clamp(1, LIST_MAX);
+        let item = |(id, entry): (crate::Id, &Entry)| {
+            // Where it is does not matter here, and would make pages long.
+            let held = Held { homes: BTreeSet::new(), has: BTreeSet::new(), ..entry.held.clone() };
+            Item { id: Bytes::copy_from_slice(&id.0), held: Some((&held).into()) }
+        };
+        let mut items: Vec<Item> = self.table.behind(ns, &owner, after).take(limit + 1).map(item).collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        self.send(call, from, id, Priority::NORMAL, What::Page(Page { items, more }), Bytes::new());
+        Some(())
+    }
+
+    /// None for what cannot be.
+    pub(crate) fn put_here(
+        &mut self,
+        call: &mut Call,
+        from: NodeId,
+        id: u64,
+        put: PutMessage,
+        body: Bytes,
+    ) -> Option<()> {
+        let (key, held) = (put.key?.key()?, put.held?.held()?);
+        let fits = if held.stamp.gone { body.is_empty() } else { body.len() == held.stamp.size as usize };
+        if !fits {
+            return None;
+        }
+        // A damaged frame: as if it had not come. Whoever sent it sends it to somebody else.
+        if !held.stamp.gone && !Checksum(held.stamp.sum).matches(&body) {
+            self.figures.damaged += 1;
+            return Some(());
+        }
+        let (verdict, ticket) = self.take(call, &key, Come { from, held, body, push: put.push });
+        let waiter = Waiter { to: from, id, key, verdict };
+        match ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
+            Some(ticket) => self.log.wait(ticket, waiter),
+            None => self.answer_took(call, waiter),
+        }
+        Some(())
+    }
+
+    /// What it says is on the disk, all of it: if the entry has changed meanwhile, that too is waited for.
+    pub(crate) fn answer_took(&mut self, call: &mut Call, waiter: Waiter) {
+        let ticket = self.table.get(&waiter.key).map(|entry| entry.ticket);
+        if let Some(ticket) = ticket.filter(|ticket| !self.log.is_safe(*ticket)) {
+            return self.log.wait(ticket, waiter);
+        }
+        let Waiter { to, id, key, verdict } = waiter;
+        let held = self.table.get(&key).map(|entry| (&entry.held).into());
+        let took = Took { verdict: verdict.number(), key: Some((&key).into()), held };
+        self.send(call, to, id, Priority::NORMAL, What::Took(took), Bytes::new());
+    }
+
+    /// Decides about a write. With a ticket the verdict holds as soon as the log is safe up to there.
+    fn take(&mut self, call: &mut Call, key: &Key, come: Come) -> (Verdict, Option<Ticket>) {
+        let stamp = come.held.stamp;
+        let is_ahead = stamp.version.ms > call.wall_ms.saturating_add(AHEAD_MS_MAX);
+        if is_ahead && !stamp.once {
+            return (Verdict::Ahead, None);
+        }
+        if !is_ahead {
+            self.clock.pass(stamp.version);
+        }
+        let Some(entry) = self.table.get(key) else { return self.keep(call, key, come, BTreeSet::new()) };
+        let (ticket, mine) = (entry.ticket, entry.held.stamp);
+        // Two contents under one id: whoever comes second is told. Between holders one of them wins.
+        let differ = mine.once && !mine.gone && !stamp.gone && !stamp.is_same(&mine);
+        if differ && !come.push {
+            return (Verdict::Conflict, None);
+        }
+        match stamp.against(&mine) {
+            Ordering::Greater => {
+                let before = entry.held.homes.clone();
+                self.keep(call, key, come, before)
+            }
+            Ordering::Equal => (Verdict::Kept, Some(self.merge(call, key, &come.held).unwrap_or(ticket))),
+            Ordering::Less => {
+                // Whoever has that is to have what stands above it.
+                let mut homes = come.held.homes;
+                if come.push {
+                    homes.insert(come.from);
+                }
+                self.more_homes(call, key, homes);
+                if come.push {
+                    self.lacks_it(call, key, come.from);
+                }
+                let ticket = self.table.get(key).map(|entry| entry.ticket);
+                (Verdict::Newer, ticket)
+            }
+        }
+    }
+
+    /// Takes a write that stands above all that was here.
+    fn keep(&mut self, call: &mut Call, key: &Key, come: Come, before: BTreeSet<NodeId>) -> (Verdict, Option<Ticket>) {
+        if !come.held.stamp.gone && self.is_full() {
+            return (Verdict::Full, None);
+        }
+        let mut held = come.held;
+        let has = held.has.clone();
+        if !held.add_homes(self.me, before.into_iter().chain([self.me])) {
+            held.has = has;
+        }
+        held.has.insert(self.me);
+        // What came in a frame shares its memory with others.
+        let body = if come.from == self.me { come.body } else { Bytes::copy_from_slice(&come.body) };
+        self.table.insert(key.clone(), Entry { held, body, ticket: Ticket(0) });
+        let ticket = self.append(call, key, true, true);
+        if let Some((_, of)) = self.table.held_mut(key) {
+            *of = ticket;
+        }
+        self.recheck(call.now, key);
+        (Verdict::Kept, Some(ticket))
+    }
+
+    /// What somebody says of a write that is here. A ticket if this node's disk has to have something of it.
+    fn merge(&mut self, call: &mut Call, key: &Key, other: &Held) -> Option<Ticket> {
+        let (held, _) = self.table.held_mut(key)?;
+        let merged = held.merge(self.me, other);
+        let ticket = match merged {
+            Merged::Nothing => return None,
+            // If it is lost they are asked once more.
+            Merged::Has => {
+                self.append(call, key, false, false);
+                None
+            }
+            Merged::Homes => Some(self.append_homes(call, key)),
+        };
+        self.recheck(call.now, key);
+        ticket
+    }
+
+    /// Keeps that there are more homes.
+    pub(crate) fn append_homes(&mut self, call: &mut Call, key: &Key) -> Ticket {
+        let ticket = self.append(call, key, false, true);
+        if let Some((_, of)) = self.table.held_mut(key) {
+            *of = ticket;
+        }
+        ticket
+    }
+
+    pub(crate) fn done(&mut self, call: &mut Call, done: PutMessage) -> Option<()> {
+        let (key, held) = (done.key?.key()?, done.held?.held()?);
+        self.hear_of(call, &key, &held);
+        Some(())
+    }
+
+    /// Somebody says where a write is.
+    pub(crate) fn hear_of(&mut self, call: &mut Call, key: &Key, held: &Held) {
+        let Some(entry) = self.table.get(key) else { return };
+        match entry.held.stamp.against(&held.stamp) {
+            Ordering::Equal => {
+                self.merge(call, key, held);
+            }
+            // Who has that is to have what is here.
+            Ordering::Greater => self.more_homes(call, key, held.homes.iter().copied()),
+            Ordering::Less => (),
+        }
+    }
+
+    /// A node has shown that it does not have what is here, whatever was known of it.
+    fn lacks_it(&mut self, call: &mut Call, key: &Key, node: NodeId) {
+        let Some((held, _)) = self.table.held_mut(key) else { return };
+        if held.has.remove(&node) {
+            self.append(call, key, false, false);
+            self.recheck(call.now, key);
+        }
+    }
+
+    fn more_homes(&mut self, call: &mut Call, key: &Key, homes: impl IntoIterator<Item = NodeId>) {
+        let Some((held, _)) = self.table.held_mut(key) else { return };
+        if held.add_homes(self.me, homes) {
+            self.append_homes(call, key);
+            self.recheck(call.now, key);
+        }
+    }
+}

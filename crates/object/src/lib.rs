@@ -1,0 +1,344 @@
+//! The `object` class: whole objects of an owner (messages of a mailbox, say), on the disks of a few nodes, put, read and deleted at any
+//! node (Saito et al., "Manageability, availability and performance in Porcupine"). No node is needed in particular, and nobody is
+//! elected: the node that is asked sends to all it has chosen, and any node that holds a write finishes what was left undone.
+//!
+//! - A put is answered when the logs of `copies` nodes are forced. A candidate that is dead, full or silent for 250 ms is replaced by
+//!   another one; it stays a *home*, a node that may have the object, and hears of all that happens to it.
+//! - Of two writes of an object one stays, the same at all nodes (`stamp`). With `writes = "once"` a deletion is above all, whatever
+//!   clocks say.
+//! - A write that not all its homes have is *open* at those that have it. They push it until all have it.
+//! - An object with fewer homes than `copies` is *thin*: the first of its holders gives it another home.
+//! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
+//!
+//! Files: `op` the words; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
+//! does with it, `log` its disk, `push` what is open or thin; `asker` operations of this node's doors, `write` and `read` their second
+//! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
+//!
+//! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod asker;
+mod choose;
+mod holder;
+pub mod limits;
+mod log;
+mod op;
+mod peers;
+mod push;
+mod read;
+mod spec;
+mod stamp;
+mod table;
+mod wire;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
+use bytes::Bytes;
+use class::version::Clock;
+use class::{Birth, Class, Declared, Figure, Number};
+use flow::stage::Shown;
+use prost::Message;
+
+pub use op::{Action, List, Listed, Op, Reply};
+pub use spec::{Spec, Writes};
+pub use stamp::{Id, Key, NotAnId, Stamp};
+
+use asker::Ops;
+use log::Log;
+use peers::Peers;
+use push::Open;
+use table::Table;
+use wire::{Head, What};
+
+pub type Input = class::Input<Object>;
+pub type Output = class::Output<Outcome<Reply>>;
+
+/// The level from which namespaces of this class may be declared (`base/src/level.rs`).
+pub const LEVEL: u32 = 4;
+
+/// What whoever starts a node tells its part of the class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Memory that objects may take at this node, bytes.
+    pub bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { bytes_max: limits::BYTES_MAX }
+    }
+}
+
+/// One node's part of the class.
+pub struct Object {
+    me: NodeId,
+    rng: Rng,
+    clock: Clock,
+    settings: Settings,
+    spaces: BTreeMap<Arc<str>, (u32, Spec)>,
+    /// Copies that are declared, by number of the namespace.
+    copies: BTreeMap<u32, u32>,
+    peers: Peers,
+    table: Table,
+    open: Open,
+    log: Log,
+    ops: Ops,
+    /// What this node says to itself, in this turn.
+    own: VecDeque<(Head, Bytes)>,
+    /// What the disk has kept cannot be read.
+    distrust: Option<String>,
+    figures: Figures,
+}
+
+/// Counted since the node started.
+#[derive(Default)]
+struct Figures {
+    puts: u64,
+    gets: u64,
+    deletes: u64,
+    refused: u64,
+    unknown: u64,
+    replaced: u64,
+    pushes: u64,
+    damaged: u64,
+}
+
+/// One call of the machine: its time, and what it wants.
+struct Call<'a> {
+    now: Time,
+    wall_ms: u64,
+    out: &'a mut Vec<Output>,
+}
+
+impl Class for Object {
+    const NAME: &'static str = "object";
+    const NUMBER: Number = Number::OBJECT;
+    const RECORDS: &'static str = "object";
+    const SINCE: u32 = LEVEL;
+    const FIGURES: &'static [Figure] = &[
+        Figure::gauge("object.bytes", "Memory that the objects at this node take."),
+        Figure::gauge("object.bytes_max", "Memory that objects may take at this node."),
+        Figure::counter(
+            "object.damaged",
+            "Objects that another node sent with a wrong checksum; another copy was read.",
+        ),
+        Figure::counter("object.deletes", "Deletions that this node's doors asked for."),
+        Figure::counter("object.gets", "Objects that this node's doors asked for."),
+        Figure::gauge("object.objects", "Objects at this node."),
+        Figure::gauge("object.open", "Writes at this node that not all nodes have which should have them."),
+        Figure::gauge("object.pending", "Writes that wait for this node's disk."),
+        Figure::counter("object.pushes", "Writes that this node sent to others which did not have them."),
+        Figure::counter("object.puts", "Objects that this node's doors were given."),
+        Figure::counter("object.refused", "Operations that were refused: nothing was changed."),
+        Figure::counter(
+            "object.replaced",
+            "Nodes that were replaced by others in a write, as they did not answer or had no room.",
+        ),
+        Figure::gauge(
+            "object.thin",
+            "Objects and deletions at this node that have fewer nodes to be on than are declared.",
+        ),
+        Figure::gauge("object.tombstones", "Deletions that this node remembers."),
+        Figure::counter("object.unknown", "Writes of which it is not known whether they happened."),
+    ];
+
+    type Settings = Settings;
+    type Spec = Spec;
+    type Op = Op;
+    type Reply = Reply;
+    type Record = ();
+    type Report = ();
+
+    fn born(birth: &mut Birth, settings: Settings) -> Self {
+        Self::new(birth.me, birth.boot, birth.rng.fork(), settings)
+    }
+
+    fn start(&mut self, mut kept: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+        // All that is acknowledged was forced: a reboot takes nothing that counts.
+        self.restore(kept.remove(&GROUP).unwrap_or_default());
+        false
+    }
+
+    fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.clock.wall(now.wall_ms);
+        let call = &mut Call { now: now.mono, wall_ms: now.wall_ms, out };
+        if let Some(why) = self.distrust.take() {
+            call.out.push(Output::Distrust { why });
+        }
+        match input {
+            Input::Ask { id, budget, op } => self.ask(call, id, budget, op),
+            Input::Frame { from, frame } => self.frame(call, from, frame),
+            Input::Birth { peer, boot } => self.birth(call, peer, boot),
+            Input::Death { peer } => self.death(call, peer),
+            Input::Declared(declared) => self.declared(call, declared),
+            Input::Appended { group, ticket } if group == GROUP => self.appended(call, ticket),
+            Input::Saved { group, ticket } if group == GROUP => self.log.saved(ticket),
+            Input::DiskFull(is_full) => self.log.is_full = is_full,
+            Input::Aside(aside) => self.peers.aside = aside,
+            Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
+            Input::Tend => self.tend(call),
+            Input::Appended { .. } | Input::Saved { .. } | Input::Told { .. } | Input::Wake => (),
+        }
+        loop {
+            self.wake_ops(call);
+            let Some((head, body)) = self.own.pop_front() else { break };
+            self.hear(call, self.me, head, body);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        if self.distrust.is_some() {
+            return Some(Time::ZERO);
+        }
+        self.ops.wake_at()
+    }
+
+    fn figures(&self) -> Vec<u64> {
+        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged } = self.figures;
+        let objects = self.table.len() as u64 - self.table.tombstones;
+        let (open, thin) = self.open.counts();
+        vec![
+            self.table.bytes,
+            self.settings.bytes_max,
+            damaged,
+            deletes,
+            gets,
+            objects,
+            open,
+            self.log.pending(),
+            pushes,
+            puts,
+            refused,
+            replaced,
+            thin,
+            self.table.tombstones,
+            unknown,
+        ]
+    }
+
+    fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
+        Vec::new()
+    }
+}
+
+/// All that a node holds is one group in its log.
+const GROUP: GroupId = Number::OBJECT.group(0);
+/// Frames: objects, and questions and answers about them.
+const DATA: u16 = Number::OBJECT.data(0);
+/// Who has what.
+const CONTROL: u16 = Number::OBJECT.control(0);
+
+impl Object {
+    pub fn new(me: NodeId, boot: Boot, mut rng: Rng, settings: Settings) -> Self {
+        Self {
+            me,
+            clock: Clock::new(me, boot),
+            settings,
+            spaces: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            peers: Peers::default(),
+            table: Table::default(),
+            open: Open::default(),
+            log: Log::default(),
+            ops: Ops::new(rng.u64()),
+            own: VecDeque::new(),
+            distrust: None,
+            figures: Figures::default(),
+            rng,
+        }
+    }
+
+    fn declared(&mut self, call: &mut Call, declared: Declared<Self>) {
+        self.copies = declared.spaces.values().map(|space| (space.id, space.spec.copies)).collect();
+        let spaces = declared.spaces.into_iter();
+        self.spaces = spaces.map(|(name, space)| (name.into(), (space.id, space.spec))).collect();
+        self.peers.declared(self.me, call.now, declared.nodes);
+        self.recheck_all(call);
+    }
+
+    fn birth(&mut self, call: &mut Call, peer: NodeId, boot: Boot) {
+        if peer == self.me {
+            return;
+        }
+        if self.peers.birth(call.now, peer, boot) {
+            // What was asked of its former life is not answered any more.
+            self.lose(call, peer);
+        }
+        self.recheck_all(call);
+        self.push_to(call, peer);
+    }
+
+    fn death(&mut self, call: &mut Call, peer: NodeId) {
+        if self.peers.death(call.now, peer) {
+            self.lose(call, peer);
+        }
+    }
+
+    fn frame(&mut self, call: &mut Call, from: NodeId, frame: Frame) {
+        match Head::decode(frame.head) {
+            Ok(head) => {
+                self.peers.hear(from, head.pending, head.full);
+                self.hear(call, from, head, frame.body);
+            }
+            Err(error) => call.bad(from, &error.to_string()),
+        }
+    }
+
+    fn hear(&mut self, call: &mut Call, from: NodeId, head: Head, body: Bytes) {
+        let id = head.id;
+        let understood = match head.what {
+            Some(What::Look(key)) => key.key().map(|key| self.looked(call, from, id, &key)),
+            Some(What::Get(key)) => key.key().map(|key| self.got(call, from, id, &key)),
+            Some(What::List(list)) => self.listed(call, from, id, list),
+            Some(What::Put(put)) => self.put_here(call, from, id, put, body),
+            Some(What::Done(done)) => self.done(call, done),
+            Some(What::Took(took)) => self.took(call, from, id, took),
+            Some(What::Here(here)) => self.here(call, from, id, here),
+            Some(What::Got(got)) => self.body(call, from, id, got, body),
+            Some(What::Page(page)) => self.page(call, from, id, page),
+            // A newer program says more.
+            None => Some(()),
+        };
+        if understood.is_none() {
+            call.bad(from, "says of an object what cannot be");
+        }
+    }
+
+    /// Sends, or says it to this node itself.
+    fn send(&mut self, call: &mut Call, to: NodeId, id: u64, priority: Priority, what: What, body: Bytes) {
+        let kind = if matches!(what, What::Done(_)) { CONTROL } else { DATA };
+        let head = Head { id, pending: self.log.pending(), full: self.is_full(), what: Some(what) };
+        if to == self.me {
+            return self.own.push_back((head, body));
+        }
+        let frame = Frame { priority, body, ..Frame::new(kind, head.encode_to_vec()) };
+        call.out.push(Output::Send { to, frame });
+    }
+
+    /// It takes no more objects. Deletions it takes.
+    fn is_full(&self) -> bool {
+        self.log.is_full
+            || self.table.bytes >= self.settings.bytes_max
+            || self.table.len() >= limits::ENTRIES_MAX
+            || self.log.unforced_bytes() >= limits::UNFORCED_BYTES_MAX
+    }
+
+    /// A node that may hold objects: the declaration names it. Before that is known, every node may.
+    fn is_node(&self, node: NodeId) -> bool {
+        node == self.me || self.peers.is_declared(node)
+    }
+
+    /// Live nodes that a write is not at yet.
+    fn others(&self, at: &BTreeSet<NodeId>) -> Vec<NodeId> {
+        self.peers.live().chain([self.me]).filter(|node| !at.contains(node)).collect()
+    }
+}
+
+impl Call<'_> {
+    fn bad(&mut self, from: NodeId, why: &str) {
+        self.out.push(Output::Bad { from, why: why.to_owned() });
+    }
+}

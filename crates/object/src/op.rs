@@ -1,0 +1,74 @@
+//! What front doors ask of class `object`, and the answers.
+
+use std::sync::Arc;
+
+use base::{NodeId, Priority};
+use bytes::Bytes;
+use class::Version;
+
+use crate::Id;
+
+/// An operation on one object of an owner, or on all of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Op {
+    pub namespace: Arc<str>,
+    /// Whose object it is: 1 to 255 bytes.
+    pub owner: Bytes,
+    pub action: Action,
+    pub priority: Priority,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Answered with `Stored`, `Conflict` or `Gone`.
+    Put { id: Id, body: Bytes },
+    /// Answered with `Object`, `Gone` or `Absent`.
+    Get { id: Id },
+    /// Answered with `Deleted` or `Absent`.
+    Delete { id: Id },
+    /// Objects in order of their ids, behind one; at most so many.
+    List { after: Option<Id>, limit: usize },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// So many nodes have it on their disks. Fewer than are declared: it is thin.
+    Stored {
+        version: Version,
+        copies: u32,
+    },
+    Object {
+        version: Version,
+        body: Bytes,
+    },
+    /// So many nodes have the deletion on their disks.
+    Deleted {
+        version: Version,
+        copies: u32,
+    },
+    List(List),
+    /// There is no such object: all nodes that could have it said so.
+    Absent,
+    /// It was there, and was deleted.
+    Gone,
+    /// There is another object with this id, and objects are written once.
+    Conflict {
+        version: Version,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct List {
+    pub objects: Vec<Listed>,
+    /// There are more behind this one.
+    pub after: Option<Id>,
+    /// Nodes that did not say what they have: objects of theirs may be missing.
+    pub missing: Vec<NodeId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub id: Id,
+    pub version: Version,
+    pub size: u32,
+}

@@ -1,0 +1,101 @@
+//! The other nodes: who is declared, who lives, how much each has to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Boot, NodeId, Time};
+
+use crate::limits::REPAIR_AFTER;
+
+#[derive(Default)]
+pub(crate) struct Peers {
+    all: BTreeMap<NodeId, Peer>,
+    /// Nodes that were let in and not removed; empty until that is known.
+    declared: BTreeSet<NodeId>,
+    /// About to end, drained, or slow: no new copies go there.
+    pub aside: BTreeSet<NodeId>,
+}
+
+struct Peer {
+    live: bool,
+    boot: Boot,
+    /// It lives, or is away, since.
+    since: Time,
+    /// Away for so long that its copies are made elsewhere.
+    is_long_away: bool,
+    pending: u64,
+    full: bool,
+}
+
+impl Peers {
+    pub fn declared(&mut self, me: NodeId, now: Time, nodes: BTreeSet<NodeId>) {
+        self.declared = nodes;
+        for node in self.declared.iter().filter(|node| **node != me) {
+            self.all.entry(*node).or_insert_with(|| Peer::away(now));
+        }
+        self.all.retain(|node, peer| peer.live || self.declared.contains(node));
+    }
+
+    /// True if its former life was thought to last.
+    pub fn birth(&mut self, now: Time, peer: NodeId, boot: Boot) -> bool {
+        let known = self.all.entry(peer).or_insert_with(|| Peer::away(now));
+        let is_another = known.live && known.boot != boot;
+        if !known.live || is_another {
+            *known = Peer { live: true, boot, since: now, is_long_away: false, pending: 0, full: false };
+        }
+        is_another
+    }
+
+    /// True if it lived.
+    pub fn death(&mut self, now: Time, peer: NodeId) -> bool {
+        let Some(known) = self.all.get_mut(&peer).filter(|known| known.live) else { return false };
+        (known.live, known.since) = (false, now);
+        true
+    }
+
+    pub fn hear(&mut self, from: NodeId, pending: u64, full: bool) {
+        if let Some(peer) = self.all.get_mut(&from) {
+            (peer.pending, peer.full) = (pending, full);
+        }
+    }
+
+    /// Marks those that have been away for long now. True if there are new ones.
+    pub fn mark_long_away(&mut self, now: Time) -> bool {
+        let is_new = |peer: &&mut Peer| !peer.live && !peer.is_long_away && now.since(peer.since) >= REPAIR_AFTER;
+        self.all.values_mut().filter(is_new).map(|peer| peer.is_long_away = true).count() > 0
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = NodeId> {
+        self.all.iter().filter(|(_, peer)| peer.live).map(|(node, _)| *node)
+    }
+
+    pub fn is_live(&self, node: NodeId) -> bool {
+        self.all.get(&node).is_some_and(|peer| peer.live)
+    }
+
+    pub fn is_long_away(&self, node: NodeId) -> bool {
+        self.all.get(&node).is_some_and(|peer| peer.is_long_away)
+    }
+
+    pub fn is_declared(&self, node: NodeId) -> bool {
+        self.declared.is_empty() || self.declared.contains(&node)
+    }
+
+    /// Nodes that may have objects; none while that is not known.
+    pub fn nodes(&self) -> &BTreeSet<NodeId> {
+        &self.declared
+    }
+
+    pub fn pending(&self, node: NodeId) -> u64 {
+        self.all.get(&node).map_or(0, |peer| peer.pending)
+    }
+
+    pub fn is_full(&self, node: NodeId) -> bool {
+        self.all.get(&node).is_some_and(|peer| peer.full)
+    }
+}
+
+impl Peer {
+    fn away(now: Time) -> Self {
+        Self { live: false, boot: Boot(0), since: now, is_long_away: false, pending: 0, full: false }
+    }
+}

@@ -1,0 +1,179 @@
+//! What is left undone: writes that not all their homes have are *open* at those that have them, and are pushed; entries with too few
+//! homes are *thin*, and get another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use base::{NodeId, Priority, Time};
+use bytes::Bytes;
+
+use crate::limits::{COPIES, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
+use crate::table::Entry;
+use crate::wire::{PutMessage, Took, What};
+use crate::{Call, Key, Object};
+
+#[derive(Default)]
+pub(crate) struct Open {
+    /// When each is pushed next; never, while no home that lacks it lives.
+    of: BTreeMap<Key, Time>,
+    due: BTreeSet<(Time, Key)>,
+    thin: BTreeSet<Key>,
+    /// Where the last look at thin ones ended.
+    thin_after: Option<Key>,
+}
+
+impl Open {
+    pub fn has(&self, key: &Key) -> bool {
+        self.of.contains_key(key)
+    }
+
+    pub fn counts(&self) -> (u64, u64) {
+        (self.of.len() as u64, self.thin.len() as u64)
+    }
+
+    fn close(&mut self, key: &Key) {
+        if let Some(at) = self.of.remove(key) {
+            self.due.remove(&(at, key.clone()));
+        }
+    }
+
+    fn set(&mut self, key: &Key, at: Time) {
+        self.close(key);
+        self.of.insert(key.clone(), at);
+        self.due.insert((at, key.clone()));
+    }
+
+    fn next_due(&mut self, now: Time) -> Option<Key> {
+        self.due.first().filter(|(at, _)| *at <= now).map(|(_, key)| key.clone())
+    }
+
+    /// Some thin ones, behind those of the last time.
+    fn some_thin(&mut self, count: usize) -> Vec<Key> {
+        let from = self.thin_after.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let some: Vec<Key> = self.thin.range((from, Bound::Unbounded)).take(count).cloned().collect();
+        self.thin_after = some.last().filter(|_| some.len() == count).cloned();
+        some
+    }
+}
+
+impl Object {
+    /// Homes that do not have a write, as far as this node knows.
+    fn lacking(&self, entry: &Entry) -> Vec<NodeId> {
+        let homes = entry.held.homes.iter().copied();
+        homes.filter(|home| *home != self.me && !entry.held.has.contains(home) && self.is_node(*home)).collect()
+    }
+
+    /// Sees whether an entry is open or thin now.
+    pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
+        let Some(entry) = self.table.get(key) else {
+            self.open.thin.remove(key);
+            return self.open.close(key);
+        };
+        let counts = |home: &&NodeId| self.is_node(**home) && !self.peers.is_long_away(**home);
+        let homes = entry.held.homes.iter().filter(counts).count();
+        let wanted = self.copies.get(&key.ns).copied().unwrap_or(COPIES) as usize;
+        let is_open = !self.lacking(entry).is_empty();
+        // The first holder pushes; the others see later whether it did.
+        let before = entry.held.has.iter().filter(|node| **node < self.me && self.peers.is_live(**node)).count();
+        if homes < wanted {
+            self.open.thin.insert(key.clone());
+        } else {
+            self.open.thin.remove(key);
+        }
+        match is_open {
+            false => self.open.close(key),
+            // One that waited for nobody but nodes that are away may have another home now.
+            true if self.open.of.get(key).is_some_and(|at| *at < Time::NEVER) => (),
+            true => self.open.set(key, now + PUSH_AFTER.times(1 + before as u64)),
+        }
+    }
+
+    /// Nodes came, went for good, or have been away for long.
+    pub(crate) fn recheck_all(&mut self, call: &Call) {
+        let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.recheck(call.now, key));
+    }
+
+    /// A node lives: what it lacks goes to it at once.
+    pub(crate) fn push_to(&mut self, call: &Call, peer: NodeId) {
+        let lacks = |key: &&Key| self.table.get(key).is_some_and(|entry| self.lacking(entry).contains(&peer));
+        let keys: Vec<Key> = self.open.of.keys().filter(lacks).cloned().collect();
+        keys.iter().for_each(|key| self.open.set(key, call.now));
+    }
+
+    pub(crate) fn tend(&mut self, call: &mut Call) {
+        if self.peers.mark_long_away(call.now) {
+            self.recheck_all(call);
+        }
+        self.push_due(call);
+        self.complete_thin(call);
+        self.checkpoint(call);
+    }
+
+    fn push_due(&mut self, call: &mut Call) {
+        let (mut bytes, mut count) = (0, 0);
+        while let Some(key) = self.open.next_due(call.now).filter(|_| bytes < PUSH_BYTES && count < PUSH_ENTRIES) {
+            let entry = self.table.get(&key).expect("what is open is there");
+            let (held, body) = (entry.held.clone(), entry.body.clone());
+            let may = |to: &NodeId| self.peers.is_live(*to) && (held.stamp.gone || !self.peers.is_full(*to));
+            let (live, ready): (Vec<NodeId>, Vec<NodeId>) = {
+                let lacking = self.lacking(entry);
+                let live = lacking.iter().copied().filter(|to| self.peers.is_live(*to)).collect();
+                (live, lacking.into_iter().filter(may).collect())
+            };
+            // A home that is away is pushed to at its birth.
+            let again = if live.is_empty() { Time::NEVER } else { call.now + PUSH_AFTER };
+            self.open.set(&key, again);
+            count += 1;
+            // One whose own disk does not have it yet has nothing to push.
+            if !self.log.is_safe(self.table.get(&key).map_or_else(Default::default, |entry| entry.ticket)) {
+                continue;
+            }
+            for to in ready {
+                bytes += body.len();
+                self.figures.pushes += 1;
+                let put = PutMessage { key: Some((&key).into()), held: Some((&held).into()), push: true };
+                self.send(call, to, 0, Priority::LOWEST, What::Put(put), body.clone());
+            }
+        }
+    }
+
+    /// What a node did with what was pushed to it.
+    pub(crate) fn pushed(&mut self, call: &mut Call, took: Took) -> Option<()> {
+        let key = took.key?.key()?;
+        if let Some(held) = took.held {
+            self.hear_of(call, &key, &held.held()?);
+        }
+        let is_told = |entry: &&Entry| !self.open.has(&key) && self.log.is_safe(entry.ticket);
+        let Some(entry) = self.table.get(&key).filter(is_told) else { return Some(()) };
+        // All have it: the others that do need not push it.
+        let (held, homes) = ((&entry.held).into(), entry.held.homes.clone());
+        let done = PutMessage { key: Some((&key).into()), held: Some(held), push: false };
+        let to: Vec<NodeId> = homes.into_iter().filter(|to| self.peers.is_live(*to)).collect();
+        for to in to {
+            self.send(call, to, 0, Priority::LOWEST, What::Done(done.clone()), Bytes::new());
+        }
+        Some(())
+    }
+
+    /// Gives thin entries another home, if this node is the first of those that have it, and another one is there.
+    fn complete_thin(&mut self, call: &mut Call) {
+        for key in self.open.some_thin(PUSH_ENTRIES) {
+            let Some(entry) = self.table.get(&key) else { continue };
+            if entry.held.has.iter().any(|node| *node < self.me && self.peers.is_live(*node)) {
+                continue;
+            }
+            let gone = entry.held.stamp.gone;
+            let may = |node: &NodeId| self.is_node(*node) && (gone || !self.peers.is_full(*node));
+            let others = self.others(&entry.held.homes).into_iter().filter(may);
+            let others = others.filter(|node| !self.peers.aside.contains(node));
+            let Some(home) = others.min_by_key(|node| self.peers.pending(*node)) else { continue };
+            let (held, _) = self.table.held_mut(&key).expect("it was there");
+            if held.add_homes(self.me, [home]) {
+                self.append_homes(call, &key);
+                self.recheck(call.now, &key);
+                self.open.set(&key, call.now);
+            }
+        }
+    }
+}

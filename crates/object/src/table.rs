@@ -1,0 +1,198 @@
+//! What a node holds: objects and tombstones by key, with who should have each and who is known to have it. It only keeps; what follows
+//! from a change is `holder.rs`'s business.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use base::{NodeId, Ticket};
+use bytes::Bytes;
+
+use crate::limits::{ENTRY_BYTES, HOMES_MAX};
+use crate::{Id, Key, Stamp};
+
+/// A write, and where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    pub stamp: Stamp,
+    /// All nodes that may have the object: they are told of this write until they have it.
+    pub homes: BTreeSet<NodeId>,
+    /// Those of them whose disks have this write together with at least these homes.
+    pub has: BTreeSet<NodeId>,
+}
+
+/// What a merge has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Merged {
+    Nothing,
+    /// More of the homes have it.
+    Has,
+    /// There are more homes: this node has to keep that before it says that it has the write.
+    Homes,
+}
+
+impl Held {
+    /// What somebody else says of the same write. `me` has all that is merged, as soon as its disk has.
+    pub fn merge(&mut self, me: NodeId, other: &Held) -> Merged {
+        debug_assert!(self.stamp.is_same(&other.stamp), "two writes are not one");
+        let before = (self.stamp, self.has.len());
+        // The same write came through several nodes; all keep the first version.
+        self.stamp.version = self.stamp.version.min(other.stamp.version);
+        if other.homes == self.homes {
+            self.has.extend(&other.has);
+        } else if !other.homes.is_subset(&self.homes) {
+            let knows_all = other.homes.is_superset(&self.homes);
+            self.homes.extend(&other.homes);
+            self.has = if knows_all { other.has.clone() } else { BTreeSet::new() };
+            self.has.insert(me);
+            return Merged::Homes;
+        }
+        if before == (self.stamp, self.has.len()) { Merged::Nothing } else { Merged::Has }
+    }
+
+    /// More homes. True if there are any new ones; then nobody else is known to know of them.
+    pub fn add_homes(&mut self, me: NodeId, homes: impl IntoIterator<Item = NodeId>) -> bool {
+        let before = self.homes.len();
+        let room = HOMES_MAX.saturating_sub(before);
+        let new: Vec<NodeId> = homes.into_iter().filter(|home| !self.homes.contains(home)).take(room).collect();
+        self.homes.extend(new);
+        let grew = self.homes.len() > before;
+        if grew {
+            self.has = [me].into();
+        }
+        grew
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub held: Held,
+    pub body: Bytes,
+    /// It is safe when the node's log is safe up to here.
+    pub ticket: Ticket,
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    entries: BTreeMap<Key, Entry>,
+    /// Objects, without tombstones, by namespace and owner.
+    owners: BTreeMap<(u32, Bytes), u64>,
+    pub bytes: u64,
+    pub tombstones: u64,
+}
+
+impl Table {
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// To change where it is. What it is changes by [`Table::insert`] alone.
+    pub fn held_mut(&mut self, key: &Key) -> Option<(&mut Held, &mut Ticket)> {
+        self.entries.get_mut(key).map(|entry| (&mut entry.held, &mut entry.ticket))
+    }
+
+    pub fn insert(&mut self, key: Key, entry: Entry) {
+        self.remove(&key);
+        self.bytes += cost(&key, &entry);
+        match entry.held.stamp.gone {
+            true => self.tombstones += 1,
+            false => *self.owners.entry((key.ns, key.owner.clone())).or_default() += 1,
+        }
+        self.entries.insert(key, entry);
+    }
+
+    pub fn remove(&mut self, key: &Key) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        self.bytes -= cost(key, &entry);
+        if entry.held.stamp.gone {
+            self.tombstones -= 1;
+            return;
+        }
+        let owner = (key.ns, key.owner.clone());
+        let left = self.owners.get_mut(&owner).expect("an object has an owner");
+        *left -= 1;
+        if *left == 0 {
+            self.owners.remove(&owner);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Objects of an owner that are here.
+    pub fn objects_of(&self, ns: u32, owner: &Bytes) -> u64 {
+        self.owners.get(&(ns, owner.clone())).copied().unwrap_or(0)
+    }
+
+    /// What there is of an owner behind an id, tombstones too, in order.
+    pub fn behind<'a>(&'a self, ns: u32, owner: &'a Bytes, after: Option<Id>) -> impl Iterator<Item = (Id, &'a Entry)> {
+        let key = |id| Key { ns, owner: owner.clone(), id };
+        let from = match after {
+            None => Bound::Included(key(Id::default())),
+            Some(id) => Bound::Excluded(key(id)),
+        };
+        let of_owner = move |(key, _): &(&Key, &Entry)| key.ns == ns && key.owner == *owner;
+        self.entries.range((from, Bound::Unbounded)).take_while(of_owner).map(|(key, entry)| (key.id, entry))
+    }
+}
+
+fn cost(key: &Key, entry: &Entry) -> u64 {
+    ENTRY_BYTES + key.owner.len() as u64 + entry.body.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use class::Version;
+
+    use super::*;
+
+    fn held(homes: &[u64], has: &[u64]) -> Held {
+        let of = |nodes: &[u64]| nodes.iter().map(|n| NodeId(*n)).collect();
+        let stamp = Stamp { version: Version::default(), once: true, gone: false, sum: 1, size: 1 };
+        Held { stamp, homes: of(homes), has: of(has) }
+    }
+
+    #[test]
+    fn who_has_a_write_counts_only_with_all_its_homes() {
+        for (mine, other, becomes, changed) in [
+            ((&[1, 2][..], &[1][..]), (&[1, 2][..], &[2][..]), (&[1, 2][..], &[1, 2][..]), Merged::Has),
+            ((&[1, 2], &[1, 2]), (&[1, 2], &[2]), (&[1, 2], &[1, 2]), Merged::Nothing),
+            // 2 said that it has it when it knew of fewer homes: that does not count any more.
+            ((&[1, 2], &[1, 2]), (&[1, 2, 3], &[3]), (&[1, 2, 3], &[1, 3]), Merged::Homes),
+            ((&[1, 2, 3], &[1]), (&[1, 2], &[1, 2]), (&[1, 2, 3], &[1]), Merged::Nothing),
+            ((&[1, 2], &[1, 2]), (&[1, 3], &[1, 3]), (&[1, 2, 3], &[1]), Merged::Homes),
+        ] {
+            let mut merged = held(mine.0, mine.1);
+            assert_eq!(merged.merge(NodeId(1), &held(other.0, other.1)), changed, "{mine:?} {other:?}");
+            assert_eq!(merged, held(becomes.0, becomes.1), "{mine:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn an_owners_objects_are_counted_and_listed_in_order() {
+        let mut table = Table::default();
+        let owner = Bytes::from_static(b"ann");
+        let key = |n: u8, owner: &Bytes| Key { ns: 1, owner: owner.clone(), id: Id([n; 16]) };
+        let entry = |gone| {
+            let mut held = held(&[1], &[1]);
+            held.stamp.gone = gone;
+            Entry { held, body: Bytes::from_static(b"x"), ticket: Ticket(0) }
+        };
+        for n in [3, 1, 2] {
+            table.insert(key(n, &owner), entry(false));
+            table.insert(key(n, &Bytes::from_static(b"ann2")), entry(false));
+        }
+        table.insert(key(2, &owner), entry(true));
+        assert_eq!((table.objects_of(1, &owner), table.tombstones, table.len()), (2, 1, 6));
+        let ids: Vec<u8> = table.behind(1, &owner, Some(Id([1; 16]))).map(|(id, _)| id.0[0]).collect();
+        assert_eq!(ids, [2, 3]);
+        let all: Vec<Key> = table.iter().map(|(key, _)| key.clone()).collect();
+        all.iter().for_each(|key| table.remove(key));
+        assert_eq!((table.bytes, table.tombstones, table.owners.len()), (0, 0, 0));
+    }
+}

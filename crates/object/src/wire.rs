@@ -1,0 +1,325 @@
+//! What nodes say to each other about objects, and how entries stand in the log. Bytes of an object travel in the frame's body,
+//! untouched. Tags are never used twice; unknown fields are skipped. A test holds the bytes.
+
+use std::collections::BTreeSet;
+
+use base::{NodeId, Record};
+use bytes::{BufMut, Bytes, BytesMut};
+use class::Version;
+use prost::{Message, Oneof};
+
+use crate::limits::{HOMES_MAX, OBJECT_BYTES_MAX, OWNER_BYTES_MAX};
+use crate::table::Held;
+use crate::{Id, Key, Stamp};
+
+/// A frame's head.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Head {
+    /// Of the question, chosen by who asks; its answer carries it back. 0: nobody waits.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Writes that wait for the sender's disk.
+    #[prost(uint64, tag = "2")]
+    pub pending: u64,
+    /// The sender takes no more objects.
+    #[prost(bool, tag = "3")]
+    pub full: bool,
+    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    pub what: Option<What>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum What {
+    /// What have you of this? Answer: `Here`.
+    #[prost(message, tag = "4")]
+    Look(KeyMessage),
+    #[prost(message, tag = "5")]
+    Here(Here),
+    /// Have this, and force it. Answer: `Took`.
+    #[prost(message, tag = "6")]
+    Put(PutMessage),
+    #[prost(message, tag = "7")]
+    Took(Took),
+    /// Answer: `Got`, with the bytes.
+    #[prost(message, tag = "8")]
+    Get(KeyMessage),
+    #[prost(message, tag = "9")]
+    Got(Here),
+    /// Answer: `Page`.
+    #[prost(message, tag = "10")]
+    List(ListMessage),
+    #[prost(message, tag = "11")]
+    Page(Page),
+    /// These nodes have this write, and know all its homes. No answer.
+    #[prost(message, tag = "12")]
+    Done(PutMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub owner: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub id: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HeldMessage {
+    #[prost(uint64, tag = "1")]
+    ms: u64,
+    #[prost(fixed32, tag = "2")]
+    counter: u32,
+    #[prost(fixed64, tag = "3")]
+    node: u64,
+    #[prost(bool, tag = "4")]
+    once: bool,
+    #[prost(bool, tag = "5")]
+    gone: bool,
+    #[prost(fixed32, tag = "6")]
+    sum: u32,
+    #[prost(uint32, tag = "7")]
+    size: u32,
+    #[prost(fixed64, repeated, tag = "8")]
+    homes: Vec<u64>,
+    #[prost(fixed64, repeated, tag = "9")]
+    has: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Here {
+    /// Objects of this owner that the sender has.
+    #[prost(uint64, tag = "1")]
+    pub objects: u64,
+    #[prost(message, optional, tag = "2")]
+    pub held: Option<HeldMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutMessage {
+    #[prost(message, optional, tag = "1")]
+    pub key: Option<KeyMessage>,
+    #[prost(message, optional, tag = "2")]
+    pub held: Option<HeldMessage>,
+    /// From a holder and not from who was asked for it first: it was taken by somebody, and stands.
+    #[prost(bool, tag = "3")]
+    pub push: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Took {
+    /// Of [`Verdict`].
+    #[prost(uint32, tag = "1")]
+    pub verdict: u32,
+    #[prost(message, optional, tag = "2")]
+    pub key: Option<KeyMessage>,
+    /// What the sender has now, if it has any.
+    #[prost(message, optional, tag = "3")]
+    pub held: Option<HeldMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ListMessage {
+    #[prost(uint32, tag = "1")]
+    pub ns: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub owner: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub after: Bytes,
+    #[prost(uint64, tag = "4")]
+    pub limit: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Page {
+    #[prost(message, repeated, tag = "1")]
+    pub items: Vec<Item>,
+    /// There are more behind the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Item {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub id: Bytes,
+    #[prost(message, optional, tag = "2")]
+    pub held: Option<HeldMessage>,
+}
+
+/// What a node did with a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It is on its disk.
+    Kept,
+    /// On its disk is what stands above it.
+    Newer,
+    /// It has another object under this id, and objects are written once.
+    Conflict,
+    /// It has no room.
+    Full,
+    /// The version is too far ahead of its clock.
+    Ahead,
+}
+
+impl Verdict {
+    const ALL: [Verdict; 5] = [Self::Kept, Self::Newer, Self::Conflict, Self::Full, Self::Ahead];
+
+    pub fn number(self) -> u32 {
+        Self::ALL.iter().position(|verdict| *verdict == self).map_or(0, |n| n as u32 + 1)
+    }
+
+    pub fn of(number: u32) -> Option<Self> {
+        Self::ALL.get((number as usize).checked_sub(1)?).copied()
+    }
+}
+
+impl From<&Key> for KeyMessage {
+    fn from(key: &Key) -> Self {
+        Self { ns: key.ns, owner: key.owner.clone(), id: Bytes::copy_from_slice(&key.id.0) }
+    }
+}
+
+pub(crate) fn id_of(bytes: &[u8]) -> Option<Id> {
+    bytes.try_into().ok().map(Id)
+}
+
+impl KeyMessage {
+    pub fn key(self) -> Option<Key> {
+        let id = id_of(&self.id)?;
+        // What lies in memory for long must not keep a whole frame.
+        let owner = Bytes::copy_from_slice(&self.owner);
+        (1..=OWNER_BYTES_MAX).contains(&owner.len()).then_some(Key { ns: self.ns, owner, id })
+    }
+}
+
+fn numbers(nodes: &BTreeSet<NodeId>) -> Vec<u64> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
+fn nodes(numbers: Vec<u64>) -> Option<BTreeSet<NodeId>> {
+    (numbers.len() <= HOMES_MAX).then(|| numbers.into_iter().map(NodeId).collect())
+}
+
+impl From<&Held> for HeldMessage {
+    fn from(Held { stamp, homes, has }: &Held) -> Self {
+        let Stamp { version: Version { ms, counter, node }, once, gone, sum, size } = *stamp;
+        Self { ms, counter, node: node.0, once, gone, sum, size, homes: numbers(homes), has: numbers(has) }
+    }
+}
+
+impl HeldMessage {
+    pub fn held(self) -> Option<Held> {
+        let Self { ms, counter, node, once, gone, sum, size, homes, has } = self;
+        let stamp = Stamp { version: Version { ms, counter, node: NodeId(node) }, once, gone, sum, size };
+        let is_sound = size as usize <= OBJECT_BYTES_MAX && (!gone || (sum, size) == (0, 0));
+        is_sound.then_some(Held { stamp, homes: nodes(homes)?, has: nodes(has)? })
+    }
+}
+
+/// First byte of a record in the log: the form of what follows.
+const FORM: u8 = 1;
+
+/// One record of the log: an entry with its bytes, or without them if only its homes changed.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Logged {
+    pub key: Key,
+    pub held: Held,
+    pub body: Option<Bytes>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct LoggedMessage {
+    #[prost(message, optional, tag = "1")]
+    key: Option<KeyMessage>,
+    #[prost(message, optional, tag = "2")]
+    held: Option<HeldMessage>,
+    #[prost(bool, tag = "3")]
+    has_body: bool,
+}
+
+impl Logged {
+    /// ```text
+    /// u8  form: 1
+    /// u32 length of the head
+    ///     head, bytes of the object
+    /// ```
+    pub fn record(&self) -> Record {
+        let head = LoggedMessage {
+            key: Some((&self.key).into()),
+            held: Some((&self.held).into()),
+            has_body: self.body.is_some(),
+        };
+        let mut bytes = BytesMut::with_capacity(5 + head.encoded_len());
+        bytes.put_u8(FORM);
+        bytes.put_u32(head.encoded_len() as u32);
+        head.encode(&mut bytes).expect("a BytesMut grows");
+        let mut record = Record::from(bytes.freeze());
+        record.push(self.body.clone().unwrap_or_default());
+        record
+    }
+
+    /// None for what this program does not understand.
+    pub fn read(mut record: Bytes) -> Option<Self> {
+        if record.first() != Some(&FORM) || record.len() < 5 {
+            return None;
+        }
+        let length = u32::from_be_bytes(record[1..5].try_into().ok()?) as usize;
+        let mut rest = record.split_off(5);
+        if length > rest.len() {
+            return None;
+        }
+        let head = LoggedMessage::decode(rest.split_to(length)).ok()?;
+        let (key, held) = (head.key?.key()?, head.held?.held()?);
+        let fits = rest.len() == if head.has_body { held.stamp.size as usize } else { 0 };
+        fits.then_some(Self { key, held, body: head.has_body.then_some(rest) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logged(body: Option<&'static [u8]>) -> Logged {
+        let version = Version { ms: 1000, counter: 2, node: NodeId(3) };
+        let stamp = Stamp { version, once: true, gone: false, sum: 0x0102_0304, size: 5 };
+        let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into() };
+        let key = Key { ns: 7, owner: Bytes::from_static(b"ann"), id: Id([9; 16]) };
+        Logged { key, held, body: body.map(Bytes::from_static) }
+    }
+
+    /// Written by this program, and to be read by every later one.
+    #[test]
+    fn an_entry_has_these_bytes_in_the_log() {
+        let record = Bytes::from(logged(Some(b"hello")).record());
+        let hex: String = record.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "01000000550a1908071203616e6e1a1009090909090909090909090909090909123608e807150200000019030000000000000020013504030201\
+             38054210010000000000000003000000000000004a080100000000000000180168656c6c6f"
+        );
+        for logged in [logged(Some(b"hello")), logged(None)] {
+            assert_eq!(Logged::read(logged.record().into()), Some(logged));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_of_a_newer_form_is_not_taken_for_something_else() {
+        let record = Bytes::from(logged(Some(b"hello")).record());
+        for end in 0..record.len() {
+            assert_eq!(Logged::read(record.slice(..end)), None, "cut at {end}");
+        }
+        let mut newer = BytesMut::from(&record[..]);
+        newer[0] = 2;
+        assert_eq!(Logged::read(newer.freeze()), None);
+    }
+
+    #[test]
+    fn verdicts_have_numbers() {
+        for verdict in Verdict::ALL {
+            assert_eq!(Verdict::of(verdict.number()), Some(verdict));
+        }
+        assert_eq!((Verdict::of(0), Verdict::of(6)), (None, None));
+    }
+}

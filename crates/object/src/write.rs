@@ -1,0 +1,221 @@
+//! A put or a deletion, once it is known who has what: it goes to all its homes that live, others are added until enough disks have it,
+//! and who is silent is replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{NodeId, Outcome, Refused, Span, Time};
+use bytes::Bytes;
+
+use crate::asker::{Ended, Goal, Look, Running, Step};
+use crate::choose::{Candidate, choose};
+use crate::limits::{HOMES_MAX, SILENT_FOR};
+use crate::table::Held;
+use crate::wire::{PutMessage, Took, Verdict, What};
+use crate::{Call, Object, Reply, Stamp, Writes};
+
+pub(crate) struct Write {
+    stamp: Stamp,
+    body: Bytes,
+    /// All that may have it, or an older write of the object.
+    homes: BTreeSet<NodeId>,
+    asked: BTreeMap<NodeId, Asked>,
+    /// All homes that live are waited for: they have what this write stands above, and would show it.
+    waits_for_all: bool,
+}
+
+enum Asked {
+    Waiting {
+        since: Time,
+    },
+    /// It did not answer in time, or went. It may have it.
+    Silent,
+    /// It is on its disk, with these homes.
+    Kept {
+        homes: BTreeSet<NodeId>,
+    },
+    /// It has no room, or another clock: it does not have it.
+    Refused,
+}
+
+impl Write {
+    pub fn lose(&mut self, peer: NodeId) {
+        if let Some(asked @ Asked::Waiting { .. }) = self.asked.get_mut(&peer) {
+            *asked = Asked::Silent;
+        }
+    }
+
+    /// Somebody may have it.
+    pub fn has_begun(&self) -> bool {
+        self.asked.values().any(|asked| !matches!(asked, Asked::Refused))
+    }
+
+    fn kept(&self) -> usize {
+        self.asked.values().filter(|asked| matches!(asked, Asked::Kept { .. })).count()
+    }
+
+    fn waiting(&self) -> usize {
+        self.asked.values().filter(|asked| matches!(asked, Asked::Waiting { .. })).count()
+    }
+}
+
+impl Object {
+    /// What is to be written, now that others have said what they have; or the end of it.
+    pub(crate) fn begin_write(&mut self, op: &mut Running) -> Ended {
+        let once = op.spec.writes == Writes::Once;
+        let best = op.best().map(|best| best.stamp);
+        let mut homes: BTreeSet<NodeId> = op.held().flat_map(|(_, held)| held.homes.iter().copied()).collect();
+        homes.extend(op.held().map(|(node, _)| node));
+        let (stamp, body) = match &op.goal {
+            Goal::Put { body, sum } => {
+                let size = body.len() as u32;
+                let stamp = Stamp { version: self.clock.tick(), once, gone: false, sum: *sum, size };
+                let stamp = match best.filter(|_| once) {
+                    Some(best) if best.gone => return Some(Outcome::Done(Reply::Gone)),
+                    // Said once more, as the answer was lost maybe.
+                    Some(best) if best.is_same(&stamp) => best,
+                    Some(best) => return Some(Outcome::Done(Reply::Conflict { version: best.version })),
+                    None => stamp,
+                };
+                (stamp, body.clone())
+            }
+            _ => {
+                let all_spoke = op.silent().next().is_none();
+                if best.is_none() && all_spoke {
+                    return Some(Outcome::Done(Reply::Absent));
+                }
+                // Who did not say may have it. Who said that it does not may get it just now, of a put that is under way.
+                homes.extend(op.looks.keys());
+                let stamp = Stamp { version: self.clock.tick(), once, gone: true, sum: 0, size: 0 };
+                (best.filter(|best| best.gone).unwrap_or(stamp), Bytes::new())
+            }
+        };
+        let homes: BTreeSet<NodeId> = homes.into_iter().filter(|home| self.is_node(*home)).take(HOMES_MAX).collect();
+        let waits_for_all = best.is_some_and(|best| !best.is_same(&stamp)) || stamp.gone;
+        op.step = Step::Write(Write { stamp, body, homes, asked: BTreeMap::new(), waits_for_all });
+        None
+    }
+
+    pub(crate) fn write_on(&mut self, call: &mut Call, id: u64, op: &mut Running) -> Ended {
+        let (copies, copies_min) = (op.spec.copies as usize, op.spec.copies_min as usize);
+        let is_first = matches!(&op.step, Step::Write(write) if write.asked.is_empty());
+        let Step::Write(write) = &mut op.step else { return None };
+        for asked in write.asked.values_mut() {
+            if matches!(asked, Asked::Waiting { since } if call.now.since(*since) >= SILENT_FOR) {
+                *asked = Asked::Silent;
+            }
+        }
+        let is_over = |write: &Write| write.kept() >= copies && (!write.waits_for_all || write.waiting() == 0);
+        if is_over(write) {
+            return Some(self.written(call, op));
+        }
+        let lives = |node: &NodeId| *node == self.me || self.peers.is_live(*node);
+        let mut to: Vec<NodeId> = match is_first {
+            true => write.homes.iter().copied().filter(lives).collect(),
+            false => Vec::new(),
+        };
+        let lacks = copies.saturating_sub(write.kept() + write.waiting() + to.len());
+        let candidates = if lacks > 0 { self.candidates(op, &to) } else { Vec::new() };
+        let spread = op.spec.spread as usize;
+        let chosen = choose(&mut self.rng, candidates, lacks, spread);
+        if !is_first {
+            self.figures.replaced += chosen.len() as u64;
+        }
+        to.extend(chosen);
+        let Step::Write(write) = &mut op.step else { return None };
+        write.homes.extend(&to);
+        let held = Held { stamp: write.stamp, homes: write.homes.clone(), has: BTreeSet::new() };
+        let put = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
+        for node in to {
+            write.asked.insert(node, Asked::Waiting { since: call.now });
+            self.send(call, node, id, op.priority, What::Put(put.clone()), write.body.clone());
+        }
+        let since =
+            write.asked.values().filter_map(|a| if let Asked::Waiting { since } = a { Some(*since) } else { None });
+        if let Some(first) = since.min() {
+            op.wake = first + SILENT_FOR;
+            return None;
+        }
+        // Nobody is left who could take it.
+        if write.kept() >= copies_min {
+            return Some(self.written(call, op));
+        }
+        if write.has_begun() {
+            return None;
+        }
+        Some(Outcome::Refused(Refused::busy("no node has room for it", Span::millis(1000))))
+    }
+
+    /// Nodes that could take it and were not asked.
+    fn candidates(&self, op: &Running, asked_now: &[NodeId]) -> Vec<Candidate> {
+        let Step::Write(write) = &op.step else { return Vec::new() };
+        let all = self.peers.live().chain([self.me]);
+        let is_new = |node: &NodeId| !write.asked.contains_key(node) && !asked_now.contains(node);
+        let is_full = |node: NodeId| if node == self.me { self.is_full() } else { self.peers.is_full(node) };
+        let has_room = |node: &NodeId| write.stamp.gone || !is_full(*node);
+        let may = all.filter(|node| is_new(node) && self.is_node(*node) && has_room(node));
+        let candidate = |node: NodeId| Candidate {
+            node,
+            pending: if node == self.me { self.log.pending() } else { self.peers.pending(node) },
+            has_owner: matches!(op.looks.get(&node), Some(Look::Here { objects, .. }) if *objects > 0),
+            is_here: node == self.me,
+            is_aside: self.peers.aside.contains(&node),
+        };
+        may.map(candidate).collect()
+    }
+
+    /// Enough disks have it. They are told who has it, so that none pushes it to the others.
+    fn written(&mut self, call: &mut Call, op: &Running) -> Outcome<Reply> {
+        let Step::Write(write) = &op.step else { unreachable!("what was written is a write") };
+        let knows_all = |asked: &Asked| matches!(asked, Asked::Kept { homes } if *homes == write.homes);
+        let has = write.asked.iter().filter(|(_, asked)| knows_all(asked)).map(|(node, _)| *node).collect();
+        let held = Held { stamp: write.stamp, homes: write.homes.clone(), has };
+        let done = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
+        if held.has.len() > 1 {
+            for (node, _) in write.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Kept { .. })) {
+                self.send(call, *node, 0, op.priority, What::Done(done.clone()), Bytes::new());
+            }
+        }
+        let (version, copies) = (write.stamp.version, write.kept() as u32);
+        Outcome::Done(match write.stamp.gone {
+            true => Reply::Deleted { version, copies },
+            false => Reply::Stored { version, copies },
+        })
+    }
+
+    pub(crate) fn took(&mut self, call: &mut Call, from: NodeId, id: u64, took: Took) -> Option<()> {
+        if id == 0 {
+            return self.pushed(call, took);
+        }
+        // A newer program may have more of them: it does not have it, for all that is known.
+        let verdict = Verdict::of(took.verdict).unwrap_or(Verdict::Full);
+        let held = match took.held {
+            Some(held) => Some(held.held()?),
+            None => None,
+        };
+        self.with(call, id, |_, op| op.hear_took(from, verdict, held));
+        Some(())
+    }
+}
+
+impl Running {
+    fn hear_took(&mut self, from: NodeId, verdict: Verdict, held: Option<Held>) -> Ended {
+        let Step::Write(write) = &mut self.step else { return None };
+        let asked = write.asked.get_mut(&from)?;
+        let is_put_once = matches!(self.goal, Goal::Put { .. }) && write.stamp.once;
+        *asked = match verdict {
+            Verdict::Conflict => {
+                let version = held.map_or(write.stamp.version, |held| held.stamp.version);
+                return Some(Outcome::Done(Reply::Conflict { version }));
+            }
+            // Deleted meanwhile.
+            Verdict::Newer if is_put_once => return Some(Outcome::Done(Reply::Gone)),
+            // What stands above it is as good: that came later.
+            Verdict::Kept | Verdict::Newer => {
+                let same = held.filter(|held| held.stamp.is_same(&write.stamp));
+                Asked::Kept { homes: same.map(|held| held.homes).unwrap_or_default() }
+            }
+            Verdict::Full | Verdict::Ahead => Asked::Refused,
+        };
+        None
+    }
+}

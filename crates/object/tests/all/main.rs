@@ -1,0 +1,6 @@
+//! What class `object` promises, in virtual time. One program holds it all, so that it is linked once.
+#![allow(clippy::unwrap_used)]
+
+mod promises;
+mod stories;
+mod world;

@@ -1,0 +1,214 @@
+//! Random histories against a dumb model: what was acknowledged is there when all is quiet, what was deleted stays deleted, and absent is
+//! never said of what was acknowledged.
+
+use std::collections::BTreeMap;
+
+use base::{AskId, NodeId, Outcome, Rng, Span};
+use object::{Action, Reply};
+use proptest::prelude::*;
+
+use crate::world::{World, id, put};
+
+const NODES: u64 = 4;
+const IDS: u64 = 8;
+
+/// What is known of one object.
+#[derive(Default)]
+struct Known {
+    stored: bool,
+    /// A deletion was acknowledged.
+    deleted: bool,
+    /// A deletion was asked for, and may have happened.
+    maybe_deleted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Asked {
+    Put,
+    Delete,
+    /// With whether it was acknowledged, and no deletion asked for, when it began.
+    Get {
+        must_be: bool,
+    },
+}
+
+struct Story {
+    world: World,
+    rng: Rng,
+    known: BTreeMap<u8, Known>,
+    under_way: BTreeMap<AskId, (u8, Asked)>,
+    names: u64,
+    acknowledged: u64,
+}
+
+fn owner(n: u8) -> String {
+    format!("owner{}", n % 3)
+}
+
+impl Story {
+    fn new(seed: u64, loss: f64) -> Self {
+        let mut world = World::new(seed, NODES);
+        (world.loss, world.double, world.slow) = (loss, 0.1, 12_000);
+        let known = (0..IDS as u8).map(|n| (n, Known::default())).collect();
+        Self { world, rng: Rng::new(seed), known, under_way: BTreeMap::new(), names: NODES, acknowledged: 0 }
+    }
+
+    fn begin(&mut self, n: u8, asked: Asked) {
+        let live = self.world.live();
+        let Some(at) = self.rng.pick(&live).copied() else { return };
+        let action = match asked {
+            Asked::Put => put(n, &format!("body of {n}")),
+            Asked::Delete => Action::Delete { id: id(n) },
+            Asked::Get { .. } => Action::Get { id: id(n) },
+        };
+        if asked == Asked::Delete {
+            self.known.get_mut(&n).unwrap().maybe_deleted = true;
+        }
+        let ask = self.world.begin(at.0, "mail", &owner(n), action, Span::secs(2));
+        self.under_way.insert(ask, (n, asked));
+    }
+
+    fn hear(&mut self) {
+        for (ask, (_, answer)) in std::mem::take(&mut self.world.answers) {
+            let (n, asked) = self.under_way.remove(&ask).unwrap();
+            let known = self.known.get_mut(&n).unwrap();
+            match (asked, answer) {
+                (Asked::Put, Outcome::Done(Reply::Stored { copies, .. })) => {
+                    assert!(copies >= 1);
+                    self.acknowledged += 1;
+                    known.stored = true;
+                }
+                (Asked::Put, Outcome::Done(Reply::Gone)) => assert!(known.maybe_deleted),
+                (Asked::Delete, Outcome::Done(Reply::Deleted { .. })) => known.deleted = true,
+                (Asked::Delete, Outcome::Done(Reply::Absent)) => (),
+                (Asked::Get { must_be }, Outcome::Done(Reply::Absent)) => {
+                    assert!(!must_be, "{n} was acknowledged, and is said to be absent");
+                }
+                (Asked::Get { .. }, Outcome::Done(Reply::Gone)) => assert!(known.maybe_deleted),
+                (Asked::Get { .. }, Outcome::Done(Reply::Object { body, .. })) => {
+                    assert_eq!(body, format!("body of {n}").into_bytes());
+                }
+                (_, Outcome::Refused(_) | Outcome::Unknown(_)) => (),
+                (_, Outcome::Done(reply)) => panic!("{reply:?}"),
+            }
+        }
+    }
+
+    fn step(&mut self, disks_go: bool) {
+        let n = self.rng.below(IDS) as u8;
+        match self.rng.below(100) {
+            0..40 => self.begin(n, Asked::Put),
+            40..52 => self.begin(n, Asked::Delete),
+            52..75 => {
+                let known = &self.known[&n];
+                let must_be = known.stored && !known.maybe_deleted;
+                self.begin(n, Asked::Get { must_be });
+            }
+            75..83 => {
+                // Two copies outlive one disk: none goes while another is away.
+                let live = self.world.live();
+                if live.len() > 1 {
+                    let node = *self.rng.pick(&live).unwrap();
+                    self.world.kill(node);
+                    self.forget_asks();
+                }
+            }
+            83..92 => self.start_one(),
+            92..95 => {
+                let node = NodeId(1 + self.rng.below(NODES));
+                let until = self.world.now + Span::millis(self.rng.below(600));
+                if let Some(host) = self.world.nodes.get_mut(&node) {
+                    host.hung_until = until;
+                }
+            }
+            95..98 => {
+                let (a, b) = (NodeId(1 + self.rng.below(NODES)), NodeId(1 + self.rng.below(NODES)));
+                if !self.world.cut.remove(&(a, b)) {
+                    self.world.cut.insert((a, b));
+                }
+            }
+            _ if disks_go => self.replace_one(),
+            _ => (),
+        }
+        let span = Span::millis(self.rng.below(200));
+        self.world.run(span);
+        self.hear();
+    }
+
+    /// Whoever asked a node that was killed hears nothing.
+    fn forget_asks(&mut self) {
+        self.hear();
+    }
+
+    fn start_one(&mut self) {
+        let down: Vec<NodeId> =
+            self.world.nodes.iter().filter(|(_, host)| host.object.is_none()).map(|(node, _)| *node).collect();
+        if let Some(node) = self.rng.pick(&down).copied() {
+            self.world.start(node);
+        }
+    }
+
+    /// All is well for so long that everything has come to rest.
+    fn quiet(&mut self) {
+        (self.world.loss, self.world.double) = (0.0, 0.0);
+        self.world.cut.clear();
+        self.world.nodes.values_mut().for_each(|host| host.hung_until = base::Time::ZERO);
+        let down: Vec<NodeId> =
+            self.world.nodes.iter().filter(|(_, host)| host.object.is_none()).map(|(node, _)| *node).collect();
+        down.into_iter().for_each(|node| self.world.start(node));
+        self.world.run(Span::secs(90));
+        self.hear();
+    }
+
+    /// One disk is lost for good, while all else is whole.
+    fn replace_one(&mut self) {
+        let (loss, double) = (self.world.loss, self.world.double);
+        self.quiet();
+        (self.world.loss, self.world.double) = (loss, double);
+        let live = self.world.live();
+        let node = *self.rng.pick(&live).unwrap();
+        self.names += 1;
+        self.world.replace(node, NodeId(self.names));
+    }
+
+    fn judge(mut self) {
+        self.quiet();
+        let live = self.world.live();
+        for node in live {
+            assert_eq!(self.world.figure(node.0, "object.open"), 0, "{node}");
+            assert_eq!(self.world.figure(node.0, "object.thin"), 0, "{node}");
+            for (n, known) in &self.known {
+                let answer = self.world.ask(node.0, "mail", &owner(*n), Action::Get { id: id(*n) });
+                match answer {
+                    Outcome::Done(Reply::Object { .. }) => assert!(!known.deleted, "{n} was deleted, {node} shows it"),
+                    Outcome::Done(Reply::Gone) => assert!(known.maybe_deleted),
+                    Outcome::Done(Reply::Absent) => assert!(!known.stored, "{n} was acknowledged, {node} has lost it"),
+                    other => panic!("all is well, and {node} says of {n}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn acknowledged_objects_are_there_and_deleted_ones_stay_deleted(seed: u64, loss in 0.0..0.3, disks_go: bool) {
+        let mut story = Story::new(seed, loss);
+        for _ in 0..120 {
+            story.step(disks_go);
+        }
+        story.judge();
+    }
+}
+
+#[test]
+fn the_histories_acknowledge_something() {
+    let mut story = Story::new(1, 0.1);
+    for _ in 0..120 {
+        story.step(true);
+    }
+    assert!(story.acknowledged > 10, "{}", story.acknowledged);
+    story.judge();
+}

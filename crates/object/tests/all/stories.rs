@@ -1,0 +1,270 @@
+//! One promise each.
+
+use std::collections::BTreeSet;
+
+use base::{NodeId, Outcome, Span};
+use object::{Action, Reply};
+
+use crate::world::{World, id, put};
+
+fn copies(outcome: Outcome<Reply>) -> u32 {
+    match outcome {
+        Outcome::Done(Reply::Stored { copies, .. } | Reply::Deleted { copies, .. }) => copies,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text(outcome: Outcome<Reply>) -> String {
+    match outcome {
+        Outcome::Done(Reply::Object { body, .. }) => String::from_utf8(body.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn get(n: u8) -> Action {
+    Action::Get { id: id(n) }
+}
+
+fn delete(n: u8) -> Action {
+    Action::Delete { id: id(n) }
+}
+
+#[test]
+fn what_was_put_at_one_node_is_read_at_every_node_and_deleted_at_any() {
+    let mut world = World::new(1, 4);
+    assert_eq!(copies(world.ask(1, "mail", "ann", put(1, "hello"))), 2);
+    assert_eq!(world.objects().values().sum::<u64>(), 2);
+    for node in 1..=4 {
+        assert_eq!(text(world.ask(node, "mail", "ann", get(1))), "hello");
+    }
+    assert_eq!(world.ask(2, "mail", "ann", get(2)), Outcome::Done(Reply::Absent));
+    assert_eq!(world.ask(2, "mail", "bob", get(1)), Outcome::Done(Reply::Absent), "of another owner");
+    assert!(copies(world.ask(3, "mail", "ann", delete(1))) >= 2);
+    for node in 1..=4 {
+        assert_eq!(world.ask(node, "mail", "ann", get(1)), Outcome::Done(Reply::Gone));
+    }
+    assert_eq!(world.ask(4, "mail", "ann", put(1, "hello")), Outcome::Done(Reply::Gone), "for good");
+    assert_eq!(world.ask(4, "mail", "ann", delete(7)), Outcome::Done(Reply::Absent));
+    world.run(Span::secs(20));
+    assert_eq!((1..=4).map(|node| world.figure(node, "object.open")).sum::<u64>(), 0, "all have heard of all");
+}
+
+#[test]
+fn an_object_is_written_once_and_saying_it_again_changes_nothing() {
+    let mut world = World::new(2, 3);
+    let first = world.ask(1, "mail", "ann", put(1, "hello"));
+    assert_eq!(world.ask(2, "mail", "ann", put(1, "hello")), first, "the same version too");
+    assert!(matches!(world.ask(3, "mail", "ann", put(1, "other")), Outcome::Done(Reply::Conflict { .. })));
+    assert_eq!(text(world.ask(3, "mail", "ann", get(1))), "hello");
+}
+
+#[test]
+fn with_newest_the_last_write_stays_and_a_deletion_is_one() {
+    let mut world = World::new(3, 3);
+    for (node, body) in [(1, "one"), (2, "two"), (3, "three")] {
+        copies(world.ask(node, "notes", "ann", put(1, body)));
+        for reader in 1..=3 {
+            assert_eq!(text(world.ask(reader, "notes", "ann", get(1))), body);
+        }
+    }
+    copies(world.ask(1, "notes", "ann", delete(1)));
+    assert_eq!(world.ask(2, "notes", "ann", get(1)), Outcome::Done(Reply::Gone));
+    copies(world.ask(2, "notes", "ann", put(1, "four")));
+    assert_eq!(text(world.ask(3, "notes", "ann", get(1))), "four");
+}
+
+#[test]
+fn a_put_is_answered_when_two_disks_have_it_and_not_before() {
+    let mut world = World::new(4, 2);
+    world.nodes.get_mut(&NodeId(2)).unwrap().force = 100_000;
+    let ask = world.begin(1, "mail", "ann", put(1, "hello"), Span::secs(3));
+    world.run(Span::millis(45));
+    assert!(!world.answers.contains_key(&ask));
+    world.run(Span::millis(160));
+    assert_eq!(copies(world.answers[&ask].1.clone()), 2);
+    // All power fails at once.
+    for node in [1, 2] {
+        world.kill(NodeId(node));
+    }
+    world.run(Span::secs(1));
+    for node in [1, 2] {
+        world.start(NodeId(node));
+    }
+    world.run(Span::secs(1));
+    assert_eq!(text(world.ask(2, "mail", "ann", get(1))), "hello");
+}
+
+#[test]
+fn a_candidate_that_is_silent_for_250_ms_is_replaced_and_hears_of_the_deletion_later() {
+    let mut world = World::new(5, 3);
+    for n in 10..40 {
+        copies(world.ask(1, "mail", "ann", put(n, "x")));
+    }
+    let (silent, _) =
+        world.objects().into_iter().max_by_key(|(node, objects)| (*objects, u64::from(*node != 1))).unwrap();
+    let asked = (1..=3).find(|node| *node != silent).unwrap();
+    world.nodes.get_mut(&NodeId(silent)).unwrap().hung_until = world.now + Span::secs(10);
+    // New owners go anywhere, to it too.
+    for n in 1..=8 {
+        let begun = world.now;
+        assert_eq!(copies(world.ask(asked, "mail", &format!("bob{n}"), put(n, "hello"))), 2);
+        let took = world.now.since(begun);
+        assert!(took < Span::millis(400), "{took:?}");
+    }
+    assert!(world.figure(asked, "object.replaced") > 0, "it was asked, and another one in its place");
+    for n in 1..=8 {
+        assert!(copies(world.ask(asked, "mail", &format!("bob{n}"), delete(n))) >= 2);
+    }
+    world.run(Span::secs(30));
+    for node in 1..=3 {
+        assert_eq!(world.ask(node, "mail", "bob1", get(1)), Outcome::Done(Reply::Gone));
+        assert_eq!(world.figure(node, "object.open"), 0);
+    }
+    assert_eq!(world.objects().values().sum::<u64>(), 60, "no copy of it is left");
+}
+
+#[test]
+fn while_one_node_lives_puts_are_taken_and_completed_when_another_one_lives() {
+    let mut world = World::new(6, 3);
+    for node in [2, 3] {
+        world.kill(NodeId(node));
+    }
+    world.run(Span::secs(1));
+    assert_eq!(copies(world.ask(1, "mail", "ann", put(1, "hello"))), 1);
+    assert_eq!(world.figure(1, "object.thin"), 1);
+    let refused = world.ask(1, "sure", "ann", put(1, "hello"));
+    assert!(matches!(refused, Outcome::Refused(_)), "copies_min = 2: {refused:?}");
+    world.start(NodeId(2));
+    world.run(Span::secs(3));
+    assert_eq!((world.figure(1, "object.thin"), world.figure(2, "object.objects")), (0, 1));
+    world.kill(NodeId(1));
+    world.run(Span::secs(1));
+    assert_eq!(text(world.ask(2, "mail", "ann", get(1))), "hello");
+}
+
+#[test]
+fn absent_is_never_said_while_a_node_is_away_that_may_have_it() {
+    let mut world = World::new(7, 3);
+    for node in [2, 3] {
+        world.kill(NodeId(node));
+    }
+    world.run(Span::secs(1));
+    copies(world.ask(1, "mail", "ann", put(1, "hello")));
+    world.kill(NodeId(1));
+    for node in [2, 3] {
+        world.start(NodeId(node));
+    }
+    world.run(Span::secs(1));
+    for node in [2, 3] {
+        let answer = world.ask(node, "mail", "ann", get(1));
+        assert!(matches!(&answer, Outcome::Refused(refused) if refused.retry_after.is_some()), "{answer:?}");
+    }
+    let Outcome::Done(Reply::List(list)) = world.ask(2, "mail", "ann", Action::List { after: None, limit: 10 }) else {
+        panic!("a list is always given")
+    };
+    assert_eq!((list.objects.len(), list.missing), (0, vec![NodeId(1)]));
+    // An operator has removed it: it is not waited for.
+    world.members.remove(&NodeId(1));
+    world.declare_all();
+    assert_eq!(world.ask(2, "mail", "ann", get(1)), Outcome::Done(Reply::Absent));
+}
+
+#[test]
+fn copies_of_a_node_that_is_away_for_ten_minutes_are_made_elsewhere() {
+    let mut world = World::new(8, 3);
+    for n in 1..=30 {
+        copies(world.ask(1, "mail", &format!("owner{n}"), put(n, "hello")));
+    }
+    world.kill(NodeId(3));
+    world.run(Span::secs(500));
+    assert!(world.objects().values().any(|objects| *objects < 30), "not yet");
+    world.run(Span::secs(200));
+    assert_eq!(world.objects(), [(1, 30), (2, 30)].into());
+}
+
+#[test]
+fn lists_of_all_nodes_are_one_in_order_and_in_pages() {
+    let mut world = World::new(9, 5);
+    // Each goes to two of five: the owner has no place yet.
+    let mut cut: BTreeSet<(NodeId, NodeId)> = BTreeSet::new();
+    for n in 1..=60 {
+        let at = u64::from(n) % 5 + 1;
+        // Who is asked sees nobody's objects but those of two others: they spread.
+        cut.clear();
+        cut.insert((NodeId(at), NodeId(at % 5 + 1)));
+        cut.insert((NodeId(at), NodeId((at + 1) % 5 + 1)));
+        world.cut = cut.clone();
+        copies(world.ask(at, "mail", "ann", put(n, "x")));
+    }
+    world.cut.clear();
+    assert!(world.objects().values().filter(|objects| **objects > 0).count() > 2);
+    for n in (1..=60).step_by(3) {
+        copies(world.ask(1, "mail", "ann", delete(n)));
+    }
+    let (mut after, mut ids) = (None, Vec::new());
+    loop {
+        let Outcome::Done(Reply::List(list)) = world.ask(2, "mail", "ann", Action::List { after, limit: 7 }) else {
+            panic!("a list is always given")
+        };
+        assert!(list.missing.is_empty() && list.objects.len() <= 7);
+        ids.extend(list.objects.iter().map(|listed| listed.id.0[0]));
+        after = list.after;
+        if after.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<u8> = (1..=60).filter(|n| n % 3 != 1).collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn a_clock_that_is_far_ahead_does_not_matter_where_objects_are_written_once() {
+    let mut world = World::new(10, 3);
+    world.skew.insert(NodeId(1), 3_600_000);
+    assert_eq!(copies(world.ask(1, "mail", "ann", put(1, "hello"))), 2);
+    copies(world.ask(2, "mail", "ann", delete(1)));
+    for node in 1..=3 {
+        assert_eq!(world.ask(node, "mail", "ann", get(1)), Outcome::Done(Reply::Gone));
+    }
+}
+
+#[test]
+fn holders_that_never_heard_of_each_other_all_hear_of_the_deletion() {
+    let mut world = World::new(11, 4);
+    let holders = |world: &World| -> Vec<u64> {
+        world.objects().into_iter().filter(|(_, objects)| *objects > 0).map(|(node, _)| node).collect()
+    };
+    copies(world.ask(1, "mail", "ann", put(1, "hello")));
+    let first = holders(&world);
+    let others: Vec<u64> = (1..=4).filter(|node| !first.contains(node)).collect();
+    first.iter().for_each(|node| world.kill(NodeId(*node)));
+    world.run(Span::secs(1));
+    assert_eq!(copies(world.ask(others[0], "mail", "ann", put(1, "hello"))), 2, "its client has heard nothing");
+    assert_eq!(holders(&world), others);
+    others.iter().for_each(|node| world.kill(NodeId(*node)));
+    first.iter().for_each(|node| world.start(NodeId(*node)));
+    world.run(Span::secs(1));
+    copies(world.ask(first[0], "mail", "ann", delete(1)));
+    others.iter().for_each(|node| world.start(NodeId(*node)));
+    world.run(Span::secs(20));
+    assert_eq!(holders(&world), [0_u64; 0]);
+    // The same, but all are there: whoever reads it makes them known to each other.
+    let mut world = World::new(12, 4);
+    copies(world.ask(1, "mail", "ann", put(1, "hello")));
+    let first = holders(&world);
+    let others: Vec<u64> = (1..=4).filter(|node| !first.contains(node)).collect();
+    first.iter().for_each(|node| world.kill(NodeId(*node)));
+    world.run(Span::secs(1));
+    copies(world.ask(others[0], "mail", "ann", put(1, "hello")));
+    first.iter().for_each(|node| world.start(NodeId(*node)));
+    world.run(Span::secs(1));
+    assert_eq!(text(world.ask(1, "mail", "ann", get(1))), "hello");
+    world.run(Span::secs(20));
+    assert_eq!((1..=4).map(|node| world.figure(node, "object.open")).sum::<u64>(), 0);
+    first.iter().for_each(|node| world.kill(NodeId(*node)));
+    world.run(Span::secs(1));
+    copies(world.ask(others[0], "mail", "ann", delete(1)));
+    first.iter().for_each(|node| world.start(NodeId(*node)));
+    world.run(Span::secs(20));
+    assert_eq!(holders(&world), [0_u64; 0]);
+}

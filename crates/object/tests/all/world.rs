@@ -1,0 +1,300 @@
+//! Some nodes with disks, and a network that loses, doubles and reorders. Kept simple: a death is known after 300 ms, a birth after 20.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Span, Ticket, Time};
+use bytes::Bytes;
+use class::{Class, CookieSecret, Declared, Space};
+use object::{Action, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
+
+type Input = object::Input;
+
+pub struct World {
+    pub now: Time,
+    pub rng: Rng,
+    pub nodes: BTreeMap<NodeId, Host>,
+    /// Declared, whether they live or not.
+    pub members: BTreeSet<NodeId>,
+    pub answers: BTreeMap<AskId, (Time, Outcome<Reply>)>,
+    pub loss: f64,
+    pub double: f64,
+    /// Microseconds that a frame takes at most.
+    pub slow: u64,
+    /// Frames between these two are lost.
+    pub cut: BTreeSet<(NodeId, NodeId)>,
+    /// Added to a node's wall clock, milliseconds.
+    pub skew: BTreeMap<NodeId, i64>,
+    queue: BTreeMap<(Time, u64), Happening>,
+    count: u64,
+    asks: u64,
+}
+
+#[derive(Default)]
+pub struct Host {
+    pub boot: Boot,
+    pub object: Option<Object>,
+    /// What is forced, and what is on its way there.
+    disk: Vec<Bytes>,
+    cache: Vec<(Vec<Bytes>, Ticket)>,
+    /// Its disk takes so long for a force, microseconds.
+    pub force: u64,
+    /// It hears and does nothing until then.
+    pub hung_until: Time,
+}
+
+enum Happening {
+    Frame { from: NodeId, to: NodeId, boots: (Boot, Boot), frame: Frame },
+    Birth { at: NodeId, peer: NodeId, boot: Boot },
+    Death { at: NodeId, peer: NodeId },
+    Forced { at: NodeId, boot: Boot, ticket: Ticket },
+    Tend,
+}
+
+const WALL_MS: u64 = 1_700_000_000_000;
+pub const GROUP: GroupId = class::Number::OBJECT.group(0);
+
+impl World {
+    pub fn new(seed: u64, nodes: u64) -> Self {
+        let mut world = Self {
+            now: Time(1_000_000),
+            rng: Rng::new(seed),
+            nodes: BTreeMap::new(),
+            members: (1..=nodes).map(NodeId).collect(),
+            answers: BTreeMap::new(),
+            loss: 0.0,
+            double: 0.0,
+            slow: 400,
+            cut: BTreeSet::new(),
+            skew: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            count: 0,
+            asks: 0,
+        };
+        for node in world.members.clone() {
+            world.start(node);
+        }
+        world.push(Span::ZERO, Happening::Tend);
+        world.run(Span::millis(500));
+        world
+    }
+
+    fn push(&mut self, after: Span, what: Happening) {
+        self.count += 1;
+        self.queue.insert((self.now + after, self.count), what);
+    }
+
+    pub fn live(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|(_, host)| host.object.is_some()).map(|(node, _)| *node).collect()
+    }
+
+    /// A new life, with what the disk has kept.
+    pub fn start(&mut self, node: NodeId) {
+        let rng = self.rng.fork();
+        let host = self.nodes.entry(node).or_insert_with(|| Host { force: 800, ..Host::default() });
+        host.boot = Boot(host.boot.0 + 1);
+        host.hung_until = Time::ZERO;
+        let boot = host.boot;
+        let mut object = Object::new(node, boot, rng, Settings::default());
+        assert!(!object.start([(GROUP, host.disk.clone())].into(), true));
+        host.object = Some(object);
+        self.declare(node);
+        for peer in self.live().into_iter().filter(|peer| *peer != node) {
+            self.push(Span::millis(20), Happening::Birth { at: peer, peer: node, boot });
+            let boot = self.nodes[&peer].boot;
+            self.push(Span::millis(20), Happening::Birth { at: node, peer, boot });
+        }
+    }
+
+    /// What was not forced is gone.
+    pub fn kill(&mut self, node: NodeId) {
+        let host = self.nodes.get_mut(&node).unwrap();
+        host.object = None;
+        host.cache.clear();
+        for peer in self.live() {
+            self.push(Span::millis(300), Happening::Death { at: peer, peer: node });
+        }
+    }
+
+    /// The disk is gone: what comes back is another node.
+    pub fn replace(&mut self, node: NodeId, by: NodeId) {
+        if self.nodes[&node].object.is_some() {
+            self.kill(node);
+        }
+        self.nodes.remove(&node);
+        self.members.remove(&node);
+        self.members.insert(by);
+        self.start(by);
+        self.declare_all();
+    }
+
+    pub fn declare_all(&mut self) {
+        self.live().into_iter().for_each(|node| self.declare(node));
+    }
+
+    fn declare(&mut self, node: NodeId) {
+        let newest = Spec { writes: Writes::Newest, ..Spec::default() };
+        let sure = Spec { copies_min: 2, ..Spec::default() };
+        let spaces = [("mail", 1, Spec::default()), ("notes", 2, newest), ("sure", 3, sure)];
+        let secret = CookieSecret::new(1, [7; 32]);
+        let spaces =
+            spaces.map(|(name, id, spec)| (name.to_owned(), Space { id, spec, secret: secret.clone() })).into();
+        let nodes = self.members.clone();
+        let records = BTreeMap::new();
+        self.input(
+            node,
+            Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records, unread: 0, nodes }),
+        );
+    }
+
+    pub fn input(&mut self, node: NodeId, input: Input) {
+        let skew = self.skew.get(&node).copied().unwrap_or(0);
+        let wall_ms = (WALL_MS + self.now.0 / 1000).saturating_add_signed(skew);
+        let now = Now { mono: self.now, wall_ms };
+        let Some(object) = self.nodes.get_mut(&node).and_then(|host| host.object.as_mut()) else { return };
+        let mut out = Vec::new();
+        object.handle(now, input, &mut out);
+        for output in out {
+            self.carry_out(node, output);
+        }
+    }
+
+    fn carry_out(&mut self, node: NodeId, output: Output) {
+        match output {
+            Output::Send { to, frame } => self.send(node, to, frame),
+            Output::Answer { id, answer } => {
+                assert!(self.answers.insert(id, (self.now, answer)).is_none(), "{id} was answered twice");
+            }
+            Output::Append { group, records, ticket, .. } => {
+                assert_eq!(group, GROUP);
+                let host = self.nodes.get_mut(&node).unwrap();
+                host.cache.push((records.into_iter().map(Bytes::from).collect(), ticket));
+                let (boot, force) = (host.boot, host.force);
+                let took = Span::micros(force / 2 + self.rng.below(force));
+                self.push(took, Happening::Forced { at: node, boot, ticket });
+            }
+            Output::Bad { from, why } => panic!("{node} of {from}: {why}"),
+            Output::Distrust { why } => panic!("{node}: {why}"),
+            Output::Save { .. } => panic!("nothing here is so large"),
+            _ => (),
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, frame: Frame) {
+        if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
+            return;
+        }
+        let copies = 1 + u64::from(self.rng.chance(self.double));
+        let Some(peer) = self.nodes.get(&to) else { return };
+        let boots = (self.nodes[&from].boot, peer.boot);
+        for _ in 0..copies {
+            if !self.rng.chance(self.loss) {
+                let took = Span::micros(self.rng.between(50, self.slow));
+                self.push(took, Happening::Frame { from, to, boots, frame: frame.clone() });
+            }
+        }
+    }
+
+    pub fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            let next = self.queue.first_key_value().map(|(at, _)| at.0);
+            let wakes = self.nodes.iter().filter(|(_, host)| host.hung_until <= self.now);
+            let wake = wakes.filter_map(|(node, host)| Some((host.object.as_ref()?.wake_at()?, *node))).min();
+            match (next, wake) {
+                (next, Some((at, node))) if at <= end && next.is_none_or(|next| at < next) => {
+                    self.now = self.now.max(at);
+                    self.input(node, Input::Wake);
+                }
+                (Some(at), _) if at <= end => {
+                    self.now = self.now.max(at);
+                    let ((_, _), what) = self.queue.pop_first().unwrap();
+                    self.happen(what);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Frame { from, to, boots, frame } => {
+                let Some(host) = self.nodes.get(&to) else { return };
+                if host.hung_until > self.now {
+                    let (at, count) = (host.hung_until, self.count + 1);
+                    self.count = count;
+                    self.queue.insert((at, count), Happening::Frame { from, to, boots, frame });
+                } else if host.boot == boots.1 && self.nodes.get(&from).is_some_and(|host| host.boot == boots.0) {
+                    self.input(to, Input::Frame { from, frame });
+                }
+            }
+            Happening::Birth { at, peer, boot } => {
+                if self.nodes.get(&peer).is_some_and(|host| host.boot == boot && host.object.is_some()) {
+                    self.input(at, Input::Birth { peer, boot });
+                }
+            }
+            Happening::Death { at, peer } => {
+                if self.nodes.get(&peer).is_none_or(|host| host.object.is_none()) {
+                    self.input(at, Input::Death { peer });
+                }
+            }
+            Happening::Forced { at, boot, ticket } => {
+                let Some(host) = self.nodes.get_mut(&at).filter(|host| host.boot == boot && host.object.is_some())
+                else {
+                    return;
+                };
+                let (forced, rest) = std::mem::take(&mut host.cache).into_iter().partition(|(_, t)| *t <= ticket);
+                let forced: Vec<(Vec<Bytes>, Ticket)> = forced;
+                host.cache = rest;
+                host.disk.extend(forced.into_iter().flat_map(|(records, _)| records));
+                self.input(at, Input::Appended { group: GROUP, ticket });
+            }
+            Happening::Tend => {
+                let hung = |host: &Host| host.hung_until > self.now;
+                for node in self.live().into_iter().filter(|node| !hung(&self.nodes[node])).collect::<Vec<_>>() {
+                    self.input(node, Input::Tend);
+                }
+                self.push(Span::millis(250), Happening::Tend);
+            }
+        }
+    }
+
+    pub fn begin(&mut self, at: u64, namespace: &str, owner: &str, action: Action, budget: Span) -> AskId {
+        self.asks += 1;
+        let id = AskId(self.asks);
+        let owner = Bytes::copy_from_slice(owner.as_bytes());
+        let op = Op { namespace: namespace.into(), owner, action, priority: Priority::NORMAL };
+        self.input(NodeId(at), Input::Ask { id, budget, op });
+        id
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, at: u64, namespace: &str, owner: &str, action: Action) -> Outcome<Reply> {
+        let id = self.begin(at, namespace, owner, action, Span::secs(3));
+        for _ in 0..4000 {
+            if let Some((_, answer)) = self.answers.remove(&id) {
+                return answer;
+            }
+            self.run(Span::millis(1));
+        }
+        panic!("{id} was never answered");
+    }
+
+    pub fn figure(&self, node: u64, name: &str) -> u64 {
+        let object = self.nodes[&NodeId(node)].object.as_ref().unwrap();
+        object.shown().find(|(figure, _)| figure.name == name).unwrap().1
+    }
+
+    /// Nodes that have objects, by the count of them.
+    pub fn objects(&self) -> BTreeMap<u64, u64> {
+        self.live().into_iter().map(|node| (node.0, self.figure(node.0, "object.objects"))).collect()
+    }
+}
+
+pub fn id(n: u8) -> Id {
+    Id([n; 16])
+}
+
+pub fn put(n: u8, body: &str) -> Action {
+    Action::Put { id: id(n), body: Bytes::copy_from_slice(body.as_bytes()) }
+}
