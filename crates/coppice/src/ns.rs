@@ -206,7 +206,8 @@ fn hot_keys(hot: &[HotKeyView]) -> String {
 
 /// Are all its groups there, with a leader?
 fn is_led(n: &NamespaceView) -> bool {
-    n.odds.is_some()
+    n.class == "object"
+        || n.odds.is_some()
         || n.size_max.is_some()
         || (!n.shards.is_empty() && n.shards.iter().all(|shard| shard.leader.is_some()))
 }

@@ -268,7 +268,7 @@ impl Linear {
                 None => out.push(Output::Bad { from, why: "is of no group".to_owned() }),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
-            Input::Declared(Declared { version, level, spaces, records, unread }) => {
+            Input::Declared(Declared { version, level, spaces, records, unread, nodes: _ }) => {
                 (self.agreed, self.unread) = (level, unread);
                 let bounds = |space: &Declaration<Self>| class::Spec::quota(&space.spec).bounds(level);
                 let bounds = spaces.into_iter().map(|(name, space)| (name, bounds(&space)));

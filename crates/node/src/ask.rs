@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clones::off::Target;
 use clones::{Demand, Doors, members};
 use serde::{Deserialize, Serialize};
-use state::{cache, linear, session, soft};
+use state::{cache, linear, object, session, soft};
 
 use crate::deploy;
 
@@ -21,6 +21,8 @@ pub enum Ask {
     Cache(cache::Op),
     /// An operation of the `soft` class.
     Soft(soft::Op),
+    /// An operation of the `object` class.
+    Object(object::Op),
     /// Of a service's clones as a group.
     Members(members::Op),
     /// Messages between clients of all nodes.
@@ -74,6 +76,7 @@ pub enum Answer {
     Linear(Outcome<linear::Ran>),
     Cache(Outcome<cache::Reply>),
     Soft(Outcome<soft::Reply>),
+    Object(Outcome<object::Reply>),
     Members(Outcome<members::Reply>),
     Channels(Outcome<channels::Reply>),
     Applied(Outcome<Applied>),
@@ -121,6 +124,7 @@ impl From<state::Op> for Ask {
             state::Op::Linear(op) => Ask::Linear(op),
             state::Op::Cache(op) => Ask::Cache(op),
             state::Op::Soft(op) => Ask::Soft(op),
+            state::Op::Object(op) => Ask::Object(op),
         }
     }
 }
@@ -132,6 +136,7 @@ impl From<state::Answer> for Answer {
             state::Answer::Linear(outcome) => Answer::Linear(outcome),
             state::Answer::Cache(outcome) => Answer::Cache(outcome),
             state::Answer::Soft(outcome) => Answer::Soft(outcome),
+            state::Answer::Object(outcome) => Answer::Object(outcome),
         }
     }
 }

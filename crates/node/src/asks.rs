@@ -137,6 +137,7 @@ impl Node {
             Ask::Linear(op) => return self.ask_class(now, id, budget, state::Op::Linear(op), out),
             Ask::Cache(op) => return self.ask_class(now, id, budget, state::Op::Cache(op), out),
             Ask::Soft(op) => return self.ask_class(now, id, budget, state::Op::Soft(op), out),
+            Ask::Object(op) => return self.ask_class(now, id, budget, state::Op::Object(op), out),
             Ask::Channels(op) => return self.channels_in(now, channels::Input::Ask { id, op }, out),
             Ask::Members(op) => return self.members_in(now, members::Input::Ask { id, budget, op }, out),
             Ask::Export => {

@@ -21,7 +21,7 @@ use state::{Class, NamespaceSpec};
 use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
-use crate::{deploy, facts, level};
+use crate::{deploy, facts};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {

@@ -169,6 +169,7 @@ pub struct Node {
     pub(crate) caches: Arc<BTreeSet<String>>,
     /// `linear` namespaces with the functions that are weak in each, and the services whose clones know more, for the front doors.
     pub(crate) linear_names: Arc<BTreeMap<String, Vec<String>>>,
+    pub(crate) object_names: Arc<BTreeSet<String>>,
     pub(crate) functions_of: Arc<BTreeMap<String, String>>,
     /// Groups of `linear` namespaces, by `namespace/shard`.
     pub(crate) placed: Arc<BTreeMap<String, Placed>>,
@@ -273,6 +274,7 @@ impl Node {
             caches: Arc::default(),
             voters: BTreeSet::new(),
             linear_names: Arc::default(),
+            object_names: Arc::default(),
             functions_of: Arc::default(),
             placed: Arc::default(),
             reports: true,

@@ -120,6 +120,7 @@ impl Node {
             service_tokens: Arc::clone(&self.service_tokens),
             linear: Arc::clone(&self.linear_names),
             caches: Arc::clone(&self.caches),
+            objects: Arc::clone(&self.object_names),
             functions: Arc::clone(&self.functions_of),
             codes: Arc::clone(&self.codes),
             admin_token: Arc::clone(&self.admin_token),

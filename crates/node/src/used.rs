@@ -51,6 +51,7 @@ impl Node {
             state::Op::Linear(op) => (&op.namespace, op.steps.len() as u64),
             state::Op::Cache(op) => (&op.namespace, 1),
             state::Op::Soft(op) => (&op.namespace, 1),
+            state::Op::Object(op) => (&op.namespace, 1),
         };
         let (most, rate) = self.rates.get_mut(&**namespace)?;
         let after = rate.admit(now.mono, *most, count).err()?;
@@ -61,6 +62,7 @@ impl Node {
             state::Op::Linear(_) => Answer::Linear(Outcome::Refused(refused)),
             state::Op::Cache(_) => Answer::Cache(Outcome::Refused(refused)),
             state::Op::Soft(_) => Answer::Soft(Outcome::Refused(refused)),
+            state::Op::Object(_) => Answer::Object(Outcome::Refused(refused)),
         })
     }
 

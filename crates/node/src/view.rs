@@ -11,6 +11,7 @@ use clones::route::Routes;
 use cluster::{Admission, DoorAddrs};
 use flow::stage::Shown;
 use serde::{Deserialize, Serialize};
+use state::Class;
 use state::session::odds::Odds;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct View {
     /// Namespaces of class `cache`, for the front doors.
     #[serde(skip)]
     pub caches: Arc<BTreeSet<String>>,
+    /// Namespaces of class `object`, for the front doors.
+    #[serde(skip)]
+    pub objects: Arc<BTreeSet<String>>,
     /// Namespace to the service whose clones know its functions, for the front doors.
     #[serde(skip)]
     pub functions: Arc<BTreeMap<String, String>>,
@@ -68,6 +72,20 @@ pub struct View {
     /// Who may change the cluster: the operator's token. Never shown.
     #[serde(skip)]
     pub admin_token: Arc<str>,
+}
+
+impl View {
+    /// The class of a namespace; of one that is not there `session`.
+    pub fn class_of(&self, namespace: &str) -> Class {
+        let is_soft = || self.namespaces.iter().any(|has| has.name == namespace && has.class == Class::Soft.name());
+        match () {
+            () if self.linear.contains_key(namespace) => Class::Linear,
+            () if self.caches.contains(namespace) => Class::Cache,
+            () if self.objects.contains(namespace) => Class::Object,
+            () if is_soft() => Class::Soft,
+            () => Class::Session,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -271,6 +271,8 @@ impl Node {
         let caches = specs.iter().filter(|(_, spec)| spec.cache().is_some()).map(|(name, _)| name.clone());
         self.caches = Arc::new(caches.collect());
         self.linear_names = Arc::new(linear().map(|(name, spec)| (name.clone(), spec.weak.clone())).collect());
+        let objects = specs.iter().filter(|(_, spec)| spec.object().is_some());
+        self.object_names = Arc::new(objects.map(|(name, _)| name.clone()).collect());
         let functions = linear().filter_map(|(name, spec)| Some((name.clone(), spec.functions.clone()?)));
         self.functions_of = Arc::new(functions.collect());
         // A record that this version cannot read is left out.

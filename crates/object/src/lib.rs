@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
 use bytes::Bytes;
+use class::dump::{self, Nothing};
 use class::version::Clock;
 use class::{Birth, Class, Declared, Figure, Number};
 use flow::stage::Shown;
@@ -151,6 +152,11 @@ impl Class for Object {
     type Reply = Reply;
     type Record = ();
     type Report = ();
+    type Dump = Nothing<Op, Reply>;
+
+    const ON_DISK: bool = true;
+    const DUMPED: &'static str = "nothing";
+    const NOT_DUMPED: Option<&'static str> = Some("its objects cannot be read out as a whole yet");
 
     fn born(birth: &mut Birth, settings: Settings) -> Self {
         Self::new(birth.me, birth.boot, birth.rng.fork(), settings)
@@ -180,7 +186,7 @@ impl Class for Object {
             Input::Aside(aside) => self.peers.aside = aside,
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
             Input::Tend => self.tend(call),
-            Input::Appended { .. } | Input::Saved { .. } | Input::Told { .. } | Input::Wake => (),
+            Input::Appended { .. } | Input::Saved { .. } | Input::Told { .. } | Input::Wake | Input::Voters(_) => (),
         }
         loop {
             self.wake_ops(call);
@@ -221,6 +227,18 @@ impl Class for Object {
 
     fn stages(&mut self, _: Time) -> Vec<(&'static str, Shown)> {
         Vec::new()
+    }
+
+    fn dump(_: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> Self::Dump {
+        Nothing::default()
+    }
+
+    fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Op>, String> {
+        Err("values of this class are not loaded".into())
+    }
+
+    fn loaded(_: &Reply) -> Result<(), String> {
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is declared of an `object` namespace: how many copies, over how many nodes an owner is spread, and what a second write does.
 
-use class::{Key, Wrong, is_number};
+use class::{Key, Quota, Wrong, is_number};
 use serde_json::{Map, Value};
 
 use crate::limits::{COPIES, COPIES_MAX, SPREAD, SPREAD_MAX};
@@ -15,6 +15,7 @@ pub struct Spec {
     /// An owner's objects lie on about so many nodes.
     pub spread: u32,
     pub writes: Writes,
+    pub quota: Quota,
 }
 
 /// What becomes of a second write of one id.
@@ -49,7 +50,7 @@ impl Writes {
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { copies: COPIES, copies_min: 1, spread: SPREAD, writes: Writes::Once }
+        Self { copies: COPIES, copies_min: 1, spread: SPREAD, writes: Writes::Once, quota: Quota::default() }
     }
 }
 
@@ -76,6 +77,7 @@ impl class::Spec for Spec {
             example: "\"newest\"",
             about: "\"once\" (default): an object never changes, and a deletion is final. \"newest\": the newest write stays.",
         },
+        Quota::RATE_MAX,
     ];
 
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
@@ -86,11 +88,12 @@ impl class::Spec for Spec {
             copies_min: number("copies_min")?.unwrap_or(1),
             spread: number("spread")?.unwrap_or(SPREAD.max(copies)),
             writes: keys.get("writes").map(Writes::read).transpose()?.unwrap_or_default(),
+            quota: Quota::read(keys)?,
         })
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let Self { copies, copies_min, spread, writes } = *self;
+        let Self { copies, copies_min, spread, writes, ref quota } = *self;
         let numbers =
             [("copies", copies, COPIES), ("copies_min", copies_min, 1), ("spread", spread, SPREAD.max(copies))];
         let mut keys: Vec<(&'static str, Value)> =
@@ -98,6 +101,7 @@ impl class::Spec for Spec {
         if writes != Writes::default() {
             keys.push(("writes", writes.name().into()));
         }
+        keys.extend(quota.write());
         keys
     }
 
@@ -109,7 +113,12 @@ impl class::Spec for Spec {
         };
         within("copies", copies, 1, COPIES_MAX)?;
         within("copies_min", copies_min, 1, copies)?;
-        within("spread", spread, copies, SPREAD_MAX)
+        within("spread", spread, copies, SPREAD_MAX)?;
+        self.quota.validate()
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     fn may_follow(&self, before: &Self, _: u32) -> Result<(), Wrong> {

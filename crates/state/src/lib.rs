@@ -21,6 +21,7 @@ use flow::stage::Shown;
 pub use cache;
 pub use class;
 pub use linear;
+pub use object;
 pub use session;
 pub use soft;
 
@@ -32,6 +33,7 @@ list::classes! {
     linear Linear: ::linear::Linear,
     cache Cache: ::cache::Cache,
     soft Soft: ::soft::Soft,
+    object Object: ::object::Object,
 }
 
 /// What is known of a figure of any class.

@@ -1,54 +1,64 @@
-//! What only one class of namespaces offers, and what the other ones have instead.
+//! What only one class of namespaces offers, and what the others have instead.
 
 use axum::http::{HeaderMap, HeaderName};
+use state::Class;
 
 use super::{Api, Problem};
 
-/// Values of class `soft` are not offered over HTTP yet.
-pub fn not_soft(api: &Api, ns: &str) -> Result<(), Problem> {
-    let is_soft = api.view().namespaces.iter().any(|has| has.name == ns && has.class == state::soft::NAME);
-    let why = || format!("namespace {ns} is of class soft, whose values go by the Redis protocol: docs/guide/soft.md");
-    if is_soft { Err(Problem::wrong(why())) } else { Ok(()) }
-}
-
 pub fn only_linear(api: &Api, ns: &str) -> Result<(), Problem> {
-    not_soft(api, ns)?;
-    let view = api.view();
-    if view.linear.contains_key(ns) {
-        return Ok(());
-    }
-    let (class, instead) = match view.caches.contains(ns) {
-        true => ("cache", format!("entries of caches are at /v1/ns/{ns}/keys/KEY")),
-        false => {
-            ("session", format!("values of sessions are at /v1/ns/{ns}/keys/KEY, or by cookie at /v1/ns/{ns}/session"))
-        }
-    };
-    Err(Problem::wrong(format!("namespace {ns} is of class {class}, and class linear alone offers this: {instead}")))
+    only(api, ns, Class::Linear)
 }
 
 pub fn only_session(api: &Api, ns: &str) -> Result<(), Problem> {
-    not_soft(api, ns)?;
-    let view = api.view();
-    let (class, instead) = match (view.linear.contains_key(ns), view.caches.contains(ns)) {
-        (false, false) => return Ok(()),
-        (true, _) => {
-            ("linear", format!("end by Coppice-Ends-Ms, or by the function `expire` at /v1/ns/{ns}/apply/KEY"))
-        }
-        (false, true) => ("cache", "end by Coppice-Ends-Ms".to_owned()),
-    };
-    Err(Problem::wrong(format!(
-        "namespace {ns} is of class {class}, and class session alone offers this: there values go by key, at \
-         /v1/ns/{ns}/keys/KEY, and {instead}"
-    )))
+    only(api, ns, Class::Session)
 }
 
 pub fn only_cache(api: &Api, ns: &str) -> Result<(), Problem> {
-    if api.view().caches.contains(ns) {
-        return Ok(());
+    only(api, ns, Class::Cache)
+}
+
+pub fn only_object(api: &Api, ns: &str) -> Result<(), Problem> {
+    only(api, ns, Class::Object)
+}
+
+fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {
+    match api.view().class_of(ns) {
+        class if class == wanted => Ok(()),
+        class => {
+            let why = format!(
+                "namespace {ns} is of class {class}, and class {wanted} alone offers this: {}",
+                instead(class, ns)
+            );
+            Err(Problem::wrong(why))
+        }
     }
-    Err(Problem::wrong(format!(
-        "namespace {ns} is not of class cache, which alone can be purged: DELETE removes a key"
-    )))
+}
+
+/// Not all classes have values that lie at keys, or offer them over HTTP.
+pub fn has_keys(api: &Api, ns: &str) -> Result<(), Problem> {
+    match api.view().class_of(ns) {
+        Class::Session | Class::Linear | Class::Cache => Ok(()),
+        class @ (Class::Soft | Class::Object) => {
+            let why =
+                format!("namespace {ns} is of class {class}, which has no keys over HTTP: {}", instead(class, ns));
+            Err(Problem::wrong(why))
+        }
+    }
+}
+
+fn instead(class: Class, ns: &str) -> String {
+    match class {
+        Class::Session => {
+            format!("values of sessions are at /v1/ns/{ns}/keys/KEY, or by cookie at /v1/ns/{ns}/session")
+        }
+        Class::Linear => format!(
+            "there values go by key, at /v1/ns/{ns}/keys/KEY, and end by Coppice-Ends-Ms, or by the function `expire` at \
+             /v1/ns/{ns}/apply/KEY"
+        ),
+        Class::Cache => format!("entries of caches are at /v1/ns/{ns}/keys/KEY, and end by Coppice-Ends-Ms"),
+        Class::Soft => "its values go by the Redis protocol: docs/guide/soft.md".to_owned(),
+        Class::Object => format!("objects are at /v1/ns/{ns}/objects/OWNER/ID"),
+    }
 }
 
 /// A header of another class would be passed over in silence, and with it what its sender relies on.

@@ -238,6 +238,7 @@ async fn ask(api: &Api, op: Op) -> Result<Answer, Problem> {
             node::Answer::Linear(outcome) => Answer::Linear(outcome),
             node::Answer::Cache(outcome) => Answer::Cache(outcome),
             node::Answer::Soft(outcome) => Answer::Soft(outcome),
+            node::Answer::Object(outcome) => Answer::Object(outcome),
             other => unreachable!("an operation of a class was answered by {other:?}"),
         };
         match answer.undone() {

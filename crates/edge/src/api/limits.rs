@@ -25,6 +25,8 @@ pub const OP_BUDGET: Span = Span::millis(1000);
 pub const PURGE_BUDGET: Span = Span::millis(2500);
 /// Time for an operation of class `linear`: a leader that hangs is known after under 3 s, and another one elected.
 pub const LINEAR_BUDGET: Span = Span::secs(4);
+/// Time for an operation on an object: a candidate that is silent is replaced after 250 ms, and the next one too.
+pub const OBJECT_BUDGET: Span = Span::secs(4);
 /// Time for a change of the declaration: the root group may be electing a leader, which takes 1.5 s.
 pub const CHANGE_BUDGET: Span = Span::secs(10);
 /// A change that is done is shown within this, or answered without.

@@ -132,7 +132,7 @@ pub async fn get(api: &Api, ns: &str, key: Bytes, query: &Look, headers: &Header
 }
 
 /// Bytes that mean nothing to us, and are nobody's page.
-fn plain(mut response: Response) -> Response {
+pub(super) fn plain(mut response: Response) -> Response {
     let out = response.headers_mut();
     out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -404,7 +404,7 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
 
 - A counter counts since the node started, and its name ends in `_total`. A gauge is what is now, or was in the last second.
 - Those with labels have a value for each of what the labels name: `node`, `service`, `clone`, `partition`, `stage`, `brick`, `namespace`.
-- Classes and doors are told by the second word of a name: `session`, `linear`, `http`, `resp`, `tcp`.
+- Classes and doors are told by the second word of a name: `session`, `linear`, `cache`, `soft`, `object`, `http`, `resp`, `tcp`.
 - What a new figure needs: [recipe](recipes/metric.md).
 
 | figure | kind | what it is |

@@ -9,6 +9,7 @@
 //! - `code.rs`: folders that are deployed, versions (operator).
 //! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
 //! - `logs.rs`: what clones have printed (operator).
@@ -51,6 +52,7 @@ pub mod logs;
 mod many;
 mod members;
 mod metrics;
+mod objects;
 mod operate;
 mod places;
 mod problem;
@@ -186,6 +188,8 @@ pub fn router_with(
         .route("/v1/ns/{ns}/txn", post(linear::transaction))
         .route("/v1/ns/{ns}/keys", get(linear::keys))
         .route("/v1/ns/{ns}/watch", get(watch::watch))
+        .route("/v1/ns/{ns}/objects/{owner}", get(objects::list))
+        .route("/v1/ns/{ns}/objects/{owner}/{id}", get(objects::get).put(objects::put).delete(objects::remove))
         .route("/v1/ns/{ns}/session", get(values::cookie_get).post(values::cookie_put).delete(values::cookie_remove))
         .route("/v1/ns/{ns}/session/touch", post(values::cookie_touch))
         .merge(pages.with_state(()))

@@ -21,6 +21,8 @@ use super::*;
 mod of_cache;
 #[path = "tests/linear.rs"]
 mod of_linear;
+#[path = "tests/objects.rs"]
+mod of_objects;
 #[path = "tests/places.rs"]
 mod of_places;
 #[path = "tests/rights.rs"]
@@ -108,7 +110,10 @@ fn view() -> View {
         nodes: vec![node("n1"), node("n\"2")],
         root: node::view::RootView { leader: Some("n1".into()), voters: vec![], version: 3, level: base::LEVEL },
         figures: [("session.writes".into(), 5), ("session.bytes".into(), 6)].into(),
-        tokens: Arc::new([("carts".to_string(), "secret".to_string())].into()),
+        tokens: Arc::new(
+            [("carts".to_string(), "secret".to_string()), ("mail".to_string(), "post".to_string())].into(),
+        ),
+        objects: Arc::new(["mail".to_string()].into()),
         admin_token: "root".into(),
         stages: Arc::new([("session-brick", stage())]),
         stubs: vec![StubView {

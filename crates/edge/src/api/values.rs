@@ -16,7 +16,7 @@ use serde::Serialize;
 use state::session::{Action, Kind, Lease, Op, Reply, Version, When};
 
 use super::address::{Keyed, Path, Query};
-use super::class::{not_soft, only_session, without};
+use super::class::{has_keys, only_session, without};
 use super::declare::whole;
 use super::limits::*;
 use super::problem::done;
@@ -41,7 +41,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    not_soft(&api, &ns)?;
+    has_keys(&api, &ns)?;
     if api.view().linear.contains_key(&ns) {
         let Query(look) = query?;
         return linear::get(&api, &ns, key, &look, &headers).await;
@@ -61,8 +61,8 @@ pub async fn put(
     body: Body,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    not_soft(&api, &ns)?;
     let Query(query) = query?;
+    has_keys(&api, &ns)?;
     if api.view().linear.contains_key(&ns) {
         return linear::put(&api, &ns, key, query, &headers, body).await;
     }
@@ -86,7 +86,7 @@ pub async fn put(
 /// 204 when it is removed, 404 if there was none, 412 if `If-Match` does not hold.
 pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
-    not_soft(&api, &ns)?;
+    has_keys(&api, &ns)?;
     if api.view().linear.contains_key(&ns) {
         return linear::remove(&api, &ns, key, &headers).await;
     }

@@ -226,7 +226,7 @@ impl Client {
             (Some((namespace, token)), None) => {
                 self.known = Some(Known {
                     namespace: namespace.as_str().into(),
-                    class: class_of(view, namespace),
+                    class: view.class_of(namespace),
                     token: token.clone(),
                     seen: Arc::clone(&view.tokens),
                 });
@@ -243,16 +243,6 @@ impl Client {
                 false
             }
         }
-    }
-}
-
-/// What a namespace that is declared promises.
-fn class_of(view: &View, namespace: &str) -> Class {
-    match () {
-        () if view.linear.contains_key(namespace) => Class::Linear,
-        () if view.caches.contains(namespace) => Class::Cache,
-        () if view.namespaces.iter().any(|has| has.name == namespace && has.class == Class::Soft.name()) => Class::Soft,
-        () => Class::Session,
     }
 }
 

@@ -122,7 +122,7 @@ impl Gate {
             backend,
             sheds,
             began: Instant::now(),
-            lanes: [lane(SESSION_STAGE), lane(LINEAR_STAGE), lane(CACHE_STAGE), lane(SOFT_STAGE)],
+            lanes: [SESSION_STAGE, LINEAR_STAGE, CACHE_STAGE, SOFT_STAGE, SESSION_STAGE].map(lane),
             turn_began: Cell::new(None),
             is_in_turn: Cell::new(false),
             wake: Notify::new(),
@@ -258,7 +258,7 @@ impl Gate {
             let refused = Refused::busy("this node was too late to begin it", RETRY_AFTER);
             let _ = answer.send(match class {
                 Class::Linear => Answer::Linear(Outcome::Refused(refused)),
-                Class::Session => Answer::Session(Outcome::Refused(refused)),
+                Class::Session | Class::Object => Answer::Session(Outcome::Refused(refused)),
                 Class::Cache => Answer::Cache(Outcome::Refused(refused)),
                 Class::Soft => Answer::Soft(Outcome::Refused(refused)),
             });
@@ -348,8 +348,8 @@ fn priority(ask: &Ask) -> Priority {
     }
 }
 
-/// The classes, in the order of their lanes, and what their stages are called.
-const STAGES: [(Class, &str); Class::ALL.len()] = [
+/// Classes that have operations here, and what their stages are called. The lane of the others stays empty.
+const STAGES: [(Class, &str); 4] = [
     (Class::Session, "resp-session"),
     (Class::Linear, "resp-linear"),
     (Class::Cache, "resp-cache"),
@@ -370,7 +370,7 @@ fn class(ask: &Ask) -> Class {
 fn budget(class: Class) -> Span {
     match class {
         Class::Linear => LINEAR_BUDGET,
-        Class::Session => OP_BUDGET,
+        Class::Session | Class::Object => OP_BUDGET,
         // A purge may have to wait for the leases of a hung node.
         Class::Cache => CACHE_BUDGET,
         Class::Soft => SOFT_BUDGET,

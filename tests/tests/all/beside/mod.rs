@@ -25,6 +25,7 @@ mod linear_watch;
 mod logs;
 mod long_connections;
 mod maintain;
+mod objects;
 mod operate;
 mod private;
 mod quotas;

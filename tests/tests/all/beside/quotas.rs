@@ -53,7 +53,7 @@ fn what_a_namespace_may_hold_is_kept_to_by_all_nodes_also_after_they_were_killed
     let token = format!("Bearer {}", up.token("bank"));
     let put = |key: &str, value: &[u8]| {
         let path = format!("/v1/ns/bank/keys/{key}");
-        http::request(up.at(1).api, "PUT", &path, &[("authorization", &token)], value).unwrap()
+        http::request(up.at(1).api, "PUT", &path, &[("authorization", token.as_str())], value).unwrap()
     };
     let large = put("key0", large.as_bytes());
     assert!(large.status == 507 && large.text().contains("bytes_max of this namespace"), "{}", large.text());

@@ -314,8 +314,13 @@ pub fn of_class(class: Class, name: &[u8]) -> Option<&'static Spec> {
         Class::Linear => linear::find(name),
         Class::Cache => cache::find(name),
         Class::Soft => soft::find(name),
+        Class::Object => find(name).filter(|spec| spec.does.is_of_connection()),
     }
 }
+
+/// Class `object` has no commands of its own.
+const OF_OBJECTS: refused::Table =
+    &[(&["*"], "objects are at /v1/ns/NAMESPACE/objects of the HTTP API: docs/guide/objects.md")];
 
 /// The error for a command that is not in the list of this class.
 pub fn not_offered(class: Class, command: &Command) -> Reply {
@@ -325,6 +330,7 @@ pub fn not_offered(class: Class, command: &Command) -> Reply {
         Class::Linear => linear::INSTEAD,
         Class::Cache => cache::INSTEAD,
         Class::Soft => soft::INSTEAD,
+        Class::Object => OF_OBJECTS,
     };
     let instead = refused::found(table, &name).unwrap_or("COMMAND DOCS and docs/resp.md list what is");
     Reply::Error(format!("ERR '{name}' is not offered by class {class}: {instead}"))

@@ -11,7 +11,14 @@ pub fn alone() -> Cache {
     let (mut cache, mut out) = (Cache::new(NodeId(1), Boot(1)), Vec::new());
     let space = Declares { id: 1, spec: state::cache::Spec::default(), secret: CookieSecret::new(1, [1; 32]) };
     let spaces = BTreeMap::from([("pages".to_owned(), space)]);
-    let declared = Declared { version: 1, level: base::LEVEL, spaces, records: BTreeMap::new(), unread: 0 };
+    let declared = Declared {
+        version: 1,
+        level: base::LEVEL,
+        spaces,
+        records: BTreeMap::new(),
+        unread: 0,
+        nodes: Default::default(),
+    };
     cache.handle(Now::default(), Input::Declared(declared), &mut out);
     cache.handle(Now::default(), Input::Voters([NodeId(1)].into()), &mut out);
     cache
