@@ -7,7 +7,7 @@ use std::ops::Bound;
 use base::{NodeId, Priority, Time};
 use bytes::Bytes;
 
-use crate::limits::{COPIES, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
+use crate::limits::{COPIES, HOMES_MAX, PUSH_AFTER, PUSH_BYTES, PUSH_ENTRIES};
 use crate::table::Entry;
 use crate::wire::{PutMessage, Took, What};
 use crate::{Call, Key, Object};
@@ -63,6 +63,12 @@ impl Object {
         homes.filter(|home| *home != self.me && !entry.held.has.contains(home) && self.is_node(*home)).collect()
     }
 
+    /// Nodes that are no homes of an entry.
+    fn strangers(&self, entry: &Entry) -> Vec<NodeId> {
+        let room = HOMES_MAX.saturating_sub(entry.held.homes.len());
+        self.peers.nodes().difference(&entry.held.homes).copied().take(room).collect()
+    }
+
     /// Sees whether an entry is open or thin now.
     pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
         let Some(entry) = self.table.get(key) else {
@@ -75,7 +81,12 @@ impl Object {
         let is_open = !self.lacking(entry).is_empty();
         // The first holder pushes; the others see later whether it did.
         let before = entry.held.has.iter().filter(|node| **node < self.me && self.peers.is_live(**node)).count();
-        if homes < wanted {
+        // A deletion goes to every node: one that joined later must not take the object of a put that is repeated.
+        let is_thin = match entry.held.stamp.gone {
+            true => !self.strangers(entry).is_empty(),
+            false => homes < wanted,
+        };
+        if is_thin {
             self.open.thin.insert(key.clone());
         } else {
             self.open.thin.remove(key);
@@ -163,13 +174,17 @@ impl Object {
             if entry.held.has.iter().any(|node| *node < self.me && self.peers.is_live(*node)) {
                 continue;
             }
-            let gone = entry.held.stamp.gone;
-            let may = |node: &NodeId| self.is_node(*node) && (gone || !self.peers.is_full(*node));
-            let others = self.others(&entry.held.homes).into_iter().filter(may);
-            let others = others.filter(|node| !self.peers.aside.contains(node));
-            let Some(home) = others.min_by_key(|node| self.peers.pending(*node)) else { continue };
+            let homes = match entry.held.stamp.gone {
+                true => self.strangers(entry),
+                false => {
+                    let may = |node: &NodeId| self.is_node(*node) && !self.peers.is_full(*node);
+                    let others = self.others(&entry.held.homes).into_iter().filter(may);
+                    let others = others.filter(|node| !self.peers.aside.contains(node));
+                    others.min_by_key(|node| self.peers.pending(*node)).into_iter().collect()
+                }
+            };
             let (held, _) = self.table.held_mut(&key).expect("it was there");
-            if held.add_homes(self.me, [home]) {
+            if held.add_homes(self.me, homes) {
                 self.append_homes(call, &key);
                 self.recheck(call.now, &key);
                 self.open.set(&key, call.now);

@@ -175,8 +175,6 @@ impl Story {
         self.quiet();
         let live = self.world.live();
         for node in live {
-            assert_eq!(self.world.figure(node.0, "object.open"), 0, "{node}");
-            assert_eq!(self.world.figure(node.0, "object.thin"), 0, "{node}");
             for (n, known) in &self.known {
                 let answer = self.world.ask(node.0, "mail", &owner(*n), Action::Get { id: id(*n) });
                 match answer {
