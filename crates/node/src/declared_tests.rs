@@ -155,6 +155,10 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[service.shop]\nrun = [\"x\"]\nhttp = {}\nsession = { namespace = \"carts\", cookies = \"sid\" }\n",
             &["line 4", "cookies", "cookie"],
         ),
+        (
+            "[namespace.floor]\nclass = \"soft\"\n",
+            &["shop.toml:2: namespace.floor.class", "agreed on level 1, it needs 4"],
+        ),
         ("[namespace.carts]\nclass = \"sesion\"\n", &["shop.toml:2: namespace.carts.class", "sesion", "\"session\""]),
         ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["shop.toml:3: namespace.carts.lease", "\"30m\""]),
         (
