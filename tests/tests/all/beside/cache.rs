@@ -75,7 +75,12 @@ fn what_one_node_stores_all_read_and_a_purge_holds_also_when_a_node_is_killed() 
         if there(&mut conns[0]) == KEYS { Ok(()) } else { Err("some are missing".to_owned()) }
     });
     assert_eq!(conns[0].ask(&["PURGE", "TAG", "odd"]), ok());
-    assert_eq!((there(&mut conns[0]), there(&mut conns[1])), (KEYS / 2, KEYS / 2));
+    // It may be back by now, and holds no leases for a moment: misses, and nothing that was purged.
+    for conn in &mut conns[..2] {
+        let left = there(conn);
+        assert!((1..=KEYS / 2).contains(&left), "{left} of {KEYS} are left");
+        assert_eq!(conn.ask(&["GET", "page/1"]), Ok(Word::Nil));
+    }
     wait_for("it is back, and what was purged is not", Duration::from_secs(30), || {
         let mut back = Resp::open(up.at(3).resp, "pages", &token)?;
         assert!(there(&mut back) <= KEYS / 2);
