@@ -132,8 +132,9 @@ fn session(pid: u32) -> Option<i32> {
 fn is_marked(pid: u32, life: &str, members: Option<&BTreeSet<String>>) -> bool {
     let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
     let value = |name: &str| {
-        let entries = environ.split(|&b| b == 0).filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='));
-        entries.into_iter().find(|(of, _)| *of == name).map(|(_, value)| value)
+        let mut entries =
+            environ.split(|&b| b == 0).filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='));
+        entries.find(|(of, _)| *of == name).map(|(_, value)| value)
     };
     value(LIFE_MARK) == Some(life)
         && members.is_none_or(|members| value(MEMBER_MARK).is_some_and(|member| members.contains(member)))

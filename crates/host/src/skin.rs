@@ -159,11 +159,11 @@ impl Sandbox {
             .map(PathBuf::from)
             .chain(of_program(program))
             .chain(services.cloned())
-            .chain(self.read.iter().map(at_home))
+            .chain(self.read.iter().map(|path| at_home(path)))
         {
             rules = grant(&path, reading(), &closed, rules)?;
         }
-        for path in DEVICES.iter().map(PathBuf::from).chain(self.write.iter().map(at_home)) {
+        for path in DEVICES.iter().map(PathBuf::from).chain(self.write.iter().map(|path| at_home(path))) {
             rules = grant(&path, all(), &closed, rules)?;
         }
         // The node's own program, also when another one lies at its place by now: built-in services are in it.
@@ -254,9 +254,9 @@ fn is_wide(dir: &Path) -> bool {
 }
 
 /// What begins with `~/` is below the home of the node's user.
-fn at_home(path: &PathBuf) -> PathBuf {
+fn at_home(path: &Path) -> PathBuf {
     let below = path.strip_prefix(HOME).ok().zip(std::env::var_os("HOME"));
-    below.map_or_else(|| path.clone(), |(below, home)| Path::new(&home).join(below))
+    below.map_or_else(|| path.to_path_buf(), |(below, home)| Path::new(&home).join(below))
 }
 
 /// Allows a path, or if something closed is in it, all that lies beside the way there, as it is at this moment.
