@@ -72,7 +72,14 @@ pub fn session(data: &[u8]) -> bool {
     let records = [(MAP_RECORD.to_owned(), map)].into();
     session.handle(
         now,
-        Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records, unread: 0, nodes: Default::default() }),
+        Input::Declared(Declared {
+            version: 1,
+            level: base::LEVEL,
+            spaces,
+            records,
+            unread: 0,
+            nodes: Default::default(),
+        }),
         &mut out,
     );
     for peer in 2..=3 {

@@ -1,3 +1,5 @@
+//! What a clone may reach, worked out from folders that a test made. That the kernel keeps to it is shown by `tests/processes.rs`.
+
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::tls::temp_dir;
@@ -29,7 +31,8 @@ fn a_program_has_its_folder_and_what_belongs_to_bin_but_no_folder_that_many_shar
     let found = of([temp.0.join("app"), "/".into()]);
     assert!(found.contains(&temp.0.join("app")) && !found.contains(&temp.0), "{found:?}");
     assert!(!found.contains(&"/".into()), "{found:?}");
-    for wide in ["/", "/tmp", "/srv", "/home/somebody", "/var/tmp"] {
+    assert!(is_wide(&Path::new("/home").join("somebody")));
+    for wide in ["/", "/tmp", "/srv", "/var/tmp"] {
         assert!(is_wide(Path::new(wide)), "{wide}");
         assert_eq!(with_prefix(Path::new(wide)), Vec::<PathBuf>::new(), "{wide}");
     }
@@ -45,7 +48,7 @@ fn scratch_is_removed_whatever_a_program_did_to_it_and_what_its_links_lead_to_st
     assert!(made.ends_with("scratch/shop-2-7"), "{made:?}");
     tree(&made, &["shut/deep"], &["shut/deep/file"]);
     std::os::unix::fs::symlink(temp.0.join("theirs"), made.join("out")).unwrap();
-    fs::set_permissions(made.join("shut"), std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(made.join("shut"), std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     remove(&made).unwrap();
     assert!(!made.exists() && temp.0.join("theirs/kept").exists());
     remove(&made).unwrap();

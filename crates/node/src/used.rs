@@ -75,7 +75,7 @@ impl Node {
             keys: all.keys.saturating_add(one.keys),
             percent: all.percent.max(one.percent),
         });
-        let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).min(BRICKS_ASKED).max(1);
+        let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED);
         let copies = if spec.session().is_some() { bricks() as u64 } else { 1 };
         let quota = spec.quota();
         UsedView {

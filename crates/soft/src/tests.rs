@@ -71,7 +71,17 @@ impl World {
         let secret = CookieSecret::new(1, [0; 32]);
         let space = Told { id: 7, spec: self.spec.clone(), secret };
         let spaces = BTreeMap::from([(FLOOR.to_owned(), space)]);
-        self.give(n, Input::Declared(Declared { version: 1, level, spaces, records: BTreeMap::new(), unread: 0 }));
+        self.give(
+            n,
+            Input::Declared(Declared {
+                version: 1,
+                level,
+                spaces,
+                records: BTreeMap::new(),
+                unread: 0,
+                nodes: Default::default(),
+            }),
+        );
     }
 
     fn dies(&mut self, n: u64) {

@@ -61,7 +61,14 @@ impl Bench {
         let boot = *boot;
         let space = Space { id: 7, spec: self.spec.clone(), secret: CookieSecret::new(7, [1; 32]) };
         let spaces = BTreeMap::from([("pages".to_owned(), space)]);
-        let declared = Declared { version: 1, level: LEVEL, spaces, records: BTreeMap::new(), unread: 0 };
+        let declared = Declared {
+            version: 1,
+            level: LEVEL,
+            spaces,
+            records: BTreeMap::new(),
+            unread: 0,
+            nodes: Default::default(),
+        };
         let mut out = Vec::new();
         cache.handle(self.at(), Input::Declared(declared), &mut out);
         cache.handle(self.at(), Input::Voters((1..=self.voters).map(NodeId).collect()), &mut out);
