@@ -68,11 +68,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_back() {
-        for (text, bytes) in [("1KiB", 1024), ("1000KiB", 1_024_000), ("64MiB", 64 << 20), ("2GiB", 2 << 30)] {
+        for (text, bytes) in
+            [("1KiB", 1024), ("1000KiB", 1_024_000), ("64MiB", 64 << 20), ("2GiB", 2 << 30), ("3TiB", 3 << 40)]
+        {
             assert_eq!(size_from_text(text), Ok(bytes));
             assert_eq!(size_text(bytes), text);
         }
-        for (bytes, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5KiB"), (u64::MAX, "17179869184.0GiB")] {
+        for (bytes, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5KiB"), (u64::MAX, "16777216.0TiB")] {
             assert_eq!(size_text(bytes), text);
         }
         for wrong in

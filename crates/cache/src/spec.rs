@@ -116,8 +116,8 @@ mod tests {
         assert_eq!(spec.write(), [("size_max", "1536MiB".into()), ("ttl", "90s".into())]);
         for (text, key, says) in [
             (r#"{"size_max":64}"#, "size_max", "like size_max = \"64MiB\""),
-            (r#"{"size_max":"64MB"}"#, "size_max", "like size_max = \"64MiB\""),
-            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "like size_max = \"64MiB\""),
+            (r#"{"size_max":"64MB"}"#, "size_max", "like \"64MiB\""),
+            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "like \"64MiB\""),
             (r#"{"ttl":60}"#, "ttl", "ttl = \"1h\""),
         ] {
             let (wrong, why) = read(text).unwrap_err();

@@ -219,7 +219,7 @@ mod tests {
             ("keys_max", json!("5"), Some("write a whole number, like keys_max = 3")),
             ("bytes_max", json!("1KiB"), None),
             ("bytes_max", json!("2GiB"), None),
-            ("bytes_max", json!("0KiB"), Some("0 bytes is not between 1KiB and 1048576GiB; leave it out for no limit")),
+            ("bytes_max", json!("0KiB"), Some("0 bytes is not between 1KiB and 1024TiB; leave it out for no limit")),
             (
                 "bytes_max",
                 json!(1 << 20),

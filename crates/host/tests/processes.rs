@@ -7,6 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use base::process::{Open, Probe};
@@ -53,7 +54,10 @@ fn node(dir: &TempDir) -> (tokio::runtime::Runtime, Node) {
 
 fn shell(script: &str) -> Act {
     let run = vec!["sh".into(), "-c".into(), script.into()];
-    let env = BTreeMap::from([("GREETING", "hello"), ("COPPICE_MEMBER", "n1.1.1")]);
+    // Another one in each life, as clones have it: what is left of the one before is ended by it.
+    static LIVES: AtomicU32 = AtomicU32::new(0);
+    let member = format!("n1.1.{}", LIVES.fetch_add(1, Ordering::Relaxed));
+    let env = [("GREETING", "hello"), ("COPPICE_MEMBER", &member)];
     let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     Effect::Spawn {
         proc: CHILD,

@@ -155,10 +155,6 @@ fn errors_name_file_line_key_and_what_would_be_right() {
             "[service.shop]\nrun = [\"x\"]\nhttp = {}\nsession = { namespace = \"carts\", cookies = \"sid\" }\n",
             &["line 4", "cookies", "cookie"],
         ),
-        (
-            "[namespace.floor]\nclass = \"soft\"\n",
-            &["shop.toml:2: namespace.floor.class", "agreed on level 1, it needs 4"],
-        ),
         ("[namespace.carts]\nclass = \"sesion\"\n", &["shop.toml:2: namespace.carts.class", "sesion", "\"session\""]),
         ("[namespace.carts]\nclass = \"session\"\nlease = \"5\"\n", &["shop.toml:3: namespace.carts.lease", "\"30m\""]),
         (
@@ -313,7 +309,10 @@ fn keys_that_an_older_node_would_not_keep_need_all_nodes_to_be_newer() {
     let open = "[service.shop]\nrun = [\"x\"]\nsandbox = \"none\"\n";
     let why = is_understood("shop.toml", open, clones::LEVEL - 1).unwrap_err();
     assert!(why.contains("service.shop.sandbox"), "{why}");
-    for text in [text, below, open] {
+    let soft = "[namespace.floor]\nclass = \"soft\"\n";
+    let why = is_understood("shop.toml", soft, clones::LEVEL - 1).unwrap_err();
+    assert!(why.contains("shop.toml:2: namespace.floor.class") && why.contains("needs programs of level 4"), "{why}");
+    for text in [text, below, open, soft] {
         assert_eq!(is_understood("shop.toml", text, clones::LEVEL), Ok(()));
     }
     assert_eq!(is_understood("shop.toml", SHOP, 1), Ok(()), "all others are as they were");

@@ -135,8 +135,8 @@ mod tests {
             (r#"{"gossip":"1ms"}"#, "gossip", "1ms is not between 20ms and 10s"),
             (r#"{"gossip":5}"#, "gossip", "gossip = \"100ms\""),
             (r#"{"size_max":"1KiB"}"#, "size_max", "1KiB is not between 1MiB and 1TiB"),
-            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "size_max = \"256MiB\""),
-            (r#"{"size_max":7}"#, "size_max", "size_max = \"256MiB\""),
+            (r#"{"size_max":"99999999999TiB"}"#, "size_max", "\"64MiB\""),
+            (r#"{"size_max":7}"#, "size_max", "\"64MiB\""),
         ] {
             let wrong = read(text).and_then(|spec| spec.validate()).unwrap_err();
             assert!(wrong.0 == key && wrong.1.contains(says), "{text}: {wrong:?}");

@@ -176,7 +176,7 @@ mod tests {
         let stored = serde_json::from_str(r#"{"class":"linear","replicas":5,"colour":"red"}"#).unwrap();
         let five = linear::Spec { replicas: Some(5), ..linear::Spec::default() };
         assert_eq!(NamespaceSpec::from_stored(stored), Some(NamespaceSpec::Linear(five)));
-        assert_eq!(NamespaceSpec::from_stored(serde_json::from_str(r#"{"class":"object"}"#).unwrap()), None);
+        assert_eq!(NamespaceSpec::from_stored(serde_json::from_str(r#"{"class":"later"}"#).unwrap()), None);
     }
 
     #[test]

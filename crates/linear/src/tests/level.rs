@@ -257,9 +257,10 @@ fn what_came_with_which_level() {
     assert_eq!(of(3), "");
     assert_eq!(
         of(crate::sorted::LEVEL),
-        "sorted.length sorted.scores sorted.rank sorted.count sorted.range sorted.scan sorted.random sorted.add \
+        "load sorted.length sorted.scores sorted.rank sorted.count sorted.range sorted.scan sorted.random sorted.add \
          sorted.increase sorted.remove sorted.remove-range sorted.pop sorted.pop-first sorted.store-range sorted.union \
-         sorted.inter sorted.diff sorted.count-inter sorted.store-union sorted.store-inter sorted.store-diff"
+         sorted.inter sorted.diff sorted.count-inter sorted.store-union sorted.store-inter sorted.store-diff \
+         dump versions.above"
     );
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");

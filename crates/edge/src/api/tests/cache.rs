@@ -82,5 +82,5 @@ fn what_only_other_classes_offer_is_refused_and_the_other_way_round() {
         assert!(status == 400 && act.is_none() && text.contains(says), "{line}: {text}");
     }
     let (status, _, text, _) = ask(None, request("POST /v1/ns/carts/purge?all=true", &[CARTS], ""));
-    assert!(status == 400 && text.contains("is not of class cache"), "{text}");
+    assert!(status == 400 && text.contains("is of class session, and class cache alone"), "{text}");
 }

@@ -70,7 +70,7 @@ fn what_cannot_be_is_refused_before_the_node_is_asked() {
         (wrong_id, MAIL, "x", 400, "32 hexadecimal digits"),
         (&*object, MAIL, &*large, 413, "1048576 bytes"),
         (&*object, CARTS, "x", 401, "token"),
-        (&*of_carts, CARTS, "", 400, "not of class object"),
+        (&*of_carts, CARTS, "", 400, "is of class session, and class object alone"),
         ("GET /v1/ns/mail/objects/ann?limit=0", MAIL, "", 400, "1 to 1000"),
         ("GET /v1/ns/mail/keys/a", MAIL, "", 400, "no keys"),
         ("PUT /v1/ns/mail/keys/a", MAIL, "x", 400, "no keys"),
