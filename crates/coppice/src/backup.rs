@@ -19,6 +19,7 @@ use node::view::{NamespaceView, View};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use state::Class;
 
 use crate::client::Api;
 use crate::dump;
@@ -198,7 +199,7 @@ async fn make(args: &BackupArgs, folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     for (name, class) in &manifest.left_out {
-        println!("left out: {name} (class {class} keeps nothing on disk; --all takes it)");
+        println!("left out: {name} ({})", why_left_out(class));
     }
     println!("{}: {}", place.display(), manifest.text());
     Ok(())
@@ -222,6 +223,10 @@ async fn fill(
     let all: Vec<NamespaceView> = serde_json::from_value(json).map_err(other_version)?;
     let (mut namespaces, mut left_out) = (BTreeMap::new(), BTreeMap::new());
     for NamespaceView { name, class, .. } in all {
+        if not_dumped(&class).is_some() {
+            left_out.insert(name, class);
+            continue;
+        }
         let file = dump_file(part, &name)?;
         match dump::dump_to(api, &name, args.rate, &file, args.all).await? {
             Some((head, counts)) => {
@@ -239,6 +244,18 @@ async fn fill(
         Manifest { format, program, cluster, at_ms, ended_ms, declaration: written, code, namespaces, left_out };
     write(&part.join("manifest.json"), &manifest.written())?;
     Ok(manifest)
+}
+
+/// Why namespaces of a class are in no backup, whatever is asked.
+fn not_dumped(class: &str) -> Option<&'static str> {
+    Class::ALL.iter().find(|known| known.name() == class).and_then(|known| known.not_dumped())
+}
+
+fn why_left_out(class: &str) -> String {
+    match not_dumped(class) {
+        Some(why) => format!("class {class} is not dumped: {why}"),
+        None => format!("class {class} keeps nothing on disk; --all takes it"),
+    }
 }
 
 /// Writes an archive, if it is not there and whole; how many bytes it has.
@@ -609,6 +626,13 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder.join("code")).unwrap();
         folder
+    }
+
+    #[test]
+    fn what_is_left_out_says_why() {
+        assert!(why_left_out("session").contains("--all"));
+        assert!(why_left_out("cache").contains("a copy of what is kept elsewhere"));
+        assert!(why_left_out("object").contains("cannot be read out as a whole yet"));
     }
 
     /// A backup without namespaces, with code of this digest.

@@ -102,7 +102,7 @@ pub async fn ns(command: NsCommand) -> Result<(), String> {
             };
             line("NAMESPACE", "CLASS", head);
             for n in &all {
-                let (keys, holds) = (n.used.keys.to_string(), holds(&n.used));
+                let (keys, holds) = (n.used.map_or("-".into(), |used| used.keys.to_string()), holds(n.used));
                 // Leases, timeouts and these odds are of bricks.
                 let Some(odds) = &n.odds else {
                     line(&n.name, &n.class, ["-", "-", "-", &keys, &holds]);
@@ -173,28 +173,32 @@ fn window(LossWindow { force_after_ms, longest_ms }: LossWindow) -> String {
     )
 }
 
-/// How much it holds, and how near to its bound that is if it has one.
-pub fn holds(used: &UsedView) -> String {
-    match used.percent {
-        0 => size_text(used.bytes),
-        percent => format!("{}, {percent} %", size_text(used.bytes)),
+/// How much it holds, and how near to its bound that is if it has one; a dash of a class that does not tell.
+pub fn holds(used: Option<UsedView>) -> String {
+    match used {
+        None => "-".to_owned(),
+        Some(UsedView { percent: 0, bytes, .. }) => size_text(bytes),
+        Some(UsedView { percent, bytes, .. }) => format!("{}, {percent} %", size_text(bytes)),
     }
 }
 
 /// What it holds, and what it may hold and take of each node.
 fn quota(n: &NamespaceView) -> String {
-    let UsedView { bytes, keys, bytes_max, keys_max, percent } = n.used;
     let of = |text: Option<String>| text.map(|most| format!(" of {most}")).unwrap_or_default();
-    let fullest = if percent > 0 { format!("; {percent} % where it is fullest") } else { String::new() };
-    let held = format!(
-        "holds:             {keys}{} keys, {}{}{fullest}\n",
-        of(keys_max.map(|most| most.to_string())),
-        size_text(bytes),
-        of(bytes_max.map(size_text))
-    );
+    let held = |UsedView { bytes, keys, bytes_max, keys_max, percent }| {
+        let fullest = if percent > 0 { format!("; {percent} % where it is fullest") } else { String::new() };
+        format!(
+            "holds:             {keys}{} keys, {}{}{fullest}\n",
+            of(keys_max.map(|most: u32| most.to_string())),
+            size_text(bytes),
+            of(bytes_max.map(size_text))
+        )
+    };
     let line = |most| format!("connections_max:   {most} Redis clients on each node\n");
     let rate = |most| format!("rate_max:          {most} operations a second on each node\n");
-    held + &n.connections_max.map(line).unwrap_or_default() + &n.rate_max.map(rate).unwrap_or_default()
+    n.used.map(held).unwrap_or_default()
+        + &n.connections_max.map(line).unwrap_or_default()
+        + &n.rate_max.map(rate).unwrap_or_default()
 }
 
 fn hot_keys(hot: &[HotKeyView]) -> String {

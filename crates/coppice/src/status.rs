@@ -158,7 +158,7 @@ pub fn page(view: &View, now_ms: u64) -> String {
     for n in &view.namespaces {
         // Values of class `linear` have none.
         let lease = if n.lease_ms == 0 { "-".to_owned() } else { span(n.lease_ms) };
-        let holds = crate::ns::holds(&n.used);
+        let holds = crate::ns::holds(n.used);
         line(&mut out, format_args!("{:<16} {:<8} {holds:>16} {lease:>8}  {}", n.name, n.class, n.promise));
     }
     out

@@ -390,6 +390,8 @@ impl Space {
             let (more, less) = match function.name {
                 "put" => (step.args.first().map_or(0, Bytes::len), size(&step.key)),
                 "copy" => (size(&step.key), made.map_or(0, size)),
+                // Behind kind, end and token.
+                "load" => (step.args.iter().skip(3).map(Bytes::len).sum(), size(&step.key)),
                 _ => (args, 0),
             };
             bytes += more.saturating_sub(less);

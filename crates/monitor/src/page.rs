@@ -184,8 +184,8 @@ fn namespaces(picture: &Picture) -> Markup {
                                 th scope="row" { (namespace.name) }
                                 td { (namespace.class) }
                                 td.n { (span(namespace.lease_ms)) }
-                                td.n { (namespace.used.keys) }
-                                td.n { (holds(&namespace.used)) }
+                                td.n { (namespace.used.map_or("-".to_owned(), |used| used.keys.to_string())) }
+                                td.n { (namespace.used.as_ref().map_or("-".to_owned(), holds)) }
                                 td { (namespace.promise) }
                             }
                         }
@@ -366,7 +366,7 @@ mod tests {
         let mut picture = picture();
         let shown = namespaces(&picture).into_string();
         assert!(shown.contains("777") && shown.contains("2MiB, 83 %"), "{shown}");
-        picture.namespaces[0].used.percent = 0;
+        picture.namespaces[0].used = Some(Used { percent: 0, ..picture.namespaces[0].used.unwrap() });
         assert!(namespaces(&picture).into_string().contains(">2MiB<"));
     }
 

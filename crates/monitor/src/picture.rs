@@ -153,7 +153,7 @@ pub struct Namespace {
     pub class: String,
     pub lease_ms: u64,
     pub promise: String,
-    pub used: Used,
+    pub used: Option<Used>,
     /// Keys that get many commands, the hottest first.
     pub hot: Vec<HotKey>,
 }

@@ -194,7 +194,7 @@ fn what_a_namespace_holds_is_shown_and_told_when_it_comes_near_its_bound() {
     let mut puts = |range: std::ops::Range<u32>| {
         let answers = bench.ask_all(range.map(|n| put("bank", n)).collect());
         (0..3).for_each(|_| bench.settle());
-        (answers, bench.node.used_view("bank"), told(&bench))
+        (answers, bench.node.used_view("bank").unwrap(), told(&bench))
     };
     let (_, used, events) = puts(0..7);
     assert_eq!((used.keys, used.bytes, used.percent, events.len()), (7, 7 * 50, 70, 0));

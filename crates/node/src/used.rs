@@ -66,9 +66,9 @@ impl Node {
         })
     }
 
-    /// What a namespace has in all, copies not counted; as of the nodes' last reports.
-    pub(crate) fn used_view(&self, name: &str) -> UsedView {
-        let Some(spec) = self.namespaces.get(name) else { return UsedView::default() };
+    /// What a namespace has in all, copies not counted; as of the nodes' last reports. None of a class that tells nothing of it.
+    pub(crate) fn used_view(&self, name: &str) -> Option<UsedView> {
+        let spec = self.namespaces.get(name).filter(|spec| spec.session().is_some() || spec.linear().is_some())?;
         let told = self.live_cards().filter_map(|card| self.report_of(card.id).used.get(name).copied());
         let all = told.fold(UsedThere::default(), |all, one| UsedThere {
             bytes: all.bytes.saturating_add(one.bytes),
@@ -78,13 +78,13 @@ impl Node {
         let bricks = || self.classes.session.map().map_or(1, |map| map.members.len()).clamp(1, BRICKS_ASKED);
         let copies = if spec.session().is_some() { bricks() as u64 } else { 1 };
         let quota = spec.quota();
-        UsedView {
+        Some(UsedView {
             bytes: all.bytes.div_ceil(copies),
             keys: all.keys.div_ceil(copies),
             bytes_max: quota.bytes_max,
             keys_max: quota.keys_max,
             percent: all.percent,
-        }
+        })
     }
 
     /// At the root group's leader: says it when a namespace comes near its bound, and when it is there.
@@ -97,7 +97,7 @@ impl Node {
             .collect();
         self.used_told.retain(|name, _| bound.contains(name));
         for name in bound {
-            let used = self.used_view(&name);
+            let used = self.used_view(&name).unwrap_or_default();
             let told = self.used_told.get(&name).copied().unwrap_or(0);
             let Some(reached) = reached(told, used.percent) else { continue };
             self.used_told.insert(name.clone(), reached);

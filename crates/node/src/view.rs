@@ -363,9 +363,9 @@ pub struct NamespaceView {
     /// Operations a second that each node does for it; none: as many as come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_max: Option<u32>,
-    /// What it holds, and what it may hold.
-    #[serde(default)]
-    pub used: UsedView,
+    /// What it holds, and what it may hold; none of a class that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<UsedView>,
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,

@@ -146,7 +146,7 @@ fn namespaces(view: &View, out: &mut Text) {
     for (name, help, of) in families {
         out.family(name, "gauge", help);
         for namespace in &view.namespaces {
-            if let Some(value) = of(&namespace.used) {
+            if let Some(value) = namespace.used.as_ref().and_then(of) {
                 out.sample(name, &[("namespace", &namespace.name)], value);
             }
         }

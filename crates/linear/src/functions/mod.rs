@@ -103,7 +103,8 @@ impl Function {
 
     /// The key that a step may make, if there is none.
     pub fn makes<'a>(&self, step: &'a Step) -> Option<&'a Bytes> {
-        let key = if self.keys == 1 { step.args.first() } else { Some(&step.key) };
+        // The other key of most is the one that it writes to.
+        let key = if self.keys == 1 && self.name != "sorted.store-range" { step.args.first() } else { Some(&step.key) };
         key.filter(|_| self.grows() && !NEVER_MAKE.contains(&self.name))
     }
 
@@ -182,8 +183,13 @@ const NEVER_GROW: &[&str] = &[
     "list.remove",
     "set.pop",
     "set.remove",
+    "sorted.pop",
+    "sorted.pop-first",
+    "sorted.remove",
+    "sorted.remove-range",
     "clear",
     "once.keep",
+    "versions.above",
 ];
 /// Writes that do nothing where there is no key.
 const NEVER_MAKE: &[&str] = &["list.push-left-present", "list.push-right-present", "list.set", "list.insert"];

@@ -71,6 +71,14 @@ fn at_the_bound_of_keys_none_is_made_and_everything_else_is_done() {
         step("set", "set.store-union", &["set", "set"]),
         step("set", "remove", &[]),
         step("set", "put", &["v", "always", "none"]),
+        step("set", "load", &["zset", "none", "0", "a", "1", "b", "2"]),
+        step("", "versions.above", &["7"]),
+        step("set", "sorted.store-range", &["set", "rank", "0", "1", "forward", "0", "-1"]),
+        step("new", "sorted.remove", &["a"]),
+        step("new", "sorted.remove-range", &["rank", "0", "1"]),
+        step("new", "sorted.pop", &["min", "1"]),
+        step("new", "sorted.pop-first", &["set", "min", "1"]),
+        step("set", "put", &["v", "always", "none"]),
     ];
     for (nth, step) in done.into_iter().enumerate() {
         let name = step.function;
