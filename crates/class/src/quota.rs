@@ -228,7 +228,7 @@ mod tests {
             (
                 "bytes_max",
                 json!("64"),
-                Some("\"64\" is not a size; write a whole number and KiB, MiB or GiB, like \"64MiB\""),
+                Some("\"64\" is not a size; write a whole number and KiB, MiB, GiB or TiB, like \"64MiB\""),
             ),
         ] {
             let keys = Map::from_iter([(key.to_owned(), value.clone())]);
