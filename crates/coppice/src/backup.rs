@@ -1,5 +1,5 @@
-//! `coppice backup`, `backup verify` and `restore`: a cluster as a folder. Each backup is a folder of its own in it, named by its moment,
-//! which appears when all of it is on the disk; code is beside them by its digest, once.
+//! `coppice backup`, `backup verify` and `restore`: a cluster as a folder. Each backup is a folder of its own in it,
+//! named by its moment, which appears when all of it is on the disk; code is beside them by its digest, once.
 //!
 //! ```text
 //! DIR/code/<sha256>                          folders of services, as they were deployed
@@ -64,9 +64,7 @@ pub struct BackupArgs {
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum BackupCommand {
     /// Read all of a backup, and say whether it is whole
-    #[command(
-        after_help = "Examples:\n  coppice backup verify /mnt/b\n  coppice backup verify /mnt/b --at 2026-11-26T10-12-00Z"
-    )]
+    #[command(after_help = "Example:\n  coppice backup verify /mnt/b --at 2026-11-26T10-12-00Z")]
     Verify(VerifyArgs),
 }
 
@@ -109,8 +107,8 @@ Examples:
   coppice backup /mnt/b --keep 14 --rate 20MiB
   coppice backup verify /mnt/b
 
-In it are the declaration, the code that it names, and all namespaces that are on disk. Not in it: the cluster's authority and its key,
-the operator's token, tokens and cookie keys of namespaces: a restored cluster has new ones.";
+In it are the declaration, the code that it names, and all namespaces that are on disk. Not in it: the cluster's
+authority and its key, the operator's token, tokens and cookie keys of namespaces: a restored cluster has new ones.";
 
 pub const RESTORE_MORE: &str = "\
 Examples:
@@ -118,7 +116,7 @@ Examples:
   coppice restore /mnt/b --at 2026-11-26T10-12-00Z
   coppice restore /mnt/b --namespace bank --as bank-before
 
-All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything is changed.";
+All of it goes into a new cluster, in which nothing is declared yet. It is read and checked before anything changes.";
 
 /// What belongs to a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -389,7 +387,7 @@ async fn load(
     to: &str,
     of: &Namespace,
 ) -> Result<edge::api::dump::Loaded, String> {
-    let loaded = dump::load(api, to, &dump_file(place, name)?, of.bytes).await?;
+    let loaded = dump::load(api, to, &dump_file(place, name)?, (&of.class, of.bytes)).await?;
     eprintln!("coppice: {}: {} keys loaded, {} have ended since", plain(to), loaded.keys, loaded.ended);
     Ok(loaded)
 }

@@ -1,5 +1,6 @@
-//! `coppice ns dump` and `ns load`: a namespace as a file. A node reads it out and puts it back (`edge/src/api/dump.rs`); here each byte
-//! is checked on its way, a file appears whole or not at all, and one that is to be loaded is read to its end before it is sent.
+//! `coppice ns dump` and `ns load`: a namespace as a file. A node reads it out and puts it back
+//! (`edge/src/api/dump.rs`); here each byte is checked on its way, a file appears whole or not at all, and one that
+//! is to be loaded is read to its end before it is sent.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
@@ -93,8 +94,8 @@ pub fn told(head: &Head, counts: &Counts) -> serde_json::Value {
     })
 }
 
-/// Dumps into a file, which is there when all of it is on the disk. Nothing, if its class keeps nothing on disk and `all` is not
-/// wanted.
+/// Dumps into a file, which is there when all of it is on the disk. Nothing, if its class keeps nothing on disk and
+/// `all` is not wanted.
 pub async fn dump_to(
     api: &Api,
     namespace: &str,
@@ -219,7 +220,7 @@ pub async fn load_command(args: LoadArgs) -> Result<(), String> {
             plain(&head.namespace),
         ));
     }
-    let loaded = load(&api, to, &args.file, counts.bytes).await?;
+    let loaded = load(&api, to, &args.file, (&head.class, counts.bytes)).await?;
     if args.json {
         println!("{}", json!({"namespace": to, "keys": loaded.keys, "ended": loaded.ended, "at_ms": head.at_ms}));
     } else {
@@ -251,8 +252,14 @@ pub fn check(file: &Path) -> Result<(Head, Counts), String> {
     Ok((head.ok_or_else(|| format!("{}: this dump has no head", file.display()))?, counts))
 }
 
-/// Puts a file that was checked into a namespace.
-pub async fn load(api: &Api, namespace: &str, file: &Path, bytes: u64) -> Result<Loaded, String> {
+/// Puts a file that was checked, of this class and so many bytes, into a namespace.
+pub async fn load(api: &Api, namespace: &str, file: &Path, (class, bytes): (&str, u64)) -> Result<Loaded, String> {
+    // The node says the same, but to whom it says so in the middle of a large body may not hear it.
+    let is = api.get(&format!("/v1/ns/{}", name(namespace)?)).await?.json()?;
+    if is["class"] != class {
+        let (class, is) = (plain(class), is["class"].as_str().unwrap_or_default());
+        return Err(format!("this dump is of class {class}, and namespace {namespace} is of class {}", plain(is)));
+    }
     let cannot = |e: io::Error| format!("cannot read {}: {e}", file.display());
     let (path, from) = (format!("/v1/ns/{}/load", name(namespace)?), File::open(file).map_err(cannot)?);
     let (pieces, taken) = mpsc::channel(PIECES_AHEAD);
