@@ -176,22 +176,7 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["WAIT", "WAITAOF"], "a cache has no second copy; what must not be lost belongs into class linear or session"),
     (&["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
-    (
-        &[
-            "CLUSTER",
-            "ASKING",
-            "READONLY",
-            "READWRITE",
-            "REPLICAOF",
-            "SLAVEOF",
-            "ROLE",
-            "PSYNC",
-            "SYNC",
-            "REPLCONF",
-            "SENTINEL",
-        ],
-        "every node serves every key: connect to any of them as to a single Redis",
-    ),
+    refused::OF_NODES,
     (&["MONITOR", "TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 

@@ -341,6 +341,22 @@ const NAME_BYTES_MAX: usize = 16;
 
 // What several commands need.
 
+const fn spec(
+    name: &'static str,
+    arity: i32,
+    keys: Keys,
+    does: Does,
+    syntax: &'static str,
+    summary: &'static str,
+    run: fn(&mut Call<'_>) -> Act,
+) -> Spec {
+    Spec { name, arity, keys, does, syntax, summary, note: "", run }
+}
+
+const fn noted(spec: Spec, note: &'static str) -> Spec {
+    Spec { note, ..spec }
+}
+
 fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }

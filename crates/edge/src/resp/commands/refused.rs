@@ -16,6 +16,24 @@ const ENDS_WHOLE: &str =
 /// Names, or patterns of names, and what works instead. Of two that fit the first counts.
 pub type Table = &'static [(&'static [&'static str], &'static str)];
 
+/// Commands about nodes, for the table of each class.
+pub const OF_NODES: (&[&str], &str) = (
+    &[
+        "CLUSTER",
+        "ASKING",
+        "READONLY",
+        "READWRITE",
+        "REPLICAOF",
+        "SLAVEOF",
+        "ROLE",
+        "PSYNC",
+        "SYNC",
+        "REPLCONF",
+        "SENTINEL",
+    ],
+    "every node serves every key: connect to any of them as to a single Redis",
+);
+
 pub static INSTEAD: Table = &[
     (&["PERSIST"], "each value ends with its lease: EXPIRE key SECONDS gives a longer one"),
     (&["KEYS", "RANDOMKEY"], "SCAN with MATCH lists keys in pages"),
@@ -50,22 +68,7 @@ pub static INSTEAD: Table = &[
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], NO_SCRIPTS),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on two bricks already"),
     (&["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
-    (
-        &[
-            "CLUSTER",
-            "ASKING",
-            "READONLY",
-            "READWRITE",
-            "REPLICAOF",
-            "SLAVEOF",
-            "ROLE",
-            "PSYNC",
-            "SYNC",
-            "REPLCONF",
-            "SENTINEL",
-        ],
-        "every node serves every key: connect to any of them as to a single Redis",
-    ),
+    OF_NODES,
     (&["TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 

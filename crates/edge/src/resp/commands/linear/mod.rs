@@ -138,22 +138,6 @@ pub fn reply(outcome: Outcome<Ran>, then: Then) -> Reply {
 
 // How commands are made.
 
-const fn spec(
-    name: &'static str,
-    arity: i32,
-    keys: Keys,
-    does: Does,
-    syntax: &'static str,
-    summary: &'static str,
-    run: fn(&mut Call<'_>) -> Act,
-) -> Spec {
-    Spec { name, arity, keys, does, syntax, summary, note: "", run }
-}
-
-const fn noted(spec: Spec, note: &'static str) -> Spec {
-    Spec { note, ..spec }
-}
-
 /// One step on the first key, with the arguments behind it.
 fn one(call: &Call<'_>, function: &'static str, then: Then) -> Act {
     let args = (2..call.command.len()).map(|i| call.command.value(i)).collect();

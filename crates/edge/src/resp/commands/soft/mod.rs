@@ -126,22 +126,6 @@ pub fn reply(outcome: Outcome<Got>, then: impl FnOnce(Got) -> Reply) -> Reply {
 
 // How commands are made.
 
-const fn spec(
-    name: &'static str,
-    arity: i32,
-    keys: Keys,
-    does: Does,
-    syntax: &'static str,
-    summary: &'static str,
-    run: fn(&mut Call<'_>) -> Act,
-) -> Spec {
-    Spec { name, arity, keys, does, syntax, summary, note: "", run }
-}
-
-const fn noted(spec: Spec, note: &'static str) -> Spec {
-    Spec { note, ..spec }
-}
-
 fn act(call: &Call<'_>, action: Action, then: Then) -> Act {
     Act::Soft(Op::of(call.space().name, action), then)
 }
