@@ -61,6 +61,8 @@ pub const QUESTION_BYTES_MAX: usize = 16 << 20;
 
 /// Connections to a service at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Connections that the kernel keeps until they are accepted. (It keeps fewer if `net.core.somaxconn` is less.)
+pub const BACKLOG: u32 = 4096;
 /// The head of a request must have come by then. The edge sends it whole; a person with `curl` is not slower.
 pub const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 /// After the stop signal, requests have this long where nobody kills the program sooner. A node kills it when the service's

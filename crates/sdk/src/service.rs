@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -159,9 +160,8 @@ impl Service {
     /// The same, until `stop` ends.
     pub async fn serve_until(self, mut app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
         let at = self.given.listen;
-        let listener = TcpListener::bind(at)
-            .await
-            .map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
+        let listener =
+            listen(at).map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
         if let Some(stage) = self.stage {
             let watch = self.watch.clone();
             app = app.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
@@ -194,6 +194,14 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Listens with room for a crowd: the library's own choice is 128 connections, and a burst through the edge has more.
+fn listen(at: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept(listener: &TcpListener, app: &Router, room: &Arc<Semaphore>, stopped: &watch::Receiver<bool>) {

@@ -93,7 +93,7 @@ impl Ports {
                 listener.set_nonblocking(true)?;
                 TcpListener::from_std(listener)?
             }
-            None => TcpListener::bind(address).await?,
+            None => TcpListener::from_std(host::ports::listen(address).map_err(io::Error::other)?)?,
         };
         locked(&self.open).insert(address, listener.as_fd().try_clone_to_owned()?.into());
         Ok((listener, Open { ports: Arc::clone(self), address }))
