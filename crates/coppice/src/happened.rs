@@ -72,7 +72,8 @@ async fn gather(api: &Api) -> Result<Vec<EventView>, String> {
     Ok(all)
 }
 
-async fn view(api: Api) -> Result<View, String> {
+/// What a node shows.
+pub async fn view(api: Api) -> Result<View, String> {
     let json = api.get("/v1/status").await?.json()?;
     serde_json::from_value(json).map_err(|e| format!("the node's answer is of another version: {e}"))
 }

@@ -31,6 +31,7 @@ mod run;
 mod services;
 mod size;
 mod status;
+mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -108,6 +109,9 @@ enum Command {
     /// Show nodes, services, clones and namespaces
     #[command(after_help = "Examples:\n  coppice status\n  coppice status --json | jq '.nodes[].name'")]
     Status(operate::StatusArgs),
+    /// Watch nodes, services and events in the terminal, drawn anew each second
+    #[command(after_help = top::MORE)]
+    Top(top::TopArgs),
     /// Send requests at a rate or as a trace has them, and measure what becomes of them
     #[command(after_help = load::EXAMPLES)]
     Load(load::LoadArgs),
@@ -126,6 +130,7 @@ const EXAMPLES: &str = "\
 Examples:
   coppice up                         three nodes and an example shop on this machine
   coppice status                     what runs where
+  coppice top                        the same, live
   coppice apply -f shop.toml         declare a service
   coppice logs -f shop               what its clones print
   coppice load http://127.0.0.1:8080/ --rate 500    how it bears a load
@@ -167,6 +172,7 @@ fn main() {
         Command::Events(args) => single(happened::events(args)),
         Command::Logs(args) => single(logs::logs(args)),
         Command::Status(args) => single(operate::status(args)),
+        Command::Top(args) => single(top::top(args)),
         Command::Load(args) => load::load(args),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };

@@ -214,7 +214,8 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     writeln!(out, "{text}").expect("a string takes everything");
 }
 
-fn ago(now_ms: u64, since_ms: u64) -> String {
+/// How long ago that was, in the largest unit that says it.
+pub fn ago(now_ms: u64, since_ms: u64) -> String {
     span(now_ms.saturating_sub(since_ms) / 1000 * 1000)
 }
 
