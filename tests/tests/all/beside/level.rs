@@ -68,7 +68,7 @@ fn take(yard: &Yard, node: u8, token: &str) -> Result<(), String> {
 
 #[test]
 fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = mixed();
     let token = yard.namespace_token("bank");
     let view = yard.status(3).unwrap();

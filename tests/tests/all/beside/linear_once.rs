@@ -12,7 +12,7 @@ use e2e::resp::{Resp, Word};
 use e2e::{At, Shared, Up, say, wait_for};
 use uuid::Uuid;
 
-static UP: Shared = Shared::alone(|| {
+static UP: Shared = Shared::beside(|| {
     let up = Up::bare(3);
     up.apply("teller.toml", &declaration()).good();
     up.settle(Duration::from_secs(60), 1);

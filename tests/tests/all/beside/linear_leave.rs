@@ -49,7 +49,7 @@ fn remove(yard: &Yard, by: u8, name: &str, options: &[&str]) -> String {
 
 #[test]
 fn nodes_leave_one_after_the_other_and_two_at_once_and_nothing_that_was_acknowledged_is_lost() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::cluster(5);
     yard.apply(1, "both.toml", FILE).good();
     let tokens = ["wide", "sole"].map(|namespace| (namespace, yard.namespace_token(namespace)));
@@ -103,7 +103,7 @@ fn nodes_leave_one_after_the_other_and_two_at_once_and_nothing_that_was_acknowle
 
 #[test]
 fn a_node_does_not_leave_if_its_copies_have_nowhere_to_go() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let yard = Yard::cluster(5);
     yard.apply(1, "five.toml", "[namespace.five]\nclass = \"linear\"\nreplicas = 5\n").good();
     wait_for("it has five copies", Duration::from_secs(60), || are_whole(&yard.status(1)?));
@@ -118,7 +118,7 @@ fn a_node_does_not_leave_if_its_copies_have_nowhere_to_go() {
 
 #[test]
 fn a_rolling_restart_hands_leads_over_and_no_write_fails_or_waits_for_an_election() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     up.apply("wide.toml", "[namespace.wide]\nclass = \"linear\"\nshards = 6\n").good();
     let token = up.token("wide");
@@ -150,7 +150,7 @@ fn a_rolling_restart_hands_leads_over_and_no_write_fails_or_waits_for_an_electio
 
 #[test]
 fn a_drained_node_leads_nothing_until_it_is_put_back() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     up.apply("wide.toml", "[namespace.wide]\nclass = \"linear\"\nshards = 6\n").good();
     let leads = |name: &str| -> Result<usize, String> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use e2e::resp::Resp;
 use e2e::{Shared, Up, http, program};
 
-static UP: Shared = Shared::alone(|| Up::bare(2));
+static UP: Shared = Shared::beside(|| Up::bare(2));
 
 /// So many connections a second at most, a thousand of which are kept; how many there were.
 fn strangers(at: SocketAddr, per_second: u32, stop: &Arc<AtomicBool>) -> JoinHandle<u32> {

@@ -48,7 +48,7 @@ fn is_spread(yard: &Yard, node: u8, expected: &[(usize, usize)]) -> Result<(), S
 
 #[test]
 fn shards_are_one_namespace_and_follow_the_nodes() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::cluster(3);
     yard.apply(1, "wide.toml", FILE).good();
     let token = yard.namespace_token("wide");

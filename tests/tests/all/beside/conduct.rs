@@ -11,7 +11,7 @@ use e2e::procs::{Proc, Signal};
 use e2e::{Shared, Up, http, wait_for};
 use serde_json::Value;
 
-static BARE: Shared = Shared::alone(|| Up::bare(3));
+static BARE: Shared = Shared::beside(|| Up::bare(3));
 
 /// The service's clones, and where a clone's mood is.
 fn moody(up: &Up, name: &str, more: &str) -> PathBuf {

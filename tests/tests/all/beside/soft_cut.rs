@@ -19,7 +19,7 @@ fn members(resp: &mut Resp) -> Vec<String> {
 
 #[test]
 fn both_sides_of_a_cut_network_keep_what_they_did() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     match net::enter(module_path!(), "both_sides_of_a_cut_network_keep_what_they_did") {
         Ok(true) => (),
         Ok(false) => return,

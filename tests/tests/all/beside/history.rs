@@ -33,7 +33,7 @@ fn opened(door: SocketAddr, token: &str) {
 
 #[test]
 fn histories_under_kills_and_stops_are_linearizable() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     if !can_judge() {
         return;
     }
@@ -65,7 +65,7 @@ fn histories_under_kills_and_stops_are_linearizable() {
 
 #[test]
 fn histories_under_slow_and_failing_forces_are_linearizable() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     if !can_judge() {
         return;
     }
@@ -114,7 +114,7 @@ fn histories_under_slow_and_failing_forces_are_linearizable() {
 
 #[test]
 fn histories_under_cuts_and_losses_of_the_network_are_linearizable() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     if !can_judge() {
         return;
     }

@@ -82,7 +82,7 @@ fn with_logs(yard: &Yard, why: &str) -> String {
 
 #[test]
 fn what_was_acknowledged_outlives_real_power_cuts() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     match apart::enter(
         module_path!(),
         "what_was_acknowledged_outlives_real_power_cuts",

@@ -45,7 +45,7 @@ fn metric(up: &Up, node: u8, name: &str) -> u64 {
 
 #[test]
 fn bits_that_flip_in_the_memory_of_a_live_node_are_repaired_and_when_it_repeats_the_brick_starts_anew() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     up.apply("carts.toml", "[namespace.carts]\nclass = \"session\"\n").good();
     let mut door = Resp::open(up.at(2).resp, "carts", &up.token("carts")).unwrap();

@@ -7,7 +7,7 @@ use e2e::http::{self, Shopper};
 use e2e::resp::{Resp, Word};
 use e2e::{Shared, Up, Yard, wait_for};
 
-static BARE: Shared = Shared::alone(|| Up::bare(3));
+static BARE: Shared = Shared::beside(|| Up::bare(3));
 
 const FILE: &str = r#"
 [namespace.boxes]
@@ -167,7 +167,7 @@ fn the_group_grows_to_three_voters_by_itself_and_any_node_takes_changes() {
 
 #[test]
 fn all_killed_at_one_moment_comes_back_with_its_declarations_and_tokens() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::shop();
     up.apply("boxes.toml", FILE).good();
     let (exported, token, before) = (up.coppice(&["export"]).good(), up.token("boxes"), version(&up));
@@ -187,7 +187,7 @@ fn all_killed_at_one_moment_comes_back_with_its_declarations_and_tokens() {
 
 #[test]
 fn with_the_majority_dead_changes_stop_and_all_that_runs_goes_on() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::cluster(3);
     let shop = e2e::program::repository().join("examples/cart").display().to_string();
     let shop = std::fs::read_to_string(format!("{shop}/coppice.toml")).unwrap().replace("examples/cart", &shop);
@@ -252,7 +252,7 @@ fn with_the_majority_dead_changes_stop_and_all_that_runs_goes_on() {
 
 #[test]
 fn nodes_killed_at_one_moment_and_started_by_hand_agree_again() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::cluster(3);
     yard.apply(3, "ns.toml", "[namespace.boxes]\nclass = \"session\"\n").good();
     let before = yard.coppice(2, &["export"]).good();
@@ -271,7 +271,7 @@ fn nodes_killed_at_one_moment_and_started_by_hand_agree_again() {
 
 #[test]
 fn a_founder_killed_before_its_first_write_founds_when_it_is_started_again() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::new();
     yard.found("home");
     yard.kill(1);

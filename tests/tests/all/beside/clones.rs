@@ -12,7 +12,7 @@ use e2e::up::{clones, none_alive};
 use e2e::{Shared, Up, Yard, http, wait_for};
 use serde_json::Value;
 
-static BARE: Shared = Shared::alone(|| Up::bare(3));
+static BARE: Shared = Shared::beside(|| Up::bare(3));
 
 #[test]
 fn a_clone_that_cannot_start_shows_its_last_output_and_exit_status() {
@@ -180,7 +180,7 @@ fn if_all_clones_of_a_service_hang_one_is_restarted_and_the_rest_may_come_back_b
 
 #[test]
 fn a_clone_whose_node_stays_dead_is_replaced_elsewhere() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let mut yard = Yard::cluster(3);
     let text = "[service.web]\nrun = [\"sh\", \"-c\", \"exec python3 -m http.server --bind $HOST $PORT\"]\nclones = 3\nhttp = { host = \"*\" }\n";
     yard.apply(1, "web.toml", text).good();

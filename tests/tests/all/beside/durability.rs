@@ -28,7 +28,7 @@ fn members(up: &Up) -> Result<(), String> {
 
 #[test]
 fn its_loss_window_is_shown_and_what_cannot_be_is_refused_with_the_line() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     let tape = up.apply("tape.toml", &FILE.replace("memory", "tape")).wrong();
     assert!(
@@ -56,7 +56,7 @@ fn its_loss_window_is_shown_and_what_cannot_be_is_refused_with_the_line() {
 
 #[test]
 fn every_process_may_be_killed_at_once_under_writes_and_nothing_acknowledged_is_lost() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");
@@ -89,7 +89,7 @@ fn every_process_may_be_killed_at_once_under_writes_and_nothing_acknowledged_is_
 
 #[test]
 fn a_machine_that_lost_its_power_takes_part_again_as_who_it_was() {
-    let _turn = e2e::alone();
+    let _turn = e2e::beside();
     let up = Up::bare(3);
     up.apply("bank.toml", FILE).good();
     let token = up.token("bank");

@@ -11,7 +11,7 @@ use e2e::procs::{Proc, Signal};
 use e2e::{Shared, Up, program, wait_for};
 use serde_json::Value;
 
-static CHORUS: Shared = Shared::alone(chorus);
+static CHORUS: Shared = Shared::beside(chorus);
 
 const BACK_WITHIN: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(20);
