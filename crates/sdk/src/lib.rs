@@ -19,6 +19,7 @@
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
+//!   `objects.rs`: objects of owners, of class `object`.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
@@ -37,6 +38,7 @@ mod group;
 pub mod limits;
 mod linear;
 mod node;
+mod objects;
 mod on_behalf;
 mod pressure;
 mod service;
@@ -54,6 +56,7 @@ pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
+pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, Objects, Written};
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use service::Service;

@@ -23,7 +23,7 @@ use crate::functions::{Args, Functions};
 use crate::limits::*;
 use crate::pressure::Watch;
 use crate::stage::{Stage, carry};
-use crate::{FunctionError, Given, Group, Linear, Node, Sessions, StartError};
+use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -70,6 +70,11 @@ impl Service {
     /// The values of a namespace of class `linear` that the service names.
     pub fn linear<T>(&self, namespace: &str) -> Result<Linear<T>, StartError> {
         Ok(Linear::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The objects of a namespace of class `object` that the service names.
+    pub fn objects(&self, namespace: &str) -> Result<Objects, StartError> {
+        Ok(Objects::new(self.node.clone(), namespace, self.given.token(namespace)?))
     }
 
     /// The clones of this service as a group.

@@ -36,7 +36,7 @@ pub struct Sessions<T> {
 
 /// Which value a write replaces, as its node names it. Compare for equality, no more.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Version(Arc<str>);
+pub struct Version(pub(crate) Arc<str>);
 
 /// What a browser holds of a session. Give it back unchanged.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

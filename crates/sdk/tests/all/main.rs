@@ -3,5 +3,6 @@
 
 mod ends;
 mod linear;
+mod objects;
 mod scripted;
 mod stage;
