@@ -19,7 +19,7 @@
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
-//!   `objects.rs`: objects of owners, of class `object`.
+//!   `objects.rs`: objects of owners, of class `object`. `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
@@ -54,6 +54,10 @@ pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
 pub use given::Given;
 pub use group::{Change, Changes, Group, Heard, Meeting, Member, Members, Messages, State};
+pub use linear::{
+    Added, Copied, Folder, FolderChanges, FolderEnd, ItemPage, Ledger, LedgerInfo, LedgerItem, Marked, Marking,
+    NewItem, NoNumbers, Numbered, Numbers, Removed,
+};
 pub use linear::{Function, Lease, Linear, LinearError, Page, Stored, Transaction, Watch, Watched};
 pub use node::Node;
 pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, Objects, Written};

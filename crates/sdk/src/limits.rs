@@ -59,6 +59,13 @@ pub const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// What a node asks for functions at a time: a value and arguments, 1 MiB each, of which JSON escapes each byte.
 pub const QUESTION_BYTES_MAX: usize = 16 << 20;
 
+/// Items that a ledger is given in one call: as many as it takes (docs/guide/ledger.md).
+pub const LEDGER_ADDS_MAX: usize = 512;
+/// Items of a page of a ledger, objects of a page: as many as there may be.
+pub const LEDGER_PAGE_MAX: usize = 1_000;
+/// Removals that one look for numbers ends: each takes a deletion of an object.
+pub const LEDGER_CLOSED_AT_ONCE: usize = 256;
+
 /// Connections to a service at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Connections that the kernel keeps until they are accepted. (It keeps fewer if `net.core.somaxconn` is less.)

@@ -20,9 +20,14 @@ use crate::node::{Answer, Call, Failed, quoted};
 use crate::on_behalf::During;
 use crate::{Happened, Node};
 
+mod ledger;
 mod many;
 mod watch;
 
+pub use ledger::{
+    Added, Copied, Folder, FolderChanges, FolderEnd, ItemPage, Ledger, LedgerInfo, LedgerItem, Marked, Marking,
+    NewItem, NoNumbers, Numbered, Numbers, Removed,
+};
 pub use many::Transaction;
 pub use watch::{Watch, Watched};
 
@@ -126,6 +131,11 @@ impl<T> Linear<T> {
     /// ```
     pub fn during(&self, headers: &HeaderMap) -> Self {
         Self { during: Some(During::of(headers)), ..self.clone() }
+    }
+
+    /// The ledger under a key: folders of numbered items.
+    pub fn ledger(&self, key: &str) -> Ledger {
+        Ledger::new(self.of(), key)
     }
 
     /// Runs a function on a key at one moment. Gives what it gives, as JSON.
