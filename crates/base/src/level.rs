@@ -20,6 +20,7 @@
 //! | 5 | after it | the list below, a line for each |
 //!
 //! Level 5:
+//! - ledgers (`linear/src/ledger.rs`): a kind of value, and the functions `ledger.*`, and `load` of one, which alone make one
 //!
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

@@ -106,7 +106,7 @@ pub struct Item {
     pub end_ms: Option<u64>,
     /// Of a lease: its fencing token. Else 0.
     pub token: u64,
-    /// The text; fields and values in turn; items; members; members and scores (text) in turn; the holder.
+    /// The text; fields and values in turn; items; members; members and scores (text) in turn; a ledger's bytes; the holder.
     pub values: Vec<Bytes>,
 }
 
@@ -117,12 +117,21 @@ pub enum ItemKind {
     List,
     Set,
     Sorted,
+    Ledger,
     Lease,
 }
 
 impl ItemKind {
-    const ALL: [ItemKind; 6] =
-        [ItemKind::Text, ItemKind::Hash, ItemKind::List, ItemKind::Set, ItemKind::Sorted, ItemKind::Lease];
+    /// In the order of their bytes: what comes later goes to the end.
+    const ALL: [ItemKind; 7] = [
+        ItemKind::Text,
+        ItemKind::Hash,
+        ItemKind::List,
+        ItemKind::Set,
+        ItemKind::Lease,
+        ItemKind::Sorted,
+        ItemKind::Ledger,
+    ];
 
     /// As Redis' TYPE says it.
     pub fn name(self) -> &'static str {
@@ -132,6 +141,7 @@ impl ItemKind {
             ItemKind::List => "list",
             ItemKind::Set => "set",
             ItemKind::Sorted => "zset",
+            ItemKind::Ledger => "ledger",
             ItemKind::Lease => "lease",
         }
     }
@@ -143,7 +153,7 @@ impl ItemKind {
     /// Whether it may have so many values.
     fn takes(self, values: usize) -> bool {
         match self {
-            ItemKind::Text | ItemKind::Lease => values == 1,
+            ItemKind::Text | ItemKind::Ledger | ItemKind::Lease => values == 1,
             ItemKind::Hash | ItemKind::Sorted => values > 0 && values.is_multiple_of(2),
             ItemKind::List | ItemKind::Set => values > 0,
         }
@@ -433,6 +443,8 @@ mod tests {
             Record::Item(item(ItemKind::List, &["a", "a"])),
             Record::Item(item(ItemKind::Set, &["a"])),
             Record::Item(item(ItemKind::Lease, &["me"])),
+            Record::Item(item(ItemKind::Sorted, &["a", "0.5"])),
+            Record::Item(item(ItemKind::Ledger, &["bytes"])),
         ]
     }
 
@@ -459,7 +471,7 @@ mod tests {
         let bytes = written(&records());
         for at_once in [1, 7, bytes.len()] {
             let mut all = read(&bytes, at_once).unwrap();
-            assert!(matches!(all.pop(), Some(Record::End(Counts { parts: 1, items: 5, .. }))));
+            assert!(matches!(all.pop(), Some(Record::End(Counts { parts: 1, items: 7, .. }))));
             assert_eq!(all, records());
         }
     }
@@ -474,6 +486,17 @@ mod tests {
         assert_eq!(&part[RECORD_HEAD..], [[0; 8], [255; 8], [9, 0, 0, 0, 0, 0, 0, 0]].concat());
         let mut out = BytesMut::new();
         item(ItemKind::Hash, &["f", "v"]).write(&mut out);
+        let kinds = records().into_iter().filter_map(|record| match record {
+            Record::Item(item) => Some(item),
+            _ => None,
+        });
+        let kinds = kinds.map(|item| {
+            let mut out = BytesMut::new();
+            item.write(&mut out);
+            (item.kind.name(), out[0])
+        });
+        let guide = [("string", 1), ("hash", 2), ("list", 3), ("set", 4), ("lease", 5), ("zset", 6), ("ledger", 7)];
+        assert!(kinds.eq(guide), "these numbers are in files");
         assert_eq!(&out[..], b"\x02\x11\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0k\x01\0\0\0f\x01\0\0\0v");
     }
 

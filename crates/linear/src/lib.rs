@@ -10,6 +10,7 @@
 //! - `space.rs`: what a group agrees on; `map.rs` its keys, `value.rs` what they hold, `functions/` all that can be done to
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
+//! - `ledger.rs`: a ledger's folders and items, in pages (`pages.rs`).
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
@@ -30,12 +31,14 @@ pub mod functions;
 mod group;
 mod heat;
 mod history;
+mod ledger;
 pub mod limits;
 mod machine;
 mod map;
 pub mod moment;
 pub mod once;
 mod op;
+mod pages;
 pub mod place;
 pub mod score;
 mod snapshot;

@@ -18,6 +18,30 @@ pub const DRAWN_AGAIN_MAX: usize = 16_384;
 /// Items of all sorted sets that one function combines, those counted again that are named again: it takes a second or two at most, and
 /// no result would be larger.
 pub const COMBINED_MAX: usize = 1 << 21;
+/// Folders of a ledger ...
+pub const LEDGER_FOLDERS_MAX: usize = 1_000;
+/// ... bytes of the name of one, or of a keyword: IMAP's clients make no longer ones ...
+pub const LEDGER_NAME_BYTES_MAX: usize = 512;
+/// ... keywords: one for each mark that has a name ...
+pub const LEDGER_KEYWORDS_MAX: usize = 55;
+/// ... and removals of a folder that it can still tell: who asks for older changes reads the list.
+pub const LEDGER_REMOVED_KEPT: usize = 4_096;
+/// Items that are added in one call: an entry stays under 64 KiB.
+pub const LEDGER_ADDS_MAX: usize = 512;
+/// Items that one call marks, copies, moves or removes. Its answer says where to go on, and is kept for who asks again.
+pub const LEDGER_STEP_MAX: usize = 1_024;
+/// ... that the deletion of a folder removes in one call: 10 ms.
+pub const LEDGER_DELETED_AT_ONCE: usize = 4_096;
+/// Ranges of numbers that a call may name.
+pub const LEDGER_RANGES_MAX: usize = 65_536;
+/// An object that is gone and closed is forgotten after 8 days, as its tombstone is (class `object`) ...
+pub const LEDGER_GONE_MS: u64 = 8 * 86_400_000;
+/// ... or when there are more than so many ...
+pub const LEDGER_GONE_KEPT: usize = 4_096;
+/// ... not before this, milliseconds: longer than a call that adds it may be on its way.
+pub const LEDGER_FORGET_MS: u64 = 600_000;
+/// Numbers and changes that are left out after an older state was loaded: more than were given since.
+pub const LEDGER_SKIP: u64 = 1_000_000;
 /// Bytes of replies in one answer: the largest value, and what is told beside it.
 pub const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 
@@ -142,6 +166,9 @@ const _: () =
     assert!(COMMAND_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "a command must fit into a frame");
 const _: () =
     assert!(ANSWER_BYTES_MAX + (16 << 10) <= base::limits::FRAME_BYTES_MAX, "an answer must fit into a frame");
+const _: () =
+    assert!(LEDGER_STEP_MAX * (11 + 44) + 1_024 <= ONCE_ANSWER_BYTES_MAX, "numbers and objects of a step are kept");
+const _: () = assert!(LEDGER_FORGET_MS < LEDGER_GONE_MS, "too many are forgotten sooner");
 const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
 const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
 const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");

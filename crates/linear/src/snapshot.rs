@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use uuid::Uuid;
 
+use super::ledger::Ledger;
 use super::limits::PART_BYTES;
 use super::map::Leaf;
 use super::once::{Kept, Onces};
@@ -105,6 +106,7 @@ const LIST: u32 = 3;
 const SET: u32 = 4;
 const LEASE: u32 = 5;
 const SORTED: u32 = 6;
+const LEDGER: u32 = 7;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
@@ -228,6 +230,7 @@ impl WireEntry {
                 wire.items = items().map(|item| item.member.clone()).collect();
                 wire.scores = items().map(|item| item.score).collect();
             }
+            Value::Ledger(ledger) => (wire.kind, wire.text) = (LEDGER, ledger.encode()),
             Value::Lease { holder, token } => {
                 (wire.kind, wire.text, wire.token) = (LEASE, holder.clone(), *token);
             }
@@ -250,6 +253,7 @@ impl WireEntry {
                 let item = |(member, score): (&Bytes, &f64)| Scored { member: own(member), score: *score };
                 Value::Sorted(Arc::new(Sorted::of(self.items.iter().zip(&self.scores).map(item).collect())?))
             }
+            LEDGER => Value::Ledger(Arc::new(Ledger::decode(&self.text)?)),
             LEASE => Value::Lease { holder: own(&self.text), token: self.token },
             _ => return None,
         };

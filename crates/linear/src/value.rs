@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::ledger::Ledger;
 use super::sorted::Sorted;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -14,6 +15,7 @@ pub enum Value {
     List(Arc<VecDeque<Bytes>>),
     Set(Arc<BTreeSet<Bytes>>),
     Sorted(Arc<Sorted>),
+    Ledger(Arc<Ledger>),
     /// Who holds a lease. The fencing token is the version at which it was claimed: later claims have higher ones.
     Lease {
         holder: Bytes,
@@ -44,14 +46,15 @@ impl Value {
             Value::List(_) => "list",
             Value::Set(_) => "set",
             Value::Sorted(_) => "zset",
+            Value::Ledger(_) => "ledger",
             Value::Lease { .. } => "lease",
         }
     }
 
-    /// Nothing in it: such a collection is no value.
+    /// Nothing in it: such a collection is no value. A ledger is one, without items, too: it knows which numbers were given.
     pub fn is_empty(&self) -> bool {
         match self {
-            Value::Text(_) | Value::Lease { .. } => false,
+            Value::Text(_) | Value::Lease { .. } | Value::Ledger(_) => false,
             Value::Hash(map) => map.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
@@ -67,6 +70,7 @@ impl Value {
             Value::List(list) => list.iter().map(|item| item.len() + ITEM_BYTES).sum(),
             Value::Set(set) => set.iter().map(|member| member.len() + ITEM_BYTES).sum(),
             Value::Sorted(sorted) => sorted.bytes(),
+            Value::Ledger(ledger) => ledger.bytes(),
             Value::Lease { holder, .. } => holder.len(),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::ledger::{self, Ledger};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::score;
 use crate::sorted::{Scored, Sorted};
@@ -117,7 +118,11 @@ pub const ALL: &[Function] = &[
         })
     },
     Function { keys: 1, ..write("rename", "to [nx]", rename) },
-    since(4, inner(write("load", "type none|MS|passed token value...", load))),
+    args_since(
+        ledger::LEVEL,
+        |args| args.first().is_some_and(|kind| &kind[..] == b"ledger"),
+        since(4, inner(write("load", "type none|MS|passed token value...", load))),
+    ),
 ];
 
 /// Stores a whole value of any type, whatever was there before.
@@ -138,6 +143,10 @@ fn load(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
             let scored = |pair: &[Bytes]| Some(Scored { member: pair[0].clone(), score: score::parse(&pair[1])? });
             let items: Option<Vec<_>> = values.chunks_exact(2).map(scored).collect();
             Value::Sorted(Arc::new(items.and_then(Sorted::of).ok_or(Wrong::Arguments)?))
+        }
+        (b"ledger", [bytes]) => {
+            let ledger = Ledger::decode(bytes).ok_or(Wrong::Arguments)?;
+            Value::Ledger(Arc::new(ledger.loaded(space.clock())))
         }
         _ => return Err(Wrong::Arguments),
     };

@@ -19,6 +19,7 @@ mod hash;
 mod json;
 mod key;
 mod lease;
+mod ledger;
 mod list;
 mod number;
 mod once;
@@ -163,7 +164,7 @@ const fn weak(combine: Combine, function: Function) -> Function {
     Function { combine: Some(combine), ..function }
 }
 
-/// Writes after which no more is stored than before, but for what is bounded elsewhere (`once.keep`) and lengths of two keys (`rename`).
+/// Writes after which no more is stored than before, but for what is bounded elsewhere (`once.keep`, removals that a ledger keeps) and lengths of two keys (`rename`).
 const NEVER_GROW: &[&str] = &[
     "hold",
     "release",
@@ -187,12 +188,29 @@ const NEVER_GROW: &[&str] = &[
     "sorted.pop-first",
     "sorted.remove",
     "sorted.remove-range",
+    "ledger.folder.delete",
+    "ledger.folder.subscribe",
+    "ledger.mark",
+    "ledger.move",
+    "ledger.remove",
+    "ledger.remove-objects",
+    "ledger.close",
+    "ledger.skip",
     "clear",
     "once.keep",
     "versions.above",
 ];
 /// Writes that do nothing where there is no key.
-const NEVER_MAKE: &[&str] = &["list.push-left-present", "list.push-right-present", "list.set", "list.insert"];
+const NEVER_MAKE: &[&str] = &[
+    "list.push-left-present",
+    "list.push-right-present",
+    "list.set",
+    "list.insert",
+    "ledger.folder.rename",
+    "ledger.add",
+    "ledger.copy",
+    "ledger.keywords",
+];
 
 /// Everything that is offered.
 pub static ALL: &[&[Function]] = &[
@@ -206,6 +224,7 @@ pub static ALL: &[&[Function]] = &[
     sorted::ALL,
     json::ALL,
     lease::ALL,
+    ledger::ALL,
     once::ALL,
     space::ALL,
     changes::ALL,
@@ -392,6 +411,8 @@ fn text_of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a B
     }
 }
 
+#[cfg(test)]
+mod ledger_tests;
 #[cfg(test)]
 mod sorted_tests;
 #[cfg(test)]

@@ -153,6 +153,7 @@ fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
                 .items(0..sorted.len())
                 .flat_map(|item| [bytes(&item.member), Reply::Bytes(score::shown(item.score).into())]),
         ),
+        Value::Ledger(ledger) => all.push(Reply::Bytes(ledger.encode())),
         Value::Lease { holder, .. } => all.push(bytes(holder)),
     }
     Reply::List(all)

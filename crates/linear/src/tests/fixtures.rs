@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Buf;
 use uuid::Uuid;
 
+use super::super::ledger;
 use super::super::once::{Kept, Once};
 use super::super::snapshot;
 use super::super::sorted::{Scored, Sorted};
@@ -139,6 +140,12 @@ fn sample_of_sorted_sets() -> Seen {
     Seen { entries: vec![(text("sorted"), entry)], ..sample() }
 }
 
+fn sample_of_ledgers() -> Seen {
+    let value = Value::Ledger(Arc::new(ledger::sample()));
+    let entry = Entry { size: value.bytes(), value, version: 10, end: 0 };
+    Seen { entries: vec![(text("ledger"), entry)], ..sample() }
+}
+
 fn space_of(seen: Seen) -> Space {
     let (clock, revision, splits, above) = seen.numbers;
     let mut space = Space::restored(clock, revision, splits, above);
@@ -158,7 +165,7 @@ fn fixtures_of_snapshots_are_read() {
         let parts = snapshot::parts(&space_of(seen)).0;
         parts.flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], &part[..]].concat()).collect()
     };
-    let samples = [("space", sample()), ("sorted", sample_of_sorted_sets())];
+    let samples = [("space", sample()), ("sorted", sample_of_sorted_sets()), ("ledger", sample_of_ledgers())];
     let samples = samples.map(|(name, seen)| (name, bytes(seen.clone()), seen));
     frames("linear-snapshot", &samples, |mut bytes| {
         let mut parts = Vec::new();

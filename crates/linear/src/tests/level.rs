@@ -181,6 +181,31 @@ fn the_first_sorted_set_waits_until_all_nodes_can_read_it() {
 }
 
 #[test]
+fn the_first_ledger_waits_until_all_nodes_can_read_it() {
+    let before = crate::ledger::LEVEL - 1;
+    let mut lone = Lone::start(LEVEL, before, Vec::new());
+    assert!(matches!(lone.ask("set.add", &["x"]), Outcome::Done(_)));
+    let all = functions::ALL.iter().flat_map(|some| some.iter());
+    let written = lone.disk.len();
+    for function in all.filter(|function| function.level == crate::ledger::LEVEL) {
+        let Outcome::Refused(refused) = lone.ask(function.name, &["a", "1"]) else { panic!("{}", function.name) };
+        assert!(refused.why.contains("it needs level 5, the cluster has agreed on 4"), "{}", refused.why);
+        assert_eq!(lone.called(function.name), Some(Answer::Busy), "another node's");
+    }
+    let Outcome::Refused(_) = lone.ask("load", &["ledger", "none", "0", ""]) else { panic!("it makes one, too") };
+    assert_eq!(lone.disk.len(), written, "nothing was written");
+    assert!(Lone::start(before, before, lone.disk.clone()).errors.is_empty());
+    lone.agree(LEVEL);
+    lone.ask("remove", &[]);
+    let made = lone.ask("ledger.folder.create", &["INBOX", "7"]);
+    let made_is = vec![Reply::List(vec![Reply::Int(1), Reply::Int(7), Reply::Int(1)])];
+    assert_eq!(made, Outcome::Done(Ran::Done(made_is)));
+    let older = Lone::start(before, before, lone.disk);
+    let said = older.errors.iter().any(|text| text.contains("start the newer program"));
+    assert!(said, "{:?}", older.errors);
+}
+
+#[test]
 fn a_leader_puts_into_the_log_only_what_all_know() {
     let mut lone = Lone::start(LEVEL, 1, Vec::new());
     let before = lone.disk.len();
@@ -262,6 +287,13 @@ fn what_came_with_which_level() {
          sorted.inter sorted.diff sorted.count-inter sorted.store-union sorted.store-inter sorted.store-diff \
          dump versions.above"
     );
+    assert_eq!(
+        of(crate::ledger::LEVEL),
+        "ledger.info ledger.folder.create ledger.folder.rename ledger.folder.delete ledger.folder.subscribe ledger.add \
+         ledger.mark ledger.copy ledger.move ledger.remove ledger.remove-objects ledger.list ledger.numbers \
+         ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords"
+    );
+    assert_eq!(newer(crate::ledger::LEVEL).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
     assert!(all().all(|f| f.level <= LEVEL && f.newer.is_none_or(|(level, _)| f.level < level && level <= LEVEL)));

@@ -80,7 +80,12 @@ fn at_the_bound_of_keys_none_is_made_and_everything_else_is_done() {
         step("new", "sorted.pop-first", &["set", "min", "1"]),
         step("set", "put", &["v", "always", "none"]),
     ];
-    for (nth, step) in done.into_iter().enumerate() {
+    let done = done.into_iter().chain([
+        step("new", "ledger.add", &["00000000000000000000000000000001", "1", "1", "1", "0"]),
+        step("new", "ledger.keywords", &["Work"]),
+        step("new", "ledger.close", &["00000000000000000000000000000001"]),
+    ]);
+    for (nth, step) in done.enumerate() {
         let name = step.function;
         let replies = within(&mut space, keys(4), 30 + nth as u64, vec![step]);
         assert!(!replies.iter().any(|reply| matches!(reply, Reply::Wrong(_))), "{name}: {replies:?}");
