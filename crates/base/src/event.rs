@@ -73,6 +73,12 @@ pub enum Event<Ask> {
         group: GroupId,
         ticket: Ticket,
     },
+    /// What came of [`Effect::Work`].
+    Worked {
+        group: GroupId,
+        number: u64,
+        work: Work,
+    },
     /// The disk is full: nothing becomes safe until there is room, which is said by the same event without trouble.
     Disk {
         trouble: Option<String>,
@@ -148,6 +154,13 @@ pub enum Effect<Answer, View> {
     Forget {
         group: GroupId,
     },
+    /// Something that takes long, or that no machine may do: it is done beside the machine, and `Worked` follows with the same number.
+    /// Nothing follows where nobody does such work.
+    Work {
+        group: GroupId,
+        number: u64,
+        work: Work,
+    },
     /// Nothing that this node acts on can still be missing for want of a force: the next start comes without `rebooted`
     /// unless the machine is rebooted again.
     Recovered,
@@ -192,6 +205,15 @@ impl Parts {
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Parts")
+    }
+}
+
+/// What is to be done, or came of it: whoever asks for it and whoever does it know what it is, those between do not.
+pub struct Work(pub Box<dyn std::any::Any + Send>);
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
     }
 }
 

@@ -19,7 +19,7 @@ pub mod rng;
 pub mod text;
 pub mod time;
 
-pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel, Parts};
+pub use event::{Effect, Event, LinkEnd, Machine, Note, NoteLevel, Parts, Work};
 pub use frame::{Frame, Lane, Priority, kind};
 pub use ids::{AskId, Boot, ClusterId, GroupId, NodeId, ProcId, Ticket};
 pub use level::LEVEL;

@@ -142,7 +142,7 @@ impl Cache {
             }
             Input::Voters(voters) => self.leases.set_voters(voters),
             // It has no report, no group and no log, and leads nothing.
-            Input::Told { .. } | Input::Appended { .. } | Input::Saved { .. } => (),
+            Input::Told { .. } | Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
             Input::DiskFull(_) | Input::Aside(_) => (),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             Input::Tend | Input::Wake => (),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Parts, Record, Span, Ticket};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Note, Parts, Record, Span, Ticket, Work};
 
 use crate::{Class, CookieSecret};
 
@@ -26,6 +26,8 @@ pub enum Input<C: Class> {
     Appended { group: GroupId, ticket: Ticket },
     /// This save of a group of its own is on the disk.
     Saved { group: GroupId, ticket: Ticket },
+    /// What came of [`Output::Work`].
+    Worked { group: GroupId, number: u64, work: Work },
     /// The disk takes nothing (true), or takes all again.
     DiskFull(bool),
     /// These nodes lead nothing that another one can lead: they are about to end, drained, or their disks are slow.
@@ -95,6 +97,12 @@ pub enum Output<Answer> {
     Forget {
         group: GroupId,
     },
+    /// Have this done beside the machines; [`Input::Worked`] may follow.
+    Work {
+        group: GroupId,
+        number: u64,
+        work: Work,
+    },
     /// Whatever a reboot of the machine has cost, the class has again. Said once, after [`Class::start`] has said that it recovers.
     Recovered,
     /// The disk has kept less than was promised: the node enters the cluster anew.
@@ -132,6 +140,7 @@ impl<Answer> Output<Answer> {
             Output::Append { group, records, ticket, force } => Output::Append { group, records, ticket, force },
             Output::Save { group, parts, ticket } => Output::Save { group, parts, ticket },
             Output::Forget { group } => Output::Forget { group },
+            Output::Work { group, number, work } => Output::Work { group, number, work },
             Output::Recovered => Output::Recovered,
             Output::Distrust { why } => Output::Distrust { why },
             Output::Doubt { peer } => Output::Doubt { peer },

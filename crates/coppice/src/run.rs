@@ -10,6 +10,7 @@ use clones::limits::{CLONES_MAX, CLONES_PER_PROCESSOR, LOAD_EVERY};
 use cluster::root::Change;
 use cluster::{Card, Door, DoorAddrs};
 use edge::closing::{LAST_TIME, closes};
+use edge::resp::scripts::ScriptDesk;
 use edge::resp::secure::Arrived;
 use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
@@ -352,6 +353,7 @@ impl Started {
             services_dir: home.services.clone(),
             code_dir,
             keeper: PathBuf::from("/proc/self/exe"),
+            work: Some(Arc::new(ScriptDesk::new().map_err(|e| format!("no threads for scripts: {e}"))?)),
             join: Some(Arc::clone(&join) as Arc<dyn host::JoinDesk>),
             tunnels: Some(Arc::clone(&tunnels) as Arc<dyn host::TunnelDesk>),
             io: io.handle().clone(),

@@ -74,6 +74,7 @@ fn start(identity: &Identity, sends: bool, args: [u64; 2], io: &tokio::runtime::
         code_dir: "code".into(),
         // No children here, so nobody to keep.
         keeper: "/bin/true".into(),
+        work: None,
         join: None,
         tunnels: None,
         io: io.handle().clone(),

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use base::{AskId, Boot, Effect, Event, Frame, Machine, NodeId, Note, NoteLevel, Now, Span, Time};
+use base::{AskId, Boot, Effect, Event, Frame, GroupId, Machine, NodeId, Note, NoteLevel, Now, Span, Time, Work};
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -46,10 +46,18 @@ pub struct HostConfig {
     pub code_dir: PathBuf,
     /// The program that understands `keep` and `reap` (see `process`); normally `/proc/self/exe`.
     pub keeper: PathBuf,
+    /// Who does what the machine wants done beside it.
+    pub work: Option<Arc<dyn WorkDesk>>,
     pub join: Option<Arc<dyn JoinDesk>>,
     pub tunnels: Option<Arc<dyn TunnelDesk>>,
     /// Runtime for joins and tunnels, so that they do not take time from the machine's thread.
     pub io: tokio::runtime::Handle,
+}
+
+/// Does work beside the machine, on threads of its own.
+pub trait WorkDesk: Send + Sync {
+    /// Begins it; what came of it is sent, or the sender is dropped if nothing can.
+    fn work(&self, work: Work, done: oneshot::Sender<Work>);
 }
 
 /// The node is gone: its thread has ended.
@@ -116,7 +124,7 @@ where
         let local = LocalSet::new();
         let name = config.identity.name.clone();
         local.block_on(&runtime, async move {
-            let core = Rc::new_cyclic(|weak: &std::rc::Weak<Core<M>>| Core {
+            let core = Rc::new_cyclic(|weak: &Weak<Core<M>>| Core {
                 machine: RefCell::new(make()),
                 effects: RefCell::new(Vec::new()),
                 asks: RefCell::new(Asks { slots: Vec::new(), free: Vec::new() }),
@@ -128,6 +136,8 @@ where
                 procs: Procs::new(&config, prepared, weak.clone()),
                 disk,
                 dir,
+                work: config.work.clone(),
+                me: weak.clone(),
             });
             let listener = tokio::net::TcpListener::from_std(config.peer).expect("a listening socket");
             let desks = Desks { join: config.join, tunnels: config.tunnels, io: config.io };
@@ -237,6 +247,8 @@ struct Core<M: Machine> {
     procs: Rc<Procs>,
     disk: Disk,
     dir: PathBuf,
+    work: Option<Arc<dyn WorkDesk>>,
+    me: Weak<Core<M>>,
 }
 
 impl<M: Machine + 'static> Core<M> {
@@ -287,6 +299,7 @@ impl<M: Machine + 'static> Core<M> {
             Effect::Append { group, records, ticket, force } => self.disk.append(group, records, ticket, force),
             Effect::Save { group, parts, ticket } => self.disk.save(group, parts, ticket),
             Effect::Forget { group } => self.disk.forget(group),
+            Effect::Work { group, number, work } => self.begin_work(group, number, work),
             Effect::Recovered => self.disk.recovered(),
             Effect::Distrust { why } => disk::distrust(&self.dir, &why),
             Effect::Outdated { why } => outdated(&why),
@@ -296,6 +309,20 @@ impl<M: Machine + 'static> Core<M> {
             Effect::Publish(view) => drop(self.view.send_replace(Arc::new(view))),
             Effect::Note(note) => log(&note),
         }
+    }
+}
+
+impl<M: Machine + 'static> Core<M> {
+    fn begin_work(&self, group: GroupId, number: u64, work: Work) {
+        let (Some(desk), Some(core)) = (&self.work, self.me.upgrade()) else { return };
+        let (done, waiting) = oneshot::channel();
+        desk.work(work, done);
+        spawn(async move {
+            // Who did it may be gone: then whoever wanted it goes on without.
+            if let Ok(work) = waiting.await {
+                core.event(Event::Worked { group, number, work });
+            }
+        });
     }
 }
 
@@ -311,6 +338,7 @@ impl<M: Machine + 'static> Sink for Core<M> {
             Event::Ask { ask, .. } => match ask {},
             Event::Appended { group, ticket } => Event::Appended { group, ticket },
             Event::Saved { group, ticket } => Event::Saved { group, ticket },
+            Event::Worked { group, number, work } => Event::Worked { group, number, work },
             Event::Spawned { proc, pid, port } => Event::Spawned { proc, pid, port },
             Event::Output { proc, line } => Event::Output { proc, line },
             Event::Exited { proc, exit } => Event::Exited { proc, exit },

@@ -44,6 +44,7 @@ pub use code::CodeStore;
 pub use crowd::Crowd;
 pub use disk::{EXIT_AGAIN, has_log, has_snapshot};
 pub use driver::EXIT_OUTDATED;
+pub use driver::WorkDesk;
 pub use driver::{Gone, HostConfig, LocalPort, Port, Running, spawn, start};
 pub use error::Error;
 pub use identity::{Authority, DataDir, Identity};

@@ -15,6 +15,7 @@ mod holds;
 mod placed;
 mod queue;
 mod reads;
+mod scripts;
 mod turned;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -31,6 +32,7 @@ use self::dumps::Dumps;
 use self::holds::Holds;
 pub use self::queue::Mark;
 use self::queue::Queue;
+use self::scripts::Scripts;
 use self::turned::Turned;
 use super::freshness::Freshness;
 use super::functions;
@@ -101,6 +103,9 @@ pub struct Group {
     queue: Queue<Command>,
     turned: Turned,
     holds: Holds,
+    scripts: Scripts,
+    /// What the cluster has agreed on, as was last heard with a command.
+    agreed: u32,
     /// Ids of those in `queue`, held up, or in the log and not applied: each is put there once. Not leading: of those that we put there.
     known: BTreeSet<CommandId>,
     /// Ids of each entry of ours that is not applied.
@@ -190,6 +195,8 @@ impl Group {
             queue: Queue::default(),
             turned: Turned::default(),
             holds: Holds::default(),
+            scripts: Scripts::default(),
+            agreed: 1,
             known: BTreeSet::new(),
             flying: VecDeque::new(),
             ending: None,
@@ -234,7 +241,8 @@ impl Group {
     pub fn wake_at(&self) -> Time {
         let campaign_at = self.campaign_at.filter(|_| !self.member.is_installing());
         let (watchers, holds, dumps) = (self.watchers.wake_at(), self.holds.wake_at(), self.dumps.wake_at());
-        [self.next_tick, campaign_at, self.clock_due(), watchers, holds, dumps]
+        let clock_due = self.clock_due().filter(|_| !self.scripts.is_lent());
+        [self.next_tick, campaign_at, clock_due, watchers, holds, dumps, self.scripts.wake_at()]
             .into_iter()
             .flatten()
             .min()
@@ -272,6 +280,7 @@ impl Group {
     fn may_sleep(&self, nodes: &Nodes) -> bool {
         let is_idle = self.queue.is_empty()
             && self.holds.len() == 0
+            && !self.scripts.is_lent()
             && self.flying.is_empty()
             && self.reads.is_empty()
             && self.round.is_none();
@@ -335,6 +344,7 @@ impl Group {
     /// not older answers.
     pub fn command(&mut self, now: Time, asked: Asked, done: &mut Vec<Answered>) {
         let Asked { reads, stale, until, mark, level, command } = asked;
+        self.agreed = level;
         let id = command.id;
         let here = self.member.state().has(&command);
         let bound = stale.filter(|_| reads && here);
@@ -418,6 +428,9 @@ impl Group {
 
     /// While an entry is under way the next one waits until it is as large: many small ones would cost much more.
     fn may_propose(&self) -> bool {
+        if self.scripts.is_lent() {
+            return false;
+        }
         let is_large = self.flying.back().is_none_or(|last| last.len() <= self.queue.len());
         is_large && self.flying.len() < BATCHES_FLYING_MAX
     }
@@ -465,6 +478,7 @@ impl Group {
         (self.leads, self.led_from) = (leads, self.member.end().1);
         self.drop_holds();
         self.dumps.clear();
+        let lent: Vec<CommandId> = self.scripts.drain().map(|command| command.id).collect();
         let answer = Answer::Elsewhere { leader: self.member.leader().filter(|_| leads.is_none()) };
         // Those in the log may still happen. If we see that, we tell who waits for it, before it asks again.
         self.flying.clear();
@@ -473,8 +487,8 @@ impl Group {
             None => {
                 // From here on it follows, and a new leader that is behind does not put it back.
                 self.clock = Clock::new(self.clock.now(now), now);
-                self.queue.iter().for_each(|command| {
-                    self.known.remove(&command.id);
+                self.queue.iter().map(|command| &command.id).chain(&lent).for_each(|id| {
+                    self.known.remove(id);
                 });
             }
         }
@@ -483,20 +497,33 @@ impl Group {
         let reads = self.ready.drain(..).flat_map(|(_, reads)| reads);
         let reads = reads.chain(self.round.take().into_iter().flat_map(|(_, reads)| reads)).chain(self.reads.drain());
         let reads = reads.chain(self.watchers.drain()).map(|read| read.command.id);
-        let all = reads.chain(self.queue.drain().map(|command| command.id));
+        let all = reads.chain(lent).chain(self.queue.drain().map(|command| command.id));
         done.extend(all.map(|id| Answered { id, answer: answer.clone() }));
     }
 
     fn propose(&mut self, now: Time, nodes: &Nodes, done: &mut Vec<Answered>) -> bool {
         self.end_late(now, done);
+        self.end_loan(now, done);
+        if self.scripts.is_lent() {
+            return false;
+        }
         let clock = self.clock.now(now);
         let is_due = self.clock_due().is_some_and(|at| at <= now);
         let split = self.split(&nodes.live);
         if (self.queue.is_empty() && !is_due && split.is_none()) || !self.may_propose() {
             return false;
         }
+        let scripts_wait = self.scripts_wait();
+        if scripts_wait && split.is_none() {
+            self.lend(now, self.agreed, done);
+            // What is lent goes out with this turn.
+            return false;
+        }
         let mut bytes = 0;
         let (marks, commands) = self.queue.take(|command| {
+            if scripts_wait {
+                return false;
+            }
             let is_first = bytes == 0;
             bytes += command.bytes();
             is_first || bytes <= BATCH_BYTES_MAX

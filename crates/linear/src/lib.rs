@@ -11,6 +11,7 @@
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
 //! - `ledger.rs`: a ledger's folders and items, in pages (`pages.rs`).
+//! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
@@ -41,6 +42,7 @@ mod op;
 mod pages;
 pub mod place;
 pub mod score;
+pub mod script;
 mod snapshot;
 pub mod sorted;
 mod space;

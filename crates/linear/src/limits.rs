@@ -76,6 +76,17 @@ pub const HOLD_MAX: Span = Span::millis(1_100);
 /// Answers kept of one node's commands, so that a retry finds them. As many as it may have under way.
 pub const ANSWERS_KEPT_MAX: usize = CALLS_MAX;
 
+/// What a leader has lent to have scripts run is forgotten after so long: longer than one script may take, shorter than its caller waits.
+pub const LENT_MAX: Span = Span::millis(3_500);
+/// Transactions with scripts that one loan takes along.
+pub const SCRIPTS_AT_ONCE: usize = 256;
+/// Changes of one script, or of all in a transaction: what a group applies in well under a second ...
+pub const SCRIPT_STEPS_MAX: usize = 65_536;
+/// ... and bytes of them, ...
+pub const SCRIPT_BYTES_MAX: usize = 8 << 20;
+/// ... and of what it answers: together they fit into one command.
+pub const SCRIPT_ANSWER_BYTES_MAX: usize = 7 << 20;
+
 /// What came of a write with a caller's id is kept for so long: longer than anybody waits before asking again.
 pub const ONCE_KEPT: Span = Span::secs(300);
 /// So many are kept in one group: 870 a second for all the time; of more, those before are forgotten sooner.
@@ -169,6 +180,8 @@ const _: () =
 const _: () =
     assert!(LEDGER_STEP_MAX * (11 + 44) + 1_024 <= ONCE_ANSWER_BYTES_MAX, "numbers and objects of a step are kept");
 const _: () = assert!(LEDGER_FORGET_MS < LEDGER_GONE_MS, "too many are forgotten sooner");
+const _: () =
+    assert!(SCRIPT_BYTES_MAX + SCRIPT_ANSWER_BYTES_MAX < COMMAND_BYTES_MAX, "what a script did is one command");
 const _: () = assert!(BATCH_BYTES_MAX as u64 <= UNCOMMITTED_BYTES_MAX, "a batch must be proposable");
 const _: () = assert!(HISTORY_VALUE_BYTES_MAX < PAGE_BYTES_MAX, "a change fits into a page");
 const _: () = assert!(WAITS_MAX < CALLS_MAX, "those that wait leave room for those that do not");

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, kind};
+use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, Work, kind};
 use bytes::Bytes;
 use class::dump::Record;
 use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
@@ -21,6 +21,7 @@ use super::heat::HotKey;
 use super::limits::*;
 use super::op::{Op, Ran};
 use super::place::{self, Placed};
+use super::script::Returned;
 use super::space::Space;
 use super::spec::Spec;
 use super::together::{Together, Waiter};
@@ -287,6 +288,11 @@ impl Linear {
             Input::Saved { group, ticket } => {
                 self.drive(now, group, out, |group, wants, _| group.saved(now.mono, ticket, wants));
             }
+            Input::Worked { group, number, work } => {
+                if let Ok(returned) = work.0.downcast::<Returned>() {
+                    self.drive(now, group, out, |group, _, _| group.returned(now.mono, number, *returned));
+                }
+            }
             Input::Probe { id, group, budget } => {
                 // A read of nothing: its leader answers when a majority says that it still leads.
                 let nothing = Op { priority: Priority::HIGHEST, ..Op::of("".into(), Vec::new()) };
@@ -392,6 +398,9 @@ impl Linear {
                 group.log_at_save = self.logged;
             }
             out.push(of_raft(id, output));
+        }
+        if let Some((number, loan)) = group.take_loan() {
+            out.push(Output::Work { group: id, number, work: Work(Box::new(loan)) });
         }
         if group.member.is_beyond() {
             return self.leave_to_newer(id, out);

@@ -104,6 +104,8 @@ pub enum Wrong {
     BytesMax,
     /// ... as many keys.
     KeysMax,
+    /// A script of the same transaction was ended by force, and nothing of it is done.
+    Undone,
 }
 
 impl From<Bound> for Wrong {
@@ -127,7 +129,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 13] = [
+    pub const ALL: [Wrong; 14] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -141,6 +143,7 @@ impl Wrong {
         Wrong::OnceReused,
         Wrong::BytesMax,
         Wrong::KeysMax,
+        Wrong::Undone,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -159,6 +162,7 @@ impl Wrong {
             Wrong::OnceReused => "ERR this id was another operation's: each needs one of its own",
             Wrong::BytesMax => Bound::Bytes.text(),
             Wrong::KeysMax => Bound::Keys.text(),
+            Wrong::Undone => "ERR a script of this transaction was ended: nothing of it was done",
         }
     }
 }

@@ -13,7 +13,7 @@ use class::{Bounds, Used};
 use cluster::raft;
 use uuid::Uuid;
 
-use super::functions::{self, Run};
+use super::functions::{self, Run, script};
 use super::history::{Change, History, What};
 use super::limits::{ANSWER_BYTES_MAX, ANSWERS_KEPT_MAX, EXPIRED_AT_ONCE, VALUE_BYTES_MAX};
 use super::map::Map;
@@ -185,6 +185,27 @@ impl Space {
     /// Its keys as they are at this moment, for readers. Shares their memory.
     pub fn frozen(&self) -> Self {
         Self { map: self.map.clone(), clock: self.shown_clock(), revision: self.revision, ..Self::default() }
+    }
+
+    /// As it will be when an entry with this clock is applied next, for who changes it to see what comes of it. Shares memory.
+    pub fn draft(&self, clock: u64) -> Self {
+        let clock = self.clock.max(clock);
+        let mut draft = Self {
+            map: self.map.clone(),
+            clock,
+            revision: self.revision,
+            bytes: self.bytes,
+            splits: self.splits,
+            above: self.above,
+            history: History::from(self.revision),
+            program: self.program,
+            ..Self::default()
+        };
+        let over = self.ends.iter().take_while(|(end, _)| *end <= clock);
+        for (_, key) in over.take(EXPIRED_AT_ONCE) {
+            draft.remove(key);
+        }
+        draft
     }
 
     /// When the next key ends.
@@ -378,11 +399,20 @@ impl Space {
     pub fn over(&self, command: &Command, bounds: Bounds) -> Option<Wrong> {
         // Nothing is done then in any case, and its caller is to hear so.
         let is_unmet = || !self.holds(&command.conditions) || functions::once_done(self, &command.steps);
-        if bounds.is_none() || is_unmet() {
+        // What scripts do was looked at step by step.
+        if bounds.is_none() || is_unmet() || script::said(&command.steps).is_some() {
+            return None;
+        }
+        self.over_of(&command.steps, bounds)
+    }
+
+    /// The same of these steps, whatever else they depend on.
+    pub fn over_of(&self, steps: &[Step], bounds: Bounds) -> Option<Wrong> {
+        if bounds.is_none() {
             return None;
         }
         let (mut fresh, mut bytes) = (BTreeSet::new(), 0);
-        for step in &command.steps {
+        for step in steps {
             let Some(function) = functions::find(step.function).filter(|function| function.grows()) else { continue };
             let args: usize = step.args.iter().map(Bytes::len).sum();
             let made = function.makes(step);
@@ -442,23 +472,34 @@ impl Space {
         }
         // What the last reader here was told of the time is not the same everywhere.
         self.show(0, 0);
+        if let Some((replies, steps)) = script::said(&command.steps) {
+            for step in steps {
+                // What each of them gives was told to the script.
+                let _ = self.step(step, bounds);
+            }
+            return Ran::Done(replies);
+        }
         let (mut replies, mut room) = (Vec::with_capacity(command.steps.len()), ANSWER_BYTES_MAX);
         for step in &command.steps {
-            let too_large = step.args.iter().any(|arg| arg.len() > VALUE_BYTES_MAX);
-            let function = functions::find(step.function);
-            // Of some functions the arguments do not say what comes of them: so much over all, and one value more.
-            let most = bounds.bytes.map(|most| most.saturating_add(VALUE_BYTES_MAX as u64));
-            let is_over = most.is_some_and(|most| self.bytes as u64 >= most);
-            let result = match function.map(|function| function.run) {
-                _ if too_large => Err(Wrong::TooLarge),
-                _ if is_over && function.is_some_and(functions::Function::grows) => Err(Wrong::BytesMax),
-                Some(Run::Read(run)) => run(self, &step.key, &step.args),
-                Some(Run::Write(run)) => run(self, &step.key, &step.args),
-                None => Err(Wrong::Unknown),
-            };
+            let result = self.step(step, bounds);
             replies.push(fit(result.unwrap_or_else(Reply::Wrong), &mut room));
         }
         Ran::Done(replies)
+    }
+
+    pub fn step(&mut self, step: &Step, bounds: Bounds) -> functions::Result {
+        let too_large = step.args.iter().any(|arg| arg.len() > VALUE_BYTES_MAX);
+        let function = functions::find(step.function);
+        // Of some functions the arguments do not say what comes of them: so much over all, and one value more.
+        let most = bounds.bytes.map(|most| most.saturating_add(VALUE_BYTES_MAX as u64));
+        let is_over = most.is_some_and(|most| self.bytes as u64 >= most);
+        match function.map(|function| function.run) {
+            _ if too_large => Err(Wrong::TooLarge),
+            _ if is_over && function.is_some_and(functions::Function::grows) => Err(Wrong::BytesMax),
+            Some(Run::Read(run)) => run(self, &step.key, &step.args),
+            Some(Run::Write(run)) => run(self, &step.key, &step.args),
+            None => Err(Wrong::Unknown),
+        }
     }
 
     pub(super) fn head(&self) -> (u64, u64, &BTreeMap<NodeId, Client>) {

@@ -407,6 +407,15 @@ pub fn decode_batch(data: Bytes) -> Option<Batch> {
     Some(Batch { clock: wire.clock, commands, split, bounds, level: wire.level })
 }
 
+/// What was said, in a step that says it again.
+pub fn encode_ran(ran: &Ran) -> Bytes {
+    WireRan::new(ran).encode_to_vec().into()
+}
+
+pub fn decode_ran(data: Bytes) -> Option<Ran> {
+    WireRan::decode(data).ok()?.take()
+}
+
 /// How many bytes a reply has in an answer.
 pub fn reply_bytes(reply: &Reply) -> usize {
     WireReply::new(reply).encoded_len()

@@ -638,6 +638,9 @@ impl Machine for Node {
             Event::Saved { group, ticket } => {
                 self.classes_in(now, out, |classes, wants| classes.saved(now, group, ticket, wants));
             }
+            Event::Worked { group, number, work } => {
+                self.classes_in(now, out, |classes, wants| classes.worked(now, group, number, work, wants));
+            }
             Event::Spawned { proc, pid, port } => self.group_in(now, group::Input::Spawned { proc, pid, port }, out),
             Event::Output { proc, line } => self.group_in(now, group::Input::Output { proc, line }, out),
             Event::Exited { proc, exit } => self.group_in(now, group::Input::Exited { proc, exit }, out),

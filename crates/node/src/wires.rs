@@ -380,6 +380,7 @@ impl Node {
                 self.pace.forget(group);
                 out.push(Effect::Forget { group });
             }
+            Output::Work { group, number, work } => out.push(Effect::Work { group, number, work }),
             Output::Recovered => out.push(Effect::Recovered),
             Output::Distrust { why } => out.push(Effect::Distrust { why }),
             Output::Doubt { peer } => self.membership_in(now, membership::Input::Doubt { peer }, out),

@@ -186,7 +186,8 @@ impl Class for Object {
             Input::Aside(aside) => self.peers.aside = aside,
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
             Input::Tend => self.tend(call),
-            Input::Appended { .. } | Input::Saved { .. } | Input::Told { .. } | Input::Wake | Input::Voters(_) => (),
+            Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
+            Input::Told { .. } | Input::Wake | Input::Voters(_) => (),
         }
         loop {
             self.wake_ops(call);

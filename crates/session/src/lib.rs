@@ -351,7 +351,11 @@ impl Session {
             }
             Input::Told { from, report } => self.hear_opinion(call, from, report),
             // It has no group and no log, and leads nothing.
-            Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) => (),
+            Input::Appended { .. }
+            | Input::Saved { .. }
+            | Input::Worked { .. }
+            | Input::DiskFull(_)
+            | Input::Aside(_) => (),
             Input::Voters(_) | Input::Tend | Input::Wake => (),
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
         }

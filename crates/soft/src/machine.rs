@@ -74,7 +74,11 @@ impl Soft {
             Input::Wake => self.flush(out),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             // It has no group and no log, leads nothing and hears no reports.
-            Input::Appended { .. } | Input::Saved { .. } | Input::DiskFull(_) | Input::Aside(_) => (),
+            Input::Appended { .. }
+            | Input::Saved { .. }
+            | Input::Worked { .. }
+            | Input::DiskFull(_)
+            | Input::Aside(_) => (),
             Input::Told { .. } | Input::Tend | Input::Voters(_) => (),
         }
         self.end_keys(now);

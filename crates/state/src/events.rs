@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{Boot, GroupId, NodeId, Now, Outcome, Span, Ticket};
+use base::{Boot, GroupId, NodeId, Now, Outcome, Span, Ticket, Work};
 use bytes::Bytes;
 use class::{CookieSecret, Declared, Input, Number, Space};
 
@@ -84,6 +84,7 @@ impl OfAll {
 pub(crate) enum OfGroup {
     Appended(Ticket),
     Saved(Ticket),
+    Worked(u64, Work),
 }
 
 impl OfGroup {
@@ -91,6 +92,7 @@ impl OfGroup {
         match self {
             OfGroup::Appended(ticket) => Input::Appended { group, ticket },
             OfGroup::Saved(ticket) => Input::Saved { group, ticket },
+            OfGroup::Worked(number, work) => Input::Worked { group, number, work },
         }
     }
 }
@@ -129,6 +131,11 @@ impl Classes {
     /// This save of a group is on the disk.
     pub fn saved(&mut self, now: Now, group: GroupId, ticket: Ticket, out: &mut Vec<Output>) {
         self.of_group(now, group, OfGroup::Saved(ticket), out);
+    }
+
+    /// What was to be done for this group has been.
+    pub fn worked(&mut self, now: Now, group: GroupId, number: u64, work: Work, out: &mut Vec<Output>) {
+        self.of_group(now, group, OfGroup::Worked(number, work), out);
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Reply {
     Set(Vec<Reply>),
     /// Text for people: verbatim in RESP3, bulk in RESP2.
     Text(String),
+    /// Encoded already, in the dialect of whom it is for.
+    Made(Bytes),
     /// Out of turn in RESP3, a list in RESP2.
     Push(Vec<Reply>),
     /// The same, encoded but for its first byte.
@@ -71,7 +73,7 @@ impl Reply {
         let inside = match self {
             Self::Simple(_) | Self::Int(_) | Self::Nil | Self::NilList => 0,
             Self::Error(text) | Self::Text(text) => text.len(),
-            Self::Bulk(value) | Self::Double(value) | Self::Told(value) => value.len(),
+            Self::Bulk(value) | Self::Double(value) | Self::Told(value) | Self::Made(value) => value.len(),
             Self::List(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
                 items.iter().map(Self::bytes).sum()
             }
@@ -137,6 +139,7 @@ impl Out {
                 self.put(b"\r\n");
             }
             Reply::Double(text) => self.push(Reply::Bulk(text), protocol),
+            Reply::Made(made) => self.share(made),
             Reply::Push(items) => self.items(Self::of_push(protocol), items, protocol),
             Reply::Told(told) => {
                 self.put(&[Self::of_push(protocol)]);

@@ -12,6 +12,7 @@
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `subscribers.rs`: who listens to channels, and what waits for whom.
+//! - `scripts/`: Lua scripts, run beside the node.
 //! - `client.rs`: who a client is. `ops.rs`: what commands ask of the node. `gate.rs`: what is held and refused when
 //!   more comes than the node can do.
 //!
@@ -43,6 +44,7 @@ mod input;
 pub mod limits;
 mod ops;
 pub mod parse;
+pub mod scripts;
 pub mod secure;
 mod stream;
 mod subscribers;
@@ -63,6 +65,10 @@ pub trait Backend: 'static {
     fn sheds(&self) -> bool {
         true
     }
+    /// Does it answer at once, and take any number? So it is inside of a script.
+    fn is_at_once(&self) -> bool {
+        false
+    }
     /// What the node shows at this moment.
     fn view(&self) -> Arc<View>;
 }
@@ -80,6 +86,8 @@ pub struct Node {
     turned_away: Cell<u64>,
     /// What is known of how many keys there are (`INFO`).
     keyspace: Rc<commands::Keyspace>,
+    /// Scripts that this door has heard of.
+    scripts: Rc<RefCell<scripts::texts::Texts>>,
     /// Where scans of class `linear` go on.
     cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
@@ -185,6 +193,7 @@ pub async fn serve_with(
         last_id: Cell::new(0),
         turned_away: Cell::new(0),
         keyspace: Rc::default(),
+        scripts: Rc::default(),
         cursors: Rc::default(),
         read_bytes: Cell::new(0),
         unread: RefCell::default(),

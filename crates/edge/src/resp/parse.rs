@@ -120,6 +120,16 @@ impl Parser {
 }
 
 impl Command {
+    /// One of these words; there must be some.
+    pub fn of(words: &[Bytes]) -> Self {
+        let (mut whole, mut args) = (BytesMut::new(), Args::default());
+        for word in words {
+            args.push(whole.len(), whole.len() + word.len());
+            whole.extend_from_slice(word);
+        }
+        Self { buffer: whole.len(), whole: whole.freeze(), args }
+    }
+
     /// Arguments, the name included: at least 1.
     pub fn len(&self) -> usize {
         self.args.len

@@ -112,6 +112,7 @@ pub fn config(identity: &Identity, dir: &TempDir, listener: TcpListener, io: &to
         services_dir: dir.0.clone(),
         code_dir: "code".into(),
         keeper: "/proc/self/exe".into(),
+        work: None,
         join: None,
         tunnels: None,
         io: io.clone(),

@@ -23,6 +23,7 @@ mod ledger;
 mod list;
 mod number;
 mod once;
+pub mod script;
 mod set;
 mod sorted;
 mod space;
@@ -198,6 +199,8 @@ const NEVER_GROW: &[&str] = &[
     "ledger.skip",
     "clear",
     "once.keep",
+    "script.run",
+    "script.run-keyless",
     "versions.above",
 ];
 /// Writes that do nothing where there is no key.
@@ -226,6 +229,7 @@ pub static ALL: &[&[Function]] = &[
     lease::ALL,
     ledger::ALL,
     once::ALL,
+    script::ALL,
     space::ALL,
     changes::ALL,
 ];

@@ -128,6 +128,23 @@ impl<T> Queue<T> {
         taken
     }
 
+    /// Those that are wanted, wherever they stand, in the order in which they would go.
+    pub fn part(&mut self, mut wants: impl FnMut(&T) -> bool) -> (Vec<Mark>, Vec<T>) {
+        let mut taken = (Vec::new(), Vec::new());
+        for (of, bytes) in self.by.iter_mut().zip(&mut self.bytes).rev() {
+            for (mark, it) in std::mem::take(of) {
+                if wants(&it) {
+                    *bytes -= mark.bytes;
+                    taken.0.push(mark);
+                    taken.1.push(it);
+                } else {
+                    of.push_back((mark, it));
+                }
+            }
+        }
+        taken
+    }
+
     /// They are not taken after all.
     pub fn give_back(&mut self, marks: Vec<Mark>, taken: Vec<T>) {
         for (mark, it) in marks.into_iter().zip(taken).rev() {

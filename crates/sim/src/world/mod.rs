@@ -431,6 +431,8 @@ impl<F: Factory> World<F> {
             }
             Effect::Save { group, parts, ticket } => self.write(node, Write::Save(group, parts, ticket)),
             Effect::Forget { group } => self.write(node, Write::Forget(group)),
+            // Nobody does such work here: whoever wants it goes on without.
+            Effect::Work { .. } => (),
             Effect::Recovered => self.places[node].rebooted = false,
             Effect::Outdated { why } => {
                 self.trace.remark(self.now, format!("node {node}: {why}"));

@@ -83,6 +83,7 @@ impl Trace {
             Event::Ask { id, budget, .. } => ("asked, budget µs", id.0, budget.0),
             Event::Appended { group, ticket } => ("appended", ticket.0, group.0),
             Event::Saved { group, ticket } => ("saved", ticket.0, group.0),
+            Event::Worked { group, number, .. } => ("worked", *number, group.0),
             Event::Disk { trouble } => ("disk, full", u64::from(trouble.is_some()), 0),
             Event::Spawned { proc, pid, .. } => ("spawned, pid", proc.0, u64::from(*pid)),
             Event::Output { proc, line } => ("output of, bytes", proc.0, line.len() as u64),

@@ -59,12 +59,61 @@ for protocol in (2, 3):
     assert a.config_get("maxmemory*")["maxmemory-policy"] == "noeviction" and a.time()[0] > 1_600_000_000
     assert a.info("cluster")["cluster_enabled"] in (0, "0") and "hset" in a.command() and a.command_count() > 100
     assert a.client_id() > 0 and a.client_setname("py") and a.client_getname() == "py" and a.client_info()["user"] == "bank"
-    for not_offered in (["XADD", "x", "*", "f", "v"], ["EVAL", "return 1", "0"], ["SORT", "l"]):
+    for not_offered in (["XADD", "x", "*", "f", "v"], ["SORT", "l"]):
         try:
             a.execute_command(*not_offered)
             raise SystemExit(f"{not_offered} should be refused")
         except redis.ResponseError as error:
             assert "linear" in str(error), error
+    # Scripts, also those that redis-py has of its own.
+    add_below = a.register_script("""
+      local n = tonumber(redis.call('GET', KEYS[1]) or '0')
+      if n + ARGV[1] > tonumber(ARGV[2]) then return {err = 'OVER the limit'} end
+      return redis.call('INCRBY', KEYS[1], ARGV[1])""")
+    assert add_below(keys=["scripted"], args=[5, 8]) == 5 and add_below(keys=["scripted"], args=[3, 8], client=b) == 8
+    try:
+        add_below(keys=["scripted"], args=[1, 8], client=c)
+        raise SystemExit("a script's error is an error")
+    except redis.ResponseError as error:
+        assert "OVER the limit" in str(error) or str(error) == "the limit", error
+    assert c.script_exists(add_below.sha, "0" * 40)[1] in (False, 0) and len(c.script_load("return 1")) == 40
+    lock = redis.lock.Lock(a, "locked", timeout=30)
+    other = redis.lock.Lock(b, "locked", timeout=30, blocking=False)
+    assert lock.acquire() and not other.acquire() and lock.extend(30) and lock.reacquire() and lock.owned()
+    lock.release()
+    assert other.acquire() and a.exists("locked") == 1
+    try:
+        lock.local.token = b"stolen"
+        lock.release()
+        raise SystemExit("a lock of others was released")
+    except redis.exceptions.LockNotOwnedError:
+        pass
+    other.release()
+    limiter = """
+      local now = redis.call('TIME') now = now[1] * 1000 + math.floor(now[2] / 1000)
+      redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[1])
+      if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+      redis.call('ZADD', KEYS[1], now, ARGV[3]) redis.call('PEXPIRE', KEYS[1], ARGV[1])
+      return 1"""
+    assert [at[n % len(at)].eval(limiter, 1, "limited", 60000, 3, n) for n in range(5)] == [1, 1, 1, 0, 0]
+    # A job as BullMQ adds it: its options packed, keys that are not declared.
+    job = """
+      local opts = cmsgpack.unpack(ARGV[2])
+      local id = redis.call('INCR', KEYS[1] .. ':id')
+      local key = KEYS[1] .. ':' .. id
+      redis.call('HMSET', key, 'name', ARGV[1], 'data', cjson.encode({id = id, list = {1, 2}}), 'delay', opts.delay)
+      redis.call(opts.lifo and 'RPUSH' or 'LPUSH', KEYS[1] .. ':wait', id)
+      return {tostring(id), redis.call('LLEN', KEYS[1] .. ':wait'), cjson.decode(redis.call('HGET', key, 'data')).list[2]}"""
+    packed = b"\x82\xa5delay\x05\xa4lifo\xc3"
+    assert a.eval(job, 1, "bull", "mail", packed) == ["1", 1, 2] and b.eval(job, 1, "bull", "mail", packed) == ["2", 2, 2]
+    assert c.hget("bull:2", "delay") == "5" and c.lrange("bull:wait", 0, -1) == ["1", "2"]
+    with a.pipeline() as pipe:
+        pipe.set("in", 1)
+        pipe.eval("return redis.call('INCR', 'in')", 0)
+        pipe.get("in")
+        assert pipe.execute() in ([True, 2, "2"], ["OK", 2, "2"])
+    for key in ["scripted", "limited", "bull:1", "bull:2", "bull:id", "bull:wait", "in"]:
+        a.delete(key)
     # Functions by name.
     assert a.fcall("number.add", 1, "n", 6) == 10 and b.fcall_ro("get", 1, "n") == "10"
     token = a.fcall("lease.claim", 1, "lock", "me", 60000)

@@ -1,5 +1,5 @@
 //! Writes with ids, asked again at other nodes when theirs dies: each happens once. Through HTTP, the Redis protocol, and
-//! functions of a service.
+//! functions of a service, and Lua scripts.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -173,7 +173,7 @@ fn count(nodes: &[At], token: &str, nth: usize, (key, function): (&'static str, 
         let answer = loop {
             assert!(Instant::now() < until, "{key}: no answer for a minute");
             let at = &nodes[n % nodes.len()];
-            let answer = if nth.is_multiple_of(2) {
+            let answer = if nth.is_multiple_of(2) && key != SCRIPTED {
                 by_http(at, token, &id, key, function)
             } else {
                 by_redis(at, token, &id, key, function)
@@ -191,6 +191,9 @@ fn count(nodes: &[At], token: &str, nth: usize, (key, function): (&'static str, 
     }
 }
 
+/// The key that scripts count.
+const SCRIPTED: &str = "scripted";
+
 fn by_http(at: &At, token: &str, id: &str, key: &str, function: &str) -> Option<i64> {
     let reply = ask(at, token, id, "POST", &format!("/v1/ns/bank/apply/{key}"), &add(function)).ok()?;
     match reply.status {
@@ -203,7 +206,9 @@ fn by_http(at: &At, token: &str, id: &str, key: &str, function: &str) -> Option<
 
 fn by_redis(at: &At, token: &str, id: &str, key: &str, function: &str) -> Option<i64> {
     let mut resp = Resp::open(at.resp, "bank", token).ok()?;
-    match resp.ask(&["ONCE", id, "FCALL", function, "1", key, "1"]).ok()? {
+    let script = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+    let command = if key == SCRIPTED { ["EVAL", script] } else { ["FCALL", function] };
+    match resp.ask(&[&["ONCE", id], &command[..], &["1", key, "1"]].concat()).ok()? {
         Word::Int(n) => Some(n),
         Word::Error(why) if ["BUSY", "UNKNOWN", "LOADING"].iter().any(|word| why.starts_with(word)) => None,
         other => panic!("{other:?}"),
@@ -225,8 +230,12 @@ fn nothing_is_lost_or_done_twice_while_nodes_die_and_callers_ask_others() {
     let counted = || told.counts.lock().unwrap().values().map(Vec::len).sum::<usize>();
     std::thread::scope(|scope| {
         let _stops = Stops(&told);
-        for nth in 0..12 {
-            let of = if nth < 8 { ("inner", "number.add") } else { ("service", "add") };
+        for nth in 0..16 {
+            let of = match nth {
+                ..8 => ("inner", "number.add"),
+                8..12 => ("service", "add"),
+                _ => (SCRIPTED, ""),
+            };
             let (nodes, token, told) = (&nodes, &token, &told);
             scope.spawn(move || count(nodes, token, nth, of, told));
         }

@@ -41,6 +41,7 @@ mod scan;
 pub mod soft;
 mod write;
 
+pub use info::redis_version;
 pub use keyspace::Keyspace;
 
 /// Everything that is offered, by kind.

@@ -22,6 +22,7 @@ mod once;
 mod pages;
 mod probe;
 mod questions;
+mod script;
 mod set;
 mod sorted;
 mod text;
@@ -40,6 +41,7 @@ pub static ALL: &[&[Spec]] = &[
     block::ALL,
     probe::ALL,
     once::ALL,
+    script::ALL,
 ];
 
 /// Makes the reply of a command from those of its steps.
@@ -58,10 +60,6 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: refused::Table = &[
-    (
-        &["EVAL*", "SCRIPT"],
-        "WATCH, MULTI and EXEC run several commands as one; FCALL applies functions, those of a service too",
-    ),
     (&["X*"], "streams come later; RPUSH and LPOP make a queue"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),

@@ -34,7 +34,8 @@ fn once(call: &mut Call<'_>) -> Act {
         return in_multi(call, Act::Now(Reply::error(why)));
     }
     // Most writes are one operation; FCALL may be of a service, which takes the id itself.
-    let takes = spec.does == Does::Write || ends_multi || spec.name == "FCALL";
+    let is_script = matches!(spec.name, "EVAL" | "EVALSHA");
+    let takes = spec.does == Does::Write || ends_multi || is_script || spec.name == "FCALL";
     let refused = || Act::Now(Reply::Error(format!("ERR ONCE does not go with '{name}'")));
     if !takes {
         return refused();

@@ -1,0 +1,333 @@
+//! The threads that run scripts, and the door inside of them: a script's commands are those of every door, asked of the draft that
+//! was lent.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+use base::checksum::place_hash;
+use base::{Outcome, Span, Work};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use host::Crowd;
+use node::{Answer, Ask, View};
+use state::linear::Step;
+use state::linear::script::{Draft, Loan, Returned, Scripts};
+use tokio::sync::{Notify, oneshot};
+
+use super::limits::*;
+use super::request::{Request, What};
+use super::texts::{Texts, sha1hex};
+use super::vm::{Ran, Vm, error_line};
+use crate::resp::client::Client;
+use crate::resp::commands::{self, Act, Call, Does, Spec};
+use crate::resp::encode::Reply;
+use crate::resp::gate::Gate;
+use crate::resp::parse::Command;
+use crate::resp::subscribers::Subscribers;
+use crate::resp::{Backend, Node};
+use crate::{Functions, Meter};
+
+/// Takes what groups lend to threads that run scripts.
+pub struct ScriptDesk {
+    threads: Vec<SyncSender<(Loan, oneshot::Sender<Work>)>>,
+}
+
+impl ScriptDesk {
+    /// # Errors
+    /// The system has no more threads.
+    pub fn new() -> std::io::Result<Self> {
+        let thread = |n: usize| {
+            let (sender, loans) = sync_channel(LOANS_MAX);
+            let name = format!("coppice-lua-{n}");
+            std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || run(&loans))?;
+            Ok(sender)
+        };
+        Ok(Self { threads: (0..THREADS).map(thread).collect::<std::io::Result<_>>()? })
+    }
+}
+
+impl host::WorkDesk for ScriptDesk {
+    fn work(&self, work: Work, done: oneshot::Sender<Work>) {
+        let Ok(loan) = work.0.downcast::<Loan>() else { return };
+        let at = place_hash(loan.namespace.as_bytes()) as usize % self.threads.len();
+        // Without room the group goes on without: it hears nothing.
+        let _ = self.threads[at].try_send((*loan, done));
+    }
+}
+
+fn run(loans: &Receiver<(Loan, oneshot::Sender<Work>)>) {
+    let mut runner = Runner::default();
+    while let Ok((loan, done)) = loans.recv() {
+        runner.began = Some(Instant::now());
+        let returned = loan.work(&mut runner);
+        // The node may be about to end.
+        let _ = done.send(Work(Box::new(returned)));
+    }
+}
+
+/// Runs scripts of several namespaces on one thread.
+#[derive(Default)]
+pub struct Runner {
+    texts: Texts,
+    /// The one that was used last is last.
+    states: VecDeque<(String, Vm)>,
+    began: Option<Instant>,
+}
+
+impl Runner {
+    /// Runs all of a loan.
+    pub fn work(&mut self, loan: Loan) -> Returned {
+        self.began = Some(Instant::now());
+        loan.work(self)
+    }
+
+    fn state(&mut self, namespace: &str) -> Result<&mut Vm, Bytes> {
+        let found = self.states.iter().position(|(name, _)| name == namespace);
+        let state = match found.and_then(|at| self.states.remove(at)) {
+            Some(state) => state,
+            None => {
+                if self.states.len() == STATES_MAX {
+                    self.states.pop_front();
+                }
+                let vm = Vm::new(Door::new(namespace.into()));
+                (namespace.to_owned(), vm.map_err(|error| error_line(&format!("ERR no Lua state: {error}")))?)
+            }
+        };
+        self.states.push_back(state);
+        Ok(&mut self.states.back_mut().expect("it was just put there").1)
+    }
+
+    fn forget_state(&mut self, namespace: &str) {
+        self.states.retain(|(name, _)| name != namespace);
+    }
+
+    fn script(&mut self, namespace: &str, draft: &mut Draft, request: &Request) -> Ran {
+        let (sha, text) = match &request.what {
+            What::Flush => {
+                self.texts.forget(namespace);
+                return Ran::Said(Bytes::from_static(b"+OK\r\n"));
+            }
+            What::Exists => {
+                let known = request.args.iter().map(|sha| i32::from(self.texts.get(namespace, sha).is_some()));
+                let lines: String = known.map(|is| format!(":{is}\r\n")).collect();
+                return Ran::Said(format!("*{}\r\n{lines}", request.args.len()).into());
+            }
+            What::Load { text } => {
+                let sha = sha1hex(text);
+                let compiled = self.state(namespace).and_then(|state| state.compile(&sha, text).map(|_| ()));
+                return Ran::Said(match compiled {
+                    Ok(()) => {
+                        self.texts.keep(namespace, text);
+                        format!("${}\r\n{}\r\n", sha.len(), String::from_utf8_lossy(&sha)).into()
+                    }
+                    Err(why) => why,
+                });
+            }
+            What::Run { sha, text: Some(text) } => {
+                self.texts.keep(namespace, text);
+                (sha.clone(), text.clone())
+            }
+            What::Run { sha, text: None } => match self.texts.get(namespace, sha) {
+                Some(text) => (sha.clone(), text),
+                None => return Ran::Said(error_line("NOSCRIPT No matching script. Please use EVAL.")),
+            },
+        };
+        match self.state(namespace) {
+            Ok(state) => state.run(draft, request, &sha, &text),
+            Err(why) => Ran::Said(why),
+        }
+    }
+}
+
+impl Scripts for Runner {
+    fn run(&mut self, namespace: &str, draft: &mut Draft, step: &Step) -> Result<Bytes, Bytes> {
+        let Some(request) = Request::of(step) else { return Ok(error_line("ERR this is no script")) };
+        // What goes wrong in here is one script's matter.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.script(namespace, draft, &request)));
+        let ran = ran.unwrap_or_else(|_| {
+            tracing::error!(namespace, "a script has broken its Lua state");
+            self.forget_state(namespace);
+            Ran::Ended(error_line("ERR the script broke what runs it, and nothing of it was done"))
+        });
+        let is_spent = self.states.back().is_some_and(|(name, state)| name == namespace && state.is_spent());
+        if is_spent {
+            self.forget_state(namespace);
+        }
+        match ran {
+            Ran::Said(said) => Ok(said),
+            Ran::Ended(told) => Err(told),
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.began.is_none_or(|began| began.elapsed() < BATCH_TIME_MAX)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        crate::http::session::wall_ms()
+    }
+}
+
+/// Where a script's commands go: a door like any other, with a draft behind it.
+pub struct Door {
+    lent: Rc<Lent>,
+    node: Rc<Node>,
+    client: RefCell<Client>,
+}
+
+/// The draft of the script that is at work; an empty one, if none is.
+#[derive(Default)]
+struct Lent(RefCell<Draft>);
+
+impl Lent {
+    fn run(&self, op: state::linear::Op) -> Outcome<state::linear::Ran> {
+        self.0.borrow_mut().run(op, crate::http::session::wall_ms())
+    }
+}
+
+impl Backend for Lent {
+    fn ask(&self, ask: Ask, _: Span, answer: oneshot::Sender<Answer>) {
+        // Nothing else can be asked here: whoever tries hears that nobody answers.
+        if let Ask::Linear(op) = ask {
+            let _ = answer.send(Answer::Linear(self.run(op)));
+        }
+    }
+
+    fn sheds(&self) -> bool {
+        false
+    }
+
+    fn is_at_once(&self) -> bool {
+        true
+    }
+
+    fn view(&self) -> Arc<View> {
+        Arc::default()
+    }
+}
+
+impl Door {
+    pub fn new(namespace: Arc<str>) -> Self {
+        let lent = Rc::new(Lent::default());
+        let gate = Rc::new(Gate::new(Rc::clone(&lent) as Rc<dyn Backend>, false));
+        let meter = Arc::new(Meter::new());
+        let node = Rc::new(Node {
+            subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
+            gate,
+            functions: Functions::new(&meter),
+            meter,
+            since: Instant::now(),
+            run_id: String::new(),
+            last_id: Cell::new(0),
+            turned_away: Cell::new(0),
+            keyspace: Rc::default(),
+            scripts: Rc::default(),
+            cursors: Rc::default(),
+            read_bytes: Cell::new(0),
+            unread: RefCell::default(),
+            blocked: Rc::default(),
+            closing: Cell::new(false),
+            told: Notify::new(),
+            strangers: Crowd::of_strangers(1),
+            known: Crowd::new(1),
+        });
+        Self { lent, node, client: RefCell::new(Client::inside(namespace)) }
+    }
+
+    /// Runs something with this draft behind the door.
+    pub fn with<T>(&self, draft: &mut Draft, act: impl FnOnce() -> T) -> T {
+        /// Gives it back, also if `act` panics.
+        struct Back<'a>(&'a Lent, &'a mut Draft);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                *self.1 = self.0.0.take();
+            }
+        }
+        self.lent.0.replace(std::mem::take(draft));
+        let _back = Back(&self.lent, draft);
+        act()
+    }
+
+    /// A command of the script.
+    pub fn run(&self, words: Vec<Bytes>, reads_only: bool) -> Reply {
+        let command = Command::of(&words);
+        let Some(spec) = commands::linear::find(command.arg(0)) else {
+            return Reply::error("ERR Unknown Redis command called from script");
+        };
+        if !spec.is_arity_right(command.len()) {
+            return Reply::error("ERR Wrong number of args calling Redis command from script");
+        }
+        if !is_for_scripts(spec) {
+            return Reply::error("ERR This Redis command is not allowed from script");
+        }
+        if reads_only && matches!(spec.does, Does::Write | Does::WriteAll) {
+            return Reply::error("ERR Write commands are not allowed from read-only scripts.");
+        }
+        if let Some(reply) = self.without_waiting(spec, &words, reads_only) {
+            return reply;
+        }
+        let Ok(mut client) = self.client.try_borrow_mut() else {
+            return Reply::error("ERR a command cannot call another one");
+        };
+        let act = (spec.run)(&mut Call { command: &command, client: &mut client, node: &self.node, once: None });
+        drop(client);
+        match act {
+            Act::Now(reply) => reply,
+            Act::Linear(op, then) => commands::linear::reply(self.lent.run(op), then),
+            // All that it waits for is there at once.
+            Act::Later(later) => later
+                .now_or_never()
+                .unwrap_or_else(|| Reply::error("ERR This Redis command is not allowed from script")),
+            Act::Op(..) | Act::Cache(..) | Act::Soft(..) | Act::Block(_) | Act::Close(_) => {
+                Reply::error("ERR This Redis command is not allowed from script")
+            }
+        }
+    }
+
+    /// What waits for an item anywhere else takes one that is there, or none.
+    fn without_waiting(&self, spec: &Spec, words: &[Bytes], reads_only: bool) -> Option<Reply> {
+        let run = |name: &'static str, args: &[Bytes]| {
+            self.run([&[Bytes::from_static(name.as_bytes())], args].concat(), reads_only)
+        };
+        let last = words.len() - 1;
+        let pop = match spec.name {
+            "BLMOVE" => return Some(run("LMOVE", &words[1..last])),
+            "BRPOPLPUSH" => return Some(run("RPOPLPUSH", &words[1..last])),
+            "BLMPOP" => return Some(run("LMPOP", &words[2..])),
+            "BZMPOP" => return Some(run("ZMPOP", &words[2..])),
+            "BLPOP" => "LPOP",
+            "BRPOP" => "RPOP",
+            "BZPOPMIN" => "ZPOPMIN",
+            "BZPOPMAX" => "ZPOPMAX",
+            _ => return None,
+        };
+        for key in &words[1..last] {
+            let named = |items: Vec<Reply>| Reply::List([vec![Reply::Bulk(key.clone())], items].concat());
+            match run(pop, std::slice::from_ref(key)) {
+                Reply::Nil | Reply::NilList => (),
+                Reply::List(items) if items.is_empty() => (),
+                Reply::Pairs(pairs) if pairs.is_empty() => (),
+                Reply::Pairs(pairs) => return Some(named(pairs.into_iter().flat_map(|(a, b)| [a, b]).collect())),
+                Reply::List(items) => return Some(named(items)),
+                error @ Reply::Error(_) => return Some(error),
+                item => return Some(named(vec![item])),
+            }
+        }
+        Some(Reply::NilList)
+    }
+}
+
+/// Some have to do with a connection, or with other scripts.
+fn is_for_scripts(spec: &Spec) -> bool {
+    let never =
+        ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ONCE", "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"];
+    let of_door = ["CLIENT", "READONLY", "READWRITE", "PRIORITY", "PUBLISH", "SPUBLISH", "PUBSUB", "INFO", "RESET"];
+    let is_plain =
+        matches!(spec.name, "PING" | "ECHO" | "SELECT") || !matches!(spec.does, Does::Connect | Does::Listen);
+    is_plain && !never.contains(&spec.name) && !of_door.contains(&spec.name)
+}

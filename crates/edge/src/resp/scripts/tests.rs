@@ -1,0 +1,432 @@
+//! Scripts beside redis-server, and what scripts may not do.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use class::Bounds;
+use state::linear::script::{Job, Loan};
+
+use super::desk::Runner;
+use super::request::{Request, What};
+use super::texts::sha1hex;
+use crate::resp::encode::Protocol;
+
+/// A namespace of one shard.
+struct Bank {
+    runner: Runner,
+    store: state::linear::script::Store,
+}
+
+impl Bank {
+    fn new() -> Self {
+        Self { runner: Runner::default(), store: Default::default() }
+    }
+
+    fn eval(&mut self, script: &str, keys: &[&str], args: &[&str]) -> String {
+        self.request(script, keys, args, false, Protocol::Resp2)
+    }
+
+    fn request(&mut self, script: &str, keys: &[&str], args: &[&str], reads_only: bool, protocol: Protocol) -> String {
+        let text = Bytes::copy_from_slice(script.as_bytes());
+        let own = |all: &[&str]| all.iter().map(|one| Bytes::copy_from_slice(one.as_bytes())).collect();
+        let what = What::Run { sha: sha1hex(&text), text: Some(text) };
+        let step = Request { what, reads_only, protocol, keys: own(keys), args: own(args) }.step();
+        let draft = self.store.draft(Bounds::default(), base::LEVEL);
+        let loan = Loan { namespace: "bank".into(), draft, jobs: vec![Job { conditions: vec![], steps: vec![step] }] };
+        let returned = self.runner.work(loan);
+        self.store.apply(returned.0.into_iter().next().expect("one was run"))
+    }
+}
+
+/// redis-server, if there is one, on a socket of its own.
+struct Redis {
+    child: Child,
+    stream: BufReader<TcpStream>,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Redis {
+    fn start() -> Option<Self> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        let args = ["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"];
+        let child = Command::new("redis-server").args(args).stdout(Stdio::piped()).spawn();
+        let Ok(mut child) = child else {
+            eprintln!("no redis-server here: scripts are compared with nothing");
+            return None;
+        };
+        let mut said = BufReader::new(child.stdout.take()?);
+        let mut line = String::new();
+        while !line.contains("Ready to accept connections") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "redis-server has ended");
+        }
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+        Some(Self { child, stream })
+    }
+
+    fn eval(&mut self, script: &str, keys: &[&str], args: &[&str]) -> String {
+        let count = keys.len().to_string();
+        let words = [&["EVAL", script, &count], keys, args].concat();
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+        }
+        self.stream.get_mut().write_all(&bytes).unwrap();
+        let mut all = Vec::new();
+        self.reply(&mut all);
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
+    fn reply(&mut self, all: &mut Vec<u8>) {
+        let mut line = Vec::new();
+        self.stream.read_until(b'\n', &mut line).unwrap();
+        all.extend_from_slice(&line);
+        let count = || std::str::from_utf8(&line[1..line.len() - 2]).unwrap().parse::<i64>().unwrap();
+        match line[0] {
+            b'$' if count() >= 0 => {
+                let mut bulk = vec![0; count() as usize + 2];
+                self.stream.read_exact(&mut bulk).unwrap();
+                all.extend_from_slice(&bulk);
+            }
+            b'*' | b'~' => (0..count()).for_each(|_| self.reply(all)),
+            b'%' => (0..count() * 2).for_each(|_| self.reply(all)),
+            _ => (),
+        }
+    }
+}
+
+/// Scripts whose replies are Redis' to the byte, in this order on the same data.
+const LIKE_REDIS: &[&str] = &[
+    "return 1",
+    "return 3.99",
+    "return -3.99",
+    "return 'a'",
+    "return true",
+    "return false",
+    "return nil",
+    "return",
+    "return {1,2,{3,'a'},nil,4}",
+    "return {}",
+    "return {ok='fine'}",
+    "return {err='My Err'}",
+    "return {err='Single'}",
+    "return {double=3.25}",
+    "return {map={a=1}}",
+    "return {set={a=true}}",
+    "return {1, {err='inside'}}",
+    "return redis.error_reply('My Err')",
+    "return redis.error_reply('Single')",
+    "return redis.error_reply('-CODE more words')",
+    "return redis.error_reply('-CODE')",
+    "return redis.status_reply('fine')",
+    "return redis.error_reply()",
+    "return redis.status_reply(1)",
+    "return redis.sha1hex('abc')",
+    "return redis.sha1hex('')",
+    "return {KEYS[1], KEYS[2], ARGV[1], ARGV[2], #KEYS, #ARGV}",
+    "return {KEYS[3] == nil, ARGV[0] == nil}",
+    "return redis.call('SET', KEYS[1], 'x')",
+    "return redis.call('GET', KEYS[1])",
+    "return redis.call('get', KEYS[2])",
+    "return redis.call('GET', KEYS[2]) == false",
+    "return type(redis.call('GET', KEYS[2]))",
+    "return redis.call('TYPE', KEYS[1])['ok']",
+    "return redis.call('LPUSH', KEYS[1], 1)",
+    "return redis.pcall('LPUSH', KEYS[1], 1)",
+    "return redis.pcall('LPUSH', KEYS[1], 1)['err']",
+    "return type(redis.pcall('LPUSH', KEYS[1], 1))",
+    "local ok, e = pcall(redis.call, 'LPUSH', KEYS[1], 1) return {tostring(ok), type(e), e.err}",
+    "local ok, e = pcall(function() error('boom') end) return e",
+    "local ok, e = pcall(function() error({err='ERR mine'}) end) return e",
+    "local ok, e = pcall(error, 'boom', 0) return e",
+    "redis.call('NOSUCH')",
+    "return redis.pcall('NOSUCH', 1)",
+    "redis.call('GET')",
+    "redis.call()",
+    "redis.call('GET', {})",
+    "redis.call('GET', nil)",
+    "redis.call('MULTI')",
+    "redis.call('EVAL', 'return 1', 0)",
+    "redis.call('SUBSCRIBE', 'a')",
+    "error('boom')",
+    "error({err='CODE mine'})",
+    "error({err='mine'})",
+    "return foo",
+    "foo = 1",
+    "string.foo = 1",
+    "redis.call = 1",
+    "function f() return 1 end",
+    "return\n\nnosuch(1)",
+    "local a = nil; return a.b",
+    "return 1 + {}",
+    "return 'a' + 1",
+    "return ARGV[3] + ARGV[4]",
+    "return '10' * '2'",
+    "this is no Lua",
+    "return tostring(1e15) .. ' ' .. tostring(0.1) .. ' ' .. tostring(1/3) .. ' ' .. 3.0",
+    "return redis.call('SET', KEYS[1], 0.1)",
+    "return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 1700000000000 * 4096 + 7) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 3) return redis.call('INCRBY', KEYS[1], 2)",
+    "redis.call('HSET', 'h', 'a', 1, 'b', 2) return redis.call('HGETALL', 'h')",
+    "return redis.call('HMGET', 'h', 'a', 'nope', 'b')",
+    "redis.call('RPUSH', 'l', 'a', 'b', 'c') return redis.call('LRANGE', 'l', 0, -1)",
+    "return redis.call('BLPOP', 'l', 0)",
+    "return redis.call('BLPOP', 'none', 0) == false",
+    "return redis.call('BRPOPLPUSH', 'l', 'm', 0)",
+    "redis.call('SADD', 's', 'x') return redis.call('SMEMBERS', 's')",
+    "redis.call('ZADD', 'z', 1, 'a', 2.5, 'b') return redis.call('ZRANGE', 'z', 0, -1, 'WITHSCORES')",
+    "return redis.call('ZSCORE', 'z', 'b')",
+    "return redis.call('ZPOPMIN', 'z')",
+    "return redis.call('BZPOPMIN', 'z', 0)",
+    "return redis.call('EXPIRE', KEYS[1], 100) + redis.call('TTL', KEYS[1])",
+    "return redis.call('PERSIST', KEYS[1])",
+    "return redis.call('PING')",
+    "return redis.call('ECHO', 'a')",
+    "return #redis.call('TIME')",
+    "local c, n = '0', 0 repeat local r = redis.call('SSCAN', 's', c) c = r[1] n = n + #r[2] until c == '0' return n",
+    "redis.setresp(3) return redis.call('HGETALL', 'h').map.a",
+    "redis.setresp(3) return redis.call('GET', 'none') == nil",
+    "redis.setresp(4)",
+    "redis.setresp()",
+    "redis.setresp(3) return true",
+    "redis.setresp(3) return false",
+    "return redis.replicate_commands()",
+    "return redis.set_repl(redis.REPL_ALL)",
+    "return redis.breakpoint()",
+    "return redis.log(redis.LOG_DEBUG, 'a')",
+    "redis.log()",
+    "redis.log('a', 'b')",
+    "redis.log(10, 'b')",
+    "return cjson.encode({1,2,3})",
+    "return cjson.encode({a=1})",
+    "return cjson.encode({})",
+    "return cjson.encode({1, 'a', true, cjson.null, {b={}}})",
+    "return cjson.encode('a/b\"\\\\\\n\\t\\1\\127é')",
+    "return cjson.encode(0.1) .. cjson.encode(1e20) .. cjson.encode(100) .. cjson.encode(-1.5e-9)",
+    "return cjson.encode({[1]=1,[3]=3})",
+    "return cjson.encode({[1000]=1})",
+    "return cjson.encode({[1]=1, a=2}) ~= nil",
+    "return cjson.encode(0/0)",
+    "return cjson.encode(1/0)",
+    "return cjson.encode(print ~= nil)",
+    "return cjson.encode(function() end)",
+    "return cjson.encode({[true]=1})",
+    "return cjson.decode('[1,2,{\"a\":[]}]')[3].a ~= nil",
+    "return cjson.decode('{\"a\":\"\\\\u00e9\\\\ud83d\\\\ude00\\\\n\"}').a",
+    "return cjson.decode('null') == cjson.null",
+    "return cjson.decode(' 12 ')",
+    "return cjson.decode('1.5e2')",
+    "return cjson.decode('true')",
+    "return cjson.decode('')",
+    "return cjson.decode('[1,2')",
+    "return cjson.decode('{\"a\" 1}')",
+    "return cjson.decode('{1:2}')",
+    "return cjson.decode('nope')",
+    "return cjson.decode('[1] 2')",
+    "return cjson.decode()",
+    "local t = cjson.decode(string.rep('[', 1001) .. string.rep(']', 1001))",
+    "local t = {} local x = t for i = 1, 1100 do x[1] = {} x = x[1] end return cjson.encode(t)",
+    "return cmsgpack.unpack(cmsgpack.pack({1,2,3}))",
+    "return cmsgpack.pack(1, -1, 127, 128, 255, 256, 65535, 65536, -32, -33, -128, -129, -32768, -32769)",
+    "return cmsgpack.pack(4294967295, 4294967296, -2147483648, -2147483649, 9007199254740992)",
+    "return cmsgpack.pack(0.5, 0.1, 'a', string.rep('x', 40), true, false, nil, {}, {a=1})",
+    "return {cmsgpack.unpack(cmsgpack.pack(1, 'a', {b=2}))}",
+    "return cmsgpack.unpack(cmsgpack.pack({a={1,2}, b='x'})).a",
+    "return {cmsgpack.unpack_one(cmsgpack.pack(1, 2), 0)}",
+    "return {cmsgpack.unpack_one(cmsgpack.pack(1, 2), 1)}",
+    "return {cmsgpack.unpack_limit(cmsgpack.pack(1, 2, 3), 2)}",
+    "return {cmsgpack.unpack_limit(cmsgpack.pack(1, 2, 3), 2, 1)}",
+    "return cmsgpack.unpack('\\196')",
+    "return cmsgpack.unpack('\\193')",
+    "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
+    "return #cmsgpack.pack(string.rep('x', 70000))",
+    "local t = {} local x = t for i = 1, 30 do x[1] = {} x = x[1] end return #cmsgpack.pack(t)",
+    "return struct.pack('HH', 1, 2)",
+    "return struct.pack('>I2i4', 1, -2)",
+    "return {struct.unpack('>I2i4', struct.pack('>I2i4', 1, -2))}",
+    "return {struct.unpack('<hs', struct.pack('<hs', -5, 'abc'))}",
+    "return {struct.unpack('Bc0', struct.pack('Bc0', 3, 'abc'))}",
+    "return {struct.unpack('>!4 b i4', struct.pack('>!4 b i4', 1, 2))}",
+    "return struct.size('>!4 b i4 d')",
+    "return struct.pack('dfx', 0.5, 1.5)",
+    "return {struct.unpack('I4', 'abc')}",
+    "return bit.band(0xff, 0x0f) + bit.bor(1, 2, 4) + bit.bxor(7, 2)",
+    "return {bit.tobit(0xffffffff), bit.tobit(2^40 + 5), bit.bnot(0), bit.lshift(1, 31), bit.rshift(-1, 28), bit.arshift(-16, 2)}",
+    "return {bit.rol(0x12345678, 12), bit.ror(0x12345678, 12), bit.bswap(0x12345678)}",
+    "return {bit.tohex(1), bit.tohex(-1, 4), bit.tohex(255, -2)}",
+    "return string.find('hello world', 'o w')",
+    "return {string.find('hello', 'l+')}",
+    "return {string.find('hello', '(l)(l)')}",
+    "return {string.find('hello', 'xyz')}",
+    "return {string.find('a.b', '.', 1, true)}",
+    "return {string.find('hello', 'l', -2)}",
+    "return {string.find('', '')}",
+    "return {string.find('abc', '', 10)}",
+    "return {string.match('key=value', '(%w+)=(%w+)')}",
+    "return string.match('  trim  ', '^%s*(.-)%s*$')",
+    "return string.match('2024-01-02', '%d+', 6)",
+    "return {string.match('abc', '()b()')}",
+    "return string.match('f(a(b)c)d', '%b()')",
+    "return string.match('THE (quick) fox', '%f[%a]%a+%f[%A]')",
+    "return string.match('abcabc', '(abc)%1')",
+    "return string.match('[x]', '[]x]+')",
+    "return string.match('a-b', '[a%-b]+')",
+    "return string.match('^a', '%^a')",
+    "local t = {} for w in string.gmatch('one two three', '%a+') do t[#t+1] = w end return t",
+    "local t = {} for k, v in string.gmatch('a=1,b=2', '(%w+)=(%w+)') do t[#t+1] = k .. v end return t",
+    "local n = 0 for _ in string.gmatch('abc', '') do n = n + 1 end return n",
+    "return {string.gsub('hello world', 'o', '0')}",
+    "return {string.gsub('hello', '', '-')}",
+    "return {string.gsub('abc', '%w', '%0%0', 2)}",
+    "return {string.gsub('hello world', '(%w+)', '<%1>')}",
+    "return {string.gsub('$name is $age', '%$(%w+)', {name='Bob', age=7})}",
+    "return {string.gsub('abc', '%w', function(c) if c == 'b' then return 'X' end end)}",
+    "return {string.gsub('abc', '^a', 'x')}",
+    "return {string.gsub('abc d', '%w*', 'x')}",
+    "return {string.gsub('abc', '', function() return '.' end)}",
+    "return string.gsub('abc', 'b', true)",
+    "return string.gsub('abc', '(b', 'x')",
+    "return string.find('a', '[a')",
+    "return string.find('a', '%')",
+    "return string.rep('ab', 3) .. string.rep('x', 0) .. string.rep('x', -1)",
+    "return string.format('%5.2f|%d|%s|%q|%x', 3.14159, 42, 'a', 'b\"c', 255)",
+    "return ('x'):rep(3) .. ('abc'):upper() .. #'four'",
+    "return {unpack({1,2,3,4}, 2, 3)}",
+    "return unpack({1,2,3}, 1, 1e8)",
+    "return #{unpack(ARGV, 1, 2)}",
+    "local t = {5,3,1} table.sort(t) return t",
+    "local t = {} table.insert(t, 'a') table.insert(t, 1, 'b') return {table.concat(t, ','), table.getn(t), table.remove(t)}",
+    "return {math.floor(1.5), math.max(1, 5), math.min(2, 1), math.abs(-3), math.pow(2, 10), math.fmod(7, 3)}",
+    "return {tonumber('0x10'), tonumber('12', 8), tostring(tonumber('abc')), tonumber(' 5 ')}",
+    "return select('#', 1, nil, 3)",
+    "return {type(os.clock()), type(_G), type(next), tostring(rawequal(1, 1))}",
+    "return setmetatable({}, {__index=function() return 7 end}).x",
+    "return {pcall(error)}",
+    "return tostring(xpcall(function() error('x') end, function(e) return e end))",
+    "return loadfile",
+    "return print",
+    "return require",
+    "return dofile",
+    "return io",
+    "return debug",
+    "return os.execute",
+    "local function f() return f() + 1 end return f()",
+    "return redis.REPL_ALL + redis.LOG_WARNING",
+    "return redis.call('SET', 'k', 'v', 'EX', 10, 'NX')",
+    "return redis.call('SET', 'k', 'v', 'XX', 'NX')",
+    "return redis.call('SET', 'k', 'v', 'NX')",
+    "if redis.call('GET', 'k') == ARGV[1] then return redis.call('DEL', 'k') else return 0 end",
+    "return redis.call('MSET', 'a', 1, 'b', 2)",
+    "return redis.call('MGET', 'a', 'b', 'none')",
+    "return redis.call('EXISTS', 'a', 'b', 'none')",
+    "return redis.call('DBSIZE') > 3",
+    "redis.call('SET', 'left', 'there') error('after')",
+    "return redis.call('GET', 'left')",
+    "return redis.call('INCR', 'l')",
+];
+
+#[test]
+fn scripts_say_what_they_say_to_redis() {
+    let Some(mut redis) = Redis::start() else { return };
+    let (keys, args) = (["k1", "k2"], ["x", "y", "3", "4"]);
+    let mut bank = Bank::new();
+    let mut differ = Vec::new();
+    for script in LIKE_REDIS {
+        let (ours, theirs) = (bank.eval(script, &keys, &args), redis.eval(script, &keys, &args));
+        if ours != theirs {
+            differ.push(format!("{script}\n  ours   {ours:?}\n  theirs {theirs:?}"));
+        }
+    }
+    assert!(differ.is_empty(), "{} of {}:\n{}", differ.len(), LIKE_REDIS.len(), differ.join("\n"));
+}
+
+#[test]
+fn what_would_harm_a_node_is_an_error() {
+    let mut bank = Bank::new();
+    for (script, says) in [
+        ("while true do end", "-ERR Script killed"),
+        (
+            "redis.call('SET', 'harm', 1) while true do pcall(function() while true do end end) end",
+            "-ERR Script killed",
+        ),
+        (
+            "while true do xpcall(function() while true do end end, function() while true do end end) end",
+            "-ERR Script killed",
+        ),
+        ("return string.find(('a'):rep(60), ('a*'):rep(30) .. 'b')", "-ERR Script killed"),
+        ("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end", "-ERR not enough memory"),
+        ("return string.rep('x', 1e9)", "-ERR user_script:1: not enough memory"),
+        ("local s = 'x' while true do s = s .. s end", "-ERR not enough memory"),
+        ("local function f(n) return 1 + f(n + 1) end return f(1)", "-ERR user_script:1: stack overflow"),
+        ("local t = {} t[1] = t return t", "-ERR reached lua stack limit"),
+        (
+            "local t = {} for i = 1, 9000 do t[i] = i end return unpack(t)",
+            "-ERR user_script:1: too many results to unpack",
+        ),
+        (
+            "return load('return 1')",
+            "-ERR user_script:1: Script attempted to access nonexistent global variable 'load'",
+        ),
+        ("return loadstring('return 1')", "-ERR user_script:1: Script attempted to access nonexistent global"),
+        ("return collectgarbage()", "-ERR user_script:1: Script attempted to access nonexistent global"),
+        ("return newproxy()", "-ERR user_script:1: Script attempted to access nonexistent global"),
+        ("return getfenv()", "-ERR user_script:1: Script attempted to access nonexistent global"),
+        ("return string.dump(function() end)", "-ERR user_script:1: attempt to call field 'dump' (a nil value)"),
+        ("rawset(_G, 'a', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+        ("rawset(string, 'rep', 1)", "-ERR user_script:1: Attempt to modify a readonly table"),
+        ("setmetatable(_G, {})", "-ERR user_script:1: cannot change a protected metatable"),
+        ("getmetatable('').__index = nil", "-ERR user_script:1: attempt to index a boolean value"),
+        ("for i = 1, 70000 do redis.call('SET', 'k' .. i, i) end", "-ERR a script changes at most"),
+        ("\x1bLuaQ", "-ERR Error compiling script (new function): "),
+    ] {
+        let said = bank.eval(script, &[], &[]);
+        assert!(said.starts_with(says), "{script}: {said}");
+        assert_eq!(bank.eval("return 'fine'", &[], &[]), "$4\r\nfine\r\n", "after {script}");
+    }
+    assert_eq!(
+        bank.eval("return redis.call('EXISTS', 'harm', 'k1')", &[], &[]),
+        ":0\r\n",
+        "nothing of it has happened"
+    );
+}
+
+#[test]
+fn what_only_reads_changes_nothing() {
+    let mut bank = Bank::new();
+    let mut run = |script| bank.request(script, &[], &[], true, Protocol::Resp2);
+    assert!(
+        run("redis.call('SET', 'a', 1)").starts_with("-ERR Write commands are not allowed from read-only scripts.")
+    );
+    assert_eq!(run("return redis.call('GET', 'a')"), "$-1\r\n");
+}
+
+#[test]
+fn who_speaks_resp3_is_told_so() {
+    let mut bank = Bank::new();
+    for (script, said) in [
+        ("return {map={a=1}}", "%1\r\n$1\r\na\r\n:1\r\n"),
+        ("return {set={a=true}}", "~1\r\n$1\r\na\r\n"),
+        ("return {double=3.25}", ",3.25\r\n"),
+        ("return nil", "_\r\n"),
+        ("return true", ":1\r\n"),
+        ("redis.setresp(3) return true", "#t\r\n"),
+        ("return {big_number='12345678901234567890'}", "(12345678901234567890\r\n"),
+        ("return {verbatim_string={format='txt', string='a'}}", "=5\r\ntxt:a\r\n"),
+        (
+            "redis.setresp(3) redis.call('HSET', 'h', 'a', 1) return redis.call('HGETALL', 'h')",
+            "%1\r\n$1\r\na\r\n$1\r\n1\r\n",
+        ),
+    ] {
+        assert_eq!(bank.request(script, &[], &[], false, Protocol::Resp3), said, "{script}");
+    }
+}
