@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use crate::StartError;
 
@@ -22,6 +23,8 @@ pub struct Given {
     pub life: Option<String>,
     /// `COPPICE_TOKEN`: what the service's clones show each other's nodes.
     pub(crate) token_of_service: Option<String>,
+    /// `COPPICE_DRAIN_MS`: how long the program has after the stop signal.
+    pub drain: Option<Duration>,
     /// By the namespace's variable (`CARTS` of `COPPICE_CARTS_URL`): its name and token.
     namespaces: BTreeMap<String, (String, String)>,
 }
@@ -70,6 +73,7 @@ impl Given {
             life: has("COPPICE_MEMBER").map(str::to_owned),
             token_of_service: has("COPPICE_TOKEN").map(str::to_owned),
             apis: apis.collect::<Result<_, _>>()?,
+            drain: has("COPPICE_DRAIN_MS").and_then(|ms| ms.parse().ok()).map(Duration::from_millis),
             namespaces: vars.iter().filter_map(|(name, url)| namespace(name, url)).collect(),
         })
     }
@@ -119,6 +123,7 @@ mod tests {
             ("COPPICE_SERVICE", "shop"),
             ("COPPICE_CLONE", "shop/2"),
             ("COPPICE_NODE", "n2"),
+            ("COPPICE_DRAIN_MS", "2500"),
             ("COPPICE_NODE_API", "http://127.0.0.2:7070"),
             ("COPPICE_NODE_APIS", "http://127.0.0.2:7070,http://127.0.0.1:7070"),
             ("COPPICE_MY_BOXES_URL", "redis://my-boxes:secret@127.0.0.2:6379"),
@@ -130,6 +135,7 @@ mod tests {
             given.apis.iter().map(SocketAddr::to_string).collect::<Vec<_>>(),
             ["127.0.0.2:7070", "127.0.0.1:7070"]
         );
+        assert_eq!(given.drain, Some(Duration::from_millis(2500)));
         assert_eq!(given.token("my-boxes"), Ok("secret"));
     }
 

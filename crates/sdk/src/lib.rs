@@ -18,6 +18,7 @@
 //! ```
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
+//! - `tcp.rs`: connections of its TCP doors, told apart from HTTP by what `proxy.rs` reads.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //!   `objects.rs`: objects of owners, of class `object`. `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
@@ -41,11 +42,13 @@ mod node;
 mod objects;
 mod on_behalf;
 mod pressure;
+mod proxy;
 mod service;
 mod sessions;
 mod shown;
 mod stage;
 mod stream;
+mod tcp;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
@@ -63,6 +66,9 @@ pub use node::Node;
 pub use objects::{NoObjectId, Object, ObjectError, ObjectHead, ObjectId, ObjectPage, Objects, Written};
 pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
+pub use proxy::Tls;
 pub use service::Service;
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
 pub use stage::{Overloaded, Stage, Turn};
+pub use tcp::{Conn, Drain};
+pub use tokio;

@@ -75,6 +75,17 @@ pub const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 /// After the stop signal, requests have this long where nobody kills the program sooner. A node kills it when the service's
 /// `stop.drain` is over.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// After the stop signal, connections of TCP doors are told to say goodbye within this part of the time that they have: the rest is
+/// for the last one's way.
+pub const GOODBYES_PART: (u32, u32) = (1, 2);
+/// A connection's first byte: the edge sends it at once. A longer silence is of somebody who looks whether the port is open.
+pub const FIRST_BYTE_TIME_MAX: Duration = Duration::from_secs(10);
+/// The node's word of a connection comes whole.
+pub const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest addresses and extensions of it: what the edge writes has a hundred bytes.
+pub const PROXY_BYTES_MAX: usize = 4 << 10;
+/// Longest name of a door, as `clones/src/limits.rs` has it.
+pub const DOOR_BYTES_MAX: usize = 63;
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

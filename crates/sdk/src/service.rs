@@ -14,15 +14,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::functions::{Args, Functions};
 use crate::limits::*;
 use crate::pressure::Watch;
 use crate::stage::{Stage, carry};
+use crate::tcp::{Came, Conn, Doors, Leave};
 use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
@@ -150,20 +151,72 @@ impl Service {
     /// Serves until the stop signal (TERM or INT), then takes no new connection, answers the requests that it has, and
     /// returns. `/health` answers 200.
     pub async fn serve(self, app: Router) -> Result<(), StartError> {
-        let cannot = |e: std::io::Error| StartError(format!("the stop signal cannot be waited for: {e}"));
-        let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
-        let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => (),
-                _ = int.recv() => (),
-            }
-        };
+        let stop = stop_signal()?;
         self.serve_until(app, stop).await
     }
 
+    /// Serves connections of TCP doors until the stop signal; then takes no new connection, tells those that are open one after the
+    /// other to say goodbye ([`Drain`](crate::Drain)), and returns when they have ended, or their time is over. The service's
+    /// declaration gives its doors names, or has `send_proxy = "v2"`: what comes without the node's word of it is closed. `/health`
+    /// answers over the same port.
+    ///
+    /// ```no_run
+    /// use sdk::Conn;
+    /// use sdk::tokio::io::AsyncWriteExt;
+    ///
+    /// async fn greet(conn: Conn) {
+    ///     let Conn { mut stream, peer, door, .. } = conn;
+    ///     let _ = stream.write_all(format!("hello {peer}, this is {door}\r\n").as_bytes()).await;
+    /// }
+    ///
+    /// # async fn run() -> Result<(), sdk::StartError> {
+    /// sdk::Service::from_env()?.serve_tcp(greet).await
+    /// # }
+    /// ```
+    pub async fn serve_tcp<F>(self, handler: impl Fn(Conn) -> F + Send + Sync + 'static) -> Result<(), StartError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.serve_both(Router::new(), handler).await
+    }
+
+    /// The same for a service that is reached over HTTP, too.
+    pub async fn serve_both<F>(
+        self,
+        app: Router,
+        handler: impl Fn(Conn) -> F + Send + Sync + 'static,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = stop_signal()?;
+        self.serve_both_until(app, handler, stop).await
+    }
+
     /// The same, until `stop` ends.
-    pub async fn serve_until(self, mut app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+    pub async fn serve_both_until<F>(
+        self,
+        app: Router,
+        handler: impl Fn(Conn) -> F + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.run(app, Some(Doors::new(handler)), stop).await
+    }
+
+    /// The same, until `stop` ends.
+    pub async fn serve_until(self, app: Router, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        self.run(app, None, stop).await
+    }
+
+    async fn run(
+        self,
+        mut app: Router,
+        doors: Option<Doors>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), StartError> {
         let at = self.given.listen;
         let listener =
             listen(at).map_err(|e| StartError(format!("cannot listen on {at}, which is HOST and PORT: {e}")))?;
@@ -174,7 +227,8 @@ impl Service {
             }));
         }
         let mut app = Router::new().route(HEALTH, get(|| async { "well\n" })).fallback_service(app);
-        if let Some(functions) = self.functions {
+        // Whoever comes by a door could ask for them.
+        if let Some(functions) = self.functions.filter(|_| doors.is_none()) {
             app = app.merge(functions.router(self.given.token_of_service.clone()));
         }
         if let Some(watch) = self.watch {
@@ -184,18 +238,21 @@ impl Service {
             }));
         }
         let tells = crate::shown::tell(self.node.clone(), Arc::clone(&self.given), self.shown);
-        let (stopping, stopped) = watch::channel(false);
+        let (stopping, stopped) = watch::channel(None);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let accepts = Accepts { app, doors, stopped, room: Arc::clone(&room) };
         tokio::select! {
-            () = accept(&listener, &app, &room, &stopped) => (),
+            () = accepts.all(&listener) => (),
             () = tells => (),
             () = stop => (),
         }
         drop(listener);
-        let _ = stopping.send(true);
+        let drain = self.given.drain.unwrap_or(DRAIN_MAX);
+        let (part, of) = GOODBYES_PART;
+        let _ = stopping.send(Some(Leave { since: Instant::now(), within: drain * part / of }));
         // Every connection holds a place until it has ended.
-        if timeout(DRAIN_MAX, room.acquire_many(CONNECTIONS_MAX as u32)).await.is_err() {
-            tracing::warn!("requests were still under way {DRAIN_MAX:?} after the stop signal");
+        if timeout(drain, room.acquire_many(CONNECTIONS_MAX as u32)).await.is_err() {
+            tracing::warn!("connections were still under way {drain:?} after the stop signal");
         }
         Ok(())
     }
@@ -209,36 +266,70 @@ fn listen(at: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(listener: &TcpListener, app: &Router, room: &Arc<Semaphore>, stopped: &watch::Receiver<bool>) {
+/// Ends at TERM or INT.
+fn stop_signal() -> Result<impl Future<Output = ()>, StartError> {
+    let cannot = |e: std::io::Error| StartError(format!("the stop signal cannot be waited for: {e}"));
+    let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => (),
+            _ = int.recv() => (),
+        }
+    })
+}
+
+/// What takes connections.
+struct Accepts {
+    app: Router,
+    doors: Option<Doors>,
+    stopped: watch::Receiver<Option<Leave>>,
+    room: Arc<Semaphore>,
+}
+
+impl Accepts {
+    async fn all(&self, listener: &TcpListener) {
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            // Over the limit it is closed at once: better than a queue nobody sees.
+            let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else { continue };
+            let _ = stream.set_nodelay(true);
+            let (app, doors, stopped) = (self.app.clone(), self.doors.clone(), self.stopped.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                let came = match doors {
+                    Some(doors) => doors.greet(stream, stopped.clone()).await,
+                    None => Came::Http(stream),
+                };
+                match came {
+                    Came::Tcp(serving) => serving.await,
+                    Came::Http(stream) => serve_http(stream, app, stopped).await,
+                    Came::Nothing => (),
+                }
+            });
+        }
+    }
+}
+
+async fn serve_http(stream: TcpStream, app: Router, mut stopped: watch::Receiver<Option<Leave>>) {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        // Over the limit it is closed at once: better than a queue nobody sees.
-        let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
-        let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(app.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-        let mut stopped = stopped.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            tokio::pin!(connection);
-            // It ends in an error whenever a client goes away; that is no news.
-            tokio::select! {
-                _ = connection.as_mut() => return,
-                _ = stopped.wait_for(|stopped| *stopped) => (),
-            }
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        });
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)).with_upgrades();
+    tokio::pin!(connection);
+    // It ends in an error whenever a client goes away; that is no news.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopped.wait_for(Option::is_some) => (),
     }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
 }
 
 const _: () =

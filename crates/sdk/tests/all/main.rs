@@ -6,3 +6,4 @@ mod linear;
 mod objects;
 mod scripted;
 mod stage;
+mod tcp;
