@@ -56,6 +56,7 @@ const TABLE: &[Layer] = &[
     // Services use the SDK, and nothing else of ours.
     above("chorus", &["sdk"]),
     above("notes", &["sdk"]),
+    above("parrot", &["sdk"]),
     above("e2e", &[]),
     above("xtask", &[]),
 ];

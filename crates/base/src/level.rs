@@ -22,6 +22,8 @@
 //! Level 5:
 //! - ledgers (`linear/src/ledger.rs`): a kind of value, and the functions `ledger.*`, and `load` of one, which alone make one
 //! - scripts of class `linear`: the functions `script.*`, and the answer `Undone` (`linear/src/functions/script.rs`, `linear/src/op.rs`)
+//!
+//! - services have doors with names, and `certificates` (`clones/src/tcp.rs`, `clones/src/spec.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 5;

@@ -87,6 +87,7 @@ impl Program {
             http: _,
             tcp: _,
             partitions: _,
+            certificates: _,
             session: _,
             answer_timeout: _,
             idle_timeout: _,

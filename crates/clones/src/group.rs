@@ -546,6 +546,7 @@ impl Group {
         env.insert("COPPICE_CLONE".into(), id.to_string());
         env.insert("COPPICE_NODE".into(), self.node_name.clone());
         env.insert("COPPICE_NODE_API".into(), self.node_api.clone());
+        env.insert("COPPICE_DRAIN_MS".into(), want.spec.stop.drain.as_millis().to_string());
         let apis: Vec<&str> = [&self.node_api].into_iter().chain(&self.apis).map(String::as_str).collect();
         env.insert("COPPICE_NODE_APIS".into(), apis.join(","));
         if want.spec.version > 0 {

@@ -142,6 +142,7 @@ fn a_clone_is_started_with_its_environment_probed_until_it_is_well_and_then_serv
         [
             ("COPPICE_CARTS_URL", "redis://carts:T@10.0.0.1:6379"),
             ("COPPICE_CLONE", "shop/0"),
+            ("COPPICE_DRAIN_MS", "5000"),
             ("COPPICE_MEMBER", "n1.4.1"),
             ("COPPICE_NODE", "n1"),
             ("COPPICE_NODE_API", "http://10.0.0.1:7070"),

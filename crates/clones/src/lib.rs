@@ -35,11 +35,15 @@ pub mod session;
 pub mod size;
 pub mod sizing;
 pub mod spec;
+mod tcp;
 pub mod text;
 pub mod wire;
 
 /// The level from which a declaration may say what [`Allows`] holds, `sandbox`, and more of `health` than a path (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+
+/// The level from which a service may have doors with names, and `certificates`.
+pub const LEVEL_DOORS: u32 = 5;
 
 pub use allows::Allows;
 pub use assign::{Assignments, Version};

@@ -22,6 +22,8 @@ pub const PARTITIONS_PER_SERVICE_MAX: usize = 10_000;
 /// So many of them, the first ones, are compared with each that follows, to find those that never take a request: it is done for each
 /// declaration, and takes some tenths of a second at most.
 pub const PARTITIONS_COMPARED_MAX: usize = 256;
+/// Doors for TCP of one service. Each node listens at every one.
+pub const TCP_DOORS_MAX: usize = 32;
 pub const PARTITIONS_MAX: usize = 16_384;
 /// Hosts, paths, header names and values in a partition, bytes: longer ones match nothing that gets through the edge.
 pub const MATCH_BYTES_MAX: usize = 1024;

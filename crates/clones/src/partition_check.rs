@@ -9,7 +9,7 @@ use crate::limits::{MATCH_BYTES_MAX, PARTITIONS_COMPARED_MAX, PARTITIONS_PER_SER
 use crate::partition::{Affinity, DropHandler, Fraction, HashOn, HeaderMatch, Partition, is_token};
 use crate::path::canonical;
 use crate::route::{bare_host, host_covers, is_below};
-use crate::spec::{HttpRoute, ServiceSpec, SpecError, host_error, name_error, prefix_error};
+use crate::spec::{HttpRoute, ServiceSpec, SpecError, TcpRoute, host_error, name_error, prefix_error};
 
 /// All mistakes in a service's partitions.
 pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
@@ -23,7 +23,7 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
         wrong("partition".into(), format!("{} are over the limit of {PARTITIONS_PER_SERVICE_MAX}", all.len()));
         return errors;
     }
-    if spec.http.is_none() && spec.tcp.is_none() {
+    if !spec.is_reached() {
         wrong("partition".into(), "nothing reaches this service; give it an address: http = { host = \"*\" }".into());
     }
     let mut names = BTreeSet::new();
@@ -41,7 +41,7 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
             None => tcp_mistakes(partition, &mut wrong),
         }
         own_mistakes(partition, &mut wrong);
-        for (key, why) in partition.allows().mistakes(spec.http.is_some(), spec.tcp.is_some()) {
+        for (key, why) in partition.allows().mistakes(spec.http.is_some(), !spec.tcp.is_empty()) {
             wrong(&format!(".{key}"), why);
         }
         let compared = all[..index.min(PARTITIONS_COMPARED_MAX)].iter();
@@ -200,20 +200,25 @@ fn drop_mistakes(drop: &DropHandler, wrong: &mut dyn FnMut(&str, String)) {
     }
 }
 
-/// Ports on which a service's TCP clients may come, each with its key.
+/// Ports on which a service's TCP clients may come, each with its key. Ports of partitions that are no door's are like the first door.
 pub fn tcp_ports(spec: &ServiceSpec) -> Vec<(String, u16)> {
-    let Some(tcp) = &spec.tcp else { return Vec::new() };
-    let of = |p: &Partition| Some((format!("partition.{}.port", p.name), p.port?));
+    let has_own = |port: u16| !spec.tcp.is_empty() && spec.tcp.iter().all(|door| door.port != port);
+    let of = |p: &Partition| Some((format!("partition.{}.port", p.name), p.port.filter(|port| has_own(*port))?));
     let partitions = spec.partitions.iter().filter(|_| spec.http.is_none()).filter_map(of);
-    std::iter::once(("tcp.port".to_owned(), tcp.port)).chain(partitions).collect()
+    spec.tcp.iter().map(|door| (door.key("port"), door.port)).chain(partitions).collect()
+}
+
+/// How clients at one of a service's TCP ports are treated.
+pub(crate) fn door_at(doors: &[TcpRoute], port: u16) -> Option<&TcpRoute> {
+    doors.iter().find(|door| door.port == port).or(doors.first())
 }
 
 /// Why two services cannot both have a TCP port, if they cannot: connections are told apart by the host they ask for.
 pub fn port_quarrel(port: u16, spec: &ServiceSpec, other: &str, at: &ServiceSpec) -> Option<String> {
-    let (mine, theirs) = (spec.tcp.as_ref()?, at.tcp.as_ref()?);
     if std::ptr::eq(spec, at) {
         return None;
     }
+    let (mine, theirs) = (door_at(&spec.tcp, port)?, door_at(&at.tcp, port)?);
     let lower = |sni: &str| bare_host(sni).to_ascii_lowercase();
     match (mine.sni.as_deref().map(lower), theirs.sni.as_deref().map(lower)) {
         (Some(mine), Some(theirs)) if mine == theirs => {

@@ -178,7 +178,7 @@ fn mistakes_between_partitions_are_found() {
 
     spec.http = None;
     assert!(all(&spec)[0].contains("give it an address"), "{:?}", all(&spec));
-    spec.tcp = Some(TcpRoute::on(25));
+    spec.tcp = vec![TcpRoute::on(25)];
     spec.partitions = vec![full_named("a")];
     let errors = all(&spec);
     assert!(

@@ -21,6 +21,7 @@ use base::{NodeId, Span};
 use crate::allows::Allows;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
+use crate::partition_check::door_at;
 use crate::session::SessionCookie;
 use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
 
@@ -36,8 +37,8 @@ pub struct Routes {
 pub struct RouteService {
     pub name: String,
     pub http: Option<HttpRoute>,
-    /// Every edge listens on its port for it.
-    pub tcp: Option<TcpRoute>,
+    /// Every edge listens on their ports for it.
+    pub tcp: Arc<[TcpRoute]>,
     /// The edge keeps its users' sessions.
     pub session: Option<Arc<RouteSession>>,
     pub partitions: Arc<[Partition]>,
@@ -153,7 +154,7 @@ impl RouteService {
         Self {
             name: name.into(),
             http: spec.http.clone(),
-            tcp: spec.tcp.clone(),
+            tcp: spec.tcp.as_slice().into(),
             session: None,
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones.min,
@@ -169,7 +170,7 @@ impl RouteService {
     fn is_routed_like(&self, other: &Self) -> bool {
         self.name == other.name
             && self.http == other.http
-            && self.tcp == other.tcp
+            && (Arc::ptr_eq(&self.tcp, &other.tcp) || self.tcp == other.tcp)
             && (Arc::ptr_eq(&self.partitions, &other.partitions) || self.partitions == other.partitions)
     }
 
@@ -201,10 +202,12 @@ impl RouteService {
             && clones.iter().zip(&other.clones).all(is_same)
     }
 
-    /// Ports on which its TCP clients may come: its own, and without HTTP those of its partitions.
+    /// Ports on which its TCP clients may come: those of its doors, and without HTTP those of its partitions.
     pub fn tcp_ports(&self) -> impl Iterator<Item = u16> + '_ {
-        let of_partitions = self.partitions.iter().filter(|_| self.http.is_none()).filter_map(|p| p.port);
-        self.tcp.iter().flat_map(move |tcp| std::iter::once(tcp.port).chain(of_partitions.clone()))
+        let is_reached = !self.tcp.is_empty() && self.http.is_none();
+        let of_partitions = self.partitions.iter().filter(move |_| is_reached).filter_map(|p| p.port);
+        let is_other = |port: &u16| self.tcp.iter().all(|door| door.port != *port);
+        self.tcp.iter().map(|door| door.port).chain(of_partitions.filter(is_other))
     }
 
     /// Indexes of the clones that no partition reserves, or of all if all are reserved; and of those that each reserves.
@@ -280,7 +283,12 @@ impl Routes {
 
     /// How those who listen on this TCP port want its clients; what differs between them is of the first.
     pub fn tcp(&self, port: u16) -> Option<&TcpRoute> {
-        self.services[self.table.ports.get(&port)?.first()?.service].tcp.as_ref()
+        door_at(&self.services[self.table.ports.get(&port)?.first()?.service].tcp, port)
+    }
+
+    /// The door of the service that was found for a client at this port.
+    pub fn tcp_door(&self, port: u16, found: Found) -> Option<&TcpRoute> {
+        door_at(&self.services[found.service].tcp, port)
     }
 
     /// Whether an operator took what was found out of use.
@@ -368,10 +376,10 @@ impl Table {
             services[found.service].partition(found)
         });
         for (index, service) in services.iter().enumerate() {
-            let sni = service.tcp.as_ref().and_then(|tcp| tcp.sni.as_deref());
-            let sni: Option<Box<str>> = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
             for port in service.tcp_ports() {
-                table.ports.entry(port).or_default().push(Listening { service: index, sni: sni.clone() });
+                let sni = door_at(&service.tcp, port).and_then(|door| door.sni.as_deref());
+                let sni = sni.map(|sni| bare_host(sni).to_ascii_lowercase().into());
+                table.ports.entry(port).or_default().push(Listening { service: index, sni });
             }
         }
         for services in table.ports.values_mut() {

@@ -11,7 +11,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
     RouteService {
         name: name.into(),
         http: Some(HttpRoute { host: host.into(), path: path.into() }),
-        tcp: None,
+        tcp: [].into(),
         session: None,
         partitions: [].into(),
         wanted: 2,
@@ -97,7 +97,7 @@ fn what_nobody_declared_is_not_found() {
 
 #[test]
 fn a_tcp_service_is_found_by_its_port_and_by_those_of_its_partitions() {
-    let mut mail = RouteService { http: None, tcp: Some(TcpRoute::on(25)), ..service("mail", "", "") };
+    let mut mail = RouteService { http: None, tcp: [TcpRoute::on(25)].into(), ..service("mail", "", "") };
     let bulk = Partition { port: Some(26), ..Partition::new("bulk") };
     mail.partitions = [bulk].into();
     assert_eq!(mail.tcp_ports().collect::<Vec<_>>(), [25, 26]);
@@ -108,10 +108,26 @@ fn a_tcp_service_is_found_by_its_port_and_by_those_of_its_partitions() {
 }
 
 #[test]
+fn a_client_is_found_by_any_door_of_a_service_and_the_door_is_known() {
+    let doors = [TcpRoute::named("smtp", 25), TcpRoute { sni: Some("*".into()), ..TcpRoute::named("pop3s", 995) }];
+    let mut mail = RouteService { http: None, tcp: doors.into(), ..service("mail", "", "") };
+    mail.partitions = [Partition { port: Some(25), ..Partition::new("in") }].into();
+    assert_eq!(mail.tcp_ports().collect::<Vec<_>>(), [25, 995], "a partition of a door has no port of its own");
+    let routes = Routes::new(vec![mail]);
+    for (port, partition, name) in [(25, Some(0), "smtp"), (995, None, "pop3s")] {
+        let found = routes.find_tcp(port, CLIENT, Some("mail.example")).unwrap();
+        assert_eq!(found, Found { service: 0, partition });
+        assert_eq!(routes.tcp_door(port, found).unwrap().name.as_deref(), Some(name));
+        assert_eq!(routes.tcp(port).unwrap().sni.is_some(), port == 995);
+    }
+    assert_eq!(routes.find_tcp(110, CLIENT, None), None);
+}
+
+#[test]
 fn services_on_one_tcp_port_are_told_apart_by_the_host_that_is_asked_for() {
     let tls = |name: &str, sni: &str| {
         let tcp = TcpRoute { sni: Some(sni.into()), ..TcpRoute::on(443) };
-        RouteService { http: None, tcp: Some(tcp), ..service(name, "", "") }
+        RouteService { http: None, tcp: [tcp].into(), ..service(name, "", "") }
     };
     let all = [tls("any", "*"), tls("wild", "*.db.example"), tls("one", "a.db.example")];
     let routes = Routes::new(all.to_vec());

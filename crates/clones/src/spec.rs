@@ -20,7 +20,11 @@ use crate::route::bare_host;
 use crate::sandbox::{SANDBOX_KEYS, Sandbox};
 use crate::session::SessionCookie;
 use crate::size::Size;
+use crate::tcp::{self, keep_tcp_known};
 use crate::text;
+use crate::{LEVEL, LEVEL_DOORS};
+
+pub use crate::tcp::{ProxyVersion, TcpRoute};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,14 +58,18 @@ pub struct ServiceSpec {
     pub health: Option<Health>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRoute>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpRoute>,
+    /// Its doors for TCP, each a port.
+    #[serde(default, with = "crate::tcp", skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<TcpRoute>,
     /// Parts of its requests that are treated in their own way; the first that matches takes a request.
     #[serde(default, rename = "partition", skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
     /// Namespaces it uses; a clone gets the address of each as `COPPICE_<NAME>_URL`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// Its clones get the certificates of their node's folder, keys and all, for TLS that they end themselves.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub certificates: bool,
     /// The edge keeps its users' sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionCookie>,
@@ -91,36 +99,6 @@ pub struct HttpRoute {
     /// Path prefix, in whole segments.
     #[serde(default = "root_path")]
     pub path: String,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TcpRoute {
-    /// Every node listens on this port for the service.
-    pub port: u16,
-    /// Clients come through a balancer that says by the PROXY protocol who they are. It must.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub accept_proxy: bool,
-    /// Clones are told by the PROXY protocol who the client is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub send_proxy: Option<ProxyVersion>,
-    /// Takes TLS connections for this host alone, by the name that they begin with, and passes them on as they are: the
-    /// clones have the certificate. A name, `*.` and the end of names, or `*`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sni: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProxyVersion {
-    V1,
-    V2,
-}
-
-impl TcpRoute {
-    pub fn on(port: u16) -> Self {
-        Self { port, accept_proxy: false, send_proxy: None, sni: None }
-    }
 }
 
 /// How a clone is asked to go: the signal, and how long it then has before it is killed.
@@ -178,9 +156,10 @@ impl ServiceSpec {
             wait: None,
             health: None,
             http: None,
-            tcp: None,
+            tcp: Vec::new(),
             partitions: Vec::new(),
             namespaces: Vec::new(),
+            certificates: false,
             session: None,
             sandbox: Sandbox::default(),
             stop: Stop::default(),
@@ -229,7 +208,7 @@ impl ServiceSpec {
         }
         if min > max {
             wrong("clones", format!("min {min} is over max {max}"));
-        } else if min < max && (min == 0 || self.http.is_none() && self.tcp.is_none()) {
+        } else if min < max && (min == 0 || !self.is_reached()) {
             let why = if min == 0 { "min is 1 at least: a request cannot wait for a start" } else { NO_WAIT };
             wrong("clones", why.into());
         }
@@ -252,11 +231,8 @@ impl ServiceSpec {
                 wrong("http.path", why);
             }
         }
-        if self.tcp.as_ref().is_some_and(|tcp| tcp.port == 0) {
-            wrong("tcp.port", "0 is no port to listen on; choose one from 1 to 65535".into());
-        }
-        if let Some(why) = self.tcp.as_ref().and_then(|tcp| host_error(tcp.sni.as_deref()?)) {
-            wrong("tcp.sni", why);
+        for error in tcp::mistakes(&self.tcp, &self.partitions, self.http.is_some()) {
+            wrong(&error.key, error.why);
         }
         for error in partition::check(self) {
             wrong(&error.key, error.why);
@@ -287,7 +263,7 @@ impl ServiceSpec {
         if self.start_timeout == Span::ZERO {
             wrong("start_timeout", "0s leaves no time to start; write for example \"10s\"".into());
         }
-        for (key, why) in self.allows().mistakes(self.http.is_some(), self.tcp.is_some()) {
+        for (key, why) in self.allows().mistakes(self.http.is_some(), !self.tcp.is_empty()) {
             wrong(key, why);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
@@ -309,8 +285,16 @@ impl ServiceSpec {
         self.partitions.iter().map(|partition| partition.answer_timeout).chain([self.answer_timeout]).flatten().max()
     }
 
-    /// A key that came with [`crate::LEVEL`]: programs before it know nothing of it.
-    pub fn newer_key(&self) -> Option<String> {
+    /// A key that programs before some level know nothing of, and that level: of the highest one.
+    pub fn newer_key(&self) -> Option<(String, u32)> {
+        let of_tcp = self.tcp.iter().any(|door| door.name.is_some()) || self.tcp.len() > 1;
+        let newest = if of_tcp { Some("tcp") } else { self.certificates.then_some("certificates") };
+        let newest = newest.map(|key| (key.to_owned(), LEVEL_DOORS));
+        newest.or_else(|| self.key_of_level_4().map(|key| (key, LEVEL)))
+    }
+
+    /// A key that came with [`LEVEL`].
+    fn key_of_level_4(&self) -> Option<String> {
         let of_partition =
             |partition: &Partition| partition.allows().key().map(|key| format!("partition.{}.{key}", partition.name));
         let of_sandbox = (!self.sandbox.is_default()).then_some("sandbox");
@@ -336,17 +320,15 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        let inner: [(&str, &[&str]); 5] = [
-            ("http", &HTTP_KEYS),
-            ("tcp", &TCP_KEYS),
-            ("stop", &STOP_KEYS),
-            ("session", &SESSION_KEYS),
-            ("sandbox", &SANDBOX_KEYS),
-        ];
+        let inner: [(&str, &[&str]); 4] =
+            [("http", &HTTP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS), ("sandbox", &SANDBOX_KEYS)];
         for (key, known) in inner {
             if let Some(inner) = value.get_mut(key) {
                 keep_known(inner, known);
             }
+        }
+        if let Some(tcp) = value.get_mut("tcp") {
+            keep_tcp_known(tcp);
         }
         partition::keep_understood(&mut value);
         serde_json::from_value(value)
@@ -354,13 +336,18 @@ impl ServiceSpec {
 
     /// Whether its clones listen (and so can be probed).
     pub fn listens(&self) -> bool {
-        self.health.is_some() || self.http.is_some() || self.tcp.is_some()
+        self.health.is_some() || self.is_reached()
     }
 
-    /// Where it is reached, for people: `*/`, `shop.example/cart`, `tcp 25`.
+    /// Whether the outside comes to it.
+    pub fn is_reached(&self) -> bool {
+        self.http.is_some() || !self.tcp.is_empty()
+    }
+
+    /// Where it is reached, for people: `*/`, `shop.example/cart`, `tcp 25 (smtp)`.
     pub fn reached_at(&self) -> Vec<String> {
         let http = self.http.iter().map(|http| format!("{}{}", http.host, http.path));
-        http.chain(self.tcp.iter().map(|tcp| format!("tcp {}", tcp.port))).collect()
+        http.chain(self.tcp.iter().map(TcpRoute::shown)).collect()
     }
 }
 
@@ -505,7 +492,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 20] = [
+const SERVICE_KEYS: [&str; 21] = [
     "run",
     "builtin",
     "code",
@@ -519,6 +506,7 @@ const SERVICE_KEYS: [&str; 20] = [
     "tcp",
     "partition",
     "namespaces",
+    "certificates",
     "session",
     "sandbox",
     "stop",
@@ -528,7 +516,6 @@ const SERVICE_KEYS: [&str; 20] = [
     "body_max",
 ];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
-const TCP_KEYS: [&str; 4] = ["port", "accept_proxy", "send_proxy", "sni"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
 const SESSION_KEYS: [&str; 7] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes", "priority"];
 

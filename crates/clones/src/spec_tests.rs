@@ -85,7 +85,8 @@ fn a_clone_is_asked_for_the_host_of_its_route_unless_another_is_declared() {
         let spec = read(&format!("run = [\"a\"]\n{toml}")).unwrap();
         assert_eq!(spec.validate(), Ok(()));
         assert_eq!(spec.health_host(), expect, "{toml}");
-        assert_eq!(spec.newer_key().is_some(), toml.contains("path"), "{toml}");
+        let newer = toml.contains("path").then(|| ("health".to_owned(), LEVEL));
+        assert_eq!(spec.newer_key(), newer, "{toml}");
     }
 }
 
@@ -99,7 +100,7 @@ fn the_known_keys_are_the_types_keys() {
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(keys(&value), list(&SERVICE_KEYS));
     assert_eq!(keys(&value["http"]), list(&HTTP_KEYS));
-    assert_eq!(keys(&value["tcp"]), list(&TCP_KEYS));
+    assert_eq!(keys(&value["tcp"]), list(&crate::tcp::TCP_KEYS));
     assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
     assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
@@ -156,8 +157,8 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (|s| s.http.as_mut().unwrap().host = "a.*.x".into(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = String::new(), "http.host", "every host"),
         (|s| s.http.as_mut().unwrap().host = "[::g]".into(), "http.host", "every host"),
-        (|s| s.tcp = Some(TcpRoute::on(0)), "tcp.port", "1 to 65535"),
-        (|s| s.tcp.as_mut().unwrap().sni = Some("a:b/".into()), "tcp.sni", "without scheme"),
+        (|s| s.tcp = vec![TcpRoute::on(0)], "tcp.port", "1 to 65535"),
+        (|s| s.tcp[0].sni = Some("a:b/".into()), "tcp.sni", "without scheme"),
         (|s| drop(s.env.insert("PORT".into(), "1".into())), "env.PORT", "by its node"),
         (|s| drop(s.env.insert("A=B".into(), "1".into())), "env.A=B", "no ="),
         (|s| s.namespaces = vec!["a-b".into(), "a_b".into()], "namespaces", "COPPICE_A_B_URL"),
@@ -252,7 +253,7 @@ fn two_services_cannot_share_a_route_or_a_port_and_namespaces_must_exist() {
 fn services_share_a_tcp_port_only_if_the_host_tells_them_apart() {
     let service = |sni: Option<&str>, accept_proxy| {
         let sni = sni.map(Into::into);
-        ServiceSpec { tcp: Some(TcpRoute { sni, accept_proxy, ..TcpRoute::on(443) }), ..ServiceSpec::new(["a"]) }
+        ServiceSpec { tcp: vec![TcpRoute { sni, accept_proxy, ..TcpRoute::on(443) }], ..ServiceSpec::new(["a"]) }
     };
     let why = |a, b| {
         let both = BTreeMap::from([("a".to_string(), a), ("b".to_string(), b)]);
@@ -267,6 +268,85 @@ fn services_share_a_tcp_port_only_if_the_host_tells_them_apart() {
         let why = why(a, b).unwrap();
         assert!(why.starts_with("service.b.tcp.port: ") && why.contains(hint), "{why}");
     }
+}
+
+#[test]
+fn a_service_has_several_doors_each_with_a_name() {
+    let mail = "run = [\"mail\"]\ntcp = [{ name = \"smtp\", port = 2525 }, { name = \"pop3\", port = 2110 }]";
+    let spec = read(mail).unwrap();
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!(spec.tcp, [TcpRoute::named("smtp", 2525), TcpRoute::named("pop3", 2110)]);
+    assert_eq!(spec.reached_at(), ["tcp 2525 (smtp)", "tcp 2110 (pop3)"]);
+    assert_eq!(spec.newer_key(), Some(("tcp".into(), LEVEL_DOORS)));
+    assert_eq!(read(&toml::to_string(&spec).unwrap()), Ok(spec.clone()));
+    assert_eq!(ServiceSpec::from_stored(&spec.to_stored()).unwrap(), spec);
+    let kept = br#"{"run":["a"],"tcp":[{"port":1,"name":"a","colour":1},{"port":2,"name":"b"}]}"#;
+    assert_eq!(ServiceSpec::from_stored(kept).unwrap().tcp, [TcpRoute::named("a", 1), TcpRoute::named("b", 2)]);
+
+    // The only one needs no name, and is then kept as programs before doors read it.
+    let one = read("run = [\"a\"]\ntcp = [{ port = 9000 }]").unwrap();
+    assert_eq!((one.validate(), one.newer_key()), (Ok(()), None));
+    let stored: serde_json::Value = serde_json::from_slice(&one.to_stored()).unwrap();
+    assert_eq!(stored["tcp"], serde_json::json!({"port": 9000}));
+    assert_eq!(read("run = [\"a\"]\ntcp = { port = 9000 }"), Ok(one));
+    for wrong in ["9000", "\"smtp\"", "true", "[9000]"] {
+        assert!(read(&format!("run = [\"a\"]\ntcp = {wrong}")).is_err(), "{wrong}");
+    }
+    assert!(read("run = [\"a\"]\ntcp = 9000").unwrap_err().contains("{ name = \"smtp\", port = 2525 }"));
+}
+
+#[test]
+fn doors_that_cannot_both_be_are_told_apart_in_words() {
+    let told = |tcp: &str| {
+        let spec = read(&format!("run = [\"a\"]\ntcp = [{tcp}]")).unwrap();
+        let errors = spec.validate().err().unwrap_or_default();
+        errors.iter().map(SpecError::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let smtp = "{ name = \"smtp\", port = 25 }";
+    assert_eq!(told(smtp), "");
+    for (other, says) in [
+        (
+            "{ name = \"smtp\", port = 26 }",
+            "tcp.smtp.name: the door at port 25 is called so, too; give this one another name",
+        ),
+        (
+            "{ name = \"lmtp\", port = 25 }",
+            "tcp.lmtp.port: 25 is the port of door \"smtp\" of this service; choose another port",
+        ),
+        ("{ port = 26 }", "tcp.name: the door at port 26 has none; each of several doors has a name"),
+        ("{ name = \"POP 3\", port = 26 }", "tcp.name: a door's name has 1 to 63 of a-z"),
+        ("{ name = \"pop3\", port = 0 }", "tcp.pop3.port: 0 is no port"),
+        ("{ name = \"pop3\", port = 26, send_proxy = \"v1\" }", "tcp.pop3.send_proxy: \"v1\" cannot say at which door"),
+        ("{ name = \"pop3\", port = 26, sni = \"a:b/\" }", "tcp.pop3.sni: "),
+    ] {
+        let told = told(&format!("{smtp}, {other}"));
+        assert!(told.starts_with(says), "{other}: {told}");
+    }
+    let many: Vec<String> = (1..=33).map(|n| format!("{{ name = \"d{n}\", port = {n} }}")).collect();
+    assert!(told(&many.join(", ")).contains("33 doors are over the limit of 32"));
+
+    // Of two services.
+    let service = |tcp: &str| read(&format!("run = [\"a\"]\ntcp = {tcp}")).unwrap();
+    let both = BTreeMap::from([
+        ("chat".to_string(), service("{ port = 110 }")),
+        ("mail".to_string(), service(&format!("[{smtp}, {{ name = \"pop3\", port = 110 }}]"))),
+    ]);
+    let errors = validate_all(&both, &BTreeSet::new(), &["mail"]).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(
+        errors[0].to_string(),
+        "service.mail.tcp.pop3.port: 110 already belongs to service \"chat\"; choose another port, or share it by tcp.sni in both"
+    );
+
+    // A partition is of a door, or of all.
+    let mut spec = service(&format!("[{smtp}]"));
+    spec.partitions = vec![Partition { port: Some(25), ..Partition::new("in") }, Partition::new("rest")];
+    assert_eq!(spec.validate(), Ok(()));
+    spec.partitions[0].port = Some(26);
+    assert_eq!(
+        spec.validate().unwrap_err()[0].to_string(),
+        "partition.in.port: 26 is the port of no door; there are: 25"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use base::{ClusterId, NodeId, Outcome, Span};
 use bytes::Bytes;
 use edge::Meter;
 use edge::api::{Gone, Minted, Sight, logs};
+use edge::tls::{Certs, Pem};
 use futures_util::future::BoxFuture;
 use host::{
     Authority, Dialer, Identity, JoinGrant, JoinToken, JoinWish, LocalPort, NotRenewed, Port, RenewWish, Target,
@@ -48,6 +49,7 @@ pub struct ApiDesk {
     peer: SocketAddr,
     code: Arc<Keeper>,
     logbook: Arc<Logbook>,
+    tls: Option<Arc<Certs>>,
 }
 
 impl ApiDesk {
@@ -57,8 +59,9 @@ impl ApiDesk {
         peer: SocketAddr,
         code: Arc<Keeper>,
         logbook: Arc<Logbook>,
+        tls: Option<Arc<Certs>>,
     ) -> Self {
-        Self { port, ca_pem: identity.ca_pem.clone(), peer, code, logbook }
+        Self { port, ca_pem: identity.ca_pem.clone(), peer, code, logbook, tls }
     }
 }
 
@@ -95,6 +98,10 @@ impl edge::api::Backend for ApiDesk {
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>> {
         let keeper = Arc::clone(&self.code);
         Box::pin(async move { keeper.read(digest).await })
+    }
+
+    fn certificates(&self) -> Vec<Pem> {
+        self.tls.as_ref().map_or_else(Vec::new, |tls| tls.pems())
     }
 
     fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>> {

@@ -421,7 +421,8 @@ impl Started {
         let logbook = Logbook::new(args.dir.join("logs"), dialer.clone(), port.clone());
         let keeper = Keeper::new(store, dialer, port.clone());
         tunnels.open(port.clone(), Arc::clone(&keeper), Arc::clone(&logbook));
-        let desk = Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook));
+        let desk =
+            Arc::new(ApiDesk::new(port.clone(), &home.identity, peer, Arc::clone(&keeper), logbook, home.tls.clone()));
         // The page starts a task that samples.
         let entered = io.enter();
         let pages = monitor::router(Arc::new(PageSource::new(port.clone(), Arc::clone(&meter))));

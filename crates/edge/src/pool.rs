@@ -288,7 +288,7 @@ mod tests {
 
     fn view(partitions: Vec<Partition>, clones: Vec<RouteClone>) -> View {
         let mut spec = ServiceSpec::new(["s"]);
-        (spec.tcp, spec.partitions, spec.clones) = (Some(TcpRoute::on(1)), partitions, (clones.len() as u32).into());
+        (spec.tcp, spec.partitions, spec.clones) = (vec![TcpRoute::on(1)], partitions, (clones.len() as u32).into());
         let service = RouteService { clones, ..RouteService::new("s", &spec) };
         View { routes: Arc::new(Routes::new(vec![service])), admin_token: "secret".into(), ..View::default() }
     }

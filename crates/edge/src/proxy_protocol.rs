@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 
 /// Begins version 2, and nothing else that anybody speaks.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// Type of the extension that names the door at which a client came: the first that the specification leaves to everybody (2.2.7).
+const DOOR: u8 = 0xe0;
 /// Longest line of version 1, with its end: the specification's own figure.
 const LINE_BYTES_MAX: usize = 107;
 /// Longest addresses and extensions of version 2: those in use (TLS details, ids) have some hundred bytes.
@@ -114,8 +116,8 @@ fn parse_v2(version: u8, family: u8, rest: &[u8]) -> Parsed {
     }
 }
 
-/// What is sent to a clone before a client's bytes.
-pub fn header(version: ProxyVersion, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+/// What is sent to a clone before a client's bytes. The name of the door goes in version 2, in an extension of our own.
+pub fn header(version: ProxyVersion, from: SocketAddr, to: SocketAddr, door: Option<&str>) -> Vec<u8> {
     let (from, to) = (canonical(from), canonical(to));
     // A client by IPv4 may come to a listener of IPv6; then both are written as IPv6.
     let is_v4 = from.is_ipv4() && to.is_ipv4();
@@ -140,9 +142,14 @@ pub fn header(version: ProxyVersion, from: SocketAddr, to: SocketAddr) -> Vec<u8
                 ips.iter().flat_map(|ip| v6(*ip).octets()).collect()
             };
             bytes.push(if is_v4 { 0x11 } else { 0x21 });
-            bytes.extend((ips.len() as u16 + 4).to_be_bytes());
+            let door = door.map_or(Vec::new(), |door| {
+                let length = u16::try_from(door.len()).expect("a door's name has 63 bytes at most");
+                [&[DOOR][..], &length.to_be_bytes(), door.as_bytes()].concat()
+            });
+            bytes.extend((ips.len() as u16 + 4 + door.len() as u16).to_be_bytes());
             bytes.extend(ips);
             bytes.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].concat());
+            bytes.extend(door);
             bytes
         }
     }
@@ -180,7 +187,7 @@ mod tests {
         for version in [ProxyVersion::V1, ProxyVersion::V2] {
             for (from, to) in pairs {
                 let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
-                let mut bytes = header(version, from, to);
+                let mut bytes = header(version, from, to, None);
                 bytes.extend(b"GET / HTTP/1.1\r\n");
                 let (read, rest) = received(&bytes).await;
                 assert_eq!(read.unwrap().map(canonical), Some(from), "{version:?}");
@@ -188,12 +195,23 @@ mod tests {
             }
         }
         let known = b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n";
-        assert_eq!(header(ProxyVersion::V1, pairs[0].0.parse().unwrap(), pairs[0].1.parse().unwrap()), known);
+        assert_eq!(header(ProxyVersion::V1, pairs[0].0.parse().unwrap(), pairs[0].1.parse().unwrap(), None), known);
         let (read, rest) = received(b"PROXY UNKNOWN whatever this is\r\nx").await;
         assert_eq!((read.unwrap(), rest), (None, b"x".to_vec()));
         let local = [&SIGNATURE[..], &[0x20, 0, 0, 3], b"abc", b"x"].concat();
         let (read, rest) = received(&local).await;
         assert_eq!((read.unwrap(), rest), (None, b"x".to_vec()));
+    }
+
+    #[test]
+    fn the_name_of_a_door_stands_behind_the_addresses_in_an_extension() {
+        let (from, to) = ("192.0.2.1:56324".parse().unwrap(), "198.51.100.1:25".parse().unwrap());
+        let known = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x13\xc0\0\x02\x01\xc6\x33\x64\x01\xdc\x04\0\x19\xe0\0\x04smtp";
+        assert_eq!(header(ProxyVersion::V2, from, to, Some("smtp")), known);
+        let without = header(ProxyVersion::V2, from, to, None);
+        assert_eq!((without[15], &without[16..]), (12, &known[16..28]));
+        // Version 1 has no place for it.
+        assert!(header(ProxyVersion::V1, from, to, Some("smtp")).ends_with(b"56324 25\r\n"));
     }
 
     #[tokio::test]
@@ -231,9 +249,9 @@ mod tests {
             let _ = parse_v2(version, family, &bytes);
             let (from, to) = (SocketAddr::from(from), SocketAddr::from(to));
             for (from, to) in [(from, to), (to, from), (from, from), (to, to)] {
-                let read = parse_v1(&header(ProxyVersion::V1, from, to)).unwrap();
+                let read = parse_v1(&header(ProxyVersion::V1, from, to, None)).unwrap();
                 prop_assert_eq!(read.map(canonical), Some(canonical(from)));
-                let bytes = header(ProxyVersion::V2, from, to);
+                let bytes = header(ProxyVersion::V2, from, to, Some("smtp"));
                 let read = parse_v2(bytes[12], bytes[13], &bytes[16..]).unwrap();
                 prop_assert_eq!(read.map(canonical), Some(canonical(from)));
                 prop_assert_eq!(usize::from(bytes[15]), bytes.len() - 16);

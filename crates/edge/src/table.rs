@@ -147,7 +147,7 @@ impl Table {
             let (open, all) = (some(open), Clones::new(clones.clone()));
             let count = demands.group(&service.name);
             let doors_of = |front| doors(front, service, &open, &own, turnstiles, &count);
-            let (doors, tcp) = (doors_of(Front::Http), service.tcp.as_ref().map(|_| doors_of(Front::Tcp)));
+            let (doors, tcp) = (doors_of(Front::Http), (!service.tcp.is_empty()).then(|| doors_of(Front::Tcp)));
             let given_away = before.map(|(_, group)| Arc::clone(&group.given_away)).unwrap_or_default();
             Arc::new(Group { count, doors, tcp_doors: tcp.unwrap_or_default(), open, own, all, given_away })
         };

@@ -1,11 +1,12 @@
 //! Certificates of the edge: read from a folder, from two files, or both, chosen by the name that a client asks for (SNI), replaced when the
-//! files change. Files that cannot be read whole change nothing: what was good goes on. Keys never leave here.
+//! files change. Files that cannot be read whole change nothing: what was good goes on. Keys leave only to clones
+//! of services that were declared so (`api/certificates.rs`).
 //!
 //! Pairs are `NAME.crt` with `NAME.key`, or `fullchain.pem` with `privkey.pem`, in the folder or one folder below (as
 //! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,8 +54,26 @@ struct Store {
     /// By name in lower case; a wildcard by its `*.` form.
     by_name: BTreeMap<String, Arc<CertifiedKey>>,
     default: Arc<CertifiedKey>,
+    /// What they were read from, the default one first. None of what a node has anyway: that is for nobody else.
+    pems: Vec<Pem>,
     /// Of the files, to see a change.
     seen: Seen,
+}
+
+/// A certificate with its chain and its key, as their files have them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pem {
+    /// Names that the certificate is for, in lower case.
+    pub names: Vec<String>,
+    pub chain: Arc<str>,
+    pub key: Arc<str>,
+}
+
+/// Without the key.
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pem").field("names", &self.names).finish_non_exhaustive()
+    }
 }
 
 type Seen = Vec<(PathBuf, u64, Option<SystemTime>)>;
@@ -141,6 +160,11 @@ impl Certs {
         }
     }
 
+    /// All that there are, with their keys, the one for all other names first. None of what a node has anyway.
+    pub fn pems(&self) -> Vec<Pem> {
+        self.now.load().pems.clone()
+    }
+
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let store = self.now.load();
         let found = name.and_then(|name| {
@@ -163,19 +187,23 @@ impl Store {
     fn one(chain: &str, key: &str) -> Result<Self, String> {
         let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
         let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
-        Ok(Self { by_name, default, seen: Seen::new() })
+        Ok(Self { by_name, default, pems: Vec::new(), seen: Seen::new() })
     }
 
     fn read(files: &Files) -> Result<Self, String> {
         let pairs = all_pairs(files)?;
         let seen = look(&pairs);
-        let (mut by_name, mut default) = (BTreeMap::new(), None);
+        let (mut by_name, mut default, mut pems) = (BTreeMap::new(), None, Vec::new());
         let mut wrong = String::new();
         for pair in &pairs {
             match read(pair) {
-                Ok((key, names)) => {
+                Ok((key, pem)) => {
+                    let names = pem.names.clone();
                     if default.is_none() || pair.name == "default" && files.pair.is_none() {
                         default = Some(Arc::clone(&key));
+                        pems.insert(0, pem);
+                    } else {
+                        pems.push(pem);
                     }
                     for name in names {
                         by_name.entry(name).or_insert_with(|| Arc::clone(&key));
@@ -193,7 +221,7 @@ impl Store {
             let dir = files.dir.as_deref().unwrap_or(Path::new("")).display();
             format!("{dir} has no certificate; put NAME.crt and NAME.key there, or fullchain.pem and privkey.pem")
         })?;
-        Ok(Self { by_name, default, seen })
+        Ok(Self { by_name, default, pems, seen })
     }
 }
 
@@ -267,10 +295,14 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(cannot)
 }
 
-/// A pair as rustls takes it, and the names that its certificate is for.
-fn read(pair: &Pair) -> Result<(Arc<CertifiedKey>, Vec<String>), String> {
+/// A pair as rustls takes it, and as its files have it.
+fn read(pair: &Pair) -> Result<(Arc<CertifiedKey>, Pem), String> {
     let (cert, key) = (pair.cert.display().to_string(), pair.key.display().to_string());
-    certified(&cert, &bytes_of(&pair.cert)?, &key, &bytes_of(&pair.key)?)
+    let (chain_pem, key_pem) = (bytes_of(&pair.cert)?, bytes_of(&pair.key)?);
+    let (certified, names) = certified(&cert, &chain_pem, &key, &key_pem)?;
+    // Notes around PEM may be in any encoding.
+    let [chain, key] = [chain_pem, key_pem].map(|pem| String::from_utf8_lossy(&pem).into());
+    Ok((certified, Pem { names, chain, key }))
 }
 
 /// The same of their bytes, with names for people.

@@ -191,7 +191,14 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 refused.push(SpecError { key: format!("service.{name}"), why });
             }
         }
+        let had =
+            now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)).is_some_and(|s| s.certificates);
         note(now, file, kind::SERVICE, name, &spec, &mut diff);
+        if spec.certificates && !had {
+            diff.lines.push(format!(
+                "! service {name}: private keys of all certificates in the nodes' folders (--tls-dir) leave to its clones"
+            ));
+        }
     }
     for (kind, name) in dropped(now, file, &parsed) {
         diff.lines.push(format!("- {kind} {name}"));
@@ -281,8 +288,8 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
         newer(format!("namespace.{name}.class"), spec.class().since())
     });
     let services = parsed.service.iter().filter_map(|(name, spec)| {
-        let key = spec.get_ref().newer_key()?;
-        newer(format!("service.{name}.{key}"), clones::LEVEL)
+        let (key, level) = spec.get_ref().newer_key()?;
+        newer(format!("service.{name}.{key}"), level)
     });
     let errors: Vec<String> = namespaces.chain(services).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
@@ -349,7 +356,7 @@ fn wrong_functions(
             Some(spec) if spec.http.is_none() => {
                 format!("service {service:?} has no `http`, by which its clones are asked for functions")
             }
-            Some(spec) if spec.tcp.is_some() => {
+            Some(spec) if !spec.tcp.is_empty() => {
                 format!(
                     "service {service:?} has `tcp`, by which anybody could call its functions; put them into a service of their own"
                 )
@@ -630,6 +637,7 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
     let found = match words.as_slice() {
         [] => None,
         ["partition", name, rest @ ..] => partition_line(&lines, name, rest.first().copied()),
+        ["tcp", name, key] => partition_line(&lines, name, Some(key)),
         [word, ..] => lines.iter().position(|(_, line)| first_key(line, &own) == *word),
     };
     let found = found.map_or(first, |index| lines[index].0);

@@ -52,6 +52,38 @@ fn a_change_names_the_keys_and_what_is_no_longer_declared_goes() {
 }
 
 #[test]
+fn whoever_lets_keys_leave_to_clones_is_told_so_once() {
+    let with = "[service.mail]\nrun = [\"x\"]\ncertificates = true\n";
+    let says = "! service mail: private keys of all certificates in the nodes' folders (--tls-dir) leave to its clones";
+    assert_eq!(lines(&empty(), "mail.toml", with), ["+ service mail", says]);
+    let now = applied(&empty(), "mail.toml", with);
+    assert_eq!(lines(&now, "mail.toml", with), [""; 0]);
+    assert_eq!(lines(&now, "mail.toml", &format!("{with}clones = 3\n")), ["~ service mail: clones 2 -> 3"]);
+    let without = applied(&empty(), "mail.toml", "[service.mail]\nrun = [\"x\"]\n");
+    assert_eq!(lines(&without, "mail.toml", with), ["~ service mail: certificates none -> true", says]);
+    let text = export(&now);
+    assert!(text.contains("certificates = true"), "{text}");
+    // Programs before it would not know what they are told.
+    let why = is_understood("mail.toml", with, 4).unwrap_err();
+    assert!(why.contains("mail.toml:3: service.mail.certificates: needs programs of level 5"), "{why}");
+    let doors = "[service.mail]\nrun = [\"x\"]\ntcp = [{ name = \"smtp\", port = 25 }]\n";
+    let why = is_understood("mail.toml", doors, 4).unwrap_err();
+    assert!(why.contains("mail.toml:3: service.mail.tcp: needs programs of level 5"), "{why}");
+    assert_eq!(is_understood("mail.toml", doors, 5), Ok(()));
+    let text = export(&applied(&empty(), "mail.toml", doors));
+    assert_eq!(lines(&applied(&empty(), "mail.toml", doors), "mail.toml", &text), [""; 0], "{text}");
+}
+
+#[test]
+fn a_wrong_door_is_named_with_its_line() {
+    let doors = "[service.mail]\nrun = [\"x\"]\ntcp = [\n    { name = \"smtp\", port = 25 },\n    { name = \"pop3\", port = 25 },\n]\n";
+    let why = error(doors);
+    assert!(why.starts_with("shop.toml:5: service.mail.tcp.pop3.port: 25 is the port of door \"smtp\""), "{why}");
+    let tables = "[[service.mail.tcp]]\nname = \"smtp\"\nport = 0\n[service.mail]\nrun = [\"x\"]\n";
+    assert!(error(tables).contains("service.mail.tcp.smtp.port: 0 is no port"), "{}", error(tables));
+}
+
+#[test]
 fn a_namespace_that_is_in_use_cannot_go() {
     let now = applied(&empty(), "ns.toml", "[namespace.carts]\nclass = \"session\"\n");
     let now = applied(&now, "shop.toml", "[service.shop]\nrun = [\"x\"]\nnamespaces = [\"carts\"]\n");

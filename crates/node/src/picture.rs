@@ -381,6 +381,7 @@ impl Node {
             clones_max,
             clones,
             at,
+            certificates: spec.certificates,
             off,
             partitions: partitions.collect(),
             version: spec.version,

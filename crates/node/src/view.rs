@@ -201,6 +201,9 @@ pub struct ServiceView {
     pub leader: Option<String>,
     /// Where it is reached: `*` or a host, and a path prefix; or a TCP port.
     pub at: Vec<String>,
+    /// Its clones get the certificates of their nodes' folders, with keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certificates: bool,
     /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,

@@ -19,6 +19,7 @@
 //!
 //! - `service.rs`: the program: what its node gives it (`given.rs`), HTTP, health, the stop signal.
 //! - `tcp.rs`: connections of its TCP doors, told apart from HTTP by what `proxy.rs` reads.
+//! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
 //!   `objects.rs`: objects of owners, of class `object`. `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
@@ -32,6 +33,7 @@
 //! Everything here is HTTP that any program could speak (docs/api.md): the crate knows nothing that is not written there.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod certificates;
 mod error;
 mod functions;
 mod given;
@@ -52,6 +54,7 @@ mod tcp;
 
 pub use axum;
 pub use base::{Outcome, Refused, Unknown};
+pub use certificates::Certificates;
 pub use error::{BadCookie, Happened, ReadError, StartError, WriteError};
 pub use flow::stage::{Shape, Shown};
 pub use functions::{Args, FunctionError};
@@ -72,3 +75,4 @@ pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
 pub use stage::{Overloaded, Stage, Turn};
 pub use tcp::{Conn, Drain};
 pub use tokio;
+pub use tokio_rustls;

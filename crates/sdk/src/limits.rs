@@ -56,6 +56,9 @@ pub const STAGE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// A service's stages are told to its node so often: their times are of one second, as those of the node's own.
 pub const SHOW_EVERY: Duration = Duration::from_secs(1);
 
+/// A node is asked so often whether its certificates have changed: a renewed one has weeks, and nothing new is a few bytes.
+pub const CERTIFICATES_EVERY: Duration = Duration::from_secs(5);
+
 /// What a node asks for functions at a time: a value and arguments, 1 MiB each, of which JSON escapes each byte.
 pub const QUESTION_BYTES_MAX: usize = 16 << 20;
 

@@ -78,6 +78,15 @@ enum Miss {
     NoAnswer(String),
 }
 
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Unknown(unknown) => unknown.fmt(f),
+        }
+    }
+}
+
 impl Call {
     pub fn new(method: Method, path: String, token: &str) -> Self {
         let mut headers = HeaderMap::new();
@@ -126,6 +135,12 @@ impl Node {
 
     pub fn of(given: &Given) -> Result<Self, StartError> {
         Self::at(given.apis.iter().copied())
+    }
+
+    /// The first of its nodes alone: what is asked of it is no other node's matter.
+    pub(crate) fn own(&self) -> Self {
+        let own = self.0.targets.first().map(|target| target.addr);
+        Self::at(own).unwrap_or_else(|_| self.clone())
     }
 
     /// One operation: an answer of a node, whatever it says but overload and its own failures.

@@ -157,6 +157,13 @@ pub fn member(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Pro
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
 }
 
+/// The service's own token is there, or the problem: the operator's is not enough.
+pub fn clone_of(headers: &HeaderMap, view: &View, service: &str) -> Result<(), Problem> {
+    let expect = view.service_tokens.get(service).map_or("", String::as_str);
+    let token = bearer(headers).filter(|token| same_secret(expect, token));
+    token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;

@@ -13,6 +13,8 @@ pub const CODE_BYTES_MAX: usize = host::limits::CODE_BYTES_MAX as usize;
 pub const UPLOADS_MAX: usize = 2;
 /// A value over HTTP: what the `session` class takes, and a little, so that the class itself says what is too much.
 pub const VALUE_BYTES_MAX: usize = base::limits::SESSION_VALUE_BYTES_MAX + 1024;
+/// Certificates and keys that a clone is given: some hundred names. The SDK takes 16 MiB.
+pub const CERTIFICATES_BYTES_MAX: usize = 8 << 20;
 /// What a clone says of its stages: eight, with a dozen figures each, and room for more figures.
 pub const STAGES_BYTES_MAX: usize = 16 << 10;
 /// Any other body.

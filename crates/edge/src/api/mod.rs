@@ -9,6 +9,7 @@
 //! - `code.rs`: folders that are deployed, versions (operator).
 //! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - `certificates.rs`: certificates with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
@@ -36,10 +37,12 @@ use hyper_util::service::TowerToHyperService;
 use node::{Answer, Ask, View};
 use tokio::sync::{Semaphore, watch as channel};
 
+use crate::tls::Pem;
 use crate::{Functions, Meter};
 
 mod address;
 mod cache;
+mod certificates;
 mod class;
 mod code;
 mod declare;
@@ -82,6 +85,10 @@ pub trait Backend: Send + Sync + 'static {
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
     /// An archive that is here.
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>>;
+    /// The certificates of this node's folder, the one for all other names first; none without a folder.
+    fn certificates(&self) -> Vec<Pem> {
+        Vec::new()
+    }
     /// What clones have printed on all nodes, or why it cannot be had.
     fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>>;
 }
@@ -174,6 +181,7 @@ pub fn router_with(
         .route("/v1/services/{service}/messages", get(members::messages))
         .route("/v1/services/{service}/logs", get(logs::logs))
         .route("/v1/services/{service}/stages", post(stages::told))
+        .route("/v1/services/{service}/certificates", get(certificates::certificates))
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))
         .route("/v1/ns/{ns}/token", get(declare::namespace_token))
         .route("/v1/ns/{ns}/rotate", post(declare::rotate))

@@ -63,6 +63,8 @@ struct Visit {
     from: IpAddr,
     /// The node's own address that it came to.
     to: IpAddr,
+    /// It came from this machine.
+    is_here: bool,
     gone: Arc<Gone>,
     at: Mutex<(Kind, Place<Who>)>,
 }
@@ -86,15 +88,27 @@ impl Door {
     }
 
     pub fn enter(self: &Arc<Self>, from: IpAddr, to: IpAddr) -> Visitor {
+        let is_here = from.to_canonical().is_loopback() || from == to;
         let (gone, from) = (Arc::<Gone>::default(), network(from));
         let place = self.silent.enter(Who::Address(from), Arc::clone(&gone));
-        Visitor(Arc::new(Visit { door: Arc::clone(self), from, to, gone, at: Mutex::new((Kind::Silent, place)) }))
+        Visitor(Arc::new(Visit {
+            door: Arc::clone(self),
+            from,
+            to,
+            is_here,
+            gone,
+            at: Mutex::new((Kind::Silent, place)),
+        }))
     }
 }
 
 impl Visitor {
     pub fn to(&self) -> IpAddr {
         self.0.to.to_canonical()
+    }
+
+    pub fn is_here(&self) -> bool {
+        self.0.is_here
     }
 
     /// Ends when the connection is to make room for another one.

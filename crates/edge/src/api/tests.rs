@@ -19,6 +19,8 @@ use super::*;
 
 #[path = "tests/cache.rs"]
 mod of_cache;
+#[path = "tests/certificates.rs"]
+mod of_certificates;
 #[path = "tests/linear.rs"]
 mod of_linear;
 #[path = "tests/objects.rs"]
@@ -36,6 +38,7 @@ struct Toy {
     asked: Mutex<Vec<Ask>>,
     /// Of the last ask.
     budget: Mutex<Span>,
+    certificates: Mutex<Vec<Pem>>,
 }
 
 impl Backend for Toy {
@@ -48,6 +51,10 @@ impl Backend for Toy {
 
     fn watch(&self) -> channel::Receiver<Arc<View>> {
         self.view.subscribe()
+    }
+
+    fn certificates(&self) -> Vec<Pem> {
+        self.certificates.lock().unwrap().clone()
     }
 
     fn mint(&self) -> Result<Minted, String> {
@@ -134,6 +141,7 @@ fn toy(answers: Vec<Answer>) -> (Arc<Toy>, Router) {
         answers: Mutex::new(answers),
         asked: Mutex::new(vec![]),
         budget: Mutex::default(),
+        certificates: Mutex::default(),
     });
     let pages = Router::new().route("/", get(|| async { "the page" }));
     let meter = Arc::new(Meter::new());

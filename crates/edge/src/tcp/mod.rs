@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use clones::spec::{ProxyVersion, TcpRoute};
+use clones::spec::TcpRoute;
 use node::View;
 use rustls::server::Acceptor;
 use tokio::io::AsyncWriteExt;
@@ -235,8 +235,8 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
         let ((mut clone, upstream, in_flight), asking) = reached?;
         let stay = in_flight.stay(&door.meter.stays, Manner::Quiet);
         client.set_nodelay(true)?;
-        if let Some(version) = send_proxy(&door.pool, port, peer.ip(), sni) {
-            clone.write_all(&proxy_protocol::header(version, peer, client.local_addr()?)).await?;
+        if let Some(header) = tells(&door.pool, port, sni, peer, client.local_addr()?) {
+            clone.write_all(&header).await?;
         }
         let clone = Heard::new(clone, Arc::clone(&door.pool), upstream, first, asking);
         copy_both(client, clone, idle, &stay, None).await
@@ -246,11 +246,12 @@ async fn carry(door: Arc<Door>, port: u16, first: Arc<First>, mut client: TcpStr
     }
 }
 
-/// Whether the clones of a client's service are told who it is.
-fn send_proxy(pool: &Pool, port: u16, client: IpAddr, sni: Option<&str>) -> Option<ProxyVersion> {
+/// What the clones of a client's service are told of it, if they are: who it is, and at which door it came.
+fn tells(pool: &Pool, port: u16, sni: Option<&str>, client: SocketAddr, here: SocketAddr) -> Option<Vec<u8>> {
     let table = pool.table();
-    let found = table.routes.find_tcp(port, client, sni)?;
-    table.routes.services[found.service].tcp.as_ref()?.send_proxy
+    let found = table.routes.find_tcp(port, client.ip(), sni)?;
+    let door = table.routes.tcp_door(port, found)?;
+    Some(proxy_protocol::header(door.tells()?, client, here, door.name.as_deref()))
 }
 
 /// The host that a TLS client asks for. Its bytes are only looked at: the clone gets them all.

@@ -20,7 +20,7 @@ const HOUR: Span = Span::secs(3600);
 /// Routes to this clone of a service that says so much, which is also reached over TCP.
 fn routes(toy: &Toy, tcp: u16, say: impl FnOnce(&mut ServiceSpec)) -> Arc<Routes> {
     let mut spec = ServiceSpec::new(["shop"]);
-    (spec.http, spec.tcp) = (Some(HttpRoute::default()), Some(TcpRoute::on(tcp)));
+    (spec.http, spec.tcp) = (Some(HttpRoute::default()), vec![TcpRoute::on(tcp)]);
     say(&mut spec);
     assert_eq!(spec.validate(), Ok(()));
     let clones = vec![clone(1, toy.addr, true)];

@@ -27,7 +27,8 @@ const MANY: u64 = 24;
 /// The service with these clones: the first is number 0.
 fn shop(clones: &[SocketAddr], tcp: Option<u16>) -> Arc<View> {
     let mut spec = ServiceSpec::new(["shop"]);
-    (spec.http, spec.tcp, spec.stop.drain) = (Some(HttpRoute::default()), tcp.map(TcpRoute::on), DRAIN);
+    (spec.http, spec.tcp, spec.stop.drain) =
+        (Some(HttpRoute::default()), tcp.map(TcpRoute::on).into_iter().collect(), DRAIN);
     let clones = clones.iter().enumerate().map(|(i, addr)| clone(i, *addr, true)).collect();
     view(Arc::new(Routes::new(vec![RouteService { clones, ..RouteService::new("shop", &spec) }])))
 }

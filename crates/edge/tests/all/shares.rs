@@ -76,7 +76,7 @@ async fn an_address_gets_a_part_of_the_tcp_door() {
     .await;
     let addr: SocketAddr = Toy::absent().await;
     let spec = ServiceSpec {
-        tcp: Some(TcpRoute { accept_proxy: true, ..TcpRoute::on(addr.port()) }),
+        tcp: vec![TcpRoute { accept_proxy: true, ..TcpRoute::on(addr.port()) }],
         ..ServiceSpec::new(["x"])
     };
     let service = RouteService { clones: vec![clone(0, toy.addr, true)], ..RouteService::new("shop", &spec) };

@@ -100,7 +100,7 @@ async fn a_service_that_leaves_takes_its_listener_along_but_no_open_connection()
 async fn door(services: impl Fn(u16) -> Vec<(TcpRoute, SocketAddr)>) -> (SocketAddr, watch::Sender<Arc<View>>) {
     let addr = Toy::absent().await;
     let service = |(i, (tcp, at)): (usize, (TcpRoute, SocketAddr))| {
-        let spec = ServiceSpec { tcp: Some(tcp), ..ServiceSpec::new(["x"]) };
+        let spec = ServiceSpec { tcp: vec![tcp], ..ServiceSpec::new(["x"]) };
         RouteService { clones: vec![clone(i, at, true)], ..RouteService::new(&format!("s{i}"), &spec) }
     };
     let services = services(addr.port()).into_iter().enumerate().map(service).collect();
@@ -122,6 +122,26 @@ async fn a_balancer_says_who_the_client_is_and_the_program_is_told() {
     bare.write_all(b"hello, this is longer than it must be").await.unwrap();
     assert!(soon(bare.read_u8()).await.is_err(), "closed");
     assert_eq!(toy.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_clone_with_one_port_is_told_at_which_door_each_client_came() {
+    let toy = echo_at_end().await;
+    let ports = [Toy::absent().await, Toy::absent().await];
+    let names = ["smtp", "pop3"];
+    let tcp = ports.iter().zip(names).map(|(at, name)| TcpRoute::named(name, at.port())).collect();
+    let spec = ServiceSpec { tcp, ..ServiceSpec::new(["x"]) };
+    let mail = RouteService { clones: vec![clone(1, toy.addr, true)], ..RouteService::new("mail", &spec) };
+    let (_sender, view) = watch::channel(view(Arc::new(Routes::new(vec![mail]))));
+    tokio::spawn(tcp::serve(ports[0].ip(), view, Arc::new(Plain), Arc::new(Meter::new()), Arc::default()));
+    for (at, name) in ports.iter().zip(names) {
+        let got = talk(connect(*at).await, b"hello").await;
+        assert_eq!(&got[..14], b"\r\n\r\n\0\r\nQUIT\n\x21\x11");
+        let length = usize::from(got[15]);
+        assert_eq!(&got[16..24], [127, 0, 0, 1, 127, 0, 0, 1]);
+        assert_eq!(got[28..16 + length], [&[0xe0, 0, 4], name.as_bytes()].concat());
+        assert_eq!(&got[16 + length..], b"hello");
+    }
 }
 
 #[tokio::test]

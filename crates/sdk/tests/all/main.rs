@@ -1,6 +1,7 @@
 //! The SDK against nodes that act by script. One program holds all, so that it is linked once.
 #![allow(clippy::unwrap_used)]
 
+mod certificates;
 mod ends;
 mod linear;
 mod objects;

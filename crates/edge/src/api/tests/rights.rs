@@ -84,6 +84,7 @@ async fn each_address_answers_those_whom_security_md_names_and_no_other() {
                             || whose == "service" && path.starts_with("/v1/services/{service}")
                     }
                     "anybody" => true,
+                    "service, own node" => whose == "service",
                     "service" => matches!(whose, "service" | "operator"),
                     only => {
                         assert!(matches!(only, "namespace" | "operator"), "{only}");

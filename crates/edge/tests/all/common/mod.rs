@@ -175,7 +175,7 @@ pub fn routes(clones: Vec<RouteClone>, tcp: Option<u16>) -> Arc<Routes> {
 pub fn parted(clones: Vec<RouteClone>, tcp: Option<u16>, partitions: Vec<Partition>) -> Arc<Routes> {
     let mut spec = ServiceSpec::new(["shop"]);
     spec.http = Some(HttpRoute::default());
-    spec.tcp = tcp.map(TcpRoute::on);
+    spec.tcp = tcp.map(TcpRoute::on).into_iter().collect();
     (spec.partitions, spec.clones) = (partitions, (clones.len() as u32).into());
     Arc::new(Routes::new(vec![RouteService { clones, ..RouteService::new("shop", &spec) }]))
 }
