@@ -22,6 +22,7 @@
 //! Level 5:
 //! - ledgers (`linear/src/ledger.rs`): a kind of value, and the functions `ledger.*`, and `load` of one, which alone make one
 //! - scripts of class `linear`: the functions `script.*`, and the answer `Undone` (`linear/src/functions/script.rs`, `linear/src/op.rs`)
+//! - streams (`linear/src/stream/`): a kind of value, and the functions `stream.*`, which alone make one, but for `load` of a dump
 //!
 //! - services have doors with names, and `certificates` (`clones/src/tcp.rs`, `clones/src/spec.rs`)
 

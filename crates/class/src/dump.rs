@@ -106,7 +106,8 @@ pub struct Item {
     pub end_ms: Option<u64>,
     /// Of a lease: its fencing token. Else 0.
     pub token: u64,
-    /// The text; fields and values in turn; items; members; members and scores (text) in turn; a ledger's bytes; the holder.
+    /// The text; fields and values in turn; items; members; members and scores (text) in turn; a ledger's bytes; parts of a stream
+    /// (`linear/src/stream/wire.rs`); the holder.
     pub values: Vec<Bytes>,
 }
 
@@ -119,11 +120,12 @@ pub enum ItemKind {
     Sorted,
     Ledger,
     Lease,
+    Stream,
 }
 
 impl ItemKind {
     /// In the order of their bytes: what comes later goes to the end.
-    const ALL: [ItemKind; 7] = [
+    const ALL: [ItemKind; 8] = [
         ItemKind::Text,
         ItemKind::Hash,
         ItemKind::List,
@@ -131,6 +133,7 @@ impl ItemKind {
         ItemKind::Lease,
         ItemKind::Sorted,
         ItemKind::Ledger,
+        ItemKind::Stream,
     ];
 
     /// As Redis' TYPE says it.
@@ -142,6 +145,7 @@ impl ItemKind {
             ItemKind::Set => "set",
             ItemKind::Sorted => "zset",
             ItemKind::Ledger => "ledger",
+            ItemKind::Stream => "stream",
             ItemKind::Lease => "lease",
         }
     }
@@ -155,7 +159,7 @@ impl ItemKind {
         match self {
             ItemKind::Text | ItemKind::Ledger | ItemKind::Lease => values == 1,
             ItemKind::Hash | ItemKind::Sorted => values > 0 && values.is_multiple_of(2),
-            ItemKind::List | ItemKind::Set => values > 0,
+            ItemKind::List | ItemKind::Set | ItemKind::Stream => values > 0,
         }
     }
 }

@@ -142,6 +142,7 @@ mod tests {
     use crate::functions::{self, Run};
     use crate::sorted::{Scored, Sorted};
     use crate::space::Space;
+    use crate::stream::{Group, Id, Stream};
     use crate::value::Value;
     use class::dump::Dump as _;
 
@@ -182,6 +183,10 @@ mod tests {
             [("a", 0.1), ("b", f64::NEG_INFINITY)].map(|(member, score)| Scored { member: bytes(member), score });
         here.set(&bytes("sorted"), Value::Sorted(Arc::new(Sorted::of(scored.into()).unwrap())), 0);
         here.set(&bytes("ledger"), Value::Ledger(Arc::new(crate::ledger::sample())), 0);
+        let mut stream = Stream::default();
+        stream.log.add(Id { ms: 5, seq: 1 }, &[bytes("f"), bytes("v")]);
+        stream.set_group(bytes("g"), Group::new(Id { ms: 5, seq: 1 }, Some(1)));
+        here.set(&bytes("stream"), Value::Stream(Arc::new(stream)), 0);
         here.set(&bytes("lease"), Value::Lease { holder: bytes("me"), token: 8 }, 9_000);
         let all = dumped(&mut here);
         assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 10 }));

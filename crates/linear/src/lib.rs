@@ -12,6 +12,7 @@
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
 //! - `ledger.rs`: a ledger's folders and items, in pages (`pages.rs`).
 //! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one.
+//! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts. `stream/`: a stream's entries and groups.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
 //! - `moment.rs`: ends that callers name by the time of day.
@@ -48,6 +49,7 @@ pub mod sorted;
 mod space;
 mod spec;
 mod split;
+pub mod stream;
 mod together;
 mod value;
 mod watchers;

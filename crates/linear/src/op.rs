@@ -106,6 +106,20 @@ pub enum Wrong {
     KeysMax,
     /// A script of the same transaction was ended by force, and nothing of it is done.
     Undone,
+    /// No such key, where one is needed.
+    NoKey,
+    /// No such group of a stream. In a list, with the names of the key and of the group behind it.
+    NoGroup,
+    /// There is such a group already.
+    GroupExists,
+    /// An id that is not above those that were given.
+    IdTooLow,
+    /// There is no id above the last one.
+    IdsEnd,
+    /// Fewer than there are.
+    TooFew,
+    /// An id that is below one that was removed.
+    IdBelowDeleted,
 }
 
 impl From<Bound> for Wrong {
@@ -129,7 +143,7 @@ impl Reply {
 }
 
 impl Wrong {
-    pub const ALL: [Wrong; 14] = [
+    pub const ALL: [Wrong; 21] = [
         Wrong::Type,
         Wrong::NotANumber,
         Wrong::Overflow,
@@ -144,6 +158,13 @@ impl Wrong {
         Wrong::BytesMax,
         Wrong::KeysMax,
         Wrong::Undone,
+        Wrong::NoKey,
+        Wrong::NoGroup,
+        Wrong::GroupExists,
+        Wrong::IdTooLow,
+        Wrong::IdsEnd,
+        Wrong::TooFew,
+        Wrong::IdBelowDeleted,
     ];
 
     /// As Redis says it, where Redis has words for it.
@@ -163,6 +184,13 @@ impl Wrong {
             Wrong::BytesMax => Bound::Bytes.text(),
             Wrong::KeysMax => Bound::Keys.text(),
             Wrong::Undone => "ERR a script of this transaction was ended: nothing of it was done",
+            Wrong::NoKey => "ERR no such key",
+            Wrong::NoGroup => "NOGROUP No such key or consumer group",
+            Wrong::GroupExists => "BUSYGROUP Consumer Group name already exists",
+            Wrong::IdTooLow => "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+            Wrong::IdsEnd => "ERR The stream has exhausted the last possible ID, unable to add more items",
+            Wrong::TooFew => "ERR The entries_added specified in XSETID is smaller than the target stream length",
+            Wrong::IdBelowDeleted => "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
         }
     }
 }

@@ -15,6 +15,7 @@ use super::map::Leaf;
 use super::once::{Kept, Onces};
 use super::sorted::{Scored, Sorted};
 use super::space::Space;
+use super::stream;
 use super::value::{Entry, Value};
 use super::wire::WireRan;
 
@@ -79,7 +80,7 @@ struct WireEntry {
     kind: u32,
     #[prost(bytes = "bytes", tag = "5")]
     text: Bytes,
-    /// Of a hash: fields and values in turn.
+    /// Of a hash: fields and values in turn; of a stream: `stream/wire.rs`.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     items: Vec<Bytes>,
     #[prost(uint64, tag = "7")]
@@ -107,6 +108,7 @@ const SET: u32 = 4;
 const LEASE: u32 = 5;
 const SORTED: u32 = 6;
 const LEDGER: u32 = 7;
+const STREAM: u32 = 8;
 
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
@@ -231,6 +233,7 @@ impl WireEntry {
                 wire.scores = items().map(|item| item.score).collect();
             }
             Value::Ledger(ledger) => (wire.kind, wire.text) = (LEDGER, ledger.encode()),
+            Value::Stream(stream) => (wire.kind, wire.items) = (STREAM, stream::wire::encode(stream)),
             Value::Lease { holder, token } => {
                 (wire.kind, wire.text, wire.token) = (LEASE, holder.clone(), *token);
             }
@@ -254,6 +257,7 @@ impl WireEntry {
                 Value::Sorted(Arc::new(Sorted::of(self.items.iter().zip(&self.scores).map(item).collect())?))
             }
             LEDGER => Value::Ledger(Arc::new(Ledger::decode(&self.text)?)),
+            STREAM => Value::Stream(Arc::new(stream::wire::decode(&self.items)?)),
             LEASE => Value::Lease { holder: own(&self.text), token: self.token },
             _ => return None,
         };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::ledger::Ledger;
 use super::sorted::Sorted;
+use super::stream::Stream;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
@@ -16,6 +17,7 @@ pub enum Value {
     Set(Arc<BTreeSet<Bytes>>),
     Sorted(Arc<Sorted>),
     Ledger(Arc<Ledger>),
+    Stream(Arc<Stream>),
     /// Who holds a lease. The fencing token is the version at which it was claimed: later claims have higher ones.
     Lease {
         holder: Bytes,
@@ -47,14 +49,16 @@ impl Value {
             Value::Set(_) => "set",
             Value::Sorted(_) => "zset",
             Value::Ledger(_) => "ledger",
+            Value::Stream(_) => "stream",
             Value::Lease { .. } => "lease",
         }
     }
 
-    /// Nothing in it: such a collection is no value. A ledger is one, without items, too: it knows which numbers were given.
+    /// Nothing in it: such a collection is no value. A ledger is one, without items, too: it knows which numbers were given; and a
+    /// stream, which knows its last id and has groups.
     pub fn is_empty(&self) -> bool {
         match self {
-            Value::Text(_) | Value::Lease { .. } | Value::Ledger(_) => false,
+            Value::Text(_) | Value::Ledger(_) | Value::Stream(_) | Value::Lease { .. } => false,
             Value::Hash(map) => map.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
@@ -71,6 +75,7 @@ impl Value {
             Value::Set(set) => set.iter().map(|member| member.len() + ITEM_BYTES).sum(),
             Value::Sorted(sorted) => sorted.bytes(),
             Value::Ledger(ledger) => ledger.bytes(),
+            Value::Stream(stream) => stream.bytes(),
             Value::Lease { holder, .. } => holder.len(),
         }
     }

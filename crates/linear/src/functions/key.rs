@@ -8,6 +8,7 @@ use crate::limits::VALUE_BYTES_MAX;
 use crate::score;
 use crate::sorted::{Scored, Sorted};
 use crate::space::KEY_BYTES;
+use crate::stream;
 use crate::value::Entry;
 
 pub const ALL: &[Function] = &[
@@ -119,8 +120,8 @@ pub const ALL: &[Function] = &[
     },
     Function { keys: 1, ..write("rename", "to [nx]", rename) },
     args_since(
-        ledger::LEVEL,
-        |args| args.first().is_some_and(|kind| &kind[..] == b"ledger"),
+        ledger::LEVEL.max(stream::LEVEL),
+        |args| args.first().is_some_and(|kind| matches!(&kind[..], b"ledger" | b"stream")),
         since(4, inner(write("load", "type none|MS|passed token value...", load))),
     ),
 ];
@@ -148,6 +149,7 @@ fn load(space: &mut Space, key: &Bytes, args: &[Bytes]) -> Result {
             let ledger = Ledger::decode(bytes).ok_or(Wrong::Arguments)?;
             Value::Ledger(Arc::new(ledger.loaded(space.clock())))
         }
+        (b"stream", [_, ..]) => Value::Stream(Arc::new(stream::wire::decode(values).ok_or(Wrong::Arguments)?)),
         _ => return Err(Wrong::Arguments),
     };
     if value.bytes() > VALUE_BYTES_MAX {

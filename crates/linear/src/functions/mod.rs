@@ -27,6 +27,7 @@ pub mod script;
 mod set;
 mod sorted;
 mod space;
+mod stream;
 mod text;
 
 pub use key::PASSED;
@@ -197,6 +198,13 @@ const NEVER_GROW: &[&str] = &[
     "ledger.remove-objects",
     "ledger.close",
     "ledger.skip",
+    "stream.remove",
+    "stream.trim",
+    "stream.set-id",
+    "stream.group-set",
+    "stream.group-remove",
+    "stream.consumer-remove",
+    "stream.ack",
     "clear",
     "once.keep",
     "script.run",
@@ -213,6 +221,10 @@ const NEVER_MAKE: &[&str] = &[
     "ledger.add",
     "ledger.copy",
     "ledger.keywords",
+    "stream.consumer-make",
+    "stream.read-group",
+    "stream.claim",
+    "stream.claim-auto",
 ];
 
 /// Everything that is offered.
@@ -225,6 +237,7 @@ pub static ALL: &[&[Function]] = &[
     list::ALL,
     set::ALL,
     sorted::ALL,
+    stream::ALL,
     json::ALL,
     lease::ALL,
     ledger::ALL,
@@ -419,5 +432,7 @@ fn text_of<'a>(space: &'a Space, key: &[u8]) -> std::result::Result<Option<&'a B
 mod ledger_tests;
 #[cfg(test)]
 mod sorted_tests;
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::{ANSWER_BYTES_MAX, SCAN_KEYS_MAX, VERSION_LOADED_MAX};
 use crate::score;
+use crate::stream;
 use crate::value::Entry;
 
 const fn whole(merge: Merge, function: Function) -> Function {
@@ -154,6 +155,7 @@ fn dumped(space: &Space, key: &Bytes, entry: &Entry) -> Reply {
                 .flat_map(|item| [bytes(&item.member), Reply::Bytes(score::shown(item.score).into())]),
         ),
         Value::Ledger(ledger) => all.push(Reply::Bytes(ledger.encode())),
+        Value::Stream(stream) => all.extend(stream::wire::encode(stream).into_iter().map(Reply::Bytes)),
         Value::Lease { holder, .. } => all.push(bytes(holder)),
     }
     Reply::List(all)

@@ -12,6 +12,7 @@ use super::super::snapshot;
 use super::super::sorted::{Scored, Sorted};
 use super::super::space::Client;
 use super::super::split::Split;
+use super::super::stream::{Group, Id, Stream};
 use super::super::value::{Entry, Value};
 use super::*;
 use crate::kept::{Sample, frames};
@@ -146,6 +147,25 @@ fn sample_of_ledgers() -> Seen {
     Seen { entries: vec![(text("ledger"), entry)], ..sample() }
 }
 
+/// ... and one that came after it.
+fn sample_of_streams() -> Seen {
+    let (mut stream, id) = (Stream::default(), |ms, seq| Id { ms, seq });
+    for (ms, fields) in [(5, ["f", "a"]), (6, ["f", "b"]), (7, ["other", "c"])] {
+        stream.log.add(id(ms, 1), &fields.map(text));
+    }
+    assert!(stream.log.remove(id(6, 1)));
+    stream.set_group(text("group"), Group::new(id(5, 1), Some(1)));
+    stream.set_group(text("idle"), Group::new(id(7, 1), None));
+    stream.change_group(b"group", |_, group| {
+        group.see(&text("consumer"), 1_000);
+        group.give(id(5, 1), &text("consumer"), 1_000, 2);
+        group.acts(b"consumer", 1_000);
+    });
+    let value = Value::Stream(Arc::new(stream));
+    let entry = Entry { size: value.bytes(), value, version: 10, end: 0 };
+    Seen { entries: vec![(text("stream"), entry)], ..sample() }
+}
+
 fn space_of(seen: Seen) -> Space {
     let (clock, revision, splits, above) = seen.numbers;
     let mut space = Space::restored(clock, revision, splits, above);
@@ -165,7 +185,12 @@ fn fixtures_of_snapshots_are_read() {
         let parts = snapshot::parts(&space_of(seen)).0;
         parts.flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], &part[..]].concat()).collect()
     };
-    let samples = [("space", sample()), ("sorted", sample_of_sorted_sets()), ("ledger", sample_of_ledgers())];
+    let samples = [
+        ("space", sample()),
+        ("sorted", sample_of_sorted_sets()),
+        ("ledger", sample_of_ledgers()),
+        ("stream", sample_of_streams()),
+    ];
     let samples = samples.map(|(name, seen)| (name, bytes(seen.clone()), seen));
     frames("linear-snapshot", &samples, |mut bytes| {
         let mut parts = Vec::new();

@@ -206,6 +206,33 @@ fn the_first_ledger_waits_until_all_nodes_can_read_it() {
 }
 
 #[test]
+fn the_first_stream_waits_until_all_nodes_can_read_it() {
+    let before = crate::stream::LEVEL - 1;
+    let mut lone = Lone::start(LEVEL, before, Vec::new());
+    assert!(matches!(lone.ask("set.add", &["x"]), Outcome::Done(_)));
+    let makers: [(&'static str, &[&str]); 3] = [
+        ("stream.add", &["1-1", "any", "-", "f", "v"]),
+        ("stream.group-make", &["g", "$", "-", "make"]),
+        ("load", &["stream", "none", "0", ""]),
+    ];
+    let written = lone.disk.len();
+    for (function, args) in makers {
+        let Outcome::Refused(refused) = lone.ask(function, args) else { panic!("{function}") };
+        assert!(refused.why.contains("it needs level 5, the cluster has agreed on 4"), "{}", refused.why);
+        if function != "load" {
+            assert_eq!(lone.called(function), Some(Answer::Busy), "another node's");
+        }
+    }
+    assert_eq!(lone.disk.len(), written, "nothing was written");
+    assert!(Lone::start(before, before, lone.disk.clone()).errors.is_empty());
+    lone.agree(LEVEL);
+    assert!(matches!(lone.ask("stream.add", &["1-1", "any", "-", "f", "v"]), Outcome::Done(_)));
+    let older = Lone::start(before, before, lone.disk);
+    let said = older.errors.iter().any(|text| text.contains("start the newer program"));
+    assert!(said, "{:?}", older.errors);
+}
+
+#[test]
 fn a_leader_puts_into_the_log_only_what_all_know() {
     let mut lone = Lone::start(LEVEL, 1, Vec::new());
     let before = lone.disk.len();
@@ -288,12 +315,16 @@ fn what_came_with_which_level() {
          dump versions.above"
     );
     assert_eq!(
-        of(crate::ledger::LEVEL),
+        of(5),
         "ledger.info ledger.folder.create ledger.folder.rename ledger.folder.delete ledger.folder.subscribe ledger.add \
          ledger.mark ledger.copy ledger.move ledger.remove ledger.remove-objects ledger.list ledger.numbers \
-         ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords"
+         ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords \
+         stream.length stream.last stream.range stream.read stream.has-news stream.pending stream.pending-range \
+         stream.info stream.info-full stream.groups stream.consumers stream.add stream.remove stream.trim stream.set-id \
+         stream.group-make stream.group-set stream.group-remove stream.consumer-make stream.consumer-remove \
+         stream.read-group stream.ack stream.claim stream.claim-auto"
     );
-    assert_eq!(newer(crate::ledger::LEVEL).collect::<Vec<_>>(), ["load"]);
+    assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);
     assert_eq!(all().filter(|f| f.level == 1).count(), OF_LEVEL_1, "what is new has a level of its own");
     assert!(all().all(|f| f.level <= LEVEL && f.newer.is_none_or(|(level, _)| f.level < level && level <= LEVEL)));

@@ -125,7 +125,8 @@ fn a_snapshot_in_parts_is_the_space() {
     let large = "x".repeat(50_000);
     for n in 0..300u64 {
         let key = format!("k{n}");
-        let step = match n % 7 {
+        let step = match n % 8 {
+            7 => step(&key, "stream.add", &["5-1", "any", "-", "f", &large, "g", "v"]),
             6 => step(&key, "sorted.add", &["any", "any", "0.5", "m", "-inf", &large, "7", "n"]),
             0 => step(&key, "hash.set", &["f", &large, "g", "2"]),
             1 => step(&key, "list.push-left", &["a", "b", &large]),
