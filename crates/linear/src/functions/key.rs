@@ -120,7 +120,7 @@ pub const ALL: &[Function] = &[
     },
     Function { keys: 1, ..write("rename", "to [nx]", rename) },
     args_since(
-        ledger::LEVEL.max(stream::LEVEL),
+        ledger::LEVEL,
         |args| args.first().is_some_and(|kind| matches!(&kind[..], b"ledger" | b"stream")),
         since(4, inner(write("load", "type none|MS|passed token value...", load))),
     ),
