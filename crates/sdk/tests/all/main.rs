@@ -3,6 +3,7 @@
 
 mod certificates;
 mod ends;
+mod ledger;
 mod linear;
 mod objects;
 mod scripted;

@@ -23,6 +23,7 @@ mod history;
 mod http2;
 mod join;
 mod kept;
+mod ledgers;
 mod level;
 mod linear;
 mod linear_block;
