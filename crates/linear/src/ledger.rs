@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::limits::{
     LEDGER_FORGET_MS, LEDGER_GONE_KEPT, LEDGER_GONE_MS, LEDGER_NAME_BYTES_MAX, LEDGER_REMOVED_KEPT, LEDGER_SKIP,
 };
-use super::pages::{Pages, Placed};
+use super::pages::{Listed, Pages};
 
 mod bytes_of;
 
@@ -153,7 +153,7 @@ pub fn is_name(name: &[u8]) -> bool {
     (1..=LEDGER_NAME_BYTES_MAX).contains(&name.len()) && std::str::from_utf8(name).is_ok()
 }
 
-impl Placed for Item {
+impl Listed for Item {
     type Key = (u32, u32);
 
     fn key(&self) -> (u32, u32) {
@@ -165,7 +165,7 @@ impl Placed for Item {
     }
 }
 
-impl Placed for Place {
+impl Listed for Place {
     type Key = (Id, u32);
 
     fn key(&self) -> (Id, u32) {
@@ -173,7 +173,7 @@ impl Placed for Place {
     }
 }
 
-impl Placed for Gone {
+impl Listed for Gone {
     type Key = Id;
 
     fn key(&self) -> Id {

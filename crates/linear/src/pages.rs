@@ -15,7 +15,7 @@ const PAGE_ITEMS_JOINED: usize = PAGE_ITEMS_MAX * 3 / 4;
 const _: () = assert!(PAGE_ITEMS_FEW < PAGE_ITEMS_JOINED && PAGE_ITEMS_JOINED < PAGE_ITEMS_MAX);
 
 /// What is in a list: it has a place there.
-pub trait Placed: Clone + PartialEq {
+pub trait Listed: Clone + PartialEq {
     type Key: Ord + Copy;
 
     fn key(&self) -> Self::Key;
@@ -27,7 +27,7 @@ pub trait Placed: Clone + PartialEq {
 }
 
 #[derive(Clone, Debug)]
-pub struct Pages<T: Placed> {
+pub struct Pages<T: Listed> {
     /// By a key that is not above those in the page, and above all in the page before.
     pages: BTreeMap<T::Key, Arc<Page<T>>>,
     len: usize,
@@ -41,19 +41,19 @@ struct Page<T> {
     newest: u64,
 }
 
-impl<T: Placed> Default for Pages<T> {
+impl<T: Listed> Default for Pages<T> {
     fn default() -> Self {
         Self { pages: BTreeMap::new(), len: 0 }
     }
 }
 
-impl<T: Placed> PartialEq for Pages<T> {
+impl<T: Listed> PartialEq for Pages<T> {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.all().eq(other.all())
     }
 }
 
-impl<T: Placed> Pages<T> {
+impl<T: Listed> Pages<T> {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -153,7 +153,7 @@ impl<T: Placed> Pages<T> {
     }
 }
 
-impl<T: Placed> Page<T> {
+impl<T: Listed> Page<T> {
     fn of(items: Vec<T>) -> Self {
         let newest = items.iter().map(T::change).max().unwrap_or_default();
         Self { items, newest }
@@ -171,7 +171,7 @@ mod tests {
     #[derive(Clone, PartialEq, Debug)]
     struct One(u32, u64);
 
-    impl Placed for One {
+    impl Listed for One {
         type Key = u32;
 
         fn key(&self) -> u32 {
