@@ -35,6 +35,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// A list of lists of two in RESP3, a flat list in RESP2.
     Pairs(Vec<(Reply, Reply)>),
+    /// A map in RESP3, a list of lists of two in RESP2.
+    Named(Vec<(Reply, Reply)>),
     /// A set in RESP3, a list in RESP2.
     Set(Vec<Reply>),
     /// Text for people: verbatim in RESP3, bulk in RESP2.
@@ -77,7 +79,9 @@ impl Reply {
             Self::List(items) | Self::Set(items) | Self::Push(items) | Self::Several(items) => {
                 items.iter().map(Self::bytes).sum()
             }
-            Self::Map(pairs) | Self::Pairs(pairs) => pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum(),
+            Self::Map(pairs) | Self::Pairs(pairs) | Self::Named(pairs) => {
+                pairs.iter().map(|(key, value)| key.bytes() + value.bytes()).sum()
+            }
         };
         size_of::<Self>() + inside
     }
@@ -169,6 +173,11 @@ impl Out {
                     self.push(key, protocol);
                     self.push(value, protocol);
                 }
+            }
+            Reply::Named(pairs) if protocol == Protocol::Resp3 => self.push(Reply::Map(pairs), protocol),
+            Reply::Named(pairs) => {
+                let lists = pairs.into_iter().map(|(name, value)| Reply::List(vec![name, value])).collect();
+                self.items(b'*', lists, protocol);
             }
             Reply::Map(pairs) => {
                 match protocol {
@@ -350,6 +359,7 @@ mod tests {
         check(Reply::Nil, "$-1\r\n", "_\r\n");
         check(Reply::NilList, "*-1\r\n", "_\r\n");
         let pair = || vec![(Reply::word("a"), Reply::Int(1))];
+        check(Reply::Named(pair()), "*1\r\n*2\r\n$1\r\na\r\n:1\r\n", "%1\r\n$1\r\na\r\n:1\r\n");
         check(Reply::Pairs(pair()), "*2\r\n$1\r\na\r\n:1\r\n", "*1\r\n*2\r\n$1\r\na\r\n:1\r\n");
         let push = || vec![Reply::word("a"), Reply::Int(1)];
         check(Reply::Push(push()), "*2\r\n$1\r\na\r\n:1\r\n", ">2\r\n$1\r\na\r\n:1\r\n");

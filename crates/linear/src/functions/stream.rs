@@ -42,15 +42,18 @@ pub const ALL: &[Function] = &[
             _ => Err(Wrong::Arguments),
         }
     }),
-    // The key, and entries with higher ids; nothing, if there are none. `$`: higher than those that there are.
-    reads("stream.read", "id|$ count|-1", |space, key, args| {
+    // The key, and entries with higher ids; nothing, if there are none. `$`: higher than those that there are; `+`: the last one.
+    reads("stream.read", "id|$|+ count|-1", |space, key, args| {
         let (after, count) = two(args)?;
         let count = most(count)?;
         let Some(stream) = of(space, key)? else { return Ok(Reply::Nil) };
         if &after[..] == b"$" {
             return Ok(Reply::Nil);
         }
-        let after = id(after)?;
+        let after = match &after[..] {
+            b"+" => stream.log.last().before().unwrap_or_default(),
+            after => id(after)?,
+        };
         if !stream.log.has_after(after) {
             return Ok(Reply::Nil);
         }

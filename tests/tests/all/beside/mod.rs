@@ -55,4 +55,5 @@ mod soft;
 mod soft_cut;
 mod status;
 mod strangers;
+mod streams;
 mod up;

@@ -145,6 +145,8 @@ pub enum Keys {
     AndCounted(usize),
     /// Those of the command that begins with this argument.
     Wrapped(usize),
+    /// The first half of what is behind STREAMS.
+    Streams,
 }
 
 impl Keys {
@@ -159,7 +161,7 @@ impl Keys {
             Keys::Pairs => Some((1, -1, 2)),
             Keys::Second => Some((2, 2, 1)),
             Keys::AllButFirst => Some((2, -1, 1)),
-            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) => None,
+            Keys::Counted(_) | Keys::AndCounted(_) | Keys::Wrapped(_) | Keys::Streams => None,
         }
     }
 }
@@ -284,6 +286,11 @@ impl Spec {
                 }
                 _ => (0..0).step_by(1),
             },
+            Keys::Streams => {
+                let first = streams_of(command, at);
+                let count = (len - first) / 2;
+                (first..if count * 2 == len - first { first + count } else { first }).step_by(1)
+            }
             _ => {
                 let (first, last, step) = self.keys.range().unwrap_or_default();
                 let end = if last < 0 { len.saturating_add_signed(last + 1) } else { len.min(at + last as usize + 1) };
@@ -295,6 +302,20 @@ impl Spec {
         let first = matches!(self.keys, Keys::AndCounted(_)).then_some(at + 1).filter(|_| rest.len() > 0);
         first.into_iter().chain(rest)
     }
+}
+
+/// What stands behind STREAMS, in a command whose name is argument `at`.
+fn streams_of(command: &Command, at: usize) -> usize {
+    let mut next = at + 1;
+    while next < command.len() {
+        let arg = command.arg(next);
+        next += 1;
+        if is(arg, "STREAMS") {
+            break;
+        }
+        next += if is(arg, "GROUP") { 2 } else { usize::from(is(arg, "COUNT") || is(arg, "BLOCK")) };
+    }
+    next.min(command.len())
 }
 
 /// The command of this name, in any case.
@@ -476,7 +497,7 @@ mod tests {
         let (mut depth, mut wanted, mut skips) = (0, true, false);
         for word in syntax.split_whitespace() {
             if depth == 0 {
-                wanted = !word.starts_with('[') || word == "[key";
+                wanted = !word.starts_with('[') || ["[key", "[id"].contains(&word);
             }
             depth += word.matches('[').count() as i32 - word.matches(']').count() as i32;
             match word.trim_matches(['[', ']']) {

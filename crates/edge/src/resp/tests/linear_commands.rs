@@ -225,8 +225,8 @@ fn every_write_on_its_keys_may_have_an_id() {
 fn what_is_not_offered_has_something_instead() {
     check_linear(&[
         (
-            "XADD s * f v",
-            "-ERR 'XADD' is not offered by class linear: streams come later; RPUSH and LPOP make a queue\r\n",
+            "JSON.GET k",
+            "-ERR 'JSON.GET' is not offered by class linear: GET and SET a JSON text; FCALL json.merge 1 key patch changes it\r\n",
         ),
         ("NOSUCH", "-ERR 'NOSUCH' is not offered by class linear: COMMAND DOCS and docs/resp.md list what is\r\n"),
     ]);

@@ -24,6 +24,7 @@ mod linear_commands;
 mod options;
 mod sorted;
 mod strangers;
+mod streams;
 mod texts;
 mod unread;
 

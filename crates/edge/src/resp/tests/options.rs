@@ -57,7 +57,10 @@ const LINEAR: &str = "
     ZREMRANGEBYSCORE zset 0 1\nZREMRANGEBYLEX zset - [a\nZPOPMIN zset\nZPOPMAX zset\nZMPOP 1 zset MIN\nZRANDMEMBER zset 9
     ZSCAN zset 0\nZUNION 1 zset\nZINTER 1 zset\nZDIFF 1 zset\nZINTERCARD 1 zset\nZUNIONSTORE new 1 zset
     ZINTERSTORE new 1 zset\nZDIFFSTORE new 1 zset\nZRANGESTORE new zset 0 9\nBZPOPMIN zset 1\nBZPOPMAX zset 1
-    BZMPOP 1 1 zset MIN\nDBSIZE\nRANDOMKEY\nFLUSHDB\nFLUSHALL\nSCAN 0\nKEYS *\nMULTI\nEXEC\nDISCARD\nWATCH text\nUNWATCH
+    BZMPOP 1 1 zset MIN\nXADD stream 6-1 f v\nXLEN stream\nXRANGE stream - +\nXREVRANGE stream + -\nXDEL stream 5-1
+    XTRIM stream MAXLEN 0\nXSETID stream 9-9\nXREAD STREAMS stream 0\nXREADGROUP GROUP g c STREAMS stream >
+    XACK stream g 5-1\nXPENDING stream g\nXCLAIM stream g c 0 5-1\nXAUTOCLAIM stream g c 0 0\nXGROUP CREATE stream h $
+    XINFO STREAM stream\nDBSIZE\nRANDOMKEY\nFLUSHDB\nFLUSHALL\nSCAN 0\nKEYS *\nMULTI\nEXEC\nDISCARD\nWATCH text\nUNWATCH
     BLPOP list 1\nBRPOP list 1\nBLMPOP 1 1 list LEFT\nBLMOVE list list LEFT RIGHT 1\nBRPOPLPUSH list list 1\nREADONLY
     READWRITE\nCONFIG GET databases\nCLUSTER INFO\nOBJECT ENCODING text\nMEMORY USAGE text\nTIME\nROLE\nFCALL get 1 text
     FCALL_RO get 1 text\nFUNCTION LIST\nONCE 01980000-0000-7000-8000-000000000001 SET text v";
@@ -76,6 +79,10 @@ const THERE: &[(&str, &str, &[&str])] = &[
     ("list", "list.push-right", &["a", "b", "a"]),
     ("set", "set.add", &["a", "b"]),
     ("zset", "sorted.add", &["any", "any", "1", "a", "2", "b"]),
+    ("stream", "stream.add", &["5-1", "any", "-", "f", "v"]),
+    ("stream", "stream.add", &["5-2", "any", "-", "f", "w"]),
+    ("stream", "stream.group-make", &["g", "0-0", "-", "present"]),
+    ("stream", "stream.read-group", &["g", "c", ">", "5", "1", "ack"]),
 ];
 
 /// That is there, or nothing is.
@@ -215,9 +222,11 @@ async fn answers(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8_lossy(&got).trim_end_matches(end).to_owned()
 }
 
-/// Numbers as long as those that are drawn look alike.
+/// Numbers as long as those that are drawn look alike, and so do milliseconds of this minute.
 fn without_chance(text: &str) -> String {
-    let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| run.len() >= 15);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let is_now = |run: &str| run.parse::<u64>().is_ok_and(|ms| now.abs_diff(ms) < 60_000);
+    let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| run.len() >= 15 || is_now(run));
     runs.fold(text.to_owned(), |text, run| text.replace(run, "#"))
 }
 

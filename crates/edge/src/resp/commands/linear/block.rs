@@ -117,8 +117,8 @@ const SCORED_PROMISE: &str = "as BLPOP; a member that is put back keeps the scor
 const PROMISE: &str = "clients of one node are served in their order, between nodes whoever is first; an item that was \
                        taken for a client that has gone is put back, but lost if its node dies then: BLMOVE loses nothing";
 
-/// A namespace and a key of it.
-type Name = (Arc<str>, Bytes);
+/// A namespace and a key of it; of who waits for a stream's entries the group.
+type Name = (Arc<str>, Bytes, Option<Bytes>);
 
 /// Who waits for each key, in order, on this node.
 #[derive(Default)]
@@ -133,11 +133,22 @@ pub struct Blocked {
 struct Turn(Notify);
 
 /// A place in the queues of some keys, until it is dropped.
-struct Place {
+pub struct Place {
     blocked: Rc<Blocked>,
     namespace: Arc<str>,
     keys: Vec<Bytes>,
+    queue: Queue,
     turn: Rc<Turn>,
+}
+
+/// With whom somebody waits for a key.
+pub enum Queue {
+    /// With all who take items from it.
+    OfKey,
+    /// With those of this group of a stream.
+    OfGroup(Bytes),
+    /// With nobody: what comes is for everyone.
+    None,
 }
 
 impl Blocked {
@@ -148,25 +159,37 @@ impl Blocked {
 }
 
 impl Place {
-    fn take(blocked: &Rc<Blocked>, namespace: &Arc<str>, keys: &[Bytes]) -> Option<Place> {
+    pub fn take(blocked: &Rc<Blocked>, namespace: &Arc<str>, keys: &[Bytes], queue: Queue) -> Option<Place> {
         if blocked.count.get() >= BLOCKED_MAX {
             return None;
         }
         blocked.count.set(blocked.count.get() + 1);
-        let turn = Rc::new(Turn::default());
-        for key in keys {
+        let (namespace, turn) = (Arc::clone(namespace), Rc::new(Turn::default()));
+        let place = Place { blocked: Rc::clone(blocked), namespace, keys: keys.to_vec(), queue, turn };
+        for name in keys.iter().filter_map(|key| place.name(key)) {
             let mut queues = blocked.queues.borrow_mut();
-            let queue = queues.entry((Arc::clone(namespace), key.clone())).or_default();
-            if !queue.back().is_some_and(|last| Rc::ptr_eq(last, &turn)) {
-                queue.push_back(Rc::clone(&turn));
+            let queue = queues.entry(name).or_default();
+            if !queue.back().is_some_and(|last| Rc::ptr_eq(last, &place.turn)) {
+                queue.push_back(Rc::clone(&place.turn));
             }
         }
-        Some(Place { blocked: Rc::clone(blocked), namespace: Arc::clone(namespace), keys: keys.to_vec(), turn })
+        Some(place)
+    }
+
+    /// Of the queue for this key, if there is one.
+    fn name(&self, key: &Bytes) -> Option<Name> {
+        let group = match &self.queue {
+            Queue::OfKey => None,
+            Queue::OfGroup(group) => Some(group.clone()),
+            Queue::None => return None,
+        };
+        Some((Arc::clone(&self.namespace), key.clone(), group))
     }
 
     fn is_first(&self, key: &Bytes) -> bool {
+        let Some(name) = self.name(key) else { return true };
         let queues = self.blocked.queues.borrow();
-        let first = queues.get(&(Arc::clone(&self.namespace), key.clone())).and_then(VecDeque::front);
+        let first = queues.get(&name).and_then(VecDeque::front);
         first.is_some_and(|first| Rc::ptr_eq(first, &self.turn))
     }
 }
@@ -174,8 +197,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut queues = self.blocked.queues.borrow_mut();
-        for key in &self.keys {
-            let name = (Arc::clone(&self.namespace), key.clone());
+        for name in self.keys.iter().filter_map(|key| self.name(key)) {
             if let Some(queue) = queues.get_mut(&name) {
                 let was_first = queue.front().is_some_and(|first| Rc::ptr_eq(first, &self.turn));
                 queue.retain(|turn| !Rc::ptr_eq(turn, &self.turn));
@@ -192,11 +214,16 @@ impl Drop for Place {
 
 /// What one that waits does when there is something.
 struct Waiter {
-    space: Space,
-    place: Place,
+    watch: Watch,
     /// Makes the step that takes an item from this key.
     take: Box<dyn Fn(&Bytes) -> Step>,
     takes: Takes,
+}
+
+/// One that waits for changes of keys.
+pub struct Watch {
+    pub space: Space,
+    place: Place,
     /// Of each key.
     seen: Vec<Seen>,
 }
@@ -360,21 +387,19 @@ fn begin(
         return Act::Now(Reply::Error(format!("ERR waits for at most {BLOCKED_KEYS_MAX} keys at once")));
     }
     let space = call.space();
-    let Some(place) = Place::take(&call.node.blocked, &space.name, &keys) else {
+    let Some(place) = Place::take(&call.node.blocked, &space.name, &keys, Queue::OfKey) else {
         return Act::Now(Reply::Error(format!(
             "BUSY {BLOCKED_MAX} clients of this node wait already, retry in 1000 ms"
         )));
     };
-    let waiter = Waiter { space, place, take: Box::new(take), takes, seen: Vec::new() };
+    let waiter = Waiter { watch: Watch::new(space, place), take: Box::new(take), takes };
     Act::Block(Box::new(move |client| waiter.run(deadline, client)))
 }
 
 impl Waiter {
     fn run(mut self, deadline: Option<Instant>, mut client: oneshot::Sender<Given>) -> LocalBoxFuture<'static, ()> {
         Box::pin(async move {
-            // Before the first look: what changes from there on is asked for already, where others wait too.
-            let seen = |key| Seen { upto: self.questions().known(&self.space, key), is_news: true };
-            self.seen = self.place.keys.iter().map(seen).collect();
+            self.watch.begin();
             let mut is_first = true;
             let reply = loop {
                 if client.is_closed() {
@@ -390,7 +415,7 @@ impl Waiter {
                     }
                 };
                 tokio::select! {
-                    changed = self.changed() => if let Err(error) = changed { break error },
+                    changed = self.watch.changed() => if let Err(error) = changed { break error },
                     () = over => break Reply::NilList,
                     () = client.closed() => return,
                 }
@@ -402,14 +427,15 @@ impl Waiter {
 
     /// Takes an item, or gives the error; the key it was.
     async fn try_each(&mut self, is_first: bool) -> Option<(Bytes, Result<Got, Reply>)> {
-        for (key, seen) in self.place.keys.iter().zip(&mut self.seen) {
+        let Watch { space, place, seen } = &mut self.watch;
+        for (key, seen) in place.keys.iter().zip(seen) {
             // Each look is a write.
-            if !seen.is_news || !self.place.is_first(key) {
+            if !seen.is_news || !place.is_first(key) {
                 continue;
             }
             seen.is_news = false;
-            let op = Op::of(Arc::clone(&self.space.name), vec![(self.take)(key)]);
-            match self.space.ask_linear(op).await {
+            let op = Op::of(Arc::clone(&space.name), vec![(self.take)(key)]);
+            match space.ask_linear(op).await {
                 Outcome::Done(Ran::Done(got)) => match only(got) {
                     Got::Nil => (),
                     // Who waits waits for a value of its kind.
@@ -423,12 +449,55 @@ impl Waiter {
         None
     }
 
+    /// Gives the client its item, and puts it back if the client goes before it has taken it.
+    async fn give(self, client: oneshot::Sender<Given>, key: Bytes, got: Result<Got, Reply>) {
+        let Waiter { watch: Watch { space, place, .. }, takes, .. } = self;
+        let (reply, back) = match got {
+            Ok(got) => (takes.shown(&key, got.clone()), takes.back(key, got)),
+            Err(error) => (error, None),
+        };
+        let (given, is_taken) = Given::new(reply);
+        if client.send(given).is_ok() {
+            // Earlier commands of it may take their time: who is next does not wait for them.
+            drop(place);
+        }
+        if is_taken.await.is_err()
+            && let Some(step) = back
+            && let Err(why) = put_back(space, step).await
+        {
+            tracing::error!(%why, "resp: an item that was taken for a client that had gone may not be back in its place");
+        }
+    }
+}
+
+impl Watch {
+    pub fn new(space: Space, place: Place) -> Self {
+        Self { space, place, seen: Vec::new() }
+    }
+
+    /// Before the first look: what changes from there on is asked for already, where others wait too.
+    pub fn begin(&mut self) {
+        let seen = |key| Seen { upto: self.questions().known(&self.space, key), is_news: true };
+        self.seen = self.place.keys.iter().map(seen).collect();
+    }
+
+    /// May there be something where it is its turn? It will be looked at now.
+    pub fn take_news(&mut self) -> bool {
+        let mut any = false;
+        for (key, seen) in self.place.keys.iter().zip(&mut self.seen) {
+            if self.place.is_first(key) {
+                any |= std::mem::take(&mut seen.is_news);
+            }
+        }
+        any
+    }
+
     fn questions(&self) -> &Questions {
         &self.place.blocked.questions
     }
 
     /// Ends when there may be something to take. At first it only learns from where on it has to look.
-    async fn changed(&mut self) -> Result<(), Reply> {
+    pub async fn changed(&mut self) -> Result<(), Reply> {
         let keys = &self.place.keys;
         let unseen: Vec<usize> = (0..keys.len()).filter(|at| self.seen[*at].upto.is_none()).collect();
         if !unseen.is_empty() {
@@ -463,26 +532,6 @@ impl Waiter {
             }
         }
         Ok(())
-    }
-
-    /// Gives the client its item, and puts it back if the client goes before it has taken it.
-    async fn give(self, client: oneshot::Sender<Given>, key: Bytes, got: Result<Got, Reply>) {
-        let Waiter { space, place, takes, .. } = self;
-        let (reply, back) = match got {
-            Ok(got) => (takes.shown(&key, got.clone()), takes.back(key, got)),
-            Err(error) => (error, None),
-        };
-        let (given, is_taken) = Given::new(reply);
-        if client.send(given).is_ok() {
-            // Earlier commands of it may take their time: who is next does not wait for them.
-            drop(place);
-        }
-        if is_taken.await.is_err()
-            && let Some(step) = back
-            && let Err(why) = put_back(space, step).await
-        {
-            tracing::error!(%why, "resp: an item that was taken for a client that had gone may not be back in its place");
-        }
     }
 }
 

@@ -25,6 +25,8 @@ mod questions;
 mod script;
 mod set;
 mod sorted;
+mod stream;
+mod stream_wait;
 mod text;
 mod whole;
 
@@ -37,6 +39,7 @@ pub static ALL: &[&[Spec]] = &[
     list::ALL,
     set::ALL,
     sorted::ALL,
+    stream::ALL,
     whole::ALL,
     block::ALL,
     probe::ALL,
@@ -60,7 +63,6 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: refused::Table = &[
-    (&["X*"], "streams come later; RPUSH and LPOP make a queue"),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
@@ -72,7 +74,7 @@ pub static INSTEAD: refused::Table = &[
     (&["JSON.*"], "GET and SET a JSON text; FCALL json.merge 1 key patch changes it"),
     (
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],
-        "values are texts, hashes, lists, sets and sorted sets; FCALL applies functions of a service to them",
+        "values are texts, hashes, lists, sets, sorted sets and streams; FCALL applies functions of a service to them",
     ),
     (&["DUMP", "RESTORE*", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
     (

@@ -55,7 +55,7 @@ fn once(call: &mut Call<'_>) -> Act {
 /// its steps.
 fn differs(command: &Command) -> bool {
     let is_any = |arg: &[u8], words: &[&str]| words.iter().any(|word| is(arg, word));
-    is_any(command.arg(0), &["SPOP", "EXPIREAT", "PEXPIREAT"])
+    is_any(command.arg(0), &["SPOP", "EXPIREAT", "PEXPIREAT", "XADD", "XREADGROUP", "XCLAIM", "XAUTOCLAIM", "XGROUP"])
         || command.args().any(|arg| is_any(arg, &["EXAT", "PXAT"]))
 }
 

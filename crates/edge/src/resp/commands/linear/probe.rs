@@ -191,6 +191,7 @@ fn object(call: &mut Call<'_>) -> Act {
                 b"hash" | b"set" => Reply::word("hashtable"),
                 b"list" => Reply::word("quicklist"),
                 b"zset" => Reply::word("skiplist"),
+                b"stream" => Reply::word("stream"),
                 _ => Reply::word("raw"),
             },
             other => plain_one(other),
