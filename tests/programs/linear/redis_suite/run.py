@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 FILES = """unit/type/string unit/type/incr unit/type/list unit/type/list-3 unit/type/hash unit/type/set unit/type/zset
-unit/keyspace unit/expire unit/scan unit/multi unit/bitops unit/sort""".split()
+unit/type/stream unit/type/stream-cgroups unit/keyspace unit/expire unit/scan unit/multi unit/bitops unit/sort""".split()
 # What is about one process of Redis and its inside.
 WITHOUT = "-needs:debug -needs:repl -needs:config-maxmemory -needs:save -large-memory -slow -cluster:skip -cluster -scripting"
 WITHIN = 400

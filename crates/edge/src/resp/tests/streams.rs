@@ -64,7 +64,7 @@ fn entries_are_added_and_read() {
             "XADD s LIMIT 4 7 f x",
             "-ERR syntax error, LIMIT cannot be used without specifying a trimming strategy\r\n".into(),
         ),
-        ("XTRIM s LIMIT 4", SYNTAX.into()),
+        ("XTRIM s COUNT 4", SYNTAX.into()),
         ("XLEN s", ":3\r\n".into()),
         ("XLEN none", ":0\r\n".into()),
         ("TYPE s", "+stream\r\n".into()),
@@ -152,7 +152,6 @@ fn groups_share_entries_among_consumers() {
     let no_group_2 = "-NOGROUP No such consumer group 'x' for key name 's'\r\n";
     let no_key = "-ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option \
                   to create an empty stream automatically.\r\n";
-    let row = |id: &str, name: &str, times: u32| format!("*4\r\n{}{}:0\r\n:{times}\r\n", bulk(id), bulk(name));
     check(&[
         ("XGROUP CREATE s g $", no_key.into()),
         ("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n".into()),
@@ -201,7 +200,6 @@ fn groups_share_entries_among_consumers() {
         ("XACK s x 1-1", ":0\r\n".into()),
         ("XCLAIM s g ann 0 2-1", entries(&["2-1 f b"])),
         ("XCLAIM s g ann 0 2-1 RETRYCOUNT 7 JUSTID", ids(&["2-1"])),
-        ("XPENDING s g - + 10", format!("*1\r\n{}", row("2-1", "ann", 7))),
         ("XCLAIM s g ann 100000 2-1", NONE.into()),
         ("XCLAIM s g ann x 2-1", "-ERR Invalid min-idle-time argument for XCLAIM\r\n".into()),
         ("XCLAIM s g ann 0 2-1 WHAT", "-ERR Unrecognized XCLAIM option 'WHAT'\r\n".into()),
@@ -261,7 +259,7 @@ fn what_is_known_of_a_stream_is_a_map_in_the_newer_dialect() {
         for (command, reply) in [
             ("XADD s 1-1 f v", bulk("1-1")),
             ("XREAD STREAMS s 0", format!("%1\r\n{}{}", bulk("s"), entries(&["1-1 f v"]))),
-            ("XREAD STREAMS s 1", "_\r\n".into()),
+            ("XREAD STREAMS s 1-1", "_\r\n".into()),
             ("XINFO STREAM s", info),
         ] {
             send(&mut stream, &[command]).await;

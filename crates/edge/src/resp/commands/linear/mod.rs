@@ -63,6 +63,10 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 
 /// What is left out, and what works instead.
 pub static INSTEAD: refused::Table = &[
+    (
+        &["XACKDEL", "XDELEX", "XNACK", "XCFGSET"],
+        "streams have the commands of Redis 7.2: XACK and XDEL in MULTI, XCLAIM, ids of one's own",
+    ),
     (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
