@@ -23,6 +23,7 @@
 //! - ledgers (`linear/src/ledger.rs`): a kind of value, and the functions `ledger.*`, and `load` of one, which alone make one
 //! - scripts of class `linear`: the functions `script.*`, and the answer `Undone` (`linear/src/functions/script.rs`, `linear/src/op.rs`)
 //! - streams (`linear/src/stream/`): a kind of value, and the functions `stream.*`, which alone make one, but for `load` of a dump
+//! - `cache` of a service (`clones/src/cache.rs`), and marks in the frames of class `cache` (`cache/src/wire.rs`).
 //!
 //! - services have doors with names, and `certificates` (`clones/src/tcp.rs`, `clones/src/spec.rs`)
 

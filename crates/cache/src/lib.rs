@@ -4,6 +4,7 @@
 //! - `view.rs`: which node owns a key, by rendezvous over the live nodes, and whether it has owned it ever since.
 //! - `store.rs`, `sketch.rs`: the entries of a namespace at a node, within its bytes; what goes when there is no room.
 //! - `lease.rs`: purges, and the leases without which no node serves.
+//! - `marks.rs`: whether something was purged while it was fetched.
 //! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
 //! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 //!
@@ -14,6 +15,7 @@
 mod lease;
 pub mod limits;
 mod machine;
+mod marks;
 mod op;
 mod shown;
 mod sketch;
@@ -35,7 +37,7 @@ use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
 pub use machine::Cache;
-pub use op::{Act, Op, Purge, Reply, What};
+pub use op::{Act, Entry, Mark, Op, Purge, Reply, What};
 pub use spec::Spec;
 
 /// The level from which there are caches (`base/src/level.rs`).

@@ -71,6 +71,8 @@ pub const PURGE_AGAIN: Span = Span::millis(100);
 pub const PURGES_KEPT: usize = 1024;
 /// ... of which one frame's turn sends at most so many.
 pub const PURGES_SENT: usize = 64;
+/// Purges, and removals of keys here, that a node remembers for who fetches what is missing. What took longer than so many is not stored.
+pub const MARKED_PURGES_MAX: usize = 4096;
 /// Purges under way at one node.
 pub const PURGES_MAX: usize = 256;
 /// An entry that comes from its former owner is compared with all purges of so long: that node may not have known them.

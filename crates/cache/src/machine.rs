@@ -20,11 +20,12 @@ use prost::Message as _;
 
 use super::lease::{Leases, Wants};
 use super::limits::*;
+use super::marks::Marks;
 use super::shown::Counts;
 use super::store::{Store, Value};
 use super::view::Views;
-use super::wire::{self, AnswerMessage, AskMessage, Control, Data, Said, ValueMessage};
-use super::{Act, Input, LEVEL, Op, Output, Purge, Reply, Spec, What};
+use super::wire::{self, AnswerMessage, AskMessage, Control, Data, MarkMessage, Said, ValueMessage};
+use super::{Act, Entry, Input, LEVEL, Mark, Op, Output, Purge, Reply, Spec, What};
 
 pub struct Cache {
     me: NodeId,
@@ -46,6 +47,7 @@ pub struct Cache {
     purged: VecDeque<(Time, Purge)>,
     /// When the last one was dropped from those, as they were too many.
     purged_lost: Option<Time>,
+    marks: Marks,
     is_leased: bool,
     pub(super) counts: Counts,
 }
@@ -118,6 +120,7 @@ impl Cache {
             counting: BTreeMap::new(),
             purged: VecDeque::new(),
             purged_lost: None,
+            marks: Marks::default(),
             is_leased: false,
             counts: Counts::default(),
         }
@@ -215,6 +218,7 @@ impl Cache {
                         self.counts.forgotten += 1;
                     }
                     self.stores.values_mut().for_each(|store| _ = store.purge(&What::All));
+                    self.marks.forget();
                     self.views.rejoin(now);
                 }
                 Wants::Ended(id, true) => {
@@ -238,6 +242,7 @@ impl Cache {
         if self.purged.iter().rev().take(8).any(|(at, known)| *at == now && *known == purge) {
             return;
         }
+        self.marks.push(purge.clone());
         while self.purged.front().is_some_and(|(at, _)| now.since(*at) > PURGES_COMPARED) {
             self.purged.pop_front();
         }
@@ -288,8 +293,8 @@ impl Cache {
                 return self.carry_out(now, &mut wants, out);
             }
             Act::Count => return self.count(now, ask, budget, namespace, out),
-            Act::Set { value, kind, tags, ttl, only_present } => {
-                Act::Set { value, kind, tags, ttl: ttl.or(spec.ttl()), only_present }
+            Act::Set { value, kind, tags, ttl, only_present, mark } => {
+                Act::Set { value, kind, tags, ttl: ttl.or(spec.ttl()), only_present, mark }
             }
             other => other,
         };
@@ -330,18 +335,18 @@ impl Cache {
             self.timers.insert((op.at, id));
             return;
         }
-        self.end(now, id, End::Moved, out);
+        self.end(id, End::Moved, None, out);
     }
 
     /// What the owner says becomes the answer.
-    fn end(&mut self, now: Time, id: u64, end: End, out: &mut Vec<Output>) {
+    fn end(&mut self, id: u64, end: End, mark: Option<Mark>, out: &mut Vec<Output>) {
         let Some(op) = self.ops.remove(&id) else { return };
         self.timers.remove(&(op.at, id));
-        let is_read = matches!(op.act, Act::Get | Act::Look);
+        let is_read = matches!(op.act, Act::Get | Act::Look | Act::Read);
         let end = match end {
             // A cache that cannot tell has nothing.
             End::Moved | End::Unleased if is_read => End::Absent,
-            End::Found(value, _) if op.act == Act::Get && !Checksum(value.sum).matches(&value.bytes) => {
+            End::Found(value, _) if op.act != Act::Look && !Checksum(value.sum).matches(&value.bytes) => {
                 self.counts.damaged += 1;
                 End::Absent
             }
@@ -351,6 +356,11 @@ impl Cache {
             *(if matches!(end, End::Found(..)) { &mut self.counts.hits } else { &mut self.counts.misses }) += 1;
         }
         let answer = match end {
+            End::Found(Value { bytes, kind, tags, .. }, ttl_left) if op.act == Act::Read => {
+                let entry = Some(Entry { value: bytes, kind, tags, ttl_left });
+                Outcome::Done(Reply::Read { entry, mark })
+            }
+            End::Absent if op.act == Act::Read => Outcome::Done(Reply::Read { entry: None, mark }),
             End::Found(Value { bytes, kind, tags, .. }, ttl_left) => {
                 Outcome::Done(Reply::Value { value: bytes, kind, tags, ttl_left })
             }
@@ -365,7 +375,6 @@ impl Cache {
             }
         };
         out.push(Output::Answer { id: op.ask, answer });
-        let _ = now;
     }
 
     fn timed_out(&mut self, now: Time, id: u64, out: &mut Vec<Output>) {
@@ -375,8 +384,8 @@ impl Cache {
         if owner != self.me {
             out.push(Output::Doubt { peer: owner });
         }
-        if matches!(op.act, Act::Get | Act::Look) {
-            return self.end(now, id, End::Absent, out);
+        if matches!(op.act, Act::Get | Act::Look | Act::Read) {
+            return self.end(id, End::Absent, None, out);
         }
         let (ask, at) = (op.ask, op.at);
         self.ops.remove(&id);
@@ -491,18 +500,28 @@ impl Cache {
         let Some(store) = self.stores.get_mut(&namespace) else { return End::Moved };
         let left = |value: &Value| value.ends.map(|ends| ends.since(now));
         match act {
-            Act::Get => store.get(now, &key).map_or(End::Absent, |(value, _)| End::Found(value.clone(), left(value))),
+            Act::Get | Act::Read => store.get(now, &key).map_or(End::Absent, |(value, _)| End::Found(value.clone(), left(value))),
             Act::Look => store.peek(now, &key).map_or(End::Absent, |(value, _)| {
                 End::Found(Value { bytes: Bytes::new(), ..value.clone() }, left(value))
             }),
             Act::Set { only_present: true, .. } if store.peek(now, &key).is_none() => End::NotStored,
-            Act::Set { value, kind, tags, ttl, only_present: _ } => {
+            Act::Set { mark: Some(mark), ref tags, .. }
+                if (mark.node, mark.life) != (self.me, self.boot.0)
+                    || !self.marks.is_clear_since(mark.number, namespace, &key, tags) =>
+            {
+                End::NotStored
+            }
+            Act::Set { value, kind, tags, ttl, only_present: _, mark: _ } => {
                 let sum = Checksum::of(&value).0;
                 let value = Value { bytes: value, kind, sum, ends: ttl.map(|ttl| now + ttl), tags };
                 store.insert(key, value, view);
                 End::Stored
             }
-            Act::Remove => End::Changed(store.remove(now, &key).is_some()),
+            Act::Remove => {
+                let was_there = store.remove(now, &key).is_some();
+                self.marks.push(Purge { namespace, what: What::Key(key) });
+                End::Changed(was_there)
+            }
             Act::End(ttl) => End::Changed(store.set_end(now, &key, ttl.map(|ttl| now + ttl))),
             Act::Count | Act::Purge(_) => End::Moved,
         }
@@ -511,12 +530,19 @@ impl Cache {
     fn say(&mut self, now: Time, who: Who, end: End, out: &mut Vec<Output>) {
         match (who, end) {
             (Who::Here(id), End::Moved) => self.again(now, id, out),
-            (Who::Here(id), end) => self.end(now, id, end, out),
+            (Who::Here(id), end) => self.end(id, end, Some(self.mark()), out),
             (Who::There { peer, id, life }, end) => {
-                let (answer, body) = answer_message(end);
+                let is_read = matches!(end, End::Found(..) | End::Absent);
+                let (mut answer, body) = answer_message(end);
+                answer.mark = is_read.then(|| MarkMessage::of(self.mark()));
                 self.tell(peer, id, life, answer, body, out);
             }
         }
+    }
+
+    /// This moment, for who fetches what is missing: only while it holds leases.
+    fn mark(&self) -> Mark {
+        Mark { node: self.me, life: self.boot.0, number: self.marks.now() }
     }
 
     fn tell(&self, to: NodeId, id: u64, life: u64, answer: AnswerMessage, body: Bytes, out: &mut Vec<Output>) {
@@ -644,6 +670,7 @@ impl Cache {
             return self.counted(now, out);
         }
         let (code, bare) = (answer.end, answer.bare);
+        let mark = answer.mark.map(MarkMessage::take);
         let Some(end) = end_of(answer, body) else { return out.push(bad(from)) };
         if let Some(op) = self.ops.get(&id) {
             if op.asked != Some(from) {
@@ -651,7 +678,7 @@ impl Cache {
             }
             return match end {
                 End::Moved => self.again(now, id, out),
-                end => self.end(now, id, end, out),
+                end => self.end(id, end, mark, out),
             };
         }
         let is_it = |take: &Take| take.id == id && take.from == from;
@@ -698,14 +725,14 @@ const COUNTED: u32 = 8;
 fn ask_message(namespace: u32, key: &Bytes, act: &Act) -> (AskMessage, Bytes) {
     let plain = |verb| AskMessage { namespace, verb, key: key.clone(), ..AskMessage::default() };
     match act {
-        Act::Get => (plain(GET), Bytes::new()),
+        Act::Get | Act::Read => (plain(GET), Bytes::new()),
         Act::Look => (plain(LOOK), Bytes::new()),
-        Act::Set { value, kind, tags, ttl, only_present } => {
+        Act::Set { value, kind, tags, ttl, only_present, mark } => {
             let sum = Checksum::of(value).0;
             let value = Value { bytes: value.clone(), kind: kind.clone(), sum, ends: None, tags: tags.clone() };
             let (message, body) = ValueMessage::of(&value, *ttl);
             let verb = if *only_present { SET_PRESENT } else { SET };
-            (AskMessage { value: Some(message), ..plain(verb) }, body)
+            (AskMessage { value: Some(message), mark: mark.map(MarkMessage::of), ..plain(verb) }, body)
         }
         Act::Remove => (plain(REMOVE), Bytes::new()),
         Act::End(Some(ttl)) => (AskMessage { ttl_ms: wire::millis_up(*ttl), ..plain(END_AFTER) }, Bytes::new()),
@@ -727,7 +754,8 @@ fn act_of(ask: AskMessage, body: Bytes) -> Option<Act> {
             let message = ask.value?;
             let ttl = ttl(message.ttl_ms)?;
             let Value { bytes, kind, tags, .. } = message.take(body)?;
-            Some(Act::Set { value: bytes, kind, tags, ttl, only_present: ask.verb == SET_PRESENT })
+            let mark = ask.mark.map(MarkMessage::take);
+            Some(Act::Set { value: bytes, kind, tags, ttl, only_present: ask.verb == SET_PRESENT, mark })
         }
         REMOVE => Some(Act::Remove),
         END_AFTER => ttl(ask.ttl_ms).map(Act::End),

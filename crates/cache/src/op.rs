@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Priority, Span};
+use base::{NodeId, Priority, Span};
 use bytes::Bytes;
 
 /// One operation. Ends in `Outcome<Reply>`: done, refused or unknown.
@@ -27,8 +27,11 @@ pub enum Act {
     Get,
     /// The same without the value's bytes, and it does not count.
     Look,
+    /// [`Act::Get`] for who will fetch it if it is missing. Answer: `Read`.
+    Read,
     /// Answer: `Stored`, or `NotStored` if `only_present` and there is none. `ttl`: none is the namespace's own.
-    Set { value: Bytes, kind: Bytes, tags: Vec<Bytes>, ttl: Option<Span>, only_present: bool },
+    /// With a `mark`, `NotStored`, too, if it may have been purged since that was given.
+    Set { value: Bytes, kind: Bytes, tags: Vec<Bytes>, ttl: Option<Span>, only_present: bool, mark: Option<Mark> },
     /// Answer: `Changed`, whether there was one.
     Remove,
     /// Another end, or none. Answer: `Changed`, whether there is a value.
@@ -37,6 +40,25 @@ pub enum Act {
     Count,
     /// No request that begins after the answer gets what was stored before. Answer: `Purged`.
     Purge(What),
+}
+
+/// A moment at the node that has a key, by its purges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    pub node: NodeId,
+    /// Life of that node.
+    pub life: u64,
+    pub number: u64,
+}
+
+/// What is stored for a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub value: Bytes,
+    pub kind: Bytes,
+    pub tags: Vec<Bytes>,
+    /// None: as long as there is room.
+    pub ttl_left: Option<Span>,
 }
 
 /// What a purge is about.
@@ -68,6 +90,8 @@ pub enum Reply {
         ttl_left: Option<Span>,
     },
     Absent,
+    /// What there is. Without a mark the key's node could not be asked, and what is fetched cannot be stored.
+    Read { entry: Option<Entry>, mark: Option<Mark> },
     Stored,
     NotStored,
     Changed(bool),

@@ -1,14 +1,14 @@
 //! What nodes say to each other about a cache. Operations and their answers go in the data lane, with the value in the frame's body,
 //! untouched; leases and purges in the control lane. Tags are never used twice; unknown fields are skipped.
 
-use base::{Frame, Priority, Span};
+use base::{Frame, NodeId, Priority, Span};
 use bytes::Bytes;
 use class::Number;
 use prost::{Message, Oneof};
 
 use super::limits::{TAG_BYTES_MAX, TAGS_MAX};
 use super::store::Value;
-use super::{Purge, What};
+use super::{Purge, What, op};
 
 /// An operation for the node that has the key, or its answer.
 #[derive(Clone, PartialEq, Message)]
@@ -44,6 +44,20 @@ pub struct AskMessage {
     pub value: Option<ValueMessage>,
     #[prost(uint64, tag = "5")]
     pub ttl_ms: u64,
+    /// Set only if nothing that is about it was purged since.
+    #[prost(message, optional, tag = "6")]
+    pub mark: Option<MarkMessage>,
+}
+
+/// A moment of the purges of a node's life.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct MarkMessage {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(uint64, tag = "2")]
+    life: u64,
+    #[prost(uint64, tag = "3")]
+    number: u64,
 }
 
 /// A value without its bytes.
@@ -72,6 +86,9 @@ pub struct AnswerMessage {
     /// To who takes over: it need not ask again, there was nothing when it came.
     #[prost(bool, tag = "4")]
     pub bare: bool,
+    /// With what was found, and that nothing was.
+    #[prost(message, optional, tag = "5")]
+    pub mark: Option<MarkMessage>,
 }
 
 /// Leases and purges.
@@ -176,6 +193,16 @@ impl ValueMessage {
             ends: None,
             tags,
         })
+    }
+}
+
+impl MarkMessage {
+    pub fn of(mark: op::Mark) -> Self {
+        Self { node: mark.node.0, life: mark.life, number: mark.number }
+    }
+
+    pub fn take(self) -> op::Mark {
+        op::Mark { node: NodeId(self.node), life: self.life, number: self.number }
     }
 }
 

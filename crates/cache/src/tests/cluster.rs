@@ -1,6 +1,7 @@
 //! Where keys are, and what becomes of them when nodes come and go.
 
 use super::*;
+use crate::Mark;
 
 #[test]
 fn what_is_set_at_one_node_is_read_changed_and_removed_at_any() {
@@ -25,6 +26,7 @@ fn what_is_set_at_one_node_is_read_changed_and_removed_at_any() {
         tags: Vec::new(),
         ttl: None,
         only_present: true,
+        mark: None,
     };
     assert_eq!(bench.ask(1, "k7", only_present(b"w")), Outcome::Done(Reply::NotStored));
     assert_eq!(bench.ask(1, "k8", only_present(b"w")), Outcome::Done(Reply::Stored));
@@ -163,5 +165,62 @@ fn what_no_door_should_let_through_is_refused() {
             Outcome::Refused(why) => assert!(why.why.contains(says), "{why}"),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// What a node is told that will fetch what is missing.
+fn mark(bench: &mut Bench, node: u64, key: &str) -> Option<Mark> {
+    match bench.ask(node, key, Act::Read) {
+        Outcome::Done(Reply::Read { mark, .. }) => mark,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fetched(tags: &[&str], mark: Option<Mark>) -> Act {
+    match put("fetched", tags) {
+        Act::Set { value, kind, tags, ttl, only_present, .. } => {
+            Act::Set { value, kind, tags, ttl, only_present, mark }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_fetched_before_a_purge_is_not_stored_after_it() {
+    let mut bench = Bench::new(3);
+    let news = || What::Tag("news".into());
+    for n in 0..12 {
+        let (key, other) = (format!("k{n}"), format!("o{n}"));
+        let before = [mark(&mut bench, 1, &key), mark(&mut bench, 2, &other)];
+        assert!(before[0].is_some() && before[1].is_some());
+        assert_eq!(bench.purge(3, news()), Outcome::Done(Reply::Purged));
+        assert_eq!(bench.ask(1, &key, fetched(&["news"], before[0])), Outcome::Done(Reply::NotStored), "{key}");
+        assert_eq!(bench.get(2, &key), None);
+        assert_eq!(bench.ask(2, &other, fetched(&["sport"], before[1])), Outcome::Done(Reply::Stored), "{other}");
+        let removed = mark(&mut bench, 1, &key);
+        bench.ask(2, &key, Act::Remove);
+        assert_eq!(bench.ask(1, &key, fetched(&[], removed)), Outcome::Done(Reply::NotStored), "{key} was removed");
+        // Each voter tells of a purge once.
+        bench.pass(Span::millis(50));
+        let after = mark(&mut bench, 1, &key);
+        assert_eq!(bench.ask(1, &key, fetched(&["news"], after)), Outcome::Done(Reply::Stored), "{key}");
+    }
+}
+
+#[test]
+fn a_mark_of_another_node_or_life_stores_nothing() {
+    let mut bench = Bench::new(3);
+    let given = mark(&mut bench, 1, "k").unwrap();
+    for wrong in [
+        Mark { node: NodeId(given.node.0 % 3 + 1), ..given },
+        Mark { life: given.life + 1, ..given },
+        Mark { number: given.number + 1, ..given },
+    ] {
+        assert_eq!(bench.ask(1, "k", fetched(&[], Some(wrong))), Outcome::Done(Reply::NotStored), "{wrong:?}");
+    }
+    assert_eq!(bench.ask(1, "k", fetched(&[], Some(given))), Outcome::Done(Reply::Stored));
+    match bench.ask(2, "k", Act::Read) {
+        Outcome::Done(Reply::Read { entry: Some(entry), mark: Some(_) }) => assert_eq!(&entry.value[..], b"fetched"),
+        other => panic!("{other:?}"),
     }
 }

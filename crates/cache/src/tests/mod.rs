@@ -210,5 +210,5 @@ impl Bench {
 fn put(value: &str, tags: &[&str]) -> Act {
     let tags = tags.iter().map(|tag| Bytes::copy_from_slice(tag.as_bytes())).collect();
     let value = Bytes::copy_from_slice(value.as_bytes());
-    Act::Set { value, kind: Bytes::new(), tags, ttl: None, only_present: false }
+    Act::Set { value, kind: Bytes::new(), tags, ttl: None, only_present: false, mark: None }
 }

@@ -84,7 +84,7 @@ pub async fn put(api: &Api, ns: String, key: Bytes, headers: &HeaderMap, body: B
     let tags = headers.get_all(TAGS).iter().flat_map(|tags| tags.as_bytes().split(|byte| *byte == b','));
     let tags = tags.map(|tag| Bytes::copy_from_slice(tag.trim_ascii())).filter(|tag| !tag.is_empty()).collect();
     let value = whole(body, VALUE_BYTES_MAX).await?;
-    match operate(api, ns, key, Act::Set { value, kind, tags, ttl, only_present }, headers).await? {
+    match operate(api, ns, key, Act::Set { value, kind, tags, ttl, only_present, mark: None }, headers).await? {
         Reply::Stored => Ok(StatusCode::NO_CONTENT.into_response()),
         Reply::NotStored => Err(Problem::new(StatusCode::PRECONDITION_FAILED, "there is no value")),
         other => unreachable!("a put was answered by {other:?}"),

@@ -36,7 +36,7 @@ fn an_entry_is_put_with_type_tags_and_end_and_read_back() {
     assert_eq!(status, 204);
     let tags: Vec<Bytes> = ["shop", "news", "x"].map(Bytes::from).to_vec();
     let (value, kind, ttl) = ("body".into(), "text/css".into(), Some(Span::millis(500)));
-    assert_eq!(act, Some(Act::Set { value, kind, tags: tags.clone(), ttl, only_present: false }));
+    assert_eq!(act, Some(Act::Set { value, kind, tags: tags.clone(), ttl, only_present: false, mark: None }));
     let there = Got::Value { value: "body".into(), kind: "text/css".into(), tags, ttl_left: Some(Span::millis(400)) };
     let (status, headers, text, _) = cache(there, "GET /v1/ns/carts/keys/a/b", &[], "");
     assert_eq!((status, &*text), (200, "body"));

@@ -307,7 +307,7 @@ fn ended_present(outcome: Outcome<Got>) -> Reply {
 }
 
 fn put(value: Bytes, ttl: Option<Span>) -> Want {
-    Want::Set { value, kind: Bytes::new(), tags: Vec::new(), ttl, only_present: false }
+    Want::Set { value, kind: Bytes::new(), tags: Vec::new(), ttl, only_present: false, mark: None }
 }
 
 fn set(call: &mut Call<'_>) -> Act {
@@ -347,7 +347,7 @@ fn set(call: &mut Call<'_>) -> Act {
         (true, false) => act(call, Want::Remove, ended),
         _ => {
             let value = command.value(2);
-            act(call, Want::Set { value, kind: Bytes::new(), tags, ttl, only_present }, stored)
+            act(call, Want::Set { value, kind: Bytes::new(), tags, ttl, only_present, mark: None }, stored)
         }
     }
 }
