@@ -500,7 +500,9 @@ impl Cache {
         let Some(store) = self.stores.get_mut(&namespace) else { return End::Moved };
         let left = |value: &Value| value.ends.map(|ends| ends.since(now));
         match act {
-            Act::Get | Act::Read => store.get(now, &key).map_or(End::Absent, |(value, _)| End::Found(value.clone(), left(value))),
+            Act::Get | Act::Read => {
+                store.get(now, &key).map_or(End::Absent, |(value, _)| End::Found(value.clone(), left(value)))
+            }
             Act::Look => store.peek(now, &key).map_or(End::Absent, |(value, _)| {
                 End::Found(Value { bytes: Bytes::new(), ..value.clone() }, left(value))
             }),

@@ -91,7 +91,10 @@ pub enum Reply {
     },
     Absent,
     /// What there is. Without a mark the key's node could not be asked, and what is fetched cannot be stored.
-    Read { entry: Option<Entry>, mark: Option<Mark> },
+    Read {
+        entry: Option<Entry>,
+        mark: Option<Mark>,
+    },
     Stored,
     NotStored,
     Changed(bool),

@@ -89,6 +89,7 @@ impl Program {
             partitions: _,
             certificates: _,
             session: _,
+            cache: _,
             answer_timeout: _,
             idle_timeout: _,
             body_max: _,

@@ -10,6 +10,7 @@
 
 mod allows;
 pub mod assign;
+pub mod cache;
 pub mod clone;
 mod conduct;
 pub mod demand;
@@ -41,12 +42,15 @@ pub mod wire;
 
 /// The level from which a declaration may say what [`Allows`] holds, `sandbox`, and more of `health` than a path (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+/// ... and from which it may say `cache`.
+pub const CACHE_LEVEL: u32 = 5;
 
 /// The level from which a service may have doors with names, and `certificates`.
 pub const LEVEL_DOORS: u32 = 5;
 
 pub use allows::Allows;
 pub use assign::{Assignments, Version};
+pub use cache::EdgeCache;
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};
 pub use conduct::Ill;
 pub use demand::Demand;

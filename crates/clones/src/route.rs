@@ -41,6 +41,8 @@ pub struct RouteService {
     pub tcp: Arc<[TcpRoute]>,
     /// The edge keeps its users' sessions.
     pub session: Option<Arc<RouteSession>>,
+    /// The namespace in which edges keep its answers.
+    pub cache: Option<Arc<str>>,
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
@@ -156,6 +158,7 @@ impl RouteService {
             http: spec.http.clone(),
             tcp: spec.tcp.as_slice().into(),
             session: None,
+            cache: spec.cache.as_ref().map(|cache| cache.namespace.as_str().into()),
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones.min,
             clones: Vec::new(),
@@ -181,6 +184,7 @@ impl RouteService {
             http: _,
             tcp: _,
             session,
+            cache,
             partitions: _,
             wanted,
             clones,
@@ -196,6 +200,7 @@ impl RouteService {
         };
         self.is_routed_like(other)
             && *session == other.session
+            && *cache == other.cache
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *partitions_off == other.partitions_off
             && clones.len() == other.clones.len()

@@ -13,6 +13,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         http: Some(HttpRoute { host: host.into(), path: path.into() }),
         tcp: [].into(),
         session: None,
+        cache: None,
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),

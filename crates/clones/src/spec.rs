@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::allows::Allows;
+use crate::cache::EdgeCache;
 use crate::health::Health;
 use crate::limits::*;
 use crate::partition::Partition;
@@ -73,6 +74,9 @@ pub struct ServiceSpec {
     /// The edge keeps its users' sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionCookie>,
+    /// Edges keep its answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<EdgeCache>,
     /// What of their node's machine its clones reach.
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
@@ -161,6 +165,7 @@ impl ServiceSpec {
             namespaces: Vec::new(),
             certificates: false,
             session: None,
+            cache: None,
             sandbox: Sandbox::default(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
@@ -253,6 +258,7 @@ impl ServiceSpec {
             wrong(key, why);
         }
         errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
+        errors.extend(EdgeCache::validate(self));
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
             if span > PATIENCE_MAX {
@@ -290,6 +296,7 @@ impl ServiceSpec {
         let of_tcp = self.tcp.iter().any(|door| door.name.is_some()) || self.tcp.len() > 1;
         let newest = if of_tcp { Some("tcp") } else { self.certificates.then_some("certificates") };
         let newest = newest.map(|key| (key.to_owned(), LEVEL_DOORS));
+        let newest = newest.or_else(|| self.cache.is_some().then(|| ("cache".into(), crate::CACHE_LEVEL)));
         newest.or_else(|| self.key_of_level_4().map(|key| (key, LEVEL)))
     }
 
@@ -300,7 +307,8 @@ impl ServiceSpec {
         let of_sandbox = (!self.sandbox.is_default()).then_some("sandbox");
         let of_health = self.health.as_ref().filter(|health| health.is_newer()).map(|_| "health");
         let own = self.allows().key().or(of_health).or(of_sandbox);
-        own.map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition))
+        let key = own.map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition));
+        key.map(|key| (key, crate::LEVEL))
     }
 
     /// Program and arguments of its clones, as their node starts them.
@@ -320,8 +328,13 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        let inner: [(&str, &[&str]); 4] =
-            [("http", &HTTP_KEYS), ("stop", &STOP_KEYS), ("session", &SESSION_KEYS), ("sandbox", &SANDBOX_KEYS)];
+        let inner: [(&str, &[&str]); 5] = [
+            ("http", &HTTP_KEYS),
+            ("stop", &STOP_KEYS),
+            ("session", &SESSION_KEYS),
+            ("cache", &CACHE_KEYS),
+            ("sandbox", &SANDBOX_KEYS),
+        ];
         for (key, known) in inner {
             if let Some(inner) = value.get_mut(key) {
                 keep_known(inner, known);
@@ -398,6 +411,10 @@ pub fn validate_all(
                 Some(_) => wrong(&key, format!("service {other:?} has no http and cannot answer; give it one")),
                 None => wrong(&key, format!("service {other:?} is not declared")),
             }
+        }
+        let kept_in = spec.cache.as_ref().map(|cache| &cache.namespace);
+        if let Some(unknown) = kept_in.filter(|name| !namespaces.contains(*name)) {
+            wrong("cache.namespace", format!("{unknown:?} is not declared; it needs class = \"cache\""));
         }
         for unknown in spec.namespaces.iter().filter(|name| !namespaces.contains(*name)) {
             let known: Vec<_> = namespaces.iter().map(String::as_str).collect();
@@ -508,6 +525,7 @@ const SERVICE_KEYS: [&str; 21] = [
     "namespaces",
     "certificates",
     "session",
+    "cache",
     "sandbox",
     "stop",
     "start_timeout",
@@ -517,6 +535,7 @@ const SERVICE_KEYS: [&str; 21] = [
 ];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];
+const CACHE_KEYS: [&str; 1] = ["namespace"];
 const SESSION_KEYS: [&str; 7] = ["namespace", "cookie", "same_site", "secure", "path", "max_bytes", "priority"];
 
 fn clones_default() -> Size {

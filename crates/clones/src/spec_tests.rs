@@ -61,11 +61,12 @@ fn unknown_keys_are_mistakes_in_a_file_and_skipped_in_what_a_newer_version_kept(
         "run = [\"a\"]\nhttp = { hosts = \"x\" }",
         "run = [\"a\"]\nstop = { after = \"5s\" }",
         "run = [\"a\"]\ntcp = { port = 1, tls = true }",
+        "run = [\"a\"]\ncache = { namespace = \"pages\", ttl = \"1s\" }",
         "run = [\"a\"]\nsandbox = { exec = [\"/x\"] }",
     ] {
         assert!(read(toml).unwrap_err().contains("unknown field"), "{toml}");
     }
-    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1},"sandbox":{"net":[1]}}"#;
+    let kept = br#"{"run":["a"],"colour":1,"http":{"path":"/x","h3":true},"stop":{"mood":2},"tcp":{"port":1,"tls":1},"cache":{"namespace":"p","size":1},"sandbox":{"net":[1]}}"#;
     let spec = ServiceSpec::from_stored(kept).unwrap();
     assert_eq!((spec.reached_at(), spec.stop), (vec!["*/x".into(), "tcp 1".into()], Stop::default()));
 }
@@ -94,8 +95,9 @@ fn a_clone_is_asked_for_the_host_of_its_route_unless_another_is_declared() {
 fn the_known_keys_are_the_types_keys() {
     let priority = Some(crate::partition::Priority(7));
     let session = SessionCookie { path: Some("/shop".into()), priority, ..SessionCookie::new("carts", "sid") };
-    let value =
-        serde_json::to_value(ServiceSpec { session: Some(session), builtin: Some("till".into()), ..full() }).unwrap();
+    let cache = Some(EdgeCache { namespace: "pages".into() });
+    let spec = ServiceSpec { session: Some(session), cache, builtin: Some("till".into()), ..full() };
+    let value = serde_json::to_value(spec).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(keys(&value), list(&SERVICE_KEYS));
@@ -103,6 +105,7 @@ fn the_known_keys_are_the_types_keys() {
     assert_eq!(keys(&value["tcp"]), list(&crate::tcp::TCP_KEYS));
     assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
+    assert_eq!(keys(&value["cache"]), list(&CACHE_KEYS));
     assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
 }
 
@@ -365,4 +368,18 @@ fn a_built_in_service_is_the_nodes_own_program_and_no_other() {
         assert!(errors[0].why.contains("keep one of them"), "{}", errors[0]);
     }
     assert!(read("clones = 1").unwrap().validate().unwrap_err()[0].why.contains("builtin = \"NAME\""));
+}
+
+#[test]
+fn an_edge_cache_needs_http_a_namespace_and_its_level() {
+    let spec = read("run = [\"a\"]\ncache = { namespace = \"pages\" }").unwrap();
+    assert_eq!(spec.newer_key(), Some(("cache".into(), 5)));
+    assert_eq!(spec.validate().unwrap_err()[0].key, "cache");
+    let spec = ServiceSpec { http: Some(HttpRoute::default()), ..spec };
+    assert_eq!(spec.validate(), Ok(()));
+    let all = BTreeMap::from([("site".to_owned(), spec)]);
+    let errors = validate_all(&all, &BTreeSet::from(["carts".to_owned()]), &["site"]).unwrap_err();
+    assert_eq!(errors[0].key, "service.site.cache.namespace");
+    assert_eq!(validate_all(&all, &BTreeSet::from(["pages".to_owned()]), &["site"]), Ok(()));
+    assert_eq!(ServiceSpec::from_stored(&all["site"].to_stored()).unwrap(), all["site"]);
 }

@@ -36,6 +36,8 @@ pub struct Meter {
     pub tcp: Arc<Door>,
     /// `http.sessions_read_total` and so on.
     pub sessions: Arc<Sessions>,
+    /// Of edge caches, by service.
+    pub caches: Arc<CacheMeter>,
     /// `functions.calls_total` and so on.
     pub calls: Arc<Calls>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
@@ -100,6 +102,39 @@ pub struct Sessions {
     pub ended: AtomicU64,
     /// Requests that ended in 503, since the session could not be read or stored.
     pub failed: AtomicU64,
+}
+
+/// What the edge cache of each service did since the start, of those that had requests.
+#[derive(Debug, Default)]
+pub struct CacheMeter(Mutex<BTreeMap<Box<str>, Arc<CacheCounts>>>);
+
+#[derive(Debug, Default)]
+pub struct CacheCounts {
+    /// Answered with what was fresh, without a clone.
+    pub hits: AtomicU64,
+    /// Given to a clone, as nothing was there or it had to be asked for anew.
+    pub misses: AtomicU64,
+    /// Answered with what was not fresh any more.
+    pub stale: AtomicU64,
+    /// Never looked for: what they show or want is not for a cache.
+    pub passed: AtomicU64,
+    pub stored: AtomicU64,
+    pub stored_bytes: AtomicU64,
+}
+
+impl CacheMeter {
+    pub fn of(&self, service: &str) -> Arc<CacheCounts> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = all.get(service) {
+            return Arc::clone(counts);
+        }
+        Arc::clone(all.entry(service.into()).or_default())
+    }
+
+    pub fn all(&self) -> Vec<(Box<str>, Arc<CacheCounts>)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(name, counts)| (name.clone(), Arc::clone(counts))).collect()
+    }
 }
 
 /// Answers of the Redis door that clients have not taken, but for what each connection may have anyway.
@@ -266,6 +301,7 @@ impl Meter {
             subscribers: Subscribers::default(),
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
+            caches: Arc::default(),
             calls: Arc::default(),
             stages: Arc::default(),
             clones: CloneStages::default(),

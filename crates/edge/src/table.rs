@@ -58,6 +58,8 @@ pub struct Doorway {
     pub class: u8,
     pub drop: Option<DropHandler>,
     pub session: Option<Arc<RouteSession>>,
+    /// The namespace in which answers are kept.
+    pub cache: Option<Arc<str>>,
     /// What the manager is told of its service.
     pub count: Arc<GroupCount>,
     /// What is said of its requests; for others the doors have their own numbers.
@@ -88,6 +90,10 @@ impl Place {
     /// An operator took it out of use.
     pub fn is_off(&self) -> bool {
         self.routes.is_off(self.found)
+    }
+
+    pub fn service_name(&self) -> &str {
+        &self.routes.services[self.found.service].name
     }
 }
 
@@ -279,6 +285,7 @@ fn doors(
     let name = |partition: &str| Name { front, service: &service.name, partition }.to_string();
     let (of_open, part_of_rest) = all.of(&name(""), open.len());
     let session = || service.session.clone();
+    let cache = || service.cache.clone();
     let doorway = |partition: &Partition, own: &Option<Clones>| {
         let name = name(&partition.name);
         let (turnstile, part) = match own {
@@ -287,7 +294,16 @@ fn doors(
         };
         let (class, drop) = (partition.priority.0, partition.drop.clone());
         let allows = partition.allows().or(service.allows);
-        Arc::new(Doorway { turnstile, part, class, drop, session: session(), count: Arc::clone(count), allows })
+        Arc::new(Doorway {
+            turnstile,
+            part,
+            class,
+            drop,
+            session: session(),
+            cache: cache(),
+            count: Arc::clone(count),
+            allows,
+        })
     };
     let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
     let class = Priority::default().0;
@@ -297,6 +313,7 @@ fn doors(
         class,
         drop: None,
         session: session(),
+        cache: cache(),
         count: Arc::clone(count),
         allows: service.allows,
     }));

@@ -323,7 +323,7 @@ fn codes_of(parsed: &File) -> impl Iterator<Item = (&String, String)> {
     parsed.service.iter().filter_map(|(name, spec)| Some((name, spec.get_ref().code.clone()?)))
 }
 
-/// Sessions are kept in namespaces of class `session` alone.
+/// Sessions are kept in namespaces of class `session` alone, answers in those of class `cache`.
 fn wrong_classes(
     services: &BTreeMap<String, ServiceSpec>,
     namespaces: &BTreeMap<String, NamespaceSpec>,
@@ -336,7 +336,15 @@ fn wrong_classes(
             why: format!("{namespace:?} is of class {class}; sessions need a namespace of class session"),
         })
     };
-    services.iter().filter_map(wrong).collect()
+    let wrong_cache = |(name, service): (&String, &ServiceSpec)| {
+        let namespace = &service.cache.as_ref()?.namespace;
+        let class = namespaces.get(namespace)?.class();
+        (class != Class::Cache).then(|| SpecError {
+            key: format!("service.{name}.cache.namespace"),
+            why: format!("{namespace:?} is of class {class}; answers are kept in a namespace of class cache"),
+        })
+    };
+    services.iter().filter_map(wrong).chain(services.iter().filter_map(wrong_cache)).collect()
 }
 
 /// Who knows a namespace's functions is a service that nodes can ask over HTTP.

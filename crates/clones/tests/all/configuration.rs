@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use clones::Health;
 use clones::partition::{DropHandler, HashRange, HeaderMatch, Partition};
 use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
 use clones::size::Size;
 use clones::spec::{HttpRoute, ServiceSpec, Stop, TcpRoute};
+use clones::{EdgeCache, Health};
 use serde::de::DeserializeOwned;
 use state::Class;
 
@@ -42,6 +42,7 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
         ("health", of_type::<Health>()),
         ("http", of_type::<HttpRoute>()),
         ("tcp", of_type::<TcpRoute>()),
+        ("cache", of_type::<EdgeCache>()),
         ("sandbox", of_type::<Sandbox>()),
         ("stop", of_type::<Stop>()),
         ("session", of_type::<SessionCookie>()),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use axum::extract::State;
@@ -14,11 +16,13 @@ use node::View;
 use node::view::{AskedView, CloneState, NodeState, StubView, UsedView};
 
 use super::Api;
+use crate::meter::{CacheCounts, CacheMeter};
 use crate::turnstile::{Front, PartFigures, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
     let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
     text += &partitions(&api.meter.turnstiles);
+    text += &caches(&api.meter.caches);
     text += &clone_stages(&api.meter.clones.all(Instant::now()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
@@ -309,6 +313,31 @@ fn partitions(turnstiles: &Turnstiles) -> String {
     out.0
 }
 
+/// What edge caches did at this node's door.
+fn caches(meter: &CacheMeter) -> String {
+    let mut out = Text::default();
+    let all = meter.all();
+    type Figure = fn(&CacheCounts) -> &AtomicU64;
+    let families: [(&str, &str, Figure); 6] = [
+        ("hits", "Requests that the edge cache of a service answered without a clone.", |c| &c.hits),
+        ("misses", "Requests that it gave to a clone, as nothing was there or it had to be asked for anew.", |c| {
+            &c.misses
+        }),
+        ("passed", "Requests that it did not look for, as they are not for a cache.", |c| &c.passed),
+        ("stale", "Requests that it answered with what was not fresh any more.", |c| &c.stale),
+        ("stored", "Answers that it stored.", |c| &c.stored),
+        ("stored_bytes", "Bytes of the answers that it stored.", |c| &c.stored_bytes),
+    ];
+    for (figure, help, of) in families {
+        let name = format!("coppice_edge_cache_{figure}_total");
+        out.family(&name, "counter", help);
+        for (service, counts) in &all {
+            out.sample(&name, &[("service", service)], of(counts).load(Relaxed));
+        }
+    }
+    out.0
+}
+
 /// This node's stub towards each brick.
 fn stubs(view: &View, out: &mut Text) {
     type Figure = fn(&StubView) -> u64;
@@ -432,6 +461,8 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         let view = View { me: "n1".into(), nodes: vec![me], figures, ..View::default() };
         let stages = [("http".to_owned(), Shown::default())].into();
         let mut all = text(&view, &meter.totals(), stages) + &partitions(&meter.turnstiles);
+        meter.caches.of("shop");
+        all += &caches(&meter.caches);
         all += &clone_stages(&[("shop/0".into(), "work".into(), Shown::default())]);
         let kinds: BTreeMap<&str, &str> =
             all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();

@@ -19,6 +19,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
+use super::cached::Reader;
 use super::check::{TOO_LARGE, Violation};
 use super::guard::Flags;
 use super::h2::{self, Manners};
@@ -61,6 +62,11 @@ impl Counted {
         let limits = (incoming.is_some() && version == Version::HTTP_2)
             .then(|| Limits { wait: Rate::default(), manners: h2::manners() });
         Self { incoming, ahead: Bytes::new(), bytes_left: BODY_MAX_MAX, flags: Arc::clone(flags), limits }
+    }
+
+    /// No body.
+    pub fn none(flags: &Arc<Flags>) -> Self {
+        Self { incoming: None, ahead: Bytes::new(), bytes_left: 0, flags: Arc::clone(flags), limits: None }
     }
 
     /// It may have so many bytes. False: it says that it has more. Call before any is taken.
@@ -178,8 +184,18 @@ pub struct DownBody {
     _busy: Busy,
 }
 
+/// Where an answer's body comes from.
+pub enum Source {
+    Nothing,
+    Clone(FromClone),
+    Bytes(Bytes),
+    /// A clone, while it is kept.
+    Fill(Reader),
+}
+
 enum Kind {
     Text(Bytes),
+    Fill(Reader),
     FromClone(Box<FromClone>),
 }
 
@@ -218,8 +234,14 @@ impl DownBody {
         Self { kind: Kind::Text(text.into()), _busy: busy }
     }
 
-    pub fn from_clone(answer: FromClone, busy: Busy) -> Self {
-        Self { kind: Kind::FromClone(Box::new(answer)), _busy: busy }
+    pub fn of(source: Source, busy: Busy) -> Self {
+        let kind = match source {
+            Source::Nothing => Kind::Text(Bytes::new()),
+            Source::Bytes(bytes) => Kind::Text(bytes),
+            Source::Clone(from) => Kind::FromClone(Box::new(from)),
+            Source::Fill(reader) => Kind::Fill(reader),
+        };
+        Self { kind, _busy: busy }
     }
 }
 
@@ -233,6 +255,7 @@ impl Body for DownBody {
                 let text = std::mem::take(text);
                 Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
             }
+            Kind::Fill(reader) => reader.poll_frame(cx),
             Kind::FromClone(from) => from.poll_frame(cx),
         }
     }
@@ -240,6 +263,7 @@ impl Body for DownBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Text(text) => text.is_empty(),
+            Kind::Fill(reader) => reader.is_over(),
             Kind::FromClone(from) => from.first.is_none() && from.line.as_ref().is_none_or(|line| line.is_over()),
         }
     }
@@ -247,6 +271,7 @@ impl Body for DownBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Fill(reader) => reader.left.map_or_else(SizeHint::new, SizeHint::with_exact),
             Kind::FromClone(from) => {
                 let first = from.first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
                 let rest = from.line.as_ref().and_then(|line| line.left());

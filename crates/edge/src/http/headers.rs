@@ -196,6 +196,29 @@ pub fn set_forwarded(headers: &mut HeaderMap, peer: &Peer, trust: bool, trusted:
     }
 }
 
+/// Whether a proxy that is trusted says that something else is asked for than what the request names.
+pub fn is_rewriting(headers: &HeaderMap) -> bool {
+    const REWRITING: [&str; 9] = [
+        "x-original-url",
+        "x-rewrite-url",
+        "x-original-host",
+        "x-forwarded-prefix",
+        "x-forwarded-path",
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
+        "x-forwarded-server",
+    ];
+    let is = |name: &str| {
+        let same = |known: &&str| {
+            known.len() == name.len()
+                && known.bytes().zip(name.bytes()).all(|(k, n)| k == n || (k == b'-' && n == b'_'))
+        };
+        may_be_one(name) && REWRITING.iter().any(|known| same(&known))
+    };
+    headers.keys().any(|name| is(name.as_str()))
+}
+
 fn may_be_one(name: &str) -> bool {
     name.len() < 64 && LENGTHS & (1 << name.len()) != 0
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::Span;
 use clones::limits::{ANSWER_TIMEOUT_MAX, BODY_MAX_MAX};
 use flow::limit::Bounds;
+use state::cache::limits::VALUE_BYTES_MAX;
 
 /// Longest request line. 8 KiB is what nginx and Apache take, so nothing longer can rely on being carried.
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
@@ -133,6 +134,35 @@ pub const GIVEN_AWAY_EVERY: Duration = Duration::from_secs(1);
 /// are good for it: `first` at the start, and whatever it learns one at least. An answer may take a quarter more than
 /// without a queue, and 4 ms, which nobody feels.
 pub const ADMISSION: Bounds = Bounds { first: 64, min: 1, max: 1024, tolerance_percent: 125, slack: Span::millis(4) };
+
+/// An answer that can be validated is kept so much longer than it may be given: most pages are asked for again within an hour.
+pub const CACHED_UNASKED: Duration = Duration::from_secs(3600);
+/// Longest body that is kept: with its head it is one value of class `cache`.
+pub const CACHED_BODY_BYTES_MAX: usize = VALUE_BYTES_MAX - CACHED_HEAD_BYTES_MAX - 4096;
+/// Longest head of an answer that is kept, and most fields of one: as of requests.
+pub const CACHED_HEAD_BYTES_MAX: usize = 64 << 10;
+pub const CACHED_FIELDS_MAX: usize = 256;
+/// Names in `Vary` of an answer that is kept.
+pub const CACHED_VARY_MAX: usize = 16;
+/// Variants of an address that are kept beside the first: more are in each other's way.
+pub const CACHED_VARIANTS: u16 = 64;
+/// Bytes of bodies that are being read into caches at this node. More are passed on and not kept.
+pub const CACHED_FILLING_BYTES_MAX: usize = 256 << 20;
+/// Fetches that others wait for. More fetch without waiting.
+pub const CACHED_FLIGHTS_MAX: usize = 4096;
+/// Addresses known not to be kept, and for how long nobody waits for one of them.
+pub const CACHED_PASSES_MAX: usize = 4096;
+pub const CACHED_PASS_TIME: Duration = Duration::from_secs(30);
+/// Clones that could not answer are not asked for so long for what may be given stale.
+pub const CACHED_FAILING_TIME: Duration = Duration::from_secs(1);
+/// How long somebody waits for another one's fetch: a slow page; then he fetches, too.
+pub const CACHED_WAIT: Duration = Duration::from_secs(5);
+/// Answers that are asked for anew while stale ones are given, at this node.
+pub const CACHED_REFRESHES_MAX: usize = 256;
+/// Time for a read of a cache: what it does not have by then is a miss.
+pub const CACHED_READ_BUDGET: Span = Span::millis(150);
+/// ... and for a write.
+pub const CACHED_WRITE_BUDGET: Span = Span::millis(1000);
 
 /// Largest file of a drop handler, how many are kept, and how long one is kept until it is read anew.
 pub const DROP_FILE_BYTES_MAX: u64 = 256 << 10;

@@ -6,12 +6,13 @@
 //! picks a clone from the pool and sends the request down a `line`, an idle or new connection on which we are the client.
 //! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread.
 //!
-//! For services that say so, `session` opens the client's cookie before and stores the session after (`crate::cookie`).
+//! For services that say so, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
 pub(crate) mod admit;
 mod body;
+mod cached;
 // Public for the fuzz crate alone.
 #[doc(hidden)]
 pub mod check;
@@ -58,6 +59,7 @@ use crate::meter::{Meter, Opened};
 use crate::pool::{Dial, Pool};
 use crate::proxy_protocol;
 use crate::tls::{self, Certs};
+use cached::Cached;
 use drop_files::DropFiles;
 use guard::{Flags, Guard};
 use parting::Parting;
@@ -135,6 +137,7 @@ pub async fn serve_with(
     // Told to all connections by a channel of its own: the view changes ten times a second.
     let (close, closing) = watch::channel(false);
     let mut stop = std::pin::pin!(closes(view.clone(), Arc::clone(&meter)));
+    let cached = Arc::new(Cached::new(Arc::clone(&backend), Arc::clone(&meter.caches)));
     let sessions = Sessions { backend, view: view.clone(), meter: Arc::clone(&meter.sessions) };
     let pool = Pool::start(view, dial, Arc::clone(&meter.turnstiles), Arc::clone(&meter.demands));
     let edge = Arc::new(Edge {
@@ -143,6 +146,7 @@ pub async fn serve_with(
         stays: Arc::clone(&meter.stays),
         config,
         sessions,
+        cached,
         files: DropFiles::default(),
         tickets: Tickets::default(),
     });

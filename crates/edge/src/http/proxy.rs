@@ -8,19 +8,20 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::Rng;
-use bytes::Bytes;
 use clones::partition::Asked;
 use clones::path::{canonical, is_clear};
 use flow::stage::End;
 use futures_util::future::poll_fn;
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use super::admit;
-use super::body::{Busy, Counted, DownBody, FromClone};
+use super::body::{Busy, Counted, DownBody, FromClone, Source};
+use super::cached::{self, Cached};
 use super::check::{TOO_LARGE, TOO_MANY, UNCLEAR_PATH, Violation};
 use super::drop_files::DropFiles;
 use super::errand::{Answer, Errand};
@@ -38,6 +39,7 @@ use crate::cookie;
 use crate::meter::{Door, Opened};
 use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
+use crate::table::Place;
 
 /// What all requests of this door share.
 pub struct Edge {
@@ -47,6 +49,7 @@ pub struct Edge {
     pub stays: Arc<Stays>,
     pub config: Config,
     pub sessions: Sessions,
+    pub cached: Arc<Cached>,
     pub files: DropFiles,
     pub tickets: Tickets,
 }
@@ -57,6 +60,13 @@ pub struct Client {
     pub flags: Arc<Flags>,
     /// It counts as open, also when it speaks something else by now; of HTTP/1.1.
     pub open: Option<Arc<Opened>>,
+}
+
+impl Client {
+    /// The same one, as somebody who is not there: for what is asked beside a request.
+    pub fn alone(&self) -> Client {
+        Client { peer: Arc::clone(&self.peer), flags: Arc::default(), open: None }
+    }
 }
 
 /// Answers one request; never fails, as hyper's only answer to that would be to hang up.
@@ -74,8 +84,7 @@ pub async fn answer(
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
     let mut response = match outcome {
-        Ok((response, None)) => response.map(|()| DownBody::text(Bytes::new(), busy)),
-        Ok((response, Some(from))) => response.map(|()| DownBody::from_clone(from, busy)),
+        Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
     // Of HTTP/2 the connection says it.
@@ -91,11 +100,11 @@ pub async fn answer(
 }
 
 async fn carry(
-    edge: &Edge,
-    client: &Client,
+    edge: &Arc<Edge>,
+    client: &Arc<Client>,
     began: Instant,
     mut request: Request<Counted>,
-) -> Result<(Response<()>, Option<FromClone>), Refusal> {
+) -> Result<(Response<()>, Source), Refusal> {
     if request.method().as_str() == REFUSED_METHOD {
         let unnamed = Violation { status: 400, why: "this method is not for clients" };
         return Err(Refusal::Violation(client.flags.violation().unwrap_or(unnamed)));
@@ -129,7 +138,7 @@ async fn carry(
         None => None,
     };
     let upgrade = upgrade.zip(open);
-    let mut upgrade = upgrade.map(|(protocol, open)| {
+    let upgrade = upgrade.map(|(protocol, open)| {
         (protocol, Upgrade { of_client: hyper::upgrade::on(&mut request), accept, open, idle: UPGRADED_IDLE })
     });
 
@@ -160,6 +169,115 @@ async fn carry(
     let idle_time = |default| doorway.map_or(default, |doorway| doorway.idle_time(default));
     let (idle_time, upgraded_idle) = (idle_time(ANSWER_IDLE), idle_time(UPGRADED_IDLE));
     let deadline = Deadline::of(waits, began, answer_time);
+    let cache = place.as_ref().filter(|place| !place.is_off()).and_then(|place| place.doorway.cache.clone());
+    let ready = Ready {
+        parts,
+        incoming,
+        host,
+        place,
+        upgrade,
+        takes_trailers,
+        expects,
+        carried_on,
+        deadline,
+        began,
+        body_max,
+        answer_time,
+        idle_time,
+        upgraded_idle,
+    };
+    match cache {
+        None => Ok(forward(edge, client, ready).await?.down()),
+        Some(namespace) => Box::pin(cached::answer(edge, client, namespace, ready)).await,
+    }
+}
+
+/// A request that is understood, and where it goes.
+pub struct Ready {
+    pub parts: Parts,
+    pub incoming: Counted,
+    pub host: HeaderValue,
+    pub place: Option<Place>,
+    pub deadline: Deadline,
+    upgrade: Option<(HeaderValue, Upgrade)>,
+    takes_trailers: bool,
+    expects: bool,
+    /// How much that matters for which it is done.
+    carried_on: Option<u8>,
+    began: Instant,
+    body_max: u64,
+    answer_time: Duration,
+    idle_time: Duration,
+    upgraded_idle: Duration,
+}
+
+impl Ready {
+    /// It wants an answer and nothing else.
+    pub fn is_plain(&self) -> bool {
+        self.upgrade.is_none() && !self.expects
+    }
+
+    /// The same, without a body, for nobody who waits: with all the time that an answer may take.
+    pub fn again(&self, client: &Client) -> Ready {
+        let mut parts = Request::new(()).into_parts().0;
+        (parts.method, parts.uri, parts.headers) =
+            (self.parts.method.clone(), self.parts.uri.clone(), self.parts.headers.clone());
+        let began = Instant::now();
+        Ready {
+            parts,
+            incoming: Counted::none(&client.flags),
+            host: self.host.clone(),
+            place: self.place.clone(),
+            deadline: Deadline::of(None, began, self.answer_time),
+            upgrade: None,
+            takes_trailers: false,
+            expects: false,
+            began,
+            ..*self
+        }
+    }
+}
+
+/// A clone's answer.
+pub struct Forwarded {
+    pub response: Response<()>,
+    /// None: nothing follows.
+    pub from: Option<FromClone>,
+    /// Brings its client back to the clone.
+    pub stay: Option<HeaderValue>,
+    /// It is not from a service that answers for the one that has no room.
+    pub is_own: bool,
+}
+
+impl Forwarded {
+    pub fn down(self) -> (Response<()>, Source) {
+        let Self { mut response, from, stay, is_own: _ } = self;
+        if let Some(stay) = stay {
+            response.headers_mut().append(header::SET_COOKIE, stay);
+        }
+        (response, from.map_or(Source::Nothing, Source::Clone))
+    }
+}
+
+/// Lets a request in, gives it to a clone, and its session to both.
+pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwarded, Refusal> {
+    let Ready {
+        mut parts,
+        incoming,
+        host,
+        place,
+        mut upgrade,
+        takes_trailers,
+        expects,
+        carried_on,
+        deadline,
+        began,
+        body_max,
+        answer_time,
+        idle_time,
+        upgraded_idle,
+    } = ready;
+    let mut is_own = true;
     let (mut session, mut let_in) = (None, None);
     if let Some(asked) = place.clone() {
         let route = asked.doorway.session.clone();
@@ -174,7 +292,9 @@ async fn carry(
             class = if carried.is_there() { raised.0 } else { class };
             session = Some(carried);
         }
+        let own = Arc::clone(&asked.doorway);
         let (place, permit) = admit::admit(edge, asked, class, client.peer.ip, deadline).await?;
+        is_own = Arc::ptr_eq(&own, &place.doorway);
         // Another service may answer for it, and that one's sessions are others.
         let route = place.doorway.session.clone();
         if session.as_ref().is_some_and(|session| route.as_ref().is_none_or(|route| !session.is_of(route))) {
@@ -236,11 +356,8 @@ async fn carry(
         Some(session) => edge.sessions.finish(session, fields).await?,
         None => remove_ours(fields),
     }
-    let (mut response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
-    if let Some(stay) = errand.stay {
-        response.headers_mut().append(header::SET_COOKIE, stay);
-    }
-    Ok((response, from))
+    let (response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
+    Ok(Forwarded { response, from, stay: errand.stay, is_own })
 }
 
 /// Whether the client waits for leave to send its body, which is its program's to give (RFC 9110 10.1.1).

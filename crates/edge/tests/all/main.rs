@@ -7,6 +7,7 @@ mod common;
 mod http_between;
 mod http_broken_off;
 mod http_bytes;
+mod http_cached;
 mod http_overload;
 mod http_proxy;
 mod http_refused;
