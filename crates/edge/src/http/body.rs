@@ -206,6 +206,8 @@ pub struct FromClone {
     pub first: Option<Frame<Bytes>>,
     pub upstream: Arc<Upstream>,
     pub in_flight: InFlight,
+    /// Its end is in its framing: one that breaks off is not taken for whole.
+    pub tells_end: bool,
     /// It may last.
     pub lasting: Option<Lasting>,
     /// It was ended here, before its clone did.

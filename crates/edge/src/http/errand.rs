@@ -111,7 +111,8 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
     let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
     let client = Client { peer, flags: Arc::default(), open: None };
     let Answer { response, first, line, upstream, in_flight, at: _ } = Errand::own(own).run(pool, &client).await?;
-    let mut from = FromClone { line: Some(line), first, upstream, in_flight, lasting: None, is_ended: false };
+    let mut from =
+        FromClone { line: Some(line), first, upstream, in_flight, tells_end: true, lasting: None, is_ended: false };
     let mut whole = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| from.poll_frame(cx)).await {
         let frame = frame.map_err(|_| Refusal::CloneEnded)?;

@@ -442,10 +442,12 @@ fn pass_on(
         // hyper sends those that are named, and no others.
         headers.append(header::TRAILER, names);
     }
-    if headers.remove(header::TRANSFER_ENCODING).is_some() {
+    let is_chunked = headers.remove(header::TRANSFER_ENCODING).is_some();
+    if is_chunked {
         headers.remove(header::CONTENT_LENGTH);
     }
+    let tells_end = is_chunked || line.left().is_some();
     let lasting = Lasting::of(headers, &line, at, &edge.stays);
-    let from = FromClone { line: Some(line), first, upstream, in_flight, lasting, is_ended: false };
+    let from = FromClone { line: Some(line), first, upstream, in_flight, tells_end, lasting, is_ended: false };
     Ok((response, Some(from)))
 }

@@ -445,3 +445,29 @@ async fn an_answer_comes_as_it_is_made_and_one_that_is_too_large_comes_whole() {
     case.stored(1).await;
     assert_eq!(case.node.keys(), ["http://a/small"]);
 }
+
+#[tokio::test]
+async fn an_answer_that_may_have_broken_off_is_not_kept() {
+    let case = Case::new(|_| String::new()).await;
+    let toy = Toy::start(|toy, mut stream, number| async move {
+        toy.read_request(&mut stream).await?;
+        let fields = ["Content-Length: 19\r\n", "Transfer-Encoding: chunked\r\n", ""][number];
+        let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(b"4\r\nhalf\r\n").await
+    })
+    .await;
+    let mut declared = ServiceSpec::new(["shop"]);
+    declared.http = Some(HttpRoute::default());
+    declared.cache = Some(EdgeCache { namespace: "pages".into() });
+    let service = RouteService { clones: vec![clone(1, toy.addr, true)], ..RouteService::new("shop", &declared) };
+    let routes = Arc::new(Routes::new(vec![service]));
+    let door = Door::before(routes, Config::default(), Arc::clone(&case.node) as _).await;
+    for n in 0..3 {
+        let mut client = door.client().await;
+        client.send(&format!("GET /{n} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).await;
+        // It is broken off for the client, too, or ends as it came.
+        let _ = client.until_end().await;
+    }
+    assert_eq!((toy.connections(), case.node.keys().len()), (3, 0));
+}

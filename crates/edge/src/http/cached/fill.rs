@@ -56,6 +56,11 @@ async fn read(mut from: FromClone, shared: Shared, bytes_max: usize, filling: Ar
     let mut held = Held { filling, bytes: 0 };
     loop {
         let part = match poll_fn(|cx| from.poll_frame(cx)).await {
+            // Cut here, as its clone leaves.
+            None if from.is_ended => {
+                say(&shared, |state| state.end = Some(Ok(())));
+                return None;
+            }
             None => break,
             Some(Err(error)) => {
                 say(&shared, |state| state.end = Some(Err(error.kind())));

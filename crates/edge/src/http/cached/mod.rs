@@ -324,7 +324,7 @@ impl Case {
         let status = forwarded.response.status();
         let length = fields.get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
         let is_whole = forwarded.is_own
-            && forwarded.from.as_ref().is_some_and(|from| from.lasting.is_none())
+            && forwarded.from.as_ref().is_some_and(|from| from.tells_end)
             && length.is_none_or(|length| length <= CACHED_BODY_BYTES_MAX as u64)
             && is_small(fields);
         let took_s = asked_at.elapsed().as_secs();
