@@ -16,4 +16,5 @@ pub mod pace;
 pub mod promises;
 pub mod scene;
 pub mod shipped;
+pub mod soft_load;
 pub mod world;

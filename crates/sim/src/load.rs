@@ -11,6 +11,7 @@ use state::session::{Action, Lease, Version, When};
 use crate::linear_load::WIDE_SHARDS;
 use crate::modes_load::FORMS;
 use crate::promises::session::{What, WriteId};
+use crate::soft_load::FLOOR;
 
 /// Namespace that load uses, and the one whose lease is the operator's mark.
 pub const NAMESPACE: &str = "carts";
@@ -47,10 +48,11 @@ pub struct Load {
     marks: u64,
     /// Of what it declares.
     memory: bool,
+    is_soft: bool,
 }
 
 impl Load {
-    pub fn new(memory: bool, mut rng: Rng) -> Self {
+    pub fn new(memory: bool, is_soft: bool, mut rng: Rng) -> Self {
         let clients = rng.between(3, 8);
         let pause = Span::millis(*rng.pick(&[50, 150, 400]).expect("it is not empty"));
         Self {
@@ -60,6 +62,7 @@ impl Load {
             operator: rng.fork(),
             marks: 0,
             memory,
+            is_soft,
         }
     }
 
@@ -134,13 +137,17 @@ impl Load {
     /// The operator's next declaration, its mark, and which of `n` nodes to ask.
     pub fn declare(&mut self, n: usize) -> (String, u64, usize) {
         self.marks += 1;
-        (declaration(self.marks, self.memory, &mut self.operator), self.marks, self.operator.below(n as u64) as usize)
+        (
+            declaration(self.marks, self.memory, self.is_soft, &mut self.operator),
+            self.marks,
+            self.operator.below(n as u64) as usize,
+        )
     }
 }
 
 /// A declaration that shows its mark. Mark 0 is the one that the cluster is founded with.
-/// `memory`: what class `linear` acknowledges is not forced yet.
-pub fn declaration(mark: u64, memory: bool, rng: &mut Rng) -> String {
+/// `memory`: what class `linear` acknowledges is not forced yet. `is_soft`: with a namespace of class `soft`.
+pub fn declaration(mark: u64, memory: bool, is_soft: bool, rng: &mut Rng) -> String {
     let clones = rng.between(1, 4);
     let colour = rng.below(3);
     let durability = if memory { "memory" } else { "disk" };
@@ -155,6 +162,9 @@ pub fn declaration(mark: u64, memory: bool, rng: &mut Rng) -> String {
         LEASE_DEFAULT.as_millis() / 1000,
         MARK_BASE_SECS + mark,
     );
+    if is_soft {
+        text += &format!("[namespace.{FLOOR}]\nclass = \"soft\"\n");
+    }
     for extra in 0..rng.below(3) {
         let clones = rng.between(1, 3);
         text += &format!("[service.extra{extra}]\nrun = [\"extra\"]\nclones = {clones}\n");
@@ -244,7 +254,7 @@ mod tests {
         let mut rng = Rng::new(5);
         for mark in 0..50 {
             let nothing = cluster::root::Declared::default();
-            let text = declaration(mark, mark.is_multiple_of(2), &mut rng);
+            let text = declaration(mark, mark.is_multiple_of(2), mark.is_multiple_of(3), &mut rng);
             let diff = node::declared::diff(&nothing, "sim.toml", &text, &[1; 32]).unwrap();
             assert!(diff.lines.contains(&"+ service shop".to_string()), "{:?}", diff.lines);
         }

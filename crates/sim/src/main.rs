@@ -43,6 +43,9 @@ struct Args {
     /// A peer lies in every round of faults, and nothing else happens.
     #[arg(long)]
     lies: bool,
+    /// Clients use class `soft` alone.
+    #[arg(long)]
+    soft: bool,
     /// Print faults and notes as they come.
     #[arg(long)]
     loud: bool,
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
             pace: args.pace,
             bug: None,
             lies: args.lies,
+            soft: args.soft,
             history,
             loud: args.loud,
         });
@@ -123,8 +127,9 @@ fn main() -> ExitCode {
             }
             let pace = if args.pace == Pace::Calm { " --pace calm" } else { "" };
             let lies = if args.lies { " --lies" } else { "" };
+            let soft = if args.soft { " --soft" } else { "" };
             println!(
-                "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}"
+                "again: cargo run --release -p sim -- --seed {seed} --minutes {minutes} --nodes {nodes}{pace}{lies}{soft}"
             );
             return ExitCode::FAILURE;
         }

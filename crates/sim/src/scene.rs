@@ -24,14 +24,17 @@ use crate::promises::declared::Declared;
 use crate::promises::linear::Linear;
 use crate::promises::modes::Modes;
 use crate::promises::session::Sessions;
+use crate::promises::soft::Soft;
 use crate::promises::splits::{Can, Splits};
 use crate::promises::{Broken, CLONES_LIED_WITHIN, CLONES_WITHIN, MEMBERSHIP_WITHIN, SERVED_WITHIN, membership};
 use crate::shipped::{Bug, Cluster, FILE, Shipped, TOKEN};
+use crate::soft_load::{self, SoftLoad};
 use crate::world::{Happened, World};
 use seen::Seen;
 
 mod judge;
 mod seen;
+mod softly;
 
 const LIED: &str = "no word of a peer to which nothing belongs ends a process";
 const CALM: &str = "no machine wakes without end";
@@ -64,6 +67,8 @@ const TRIES_MAX: u32 = 6;
 const LINEAR: u64 = 1 << 32;
 /// Clients with cookies and with documents count from here.
 const MODES: u64 = 1 << 33;
+/// Clients of class `soft` count from here.
+const SOFT: u64 = 1 << 34;
 const TICK: u64 = 1 << 60;
 /// Tells the generator of rounds from that of all else.
 const ROUNDS: u64 = 0x726f_756e_6473;
@@ -89,6 +94,8 @@ pub struct Plan {
     pub bug: Option<Bug>,
     /// A peer lies in every round of faults, and nothing else happens.
     pub lies: bool,
+    /// Clients use class `soft` alone: so much more of it in the same time.
+    pub soft: bool,
     pub history: History,
     /// Print faults as they strike.
     pub loud: bool,
@@ -128,6 +135,9 @@ enum Asked {
     Session(Drawn),
     Linear(Linearly),
     Modes(modes_load::Act),
+    Soft(soft_load::Act),
+    /// All that a node has of class `soft`: its number, and the how manieth question.
+    Look(usize, usize),
     Apply(u64),
     /// For a node whose disk is not to be trusted.
     Anew(usize),
@@ -176,6 +186,11 @@ pub struct Scene {
     splits: Splits,
     modes_load: ModesLoad,
     modes: Modes,
+    soft_load: SoftLoad,
+    soft: Soft,
+    looks: softly::Looks,
+    /// Clients use the other classes.
+    others: bool,
     history: History,
     flights: BTreeMap<AskId, Flight>,
     seen: Vec<Seen>,
@@ -217,6 +232,7 @@ pub fn run(plan: Plan) -> Report {
     scene.ops.insert("shards judged".into(), scene.wide.judged);
     scene.ops.insert("shards made by splits".into(), scene.seen.iter().map(|seen| seen.splits).max().unwrap_or(0));
     scene.ops.insert("cookies and fields judged".into(), scene.modes.judged);
+    scene.ops.insert("soft judged".into(), scene.soft.judged);
     scene.ops.insert("reads judged".into(), scene.sessions.judged);
     scene.ops.insert("reads excused".into(), scene.sessions.excused);
     scene.ops.insert("requests turned away for their priority".into(), scene.turned_away);
@@ -237,7 +253,12 @@ impl Scene {
         let mut rng = Rng::new(plan.seed);
         // Every second seed.
         let memory = plan.seed.is_multiple_of(2);
-        let mut cluster = Cluster::new(load::declaration(0, memory, &mut rng.fork()), plan.bug);
+        let is_soft = match plan.bug {
+            Some(bug) => bug.is_of_soft(),
+            None => plan.soft || soft_load::is_in(plan.seed),
+        };
+        let others = !plan.soft;
+        let mut cluster = Cluster::new(load::declaration(0, memory, is_soft, &mut rng.fork()), plan.bug);
         // A planted bug drops the ends of logs: of those that have one.
         if plan.bug.is_none() {
             cluster.linear_log = load::linear_log(plan.seed);
@@ -261,7 +282,7 @@ impl Scene {
         let mut scene = Self {
             seed: plan.seed,
             faults: Faults::new(rng.fork(), lies),
-            load: Load::new(memory, rng.fork()),
+            load: Load::new(memory, is_soft, rng.fork()),
             memory,
             older,
             linear_load: LinearLoad::new(rng.fork()),
@@ -271,6 +292,10 @@ impl Scene {
             splits: Splits::default(),
             modes_load: ModesLoad::new(rng.fork()),
             modes: Modes::of(plan.nodes),
+            soft_load: SoftLoad::new(plan.seed, is_soft),
+            soft: Soft::of(plan.nodes),
+            looks: softly::Looks::default(),
+            others,
             seen: (0..plan.nodes).map(|_| Seen::default()).collect(),
             rng,
             world,
@@ -304,6 +329,12 @@ impl Scene {
         self.world.alarm(Span::secs(1), TICK);
         self.world.alarm(Span::secs(25), PHASE);
         self.world.alarm(Span::secs(3), OPERATOR);
+        for client in 0..self.soft_load.clients() {
+            self.world.alarm(Span::secs(6), SOFT + client as u64);
+        }
+        if !self.others {
+            return;
+        }
         for client in 0..self.load.clients() {
             self.world.alarm(Span::secs(3), client as u64);
         }
@@ -332,7 +363,7 @@ impl Scene {
             }
             Happened::Published { node, view } => {
                 let before = self.seen[node].turned_away;
-                self.seen[node].take(&view);
+                self.seen[node].take(&view, now);
                 self.turned_away += self.seen[node].turned_away.saturating_sub(before);
                 if view.closing.is_some() {
                     self.left(node);
@@ -365,6 +396,7 @@ impl Scene {
             Happened::Died { node } => {
                 self.sessions.died(node, now);
                 self.modes.failed(node, now);
+                self.soft.died(node);
                 for id in self.answers.died(node) {
                     let flight = self.flights.remove(&id).expect("what was asked flies until its node dies");
                     self.died(flight)?;
@@ -396,6 +428,7 @@ impl Scene {
                 }
             }
             Happened::Alarm(node) if node >= ANEW => self.ask_anew((node - ANEW) as usize),
+            Happened::Alarm(client) if client >= SOFT => self.ask_soft((client - SOFT) as usize),
             Happened::Alarm(client) if client >= MODES => self.ask_mode((client - MODES) as usize),
             Happened::Alarm(client) if client >= LINEAR => self.ask_linear((client - LINEAR) as usize),
             Happened::Alarm(client) => self.ask(client as usize),
@@ -416,6 +449,7 @@ impl Scene {
         self.world.alarm(self.round.length, PHASE);
         (self.phase, self.phase_since) = (phase, self.world.now());
         self.clones.excuse();
+        self.soft_turn();
         match phase {
             Phase::Calm => {
                 self.world.trace.remark(self.world.now(), "all faults end".into());
@@ -565,6 +599,7 @@ impl Scene {
         }
         self.count_cut_off();
         self.count_dropped();
+        self.tick_soft();
         self.judge_splits()?;
         self.answers.check(now, |node| self.world.is_hung(node))?;
         let Some(calm) = self.calm_for() else { return Ok(()) };

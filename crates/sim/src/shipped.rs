@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use base::checksum::place_hash;
-use base::{AskId, Boot, Effect, Event, GroupId, LEVEL, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
+use base::{AskId, Boot, Effect, Event, Frame, GroupId, LEVEL, Machine, NodeId, Now, Outcome, ProcId, Rng, Span, Time};
 use bytes::Bytes;
 use cluster::raft::LogBounds;
 use cluster::root::{Change, Declared};
 use cluster::{Card, Door, DoorAddrs};
 use node::{Answer, Applied, Ask, Node, View};
+use prost::Message;
+use state::class::Number;
 use state::linear::limits::LOG;
 use state::linear::{Ran, Reply as Got};
 use state::session::doc::Doc;
@@ -60,8 +62,21 @@ pub enum Bug {
     LinearLate,
     /// After a restart the end of each `linear` group's log is not there, and what the others say of it is not heeded.
     LinearForgets,
+    /// Some updates of class `soft` are acknowledged and not done.
+    SoftFalseAck,
+    /// What repairs class `soft` does not say what its sender has seen.
+    SoftBlind,
+    /// The first cell of what repairs class `soft` stands for all of the frame, and the others are lost.
+    SoftCovers,
     /// What a peer says of others is believed, and what it says of this node is not refuted.
     Believes,
+}
+
+impl Bug {
+    /// Only where there are namespaces of class `soft` it can show.
+    pub fn is_of_soft(self) -> bool {
+        matches!(self, Bug::SoftFalseAck | Bug::SoftBlind | Bug::SoftCovers)
+    }
 }
 
 /// Makes nodes of one cluster: node 0 founds it in its first life, everyone knows the first three.
@@ -257,6 +272,11 @@ impl Planted {
         }
         if let Event::Ask { id, ask, .. } = &event {
             match (self.bug, ask) {
+                (Bug::SoftFalseAck, Ask::Soft(op)) if op.action.is_write() && self.rng.chance(0.1) => {
+                    let done = Outcome::Done(state::soft::Reply::Done);
+                    out.push(Effect::Answer { id: *id, answer: Answer::Soft(done) });
+                    return None;
+                }
                 (Bug::Stale | Bug::Forgets, Ask::Session(op)) if op.action == Action::Get && is_plain(op) => {
                     self.reads.insert(*id, op.key.clone());
                 }
@@ -291,6 +311,10 @@ impl Planted {
 
     fn spoil_effect(&mut self, effect: Effect<Answer, View>, out: &mut Out) {
         match (self.bug, effect) {
+            (Bug::SoftBlind | Bug::SoftCovers, Effect::Send { to, frame }) if frame.kind == REPAIR => {
+                let head = Repair::decode(frame.head.clone()).expect("a node made it").spoilt(self.bug).encode_to_vec();
+                out.push(Effect::Send { to, frame: Frame::new(REPAIR, head) });
+            }
             // Else the node would find out by itself.
             (Bug::LinearForgets, Effect::Distrust { .. }) => (),
             (Bug::Mute, Effect::Answer { .. }) if self.rng.chance(0.02) => (),
@@ -350,6 +374,46 @@ impl Planted {
 /// An operation by key in a namespace that merges nothing.
 fn is_plain(op: &Op) -> bool {
     op.place == Place::Keyed && *op.namespace == *load::NAMESPACE
+}
+
+/// Frames of class `soft` with whole cells.
+const REPAIR: u16 = Number::SOFT.data(1);
+
+/// One of them (`soft/src/wire.rs`); what is in its parts is left as it is.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Repair {
+    #[prost(uint32, tag = "1")]
+    space: u32,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    context: Vec<Bytes>,
+    #[prost(message, repeated, tag = "3")]
+    cells: Vec<RepairCell>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RepairCell {
+    #[prost(bytes = "bytes", tag = "1")]
+    at: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    cell: Bytes,
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    covers: Vec<Bytes>,
+}
+
+impl Repair {
+    fn spoilt(mut self, bug: Bug) -> Self {
+        match bug {
+            Bug::SoftBlind => self.context.clear(),
+            _ => {
+                let covers = self.cells.iter().flat_map(|cell| cell.covers.clone()).collect();
+                self.cells.truncate(1);
+                if let Some(first) = self.cells.first_mut() {
+                    first.covers = covers;
+                }
+            }
+        }
+        self
+    }
 }
 
 /// Without its mark a document that is written replaces what is there.

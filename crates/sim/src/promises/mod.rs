@@ -10,6 +10,7 @@ pub mod linear;
 pub mod membership;
 pub mod modes;
 pub mod session;
+pub mod soft;
 pub mod splits;
 pub mod urns;
 
@@ -37,6 +38,8 @@ pub const MEMBERSHIP_WITHIN: Span = Span::secs(10);
 pub const CLONES_WITHIN: Span = Span::secs(15);
 /// ... and within this after a peer that lied has gone.
 pub const CLONES_LIED_WITHIN: Span = Span::secs(10);
+/// All nodes have the same of class `soft` within this after faults have ended.
+pub const EQUAL_WITHIN: Span = Span::secs(10);
 /// Operations succeed and every node has the whole declaration within this after faults have ended.
 pub const SERVED_WITHIN: Span = Span::secs(14);
 // A brick that restarted waits 10 s for a member that is not there before it counts as filled without it.

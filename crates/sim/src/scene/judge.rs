@@ -5,7 +5,7 @@ use node::Answer;
 use state::linear::{self, Ran};
 use state::session::Reply;
 
-use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, Scene, TRIES_MAX};
+use super::{ANEW, ANEW_AFTER, Asked, Flight, LINEAR, Linearly, MODES, OPERATOR, SOFT, Scene, TRIES_MAX};
 use crate::history::Line;
 use crate::linear_load;
 use crate::load::{self, Drawn};
@@ -30,6 +30,8 @@ impl Scene {
                 }
             }
             Asked::Linear(_) => self.judge_linear(flight, Outcome::Unknown(Unknown { why: "its node died".into() }))?,
+            Asked::Soft(act) => self.soft.broken_off(act, now),
+            Asked::Look(node, nth) => self.looked(*node, *nth, None)?,
             // It may have happened.
             Asked::Modes(_) | Asked::Anew(_) | Asked::Switch | Asked::Leave | Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(mark) => self.declared.applied(now, *mark, declared::Ended::Unknown)?,
@@ -55,6 +57,15 @@ impl Scene {
                 self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
                 self.modes_load.heard((flight.client - MODES) as usize, act, &outcome);
                 self.modes.end(act, flight.start, now, &outcome, self.sessions.void_before())
+            }
+            (Asked::Soft(act), Answer::Soft(outcome)) => {
+                self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
+                self.must_be_done(&flight, &outcome, || format!("{act:?}"))?;
+                self.judge_soft(&flight, act, &outcome)
+            }
+            (Asked::Look(node, nth), Answer::Soft(outcome)) => {
+                self.ended(&flight, &text(&outcome, |reply| format!("{reply:?}")));
+                self.looked(*node, *nth, Some(outcome))
             }
             (Asked::Former(node), Answer::Done(outcome)) => {
                 let (node, asked) = (*node, flight.node);
@@ -224,6 +235,8 @@ impl Scene {
                 (asked.act.name(), asked.act.key(), Some(format!("{:?} {:?}", asked.act, asked.once)))
             }
             Asked::Modes(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Soft(act) => (act.name(), act.key(), Some(format!("{act:?}"))),
+            Asked::Look(..) => ("soft-look", "", None),
             Asked::Apply(mark) => ("apply", "", Some(mark.to_string())),
             Asked::Anew(_) => ("enter-anew", "", None),
             Asked::Switch => ("switch", "", None),
@@ -249,10 +262,14 @@ impl Scene {
                 let pause = self.modes_load.pause((flight.client - MODES) as usize);
                 self.world.alarm(self.pause(pause), flight.client);
             }
+            Asked::Soft(_) => {
+                let pause = self.soft_load.pause((flight.client - SOFT) as usize);
+                self.world.alarm(self.pause(pause), flight.client);
+            }
             // If it may enter, it is not distrusted any more by then.
             Asked::Anew(node) => self.world.alarm(ANEW_AFTER, ANEW + node as u64),
             // Looked after with each tick.
-            Asked::Former(_) | Asked::Comes(..) => (),
+            Asked::Look(..) | Asked::Former(_) | Asked::Comes(..) => (),
             Asked::Apply(_) | Asked::Switch | Asked::Leave => {
                 let pause = self.load.operator_pause().times(self.round.operator);
                 self.world.alarm(pause, OPERATOR);

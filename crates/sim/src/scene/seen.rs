@@ -34,6 +34,10 @@ pub(super) struct Seen {
     /// Names of drained nodes.
     pub drained: BTreeSet<String>,
     pub filled: Option<bool>,
+    /// Of class `soft` it has what the others had.
+    pub soft_settled: bool,
+    /// When it last saw nobody else.
+    pub alone_at: Option<Time>,
     /// Groups that it leads and that are whole.
     pub groups_whole: u64,
     /// How many groups there are.
@@ -45,9 +49,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub fn take(&mut self, view: &View) {
+    pub fn take(&mut self, view: &View, now: Time) {
         let live = view.nodes.iter().filter(|node| node.state == NodeState::Live).map(|node| node.id);
         self.live = Some(live.collect());
+        if self.live.as_ref().is_some_and(|live| live.len() <= 1) {
+            self.alone_at = Some(now);
+        }
+        self.soft_settled = view.figures.get("soft.settled").is_some_and(|settled| *settled > 0);
         self.version = view.root.version;
         self.level = view.root.level;
         let is_live =

@@ -8,7 +8,17 @@ use sim::shipped::Bug;
 
 fn run(pace: Pace, seed: u64, minutes: u64, bug: Option<Bug>) -> Report {
     let length = Span::secs(60 * minutes);
-    scene::run(Plan { seed, length, nodes: 3, pace, bug, lies: false, history: History::default(), loud: false })
+    scene::run(Plan {
+        seed,
+        length,
+        nodes: 3,
+        pace,
+        bug,
+        lies: false,
+        soft: false,
+        history: History::default(),
+        loud: false,
+    })
 }
 
 fn sum(counts: &std::collections::BTreeMap<String, u64>, of: &str) -> u64 {

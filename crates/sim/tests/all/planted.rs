@@ -19,6 +19,7 @@ fn run(seed: u64, minutes: u64, nodes: usize, bug: Option<Bug>) -> Report {
         pace: Pace::Busy,
         bug,
         lies: false,
+        soft: bug.is_some_and(Bug::is_of_soft),
         history: History::default(),
         loud: false,
     })
@@ -145,12 +146,48 @@ fn a_linear_member_that_forgets_at_a_restart_is_caught() {
     assert!(shown.is_some(), "40 runs, and none says that something was forgotten");
 }
 
+const EQUAL: &str = "all nodes have the same of class soft some seconds after the last fault";
+const KEPT: &str = "an acknowledged update of class soft is there or superseded, and what was removed stays removed";
+const EXACT: &str = "what class soft has counted is exact";
+const OWN: &str = "who wrote in class soft reads it at the same node";
+
+/// Any of them may show it first.
+fn caught_in_soft(bug: Bug) {
+    let broken = caught(bug);
+    assert!(broken.is_some_and(|promise| [EQUAL, KEPT, EXACT, OWN].contains(&promise)), "{bug:?}: {broken:?}");
+}
+
+#[test]
+fn a_soft_update_that_is_acknowledged_and_not_done_is_caught() {
+    caught_in_soft(Bug::SoftFalseAck);
+}
+
+#[test]
+fn repair_that_does_not_say_what_its_sender_has_seen_is_caught() {
+    caught_in_soft(Bug::SoftBlind);
+}
+
+#[test]
+fn a_cell_that_stands_for_all_of_its_frame_is_caught() {
+    caught_in_soft(Bug::SoftCovers);
+}
+
 /// What one peer says for ten seconds stays with those that believe it.
 #[test]
 fn a_node_that_believes_what_a_peer_says_of_others_is_caught() {
     let lied_to = |seed, bug| {
         let (length, history) = (Span::secs(180), History::default());
-        scene::run(Plan { seed, length, nodes: 3, pace: Pace::Busy, bug, lies: true, history, loud: false })
+        scene::run(Plan {
+            seed,
+            length,
+            nodes: 3,
+            pace: Pace::Busy,
+            bug,
+            lies: true,
+            soft: false,
+            history,
+            loud: false,
+        })
     };
     assert!(SEEDS.into_iter().any(|seed| lied_to(seed, Some(Bug::Believes)).broken.is_some()));
     for seed in SEEDS {

@@ -1,0 +1,156 @@
+//! Load of class `soft`, and when all nodes are compared: some seconds after faults have ended, while its clients wait.
+
+use std::collections::BTreeMap;
+
+use base::{Outcome, Span, Time};
+use node::Ask;
+use state::soft::{Op, Reply};
+
+use super::{Asked, FILLED_AFTER, Flight, SOFT, Scene, WARM_UP};
+use crate::load;
+use crate::promises::soft::State;
+use crate::promises::{Broken, EQUAL_WITHIN};
+use crate::soft_load::{self, FLOOR};
+
+/// A node that has just started is not compared.
+const YOUNG: Span = Span::secs(10);
+/// What was acknowledged before so much quiet is everywhere.
+const SPREADS_WITHIN: Span = Span::secs(3);
+/// A machine that saw nobody so long before or after it answered may have acknowledged by itself.
+const ALONE_AROUND: Span = Span::secs(3);
+const LOOK_BUDGET: Span = Span::secs(2);
+/// Until a client that has to wait tries again.
+const WAITS: Span = Span::millis(500);
+
+/// Nodes that are being compared.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// Since faults have ended all nodes were compared.
+    done: bool,
+    /// Answers so far, by node and question.
+    answers: BTreeMap<(usize, usize), Outcome<Reply>>,
+    under_way: usize,
+}
+
+impl Scene {
+    pub(super) fn ask_soft(&mut self, client: usize) {
+        let now = self.world.now();
+        let token = SOFT + client as u64;
+        // What a node of the cluster has said of the past nobody can tell from what was.
+        if self.has_lied {
+            return;
+        }
+        let warm = |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > WARM_UP;
+        let lives: Vec<(usize, Time)> =
+            (0..self.world.machines()).filter(warm).map(|node| (node, self.seen[node].since)).collect();
+        // Nodes are compared in peace.
+        if lives.is_empty() || self.calm_for().is_some() && !self.looks.done {
+            return self.world.alarm(WAITS, token);
+        }
+        let by = self.soft_load.choose(client, &lives);
+        let (act, budget) = self.soft_load.draw(client);
+        let op = Op { priority: load::priority(self.seed, token, now), ..act.op() };
+        let id = self.world.ask(by.0, budget, Ask::Soft(op)).expect("the node was seen to run");
+        self.answers.asked(id, by.0, now, budget, self.world.is_hung(by.0));
+        self.soft.begin(&act, by, now);
+        let must = self.must_serve();
+        self.flights.insert(id, Flight { client: token, node: by.0, start: now, must, what: Asked::Soft(act) });
+    }
+
+    /// Faults have begun or ended.
+    pub(super) fn soft_turn(&mut self) {
+        self.looks = Looks::default();
+    }
+
+    pub(super) fn judge_soft(
+        &mut self,
+        flight: &Flight,
+        act: &soft_load::Act,
+        outcome: &Outcome<Reply>,
+    ) -> Result<(), Broken> {
+        if self.has_lied {
+            return Ok(());
+        }
+        let (now, seen) = (self.world.now(), &self.seen[flight.node]);
+        let seen_alone = seen.alone_at.is_some_and(|at| at + ALONE_AROUND > flight.start);
+        self.soft.end(act, (flight.node, seen.since), now, outcome, seen_alone)
+    }
+
+    /// With each tick: what is everywhere by now, and whether it is time to compare.
+    pub(super) fn tick_soft(&mut self) {
+        if self.soft_load.clients() == 0 || self.has_lied {
+            return;
+        }
+        let (now, machines) = (self.world.now(), self.world.machines());
+        let quiet = self.quiet_since;
+        let settled = |node: usize| {
+            let seen = &self.seen[node];
+            self.world.is_running(node) && seen.soft_settled && now.since(seen.since.max(quiet)) > FILLED_AFTER
+        };
+        let well: Vec<usize> = (0..machines).filter(|node| settled(*node)).collect();
+        if well.len() == machines && now.since(quiet) > FILLED_AFTER {
+            self.soft.is_everywhere(Time(now.0.saturating_sub(SPREADS_WITHIN.0)), now, machines);
+        }
+        well.into_iter().for_each(|node| self.soft.has_all(node));
+        let is_due = self.calm_for().is_some_and(|calm| calm >= EQUAL_WITHIN);
+        let asks = self.flights.values().any(|flight| matches!(flight.what, Asked::Soft(_)));
+        if !is_due || self.looks.done || self.looks.under_way > 0 || asks {
+            return;
+        }
+        let old =
+            |node: &usize| self.world.is_running(*node) && now.since(self.seen[*node].since) > YOUNG.min(EQUAL_WITHIN);
+        for node in (0..machines).filter(old).collect::<Vec<_>>() {
+            for (nth, action) in soft_load::looks(self.soft_load.clients()).into_iter().enumerate() {
+                let op = Op::of(FLOOR.into(), action);
+                let id = self.world.ask(node, LOOK_BUDGET, Ask::Soft(op)).expect("it was seen to run");
+                self.answers.asked(id, node, now, LOOK_BUDGET, self.world.is_hung(node));
+                let what = Asked::Look(node, nth);
+                self.flights.insert(id, Flight { client: SOFT, node, start: now, must: false, what });
+                self.looks.under_way += 1;
+            }
+        }
+    }
+
+    /// What a node shows; none if it died over it.
+    pub(super) fn looked(&mut self, node: usize, nth: usize, outcome: Option<Outcome<Reply>>) -> Result<(), Broken> {
+        if let Some(outcome) = outcome {
+            self.looks.answers.insert((node, nth), outcome);
+        }
+        self.looks.under_way = self.looks.under_way.saturating_sub(1);
+        if self.looks.under_way > 0 || self.looks.answers.is_empty() {
+            return Ok(());
+        }
+        let clients = self.soft_load.clients();
+        let mut shown: BTreeMap<usize, State> = BTreeMap::new();
+        for ((node, nth), outcome) in std::mem::take(&mut self.looks.answers) {
+            let state = shown.entry(node).or_default();
+            match (nth, outcome) {
+                (0, Outcome::Done(Reply::Values(values))) => {
+                    let keys = soft_load::counters().into_iter().chain((0..clients).map(soft_load::own));
+                    let there = keys.zip(values).filter_map(|(key, value)| Some((key, value?)));
+                    state.extend(there.map(|(key, value)| ((key, String::new()), text(&value))));
+                }
+                (nth, Outcome::Done(Reply::Pairs(pairs))) => {
+                    let key = &soft_load::collections()[nth - 1];
+                    let pair = |(element, value): (bytes::Bytes, Option<bytes::Bytes>)| {
+                        ((key.clone(), text(&element)), value.map(|value| text(&value)).unwrap_or_default())
+                    };
+                    state.extend(pairs.into_iter().map(pair));
+                }
+                // A key of that kind is not there.
+                (nth, Outcome::Done(Reply::WrongKind)) if nth > 0 => (),
+                (_, outcome) => {
+                    let what = format!("node {node} was asked for all it has: {outcome:?}");
+                    return Err(Broken { promise: crate::promises::soft::EQUAL, at: self.world.now(), what });
+                }
+            }
+        }
+        self.looks.done = true;
+        let now = self.world.now();
+        self.soft.compare(now, &shown, clients, self.world.machines())
+    }
+}
+
+fn text(bytes: &bytes::Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

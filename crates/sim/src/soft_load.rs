@@ -1,0 +1,199 @@
+//! What clients ask of the `soft` class: counters that are added to and reset, maps and sets that are written and removed from,
+//! and a register of each client's own. Judging what came back is for `promises::soft`.
+//!
+//! A part of the seeds has it, told by the seed and no draw: what the others do stays what it was.
+
+use base::checksum::place_hash_pair;
+use base::{Rng, Span, Time};
+use bytes::Bytes;
+use state::soft::{Action, End, Kind, Op};
+
+/// The namespace whose collections converge.
+pub const FLOOR: &str = "floor";
+/// One seed in so many has the load.
+const ONE_IN: u64 = 3;
+const COUNTERS: u64 = 2;
+const COLLECTIONS: u64 = 2;
+const ELEMENTS: u64 = 4;
+/// A client goes to another node after so many operations.
+const STAYS: u64 = 12;
+
+pub type WriteId = u64;
+
+/// Whether this seed's clients use the class.
+pub fn is_in(seed: u64) -> bool {
+    place_hash_pair(b"soft", seed).is_multiple_of(ONE_IN)
+}
+
+/// What one client does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// A field of a map with the write's number, or a member of a set.
+    Put {
+        key: String,
+        element: String,
+        id: WriteId,
+    },
+    Take {
+        key: String,
+        element: String,
+        id: WriteId,
+    },
+    /// The whole collection, or a counter with all that it has counted.
+    Clear {
+        key: String,
+        id: WriteId,
+    },
+    Add {
+        key: String,
+        by: i64,
+        id: WriteId,
+    },
+    /// The client's own register.
+    Set {
+        key: String,
+        id: WriteId,
+    },
+    Get {
+        key: String,
+    },
+}
+
+impl Act {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Act::Put { .. } => "soft-put",
+            Act::Take { .. } => "soft-take",
+            Act::Clear { .. } => "soft-clear",
+            Act::Add { .. } => "soft-add",
+            Act::Set { .. } => "soft-set",
+            Act::Get { .. } => "soft-get",
+        }
+    }
+
+    pub fn key(&self) -> &str {
+        match self {
+            Act::Put { key, .. }
+            | Act::Take { key, .. }
+            | Act::Clear { key, .. }
+            | Act::Add { key, .. }
+            | Act::Set { key, .. }
+            | Act::Get { key } => key,
+        }
+    }
+
+    pub fn op(&self) -> Op {
+        let key = bytes(self.key());
+        let action = match self {
+            Act::Put { element, id, key: name } => {
+                let value = (kind(name) == Kind::Field).then(|| bytes(&id.to_string()));
+                Action::Put { kind: kind(name), key, pairs: vec![(bytes(element), value)] }
+            }
+            Act::Take { element, key: name, .. } => {
+                Action::Take { kind: kind(name), key, elements: vec![bytes(element)] }
+            }
+            Act::Clear { .. } => Action::Remove { keys: vec![key] },
+            Act::Add { by, .. } => Action::Add { kind: Kind::Register, key, element: Bytes::new(), by: *by },
+            Act::Set { id, .. } => Action::Set { pairs: vec![(key, bytes(&id.to_string()))], end: End::Never },
+            Act::Get { .. } => Action::Read { kind: Kind::Register, at: vec![(key, Bytes::new())] },
+        };
+        Op::of(FLOOR.into(), action)
+    }
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// What lies at a collection's key.
+pub fn kind(key: &str) -> Kind {
+    if key.starts_with('m') { Kind::Field } else { Kind::Member }
+}
+
+pub fn collections() -> Vec<String> {
+    let of = |letter: char| (0..COLLECTIONS).map(move |n| format!("{letter}{n}"));
+    of('m').chain(of('s')).collect()
+}
+
+pub fn counters() -> Vec<String> {
+    (0..COUNTERS).map(|n| format!("n{n}")).collect()
+}
+
+/// Questions that together show all that a node has.
+pub fn looks(clients: usize) -> Vec<Action> {
+    let registers = counters().into_iter().chain((0..clients).map(own)).map(|key| bytes(&key)).collect();
+    let all = collections().into_iter().map(|key| Action::All { kind: kind(&key), key: bytes(&key) });
+    std::iter::once(Action::Peek { at: registers }).chain(all).collect()
+}
+
+/// The register of one client.
+pub fn own(client: usize) -> String {
+    format!("own{client}")
+}
+
+struct Client {
+    rng: Rng,
+    pause: Span,
+    /// The machine it asks, in which life, and how often still.
+    at: Option<(usize, Time)>,
+    stays: u64,
+}
+
+pub struct SoftLoad {
+    clients: Vec<Client>,
+    writes: WriteId,
+}
+
+impl SoftLoad {
+    /// Nobody asks anything in a run without it.
+    pub fn new(seed: u64, is_on: bool) -> Self {
+        let mut rng = Rng::new(place_hash_pair(b"soft load", seed));
+        let pause = Span::millis(*rng.pick(&[60, 150, 400]).expect("it is not empty"));
+        let clients = if is_on { rng.between(3, 6) } else { 0 };
+        let client = |_| Client { rng: rng.fork(), pause, at: None, stays: 0 };
+        Self { clients: (0..clients).map(client).collect(), writes: 0 }
+    }
+
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub fn pause(&mut self, client: usize) -> Span {
+        let Client { rng, pause, .. } = &mut self.clients[client];
+        Span(rng.between(pause.0 / 10, pause.0 * 2))
+    }
+
+    /// Which of these machines it asks, each with the beginning of its life: mostly the one that it asked before.
+    pub fn choose(&mut self, client: usize, lives: &[(usize, Time)]) -> (usize, Time) {
+        let Client { rng, at, stays, .. } = &mut self.clients[client];
+        if let Some(life) = at.filter(|life| *stays > 0 && lives.contains(life)) {
+            *stays -= 1;
+            return life;
+        }
+        *stays = rng.below(STAYS);
+        *at.insert(*rng.pick(lives).expect("somebody runs"))
+    }
+
+    pub fn draw(&mut self, client: usize) -> (Act, Span) {
+        let rng = &mut self.clients[client].rng;
+        let budget = Span::millis(*rng.pick(&[500, 1_000, 2_000]).expect("it is not empty"));
+        let drawn = rng.below(100);
+        if drawn < 15 {
+            return (Act::Get { key: own(client) }, budget);
+        }
+        self.writes += 1;
+        let id = self.writes;
+        let collection = rng.pick(&collections()).expect("there are some").clone();
+        let counter = rng.pick(&counters()).expect("there are some").clone();
+        let element = format!("e{}", rng.below(ELEMENTS));
+        let act = match drawn {
+            15..30 => Act::Set { key: own(client), id },
+            30..54 => Act::Put { key: collection, element, id },
+            54..70 => Act::Take { key: collection, element, id },
+            70..72 => Act::Clear { key: collection, id },
+            72..74 => Act::Clear { key: counter, id },
+            _ => Act::Add { key: counter, by: rng.between(1, 9) as i64, id },
+        };
+        (act, budget)
+    }
+}
