@@ -20,11 +20,12 @@
 //! | 5 | after it | the list below, a line for each |
 //!
 //! Level 5:
+//!
 //! - ledgers (`linear/src/ledger.rs`): a kind of value, and the functions `ledger.*`, and `load` of one, which alone make one
 //! - scripts of class `linear`: the functions `script.*`, and the answer `Undone` (`linear/src/functions/script.rs`, `linear/src/op.rs`)
 //! - streams (`linear/src/stream/`): a kind of value, and the functions `stream.*`, which alone make one, but for `load` of a dump
-//! - `cache` of a service (`clones/src/cache.rs`), and marks in the frames of class `cache` (`cache/src/wire.rs`).
-//!
+//! - `cache` of a service (`clones/src/cache.rs`), and marks in the frames of class `cache` (`cache/src/wire.rs`)
+//! - what nodes say of their checkpoints of class `soft`, and the key `checkpoint` (`soft/src/wire.rs`)
 //! - services have doors with names, and `certificates` (`clones/src/tcp.rs`, `clones/src/spec.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

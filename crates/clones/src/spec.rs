@@ -307,8 +307,7 @@ impl ServiceSpec {
         let of_sandbox = (!self.sandbox.is_default()).then_some("sandbox");
         let of_health = self.health.as_ref().filter(|health| health.is_newer()).map(|_| "health");
         let own = self.allows().key().or(of_health).or(of_sandbox);
-        let key = own.map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition));
-        key.map(|key| (key, crate::LEVEL))
+        own.map(str::to_owned).or_else(|| self.partitions.iter().find_map(of_partition))
     }
 
     /// Program and arguments of its clones, as their node starts them.

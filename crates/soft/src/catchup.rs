@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use base::{NodeId, Now, Outcome, Refused, Time};
 
+use crate::checkpoint::Keeper;
 use crate::context::Context;
 use crate::limits::*;
 use crate::repair::Transfer;
@@ -16,6 +17,8 @@ pub struct Held {
     pub space: Space,
     pub spec: Spec,
     pub transfer: Option<Transfer>,
+    /// It writes checkpoints.
+    pub keeper: Option<Keeper>,
     catches_up: Option<CatchUp>,
 }
 
@@ -32,7 +35,12 @@ impl Held {
     /// `catches_up`: others may have something of it.
     pub fn new(now: Time, space: Space, spec: Spec, catches_up: bool) -> Self {
         let catch_up = || CatchUp { since: now, ask_at: now, first: BTreeMap::new(), waiting: VecDeque::new() };
-        Self { space, spec, transfer: None, catches_up: catches_up.then(catch_up) }
+        Self { space, spec, transfer: None, keeper: None, catches_up: catches_up.then(catch_up) }
+    }
+
+    /// What is here again if this node ends now; everything, where nothing is to be here again.
+    pub fn kept(&self) -> &Context {
+        self.keeper.as_ref().map_or(&self.space.context, Keeper::kept)
     }
 
     pub fn is_settled(&self) -> bool {

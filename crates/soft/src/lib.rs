@@ -3,12 +3,13 @@
 //!
 //! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
-//!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody.
+//!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod catchup;
 mod cell;
+mod checkpoint;
 mod context;
 mod dot;
 pub mod limits;
@@ -61,6 +62,11 @@ pub struct Soft {
     born: Option<Time>,
     /// All nodes have agreed on this level.
     level: u32,
+    /// What the disk has of namespaces that this node has not been told of yet.
+    kept: BTreeMap<GroupId, Vec<Bytes>>,
+    /// So many records of the declaration cannot be read here.
+    unread: usize,
+    is_disk_full: bool,
     ids: BTreeMap<String, u32>,
     spaces: BTreeMap<u32, Held>,
     peers: BTreeMap<NodeId, Peer>,
@@ -129,7 +135,9 @@ impl Class for Soft {
         Soft::new(birth.me, birth.boot, birth.rng.fork())
     }
 
-    fn start(&mut self, _: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+    fn start(&mut self, kept: BTreeMap<GroupId, Vec<Bytes>>, _: bool) -> bool {
+        self.kept = kept;
+        // What the end of it has lost the others have, or it is as if it had been written a moment later.
         false
     }
 
@@ -185,6 +193,9 @@ impl Soft {
             rng,
             born: None,
             level: 1,
+            kept: BTreeMap::new(),
+            unread: 0,
+            is_disk_full: false,
             ids: BTreeMap::new(),
             spaces: BTreeMap::new(),
             peers: BTreeMap::new(),

@@ -38,10 +38,14 @@ pub const FRESH_AFTER: Span = Span::secs(10);
 pub const SETTLE_EVERY: Span = Span::millis(50);
 /// How often it is looked what all members have, so that the index forgets it.
 pub const COLLECT_EVERY: Span = Span::secs(1);
+/// So much is appended at least before everything is written anew, bytes.
+pub const SAVE_BYTES_MIN: u64 = 1 << 20;
 /// A dead member counts for collection so long. One that comes back later compares whole states.
 pub const DEAD_COUNTS: Span = Span::secs(600);
 /// Entries of the index, above which members that are dead are waited for no longer.
 pub const INDEX_MAX: usize = 1 << 20;
+/// Entries of the index that a checkpoint may have.
+pub const INDEX_KEPT_MAX: u64 = 64 << 20;
 /// A key whose end has come is looked at again after so long, if another node is to remove it.
 pub const END_AGAIN: Span = Span::secs(1);
 /// A stamp further ahead of this node's wall clock does not move its own clock, milliseconds.
@@ -57,6 +61,10 @@ pub const PARTS_MAX: usize = 65_536;
 pub const GOSSIP_MS_MIN: u64 = 20;
 pub const GOSSIP_MS_DEFAULT: u64 = 100;
 pub const GOSSIP_MS_MAX: u64 = 10_000;
+/// Bounds of `checkpoint`, milliseconds.
+pub const CHECKPOINT_MS_MIN: u64 = 1_000;
+pub const CHECKPOINT_MS_DEFAULT: u64 = 10_000;
+pub const CHECKPOINT_MS_MAX: u64 = 600_000;
 /// Bounds of `size_max`, bytes.
 pub const SIZE_MIN: u64 = 1 << 20;
 pub const SIZE_DEFAULT: u64 = 256 << 20;

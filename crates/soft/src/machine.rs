@@ -9,6 +9,7 @@ use class::{Declared, Space as Told};
 use prost::Message;
 
 use crate::catchup::{self, Held};
+use crate::checkpoint;
 use crate::context::{Context, Range};
 use crate::dot::Life;
 use crate::limits::*;
@@ -36,11 +37,18 @@ pub struct Peer {
     pub boot: Boot,
     /// Since when it is dead.
     pub dead: Option<Time>,
-    /// What it had when it told last, by namespace.
-    pub told: BTreeMap<u32, Context>,
+    /// What it had when it told last, by namespace, and what of it was in its checkpoint.
+    pub told: BTreeMap<u32, Heard>,
     /// Pushed and not acknowledged: namespace, updates, bytes.
     under_way: VecDeque<(u32, Range, usize)>,
     under_way_bytes: usize,
+}
+
+/// What a peer has told of one namespace.
+pub struct Heard {
+    pub context: Context,
+    /// None: it writes no checkpoints.
+    pub kept: Option<Context>,
 }
 
 /// A write that no other node has yet.
@@ -67,24 +75,23 @@ impl Soft {
             }
             Input::Birth { peer, boot } => self.birth(now, peer, boot),
             Input::Death { peer } => self.death(now, peer, out),
-            Input::Declared(Declared { level, spaces, .. }) => {
-                self.level = level;
+            Input::Declared(Declared { level, spaces, unread, .. }) => {
+                (self.level, self.unread) = (level, unread);
                 self.declare(now, spaces, out);
             }
             Input::Wake => self.flush(out),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
-            // It has no group and no log, leads nothing and hears no reports.
-            Input::Appended { .. }
-            | Input::Saved { .. }
-            | Input::Worked { .. }
-            | Input::DiskFull(_)
-            | Input::Aside(_) => (),
-            Input::Told { .. } | Input::Tend | Input::Voters(_) => (),
+            Input::Appended { group, ticket } | Input::Saved { group, ticket } => self.written(group, ticket),
+            Input::DiskFull(is_full) => self.is_disk_full = is_full,
+            Input::Tend => self.forget_kept(now, out),
+            // It leads nothing, has no scripts and hears no reports.
+            Input::Aside(_) | Input::Told { .. } | Input::Voters(_) | Input::Worked { .. } => (),
         }
         self.end_keys(now);
         self.gossip(now, out);
         self.catch_up(now, out);
         self.end_waits(now, out);
+        self.keep(now, out);
     }
 
     pub(crate) fn next_wake(&self) -> Option<Time> {
@@ -96,9 +103,11 @@ impl Soft {
         }
         let ends = self.spaces.values().filter_map(|held| held.space.next_end());
         let catches_up = self.spaces.values().filter_map(Held::wake_at);
+        let keeps =
+            self.spaces.values().filter(|_| !self.is_disk_full).filter_map(|held| held.keeper.as_ref()?.wake_at());
         let waits = self.deadlines.first().map(|(at, ..)| *at);
         // What has ended in a turn that something else began is seen to by that turn.
-        ends.chain(catches_up).chain(waits).chain([self.gossip_at]).min()
+        ends.chain(catches_up).chain(waits).chain(keeps).chain([self.gossip_at]).min()
     }
 
     fn birth(&mut self, now: Now, id: NodeId, boot: Boot) {
@@ -138,7 +147,12 @@ impl Soft {
         let may_serve = self.level >= LEVEL;
         self.ids = spaces.iter().filter(|_| may_serve).map(|(name, told)| (name.clone(), told.id)).collect();
         let ids: Vec<u32> = self.ids.values().copied().collect();
-        self.spaces.retain(|id, _| ids.contains(id));
+        let gone: Vec<u32> = self.spaces.keys().filter(|id| !ids.contains(id)).copied().collect();
+        for id in gone {
+            if self.spaces.remove(&id).is_some_and(|held| held.keeper.is_some()) {
+                out.push(Output::Forget { group: checkpoint::group(id) });
+            }
+        }
         let over: Vec<(u32, u64)> = self.waits.keys().filter(|(id, _)| !ids.contains(id)).copied().collect();
         for wait in over.into_iter().filter_map(|at| self.waits.remove(&at)) {
             out.push(unknown(wait.asked.id, "its namespace was taken out of the declaration"));
@@ -153,9 +167,16 @@ impl Soft {
         let catches_up = now.mono.since(self.born.unwrap_or(now.mono)) < FRESH_AFTER;
         for Told { id, spec, .. } in spaces.into_values().filter(|_| may_serve) {
             match self.spaces.get_mut(&id) {
-                Some(held) => held.spec = spec,
+                Some(held) => {
+                    held.spec = spec;
+                    held.keeps(now.mono, id, out);
+                }
                 None => {
-                    let held = Held::new(now.mono, Space::new(self.life), spec, catches_up);
+                    let mut held = Held::new(now.mono, Space::new(self.life), spec, catches_up);
+                    held.keeps(now.mono, id, out);
+                    if let Some(records) = self.kept.remove(&checkpoint::group(id)) {
+                        held.restore(now, id, records, out);
+                    }
                     self.spaces.insert(id, held);
                 }
             }

@@ -21,7 +21,7 @@ use crate::cell::Cell;
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life};
 use crate::limits::*;
-use crate::machine::kind;
+use crate::machine::{Heard, kind};
 use crate::space::{Address, Odd, Space};
 use crate::wire::{ACell, At, Cells, Digest, DigestOf, Have, Page, PageAsk, Whole, context, pairs, ranges};
 use crate::{Output, Soft};
@@ -76,6 +76,7 @@ impl Soft {
             space: *id,
             context: digest(&held.space.context),
             settles: !held.is_settled(),
+            kept: held.keeper.as_ref().map_or(0, |keeper| digest(keeper.kept())),
         };
         let message = Digest { boot: self.life.boot.0, spaces: self.spaces.iter().map(of).collect() };
         out.push(Output::Send { to, frame: Frame::new(kind::DIGEST, message.encode_to_vec()) });
@@ -90,19 +91,29 @@ impl Soft {
         if !self.is_of_life(from, message.boot) {
             return Ok(());
         }
-        for DigestOf { space, context, settles } in message.spaces {
+        for DigestOf { space, context, settles, kept } in message.spaces {
             let same = self.spaces.get(&space).filter(|held| digest(&held.space.context) == context);
+            let mut wants = false;
             if let (Some(held), Some(peer)) = (same, self.peers.get_mut(&from)) {
-                peer.told.insert(space, held.space.context.clone());
+                let before = peer.told.remove(&space).and_then(|heard| heard.kept);
+                let known =
+                    [Some(held.kept()), before.as_ref()].into_iter().flatten().find(|known| digest(known) == kept);
+                let context = held.space.context.clone();
+                wants = kept != 0 && known.is_none();
+                let known = known.cloned();
+                let known = (kept != 0).then(|| known.or(before).unwrap_or_default());
+                peer.told.insert(space, Heard { context, kept: known });
             }
-            if settles || same.is_none() && self.spaces.contains_key(&space) {
-                self.send_have(from, space, false, out);
+            if wants || settles || same.is_none() && self.spaces.contains_key(&space) {
+                self.send_have(from, space, (false, wants), out);
             }
         }
         Ok(())
     }
 
-    fn send_have(&self, to: NodeId, space: u32, is_answer: bool, out: &mut Vec<Output>) {
+    /// `how`: it is an answer, and it wants one in any case.
+    fn send_have(&self, to: NodeId, space: u32, how: (bool, bool), out: &mut Vec<Output>) {
+        let keeper = self.spaces.get(&space).and_then(|held| held.keeper.as_ref());
         let of =
             |which: fn(&Space) -> &Context| self.spaces.get(&space).map(|held| ranges(which(&held.space).ranges()));
         let have = Have {
@@ -110,7 +121,10 @@ impl Soft {
             boot: self.life.boot.0,
             context: of(|space| &space.context).unwrap_or_default(),
             floor: of(|space| &space.floor).unwrap_or_default(),
-            is_answer,
+            is_answer: how.0,
+            kept: keeper.map(|keeper| ranges(keeper.kept().ranges())).unwrap_or_default(),
+            keeps: keeper.is_some(),
+            wants: how.1,
         };
         out.push(Output::Send { to, frame: Frame::new(kind::HAVE, have.encode_to_vec()) });
     }
@@ -121,6 +135,7 @@ impl Soft {
         }
         let theirs = context(&have.context).ok_or(Odd("a context of what nobody gives"))?;
         let floor = context(&have.floor).ok_or(Odd("a floor of what nobody gives"))?;
+        let kept = context(&have.kept).ok_or(Odd("a checkpoint of what nobody gives"))?;
         let Some(held) = self.spaces.get_mut(&have.space) else { return Ok(()) };
         held.space.may_know(&theirs)?;
         held.tells(from, &theirs);
@@ -139,13 +154,13 @@ impl Soft {
         self.has_come(from, have.space, &known);
         self.is_copied(have.space, &known, out);
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.told.insert(have.space, theirs);
+            peer.told.insert(have.space, Heard { context: theirs, kept: have.keeps.then_some(kept) });
         }
         if starts {
             self.ask_page(now, have.space, out);
         }
-        if !have.is_answer && (misses || !may_repair) {
-            self.send_have(from, have.space, true, out);
+        if !have.is_answer && (misses || !may_repair || have.wants) {
+            self.send_have(from, have.space, (true, false), out);
         }
         Ok(())
     }
@@ -257,15 +272,18 @@ impl Soft {
 
     // Collecting.
 
-    /// What all members have seen is forgotten by the index. Those that are dead count for a while.
+    /// What all members have seen, and have in their checkpoints, is forgotten by the index. Those that are dead count for a while.
+    /// Where the index is large nobody's disk is waited for.
     fn collect(&mut self, now: Now) {
         for (id, held) in self.spaces.iter_mut().filter(|(_, held)| held.is_settled() && held.transfer.is_none()) {
             let is_large = held.space.index.len() > INDEX_MAX;
             let counts = |dead: Option<Time>| dead.is_none_or(|since| !is_large && now.mono.since(since) < DEAD_COUNTS);
-            let mut stable = held.space.context.clone();
+            let mut stable = if is_large { held.space.context.clone() } else { held.kept().clone() };
             for peer in self.peers.values().filter(|peer| counts(peer.dead)) {
                 match peer.told.get(id) {
-                    Some(told) => stable = stable.meet(told),
+                    Some(Heard { context, kept }) => {
+                        stable = stable.meet(kept.as_ref().filter(|_| !is_large).unwrap_or(context));
+                    }
                     None => stable = Context::default(),
                 }
             }

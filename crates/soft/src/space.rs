@@ -69,6 +69,9 @@ pub struct Space {
     pub(crate) floor: Context,
     /// Invariant: has each dot of the context that is not in the floor.
     pub(crate) index: BTreeMap<Dot, Address>,
+    /// Addresses that changed since the last checkpoint, while such are written.
+    pub(crate) changed: BTreeSet<Address>,
+    pub(crate) is_kept: bool,
     /// Keys whose ends are to be looked at.
     ends: BTreeSet<(Time, Bytes)>,
     stamp: Stamp,
@@ -90,6 +93,8 @@ impl Space {
             tick: Context::default(),
             floor: Context::default(),
             index: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            is_kept: false,
             ends: BTreeSet::new(),
             stamp: Stamp::default(),
             keys: 0,
@@ -141,6 +146,9 @@ impl Space {
             let held = CELL_BYTES + (at.key.len() + at.element.len() + values) as u64;
             if cell.is_empty() { 0 } else { held }
         };
+        if self.is_kept && !self.changed.contains(at) {
+            self.changed.insert(at.clone());
+        }
         let cell = self.cells.entry(at.clone()).or_default();
         let before = (cost(cell), cell.is_there());
         let done = how(cell, &mut self.context);
@@ -318,6 +326,27 @@ impl Space {
             old.iter().for_each(|dot| drop(self.index.remove(dot)));
         }
         self.floor.join(stable);
+    }
+
+    /// Nothing was there, and now there is what a checkpoint has.
+    pub fn restore(
+        &mut self,
+        cells: Vec<(Address, Cell)>,
+        index: Vec<(Address, Range)>,
+        context: Context,
+        floor: Context,
+    ) {
+        for (at, cell) in cells {
+            let stamp = cell.siblings.iter().map(|s| s.stamp).max();
+            self.stamp = self.stamp.max(stamp.unwrap_or_default());
+            self.change(&at, |mine, _| *mine = cell);
+        }
+        for (at, Range { life, first, last }) in index {
+            let dots = (first..=last).map(|seq| Dot { life, seq }).filter(|dot| !floor.contains(*dot));
+            self.index.extend(dots.map(|dot| (dot, at.clone())));
+        }
+        (self.tick, self.context, self.floor) = (context.clone(), context, floor);
+        self.changed.clear();
     }
 
     /// What another knows of this life cannot be more than it has made.

@@ -14,6 +14,8 @@ pub struct Spec {
     pub copies: u32,
     /// How often a node compares what it has with another, milliseconds.
     pub gossip_ms: u64,
+    /// How often what has changed is written to the disk, milliseconds; 0: never.
+    pub checkpoint_ms: u64,
     /// Keys, values and 128 bytes for each element, bytes.
     pub size_max: u64,
     pub quota: Quota,
@@ -21,7 +23,13 @@ pub struct Spec {
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { copies: 2, gossip_ms: GOSSIP_MS_DEFAULT, size_max: SIZE_DEFAULT, quota: Quota::default() }
+        Self {
+            copies: 2,
+            gossip_ms: GOSSIP_MS_DEFAULT,
+            checkpoint_ms: CHECKPOINT_MS_DEFAULT,
+            size_max: SIZE_DEFAULT,
+            quota: Quota::default(),
+        }
     }
 }
 
@@ -38,6 +46,11 @@ impl class::Spec for Spec {
             about: "How often a node compares what it has with another, for what was lost on its way: 20ms to 10s, default 100ms.",
         },
         Key {
+            name: "checkpoint",
+            example: "\"10s\"",
+            about: "How often what has changed is written to each node's disk: 1s to 10m, default 10s; \"off\": never.",
+        },
+        Key {
             name: "size_max",
             example: "\"256MiB\"",
             about: "Keys, values and 128 bytes for each element: 1MiB to 1TiB, default 256MiB. Each node has all of it in memory.",
@@ -48,10 +61,16 @@ impl class::Spec for Spec {
 
     fn read(keys: &Map<String, Value>) -> Result<Self, Wrong> {
         let default = Self::default();
+        let checkpoint = keys.get("checkpoint").map(|value| match value.as_str() {
+            Some("off") => Ok(0),
+            // Nothing is written all the time.
+            _ => span("checkpoint", value, "10s").map(|ms| ms.max(1)),
+        });
         let gossip = keys.get("gossip").map(|value| span("gossip", value, "100ms")).transpose()?;
         Ok(Self {
             copies: keys.get("copies").map(|value| is_number("copies", value)).transpose()?.unwrap_or(default.copies),
             gossip_ms: gossip.unwrap_or(default.gossip_ms),
+            checkpoint_ms: checkpoint.transpose()?.unwrap_or(default.checkpoint_ms),
             size_max: keys
                 .get("size_max")
                 .map(|value| size("size_max", value))
@@ -62,13 +81,16 @@ impl class::Spec for Spec {
     }
 
     fn write(&self) -> Vec<(&'static str, Value)> {
-        let (Self { copies, gossip_ms, size_max, quota }, default) = (self, Self::default());
+        let (Self { copies, gossip_ms, checkpoint_ms, size_max, quota }, default) = (self, Self::default());
         let mut keys = Vec::new();
         if *copies != default.copies {
             keys.push(("copies", (*copies).into()));
         }
         if *gossip_ms != default.gossip_ms {
             keys.push(("gossip", span_text(*gossip_ms).into()));
+        }
+        if *checkpoint_ms != default.checkpoint_ms {
+            keys.push(("checkpoint", checkpoint_text(*checkpoint_ms).into()));
         }
         if *size_max != default.size_max {
             keys.push(("size_max", size_text(*size_max).into()));
@@ -84,6 +106,10 @@ impl class::Spec for Spec {
         if !(GOSSIP_MS_MIN..=GOSSIP_MS_MAX).contains(&self.gossip_ms) {
             let (is, low, high) = (span_text(self.gossip_ms), span_text(GOSSIP_MS_MIN), span_text(GOSSIP_MS_MAX));
             return Err(("gossip".into(), format!("{is} is not between {low} and {high}")));
+        }
+        if self.checkpoint_ms != 0 && !(CHECKPOINT_MS_MIN..=CHECKPOINT_MS_MAX).contains(&self.checkpoint_ms) {
+            let [is, low, high] = [self.checkpoint_ms, CHECKPOINT_MS_MIN, CHECKPOINT_MS_MAX].map(span_text);
+            return Err(("checkpoint".into(), format!("{is} is not between {low} and {high}, nor \"off\"")));
         }
         if !(SIZE_MIN..=SIZE_MAX).contains(&self.size_max) {
             let (is, low, high) = (size_text(self.size_max), size_text(SIZE_MIN), size_text(SIZE_MAX));
@@ -101,14 +127,26 @@ impl class::Spec for Spec {
     }
 
     fn promise(&self) -> &'static str {
-        if self.copies == 1 {
+        if self.checkpoint_ms == 0 && self.copies == 1 {
             "memory only, on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
-             An acknowledged update is at one node, and at the others a moment later"
-        } else {
+             An acknowledged update is at one node, and at the others a moment later; when all nodes end at once, all is gone"
+        } else if self.checkpoint_ms == 0 {
             "memory only, on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
              An acknowledged update is at two nodes if two are live; when all nodes end at once, all is gone"
+        } else if self.copies == 1 {
+            "in memory on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
+             An acknowledged update is at one node, and at the others a moment later; when all nodes end at once, what the last \
+             checkpoint has is there again"
+        } else {
+            "in memory on every node; reads are of the node that is asked, and all converge: no update is lost by joining. \
+             An acknowledged update is at two nodes if two are live; when all nodes end at once, what the last checkpoint has is \
+             there again"
         }
     }
+}
+
+fn checkpoint_text(ms: u64) -> String {
+    if ms == 0 { "off".to_owned() } else { span_text(ms) }
 }
 
 #[cfg(test)]
@@ -125,8 +163,9 @@ mod tests {
     fn keys_are_read_checked_and_written_back() {
         assert_eq!(read("{}"), Ok(Spec::default()));
         assert_eq!(Spec::default().write(), []);
-        let spec = read(r#"{"copies":1,"gossip":"1s","size_max":"64MiB"}"#).unwrap();
-        assert_eq!(spec, Spec { copies: 1, gossip_ms: 1000, size_max: 64 << 20, quota: Quota::default() });
+        let spec = read(r#"{"copies":1,"gossip":"1s","checkpoint":"off","size_max":"64MiB"}"#).unwrap();
+        let wanted = Spec { copies: 1, gossip_ms: 1000, checkpoint_ms: 0, size_max: 64 << 20, quota: Quota::default() };
+        assert_eq!(spec, wanted);
         let written: Map<String, Value> =
             spec.write().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         assert_eq!(Spec::read(&written), Ok(spec));
@@ -134,6 +173,8 @@ mod tests {
             (r#"{"copies":3}"#, "copies", "3 is not 1 or 2"),
             (r#"{"gossip":"1ms"}"#, "gossip", "1ms is not between 20ms and 10s"),
             (r#"{"gossip":5}"#, "gossip", "gossip = \"100ms\""),
+            (r#"{"checkpoint":"1ms"}"#, "checkpoint", "1ms is not between 1s and 10m, nor \"off\""),
+            (r#"{"checkpoint":0}"#, "checkpoint", "checkpoint = \"10s\""),
             (r#"{"size_max":"1KiB"}"#, "size_max", "1KiB is not between 1MiB and 1TiB"),
             (r#"{"size_max":"99999999999TiB"}"#, "size_max", "\"64MiB\""),
             (r#"{"size_max":7}"#, "size_max", "\"64MiB\""),

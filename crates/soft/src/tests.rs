@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{AskId, Boot, Frame, NodeId, Now, Outcome, Rng, Span, Time};
+use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, Rng, Span, Time};
 use bytes::Bytes;
 use class::{Class as _, CookieSecret, Declared, Space as Told};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::context::Context;
 use crate::dot::{Dot, Life};
 use crate::limits::*;
-use crate::space::Address;
+use crate::space::{Address, Space};
 use crate::*;
 
 const FLOOR: &str = "floor";
@@ -28,6 +28,8 @@ struct World {
     answers: BTreeMap<u64, Outcome<Reply>>,
     asks: u64,
     spec: Spec,
+    /// What each node has written, by group.
+    disks: BTreeMap<u64, BTreeMap<GroupId, Vec<Bytes>>>,
 }
 
 fn bytes(text: &str) -> Bytes {
@@ -49,6 +51,7 @@ impl World {
             answers: BTreeMap::new(),
             asks: 0,
             spec,
+            disks: BTreeMap::new(),
         };
         (1..=nodes).for_each(|n| world.born(n, 1));
         world.pass(3_000);
@@ -58,7 +61,9 @@ impl World {
     /// A life begins, and those that are not cut off hear of it.
     fn born(&mut self, n: u64, boot: u64) {
         let others: Vec<(u64, u64)> = self.boots.iter().map(|(n, boot)| (*n, *boot)).collect();
-        self.nodes.insert(n, Soft::new(NodeId(n), Boot(boot), Rng::new(n * 1_000 + boot)));
+        let mut node = Soft::new(NodeId(n), Boot(boot), Rng::new(n * 1_000 + boot));
+        node.start(self.disks.entry(n).or_default().clone(), false);
+        self.nodes.insert(n, node);
         self.boots.insert(n, boot);
         for (other, its) in others.into_iter().filter(|(other, _)| *other != n) {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
@@ -120,6 +125,7 @@ impl World {
         let Some(node) = self.nodes.get_mut(&n) else { return };
         let mut out = Vec::new();
         node.handle(self.now, input, &mut out);
+        let mut written = Vec::new();
         for output in out {
             match output {
                 Output::Send { to, frame } if !self.cut.contains(&(n, to.0)) => self.air.push((n, to.0, frame)),
@@ -127,9 +133,28 @@ impl World {
                 Output::Answer { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "a question is answered once");
                 }
+                Output::Append { group, records, ticket, force: false } => {
+                    let log = self.disks.entry(n).or_default().entry(group).or_default();
+                    log.extend(records.into_iter().map(Bytes::from));
+                    written.push(Input::Appended { group, ticket });
+                }
+                Output::Save { group, parts, ticket } => {
+                    self.disks.entry(n).or_default().insert(group, parts.0.collect());
+                    written.push(Input::Saved { group, ticket });
+                }
+                Output::Forget { group } => drop(self.disks.entry(n).or_default().remove(&group)),
                 other => panic!("{n} wants {other:?}"),
             }
         }
+        written.into_iter().for_each(|input| self.give(n, input));
+    }
+
+    /// All nodes end at one moment, and start again from their disks.
+    fn all_end(&mut self, boot: u64) {
+        let all: Vec<u64> = self.nodes.keys().copied().collect();
+        (self.nodes, self.boots, self.air) = Default::default();
+        self.cut.clear();
+        all.into_iter().for_each(|n| self.born(n, boot));
     }
 
     fn wake(&mut self) {
@@ -369,7 +394,8 @@ fn both_sides_of_a_cut_keep_what_they_did() {
 
 #[test]
 fn a_node_that_starts_gets_all_before_it_serves() {
-    let mut world = World::new(3);
+    // It has nothing of its own.
+    let mut world = World::of(3, Spec { checkpoint_ms: 0, ..Spec::default() });
     for n in 0..40 {
         world.set(1, &format!("k{n}"), &"v".repeat(20_000), End::Never);
     }
@@ -483,6 +509,81 @@ fn numbers_and_kinds_are_kept_apart() {
 }
 
 #[test]
+fn what_was_in_the_last_checkpoint_is_there_after_all_have_ended_at_once() {
+    let mut world = World::new(3);
+    world.set(1, "k", "v", End::Never);
+    world.set(2, "gone", "v", End::Never);
+    world.set(2, "ends", "v", End::After(Span::secs(60)));
+    world.add(3, "n", 5);
+    world.pass(11_000);
+    world.done(1, Action::Remove { keys: vec![bytes("gone")] });
+    world.add(1, "n", 2);
+    // What has changed is appended to what there was.
+    world.pass(11_000);
+    world.add(2, "n", 100);
+    world.all_end(2);
+    world.now.wall_ms += 10_000;
+    world.pass(3_000);
+    for n in 1..=3 {
+        assert_eq!(world.get(n, "k").as_deref(), Some("v"));
+        assert_eq!(world.get(n, "gone"), None, "it was removed");
+        assert_eq!(world.get(n, "n").as_deref(), Some("7"), "the last is not in a checkpoint");
+    }
+    // A new life counts in a slot of its own, and an end is where it was, whether or not anybody ran.
+    world.add(2, "n", 1);
+    world.pass(1_000);
+    assert_eq!(world.get(1, "n").as_deref(), Some("8"));
+    let Reply::Left(Some(Some(left))) = world.done(1, Action::Left { key: bytes("ends") }) else { panic!() };
+    assert!((15_000..=35_000).contains(&left.as_millis()), "{left:?}");
+    world.check();
+    world.are_equal();
+    // No namespace, no checkpoint.
+    let off = Spec { checkpoint_ms: 0, ..Spec::default() };
+    world.spec = off;
+    (1..=3).for_each(|n| world.declare(n, LEVEL));
+    assert!(world.disks.values().all(BTreeMap::is_empty));
+    world.all_end(3);
+    world.pass(3_000);
+    assert_eq!(world.get(1, "k"), None);
+}
+
+#[test]
+fn a_torn_checkpoint_is_the_one_before() {
+    let mut world = World::of(1, Spec { checkpoint_ms: 1_000, ..Spec::default() });
+    let large = "v".repeat(200_000);
+    let keys: Vec<String> = (0..4).map(|n| format!("k{n}")).collect();
+    keys.iter().for_each(|key| world.set(1, key, "old", End::Never));
+    world.pass(1_500);
+    let before = world.disks[&1].values().next().unwrap().len();
+    keys.iter().for_each(|key| world.set(1, key, &large, End::Never));
+    world.pass(1_500);
+    let log = world.disks.get_mut(&1).unwrap().values_mut().next().unwrap();
+    assert!(log.len() > before + 1, "it takes several records");
+    log.pop();
+    world.all_end(2);
+    world.pass(3_000);
+    assert!(keys.iter().all(|key| world.get(1, key).as_deref() == Some("old")));
+    // What is written behind the torn end is read again.
+    world.set(1, "k0", "new", End::Never);
+    world.pass(1_500);
+    world.all_end(3);
+    world.pass(3_000);
+    assert_eq!(world.get(1, "k0").as_deref(), Some("new"));
+    assert_eq!(world.get(1, "k1").as_deref(), Some("old"));
+}
+
+#[test]
+fn a_removal_is_remembered_until_all_have_it_in_their_checkpoints() {
+    let mut world = World::new(3);
+    world.set(1, "k", "v", End::Never);
+    world.done(1, Action::Remove { keys: vec![bytes("k")] });
+    world.pass(5_000);
+    assert!((1..=3).all(|n| world.space(n).index.len() == 2), "no checkpoint has it");
+    world.pass(15_000);
+    assert!((1..=3).all(|n| world.space(n).index.is_empty()));
+}
+
+#[test]
 fn what_is_too_large_or_too_much_is_refused() {
     let mut world = World::of(1, Spec { size_max: 1_000, ..Spec::default() });
     let refused = |world: &mut World, action| {
@@ -560,6 +661,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn no_bytes_of_a_disk_make_it_panic(
+        changed in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        more in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..3),
+    ) {
+        let mut world = World::of(1, Spec { checkpoint_ms: 1_000, ..Spec::default() });
+        for round in 0..3 {
+            world.set(1, "k", &round.to_string(), End::After(Span::secs(50)));
+            world.add(1, "n", 1);
+            world.pass(1_500);
+        }
+        let mut log = world.disks[&1].values().next().unwrap().clone();
+        for (at, within, byte) in changed {
+            let record = at.get_mut(&mut log);
+            let mut bytes = record.to_vec();
+            *within.get_mut(&mut bytes) = byte;
+            *record = bytes.into();
+        }
+        log.extend(more.into_iter().map(Bytes::from));
+        let life = Life { node: NodeId(9), boot: Boot(1) };
+        let _ = checkpoint::restore(world.now, &mut Space::new(life), log);
+    }
+}
+
 // Chance beside a model.
 
 #[derive(Clone, Debug)]
@@ -597,6 +723,13 @@ enum Step {
         at: u64,
     },
     Reborn,
+    /// All end at once, and start from what they have written; of one disk the end is missing.
+    AllEnd {
+        at: u64,
+        missing: u8,
+    },
+    /// It is written sooner than it would be.
+    Keep,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -689,6 +822,18 @@ impl Run {
                 self.dead = Some(at % NODES + 1);
             }
             Step::Kill { .. } => (),
+            Step::Keep => world.pass(1_100),
+            Step::AllEnd { at, missing } => {
+                self.heard();
+                let world = &mut self.world;
+                let disk = world.disks.entry(at % NODES + 1).or_default();
+                disk.values_mut().for_each(|log| log.truncate(log.len().saturating_sub(missing.into())));
+                self.boot += 1;
+                world.all_end(self.boot);
+                world.pass(3_000);
+                // What was not in a checkpoint is not promised any more.
+                self.acknowledged.clear();
+            }
             Step::Reborn => {
                 if let Some(dead) = self.dead.take() {
                     self.boot += 1;
@@ -795,6 +940,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             1 => Just(Step::Heal),
             1 => at().prop_map(|at| Step::Kill { at }),
             1 => Just(Step::Reborn),
+            1 => Just(Step::Keep),
+            1 => (at(), 0..4u8).prop_map(|(at, missing)| Step::AllEnd { at, missing }),
         ],
         1..60,
     )
@@ -803,7 +950,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn after_any_trouble_all_nodes_have_what_the_model_says(steps in steps()) {
-        let world = World::new(NODES);
+        let world = World::of(NODES, Spec { checkpoint_ms: 1_000, ..Spec::default() });
         let mut run = Run { world, updates: Vec::new(), acknowledged: BTreeSet::new(), dead: None, boot: 1 };
         steps.iter().for_each(|step| run.step(step));
         run.end();

@@ -140,6 +140,9 @@ pub struct DigestOf {
     /// The asker catches up, and wants an answer in any case.
     #[prost(bool, tag = "3")]
     pub settles: bool,
+    /// What is in its checkpoint; 0 if it writes none.
+    #[prost(fixed64, tag = "4")]
+    pub kept: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -155,6 +158,14 @@ pub struct Have {
     /// It answers a `Have`: nothing is answered but what is missing.
     #[prost(bool, tag = "5")]
     pub is_answer: bool,
+    /// What is in its checkpoint, if it writes such.
+    #[prost(message, repeated, tag = "6")]
+    pub kept: Vec<Ranges>,
+    #[prost(bool, tag = "7")]
+    pub keeps: bool,
+    /// It wants to know what is in the other's.
+    #[prost(bool, tag = "8")]
+    pub wants: bool,
 }
 
 /// A whole cell, and which updates that its receiver lacks it stands for.
@@ -209,6 +220,27 @@ pub struct Page {
     pub context: Vec<Ranges>,
     #[prost(message, repeated, tag = "7")]
     pub floor: Vec<Ranges>,
+}
+
+/// A record of a checkpoint. Those before one with a commit belong to it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Kept {
+    /// As they are then; each covers the updates since the checkpoint before that touched it.
+    #[prost(message, repeated, tag = "1")]
+    pub cells: Vec<Whole>,
+    #[prost(message, optional, tag = "2")]
+    pub commit: Option<Commit>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Commit {
+    #[prost(message, repeated, tag = "1")]
+    pub context: Vec<Ranges>,
+    #[prost(message, repeated, tag = "2")]
+    pub floor: Vec<Ranges>,
+    /// By the writer's wall clock, milliseconds since 1970.
+    #[prost(uint64, tag = "3")]
+    pub wall_ms: u64,
 }
 
 pub fn ranges(of: impl IntoIterator<Item = Range>) -> Vec<Ranges> {

@@ -1,0 +1,273 @@
+//! What a node writes now and then, so that it is there again when all nodes have ended at once: the cells that have changed since,
+//! which updates they are the outcome of, and in the last record what was seen by then. Nothing of it is forced: a torn end is an
+//! older checkpoint, and a node that comes back with less than the others have forgotten is sent all (`repair.rs`).
+//!
+//! ```text
+//! Kept { cells }   Kept { cells }   Kept { cells, commit }   |   Kept { cells }   torn: not taken
+//! ```
+
+use std::collections::BTreeMap;
+
+use base::{GroupId, Note, Now, Parts, Span, Ticket, Time};
+use bytes::Bytes;
+use class::Class as _;
+use prost::Message;
+
+use crate::catchup::Held;
+use crate::context::{Context, Range};
+use crate::dot::Dot;
+use crate::limits::*;
+use crate::space::{Address, Odd, Space};
+use crate::wire::{ACell, At, Commit, Kept, Whole, context, ranges};
+use crate::{Output, Soft};
+
+/// How far the checkpoints of one namespace have come.
+pub struct Keeper {
+    every: Span,
+    next_at: Time,
+    /// What was seen at the last checkpoint that is written.
+    kept: Context,
+    /// Of the one that is being written.
+    under_way: Option<(Ticket, Context)>,
+    /// What was seen at the last one that was begun; none if there is none that this one could go on from.
+    logged: Option<Context>,
+    /// Since the last one of everything.
+    appended: u64,
+    last: Ticket,
+}
+
+pub fn group(space: u32) -> GroupId {
+    Soft::NUMBER.group(space.into())
+}
+
+impl Keeper {
+    pub fn new(now: Time, every: Span) -> Self {
+        Self {
+            every,
+            next_at: now + every,
+            kept: Context::default(),
+            under_way: None,
+            logged: None,
+            appended: 0,
+            last: Ticket(0),
+        }
+    }
+
+    /// What the disk has of it is what this namespace has now. `is_torn`: and the begin of what must not count.
+    pub fn goes_on(&mut self, from: &Context, bytes: u64, is_torn: bool) {
+        self.kept = from.clone();
+        (self.logged, self.appended) = ((!is_torn).then(|| from.clone()), bytes);
+    }
+
+    pub fn kept(&self) -> &Context {
+        &self.kept
+    }
+
+    pub fn set_every(&mut self, every: Span) {
+        self.next_at = Time(self.next_at.0 - self.every.0) + every;
+        self.every = every;
+    }
+
+    /// When the next is to be written.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.under_way.is_none().then_some(self.next_at)
+    }
+
+    /// It is written, without force.
+    pub fn written(&mut self, ticket: Ticket) {
+        if let Some((_, context)) = self.under_way.take_if(|(of, _)| *of <= ticket) {
+            self.kept = context;
+        }
+    }
+
+    /// Writes what has changed, if anything has: what the disk has is far behind, or of a life before this.
+    pub fn write(&mut self, now: Now, id: u32, space: &mut Space, out: &mut Vec<Output>) {
+        if self.under_way.is_some() || now.mono < self.next_at {
+            return;
+        }
+        self.next_at = now.mono + self.every;
+        if self.logged.as_ref() == Some(&space.context) {
+            return;
+        }
+        self.last = Ticket(self.last.0 + 1);
+        let (group, ticket) = (group(id), self.last);
+        let commit = Commit {
+            context: ranges(space.context.ranges()),
+            floor: ranges(space.floor.ranges()),
+            wall_ms: now.wall_ms,
+        };
+        let before = self.logged.replace(space.context.clone());
+        self.under_way = Some((ticket, space.context.clone()));
+        let changed = std::mem::take(&mut space.changed);
+        match before.filter(|_| self.appended < 2 * space.bytes() + SAVE_BYTES_MIN) {
+            Some(before) => {
+                let new = space.context.minus(&before);
+                let mut covers: BTreeMap<Address, Vec<Range>> =
+                    changed.into_iter().map(|at| (at, Vec::new())).collect();
+                note(space, &new, &mut covers);
+                let cells = covers.into_iter().map(|(at, covers)| {
+                    let cell = space.cells.get(&at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
+                    Whole { at: At::from(&at), cell, covers: ranges(covers) }
+                });
+                let records: Vec<Bytes> = records(cells, commit).collect();
+                self.appended += records.iter().map(|record| record.len() as u64).sum::<u64>();
+                let records = records.into_iter().map(Into::into).collect();
+                out.push(Output::Append { group, records, ticket, force: false });
+            }
+            None => {
+                let mut covers: BTreeMap<Address, Vec<Range>> =
+                    space.cells.keys().map(|at| (at.clone(), Vec::new())).collect();
+                let all: Vec<Range> = space.context.minus(&space.floor);
+                note(space, &all, &mut covers);
+                let cells = space.cells.clone();
+                let mono = now.mono;
+                let wholes = covers.into_iter().map(move |(at, covers)| {
+                    let cell = cells.get(&at).map(|cell| ACell::of(cell, mono)).unwrap_or_default();
+                    Whole { at: At::from(&at), cell, covers: ranges(covers) }
+                });
+                self.appended = 0;
+                out.push(Output::Save { group, parts: Parts(Box::new(records(wholes, commit))), ticket });
+            }
+        }
+    }
+}
+
+/// Which updates of these the index leads to which address.
+fn note(space: &Space, of: &[Range], covers: &mut BTreeMap<Address, Vec<Range>>) {
+    for Range { life, first, last } in of.iter().copied() {
+        for (dot, at) in space.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
+            let covers = covers.entry(at.clone()).or_default();
+            match covers.last_mut() {
+                Some(range) if range.life == dot.life && range.last + 1 == dot.seq => range.last = dot.seq,
+                _ => covers.push(Range::from(*dot)),
+            }
+        }
+    }
+}
+
+/// Cells, a frame's worth in each record; the last one says that they are all.
+fn records(cells: impl Iterator<Item = Whole>, commit: Commit) -> impl Iterator<Item = Bytes> {
+    let (mut cells, mut commit) = (cells, Some(commit));
+    std::iter::from_fn(move || {
+        commit.as_ref()?;
+        let (mut record, mut bytes) = (Kept::default(), 0);
+        while bytes < FRAME_BYTES {
+            let Some(whole) = cells.next() else {
+                record.commit = commit.take();
+                break;
+            };
+            bytes += whole.encoded_len();
+            record.cells.push(whole);
+        }
+        Some(Bytes::from(record.encode_to_vec()))
+    })
+}
+
+/// Puts back what the last whole checkpoint says; none if none is there, else whether there is more behind it. What stands
+/// behind a record that cannot be read is not taken.
+pub fn restore(now: Now, space: &mut Space, records: Vec<Bytes>) -> Result<Option<bool>, Odd> {
+    let (mut cells, mut last) = (Vec::new(), None);
+    let mut all: BTreeMap<Address, ACell> = BTreeMap::new();
+    let mut index = Vec::new();
+    let mut is_torn = false;
+    for record in records {
+        is_torn = true;
+        let Ok(kept) = Kept::decode(record) else { break };
+        cells.extend(kept.cells);
+        let Some(commit) = kept.commit else { continue };
+        let Some((context, floor)) = context(&commit.context).zip(context(&commit.floor)) else { break };
+        is_torn = false;
+        // What is left of an end has become less meanwhile; by a clock that went back, nothing has.
+        let asleep = Span::millis(now.wall_ms.saturating_sub(commit.wall_ms)).min(END_MAX);
+        for mut whole in cells.drain(..) {
+            let at = whole.at.read().ok_or(Odd("an address that cannot be"))?;
+            index.push((at.clone(), whole.covers));
+            for sibling in &mut whole.cell.siblings {
+                sibling.left = sibling.left.map(|left| left.saturating_sub(asleep.0));
+            }
+            all.insert(at, whole.cell);
+        }
+        last = Some((context, floor));
+    }
+    let Some((context, floor)) = last else { return Ok(None) };
+    let mut there = Vec::new();
+    for (at, cell) in all {
+        there.push((at, cell.read(now.mono).ok_or(Odd("a cell that cannot be"))?));
+    }
+    let mut noted = Vec::new();
+    for (at, covers) in index {
+        let covers = crate::wire::context(&covers).ok_or(Odd("updates that nobody gives"))?;
+        noted.extend(covers.ranges().map(|range| (at.clone(), range)));
+    }
+    let length = |range: &Range| range.last - range.first + 1;
+    let updates = noted.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(length(range)));
+    if updates > INDEX_KEPT_MAX {
+        return Err(Odd("more updates than are remembered"));
+    }
+    space.restore(there, noted, context, floor);
+    Ok(Some(is_torn))
+}
+
+impl Held {
+    /// Checkpoints are written, or no more, as it is declared now.
+    pub fn keeps(&mut self, now: Time, id: u32, out: &mut Vec<Output>) {
+        let every = (self.spec.checkpoint_ms > 0).then(|| Span::millis(self.spec.checkpoint_ms));
+        self.space.is_kept = every.is_some();
+        match (every, &mut self.keeper) {
+            (Some(every), Some(keeper)) => keeper.set_every(every),
+            (Some(every), None) => self.keeper = Some(Keeper::new(now, every)),
+            (None, keeper) => {
+                if keeper.take().is_some() {
+                    out.push(Output::Forget { group: group(id) });
+                }
+                self.space.changed.clear();
+            }
+        }
+    }
+
+    /// What the disk has of it, before anything else is known.
+    pub fn restore(&mut self, now: Now, id: u32, records: Vec<Bytes>, out: &mut Vec<Output>) {
+        let bytes = records.iter().map(|record| record.len() as u64).sum();
+        let Some(keeper) = &mut self.keeper else { return out.push(Output::Forget { group: group(id) }) };
+        match restore(now, &mut self.space, records) {
+            Ok(Some(is_torn)) => keeper.goes_on(&self.space.context, bytes, is_torn),
+            Ok(None) => (),
+            Err(Odd(why)) => {
+                let text = format!("a checkpoint of class soft is as if it were not there: it has {why}");
+                out.push(Output::Note(Note::warn(text)));
+            }
+        }
+    }
+}
+
+impl Soft {
+    /// Writes what is due.
+    pub(crate) fn keep(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.is_disk_full {
+            return;
+        }
+        for (id, held) in &mut self.spaces {
+            if let Some(keeper) = &mut held.keeper {
+                keeper.write(now, *id, &mut held.space, out);
+            }
+        }
+    }
+
+    /// What the disk has of namespaces that are no more.
+    pub(crate) fn forget_kept(&mut self, now: Now, out: &mut Vec<Output>) {
+        let is_fresh = self.born.is_none_or(|born| now.mono.since(born) < FRESH_AFTER);
+        if self.kept.is_empty() || is_fresh || self.unread > 0 {
+            return;
+        }
+        for group in std::mem::take(&mut self.kept).into_keys() {
+            out.push(Output::Forget { group });
+        }
+    }
+
+    pub(crate) fn written(&mut self, group: GroupId, ticket: Ticket) {
+        let held = self.spaces.iter_mut().find(|(id, _)| self::group(**id) == group);
+        if let Some(keeper) = held.and_then(|(_, held)| held.keeper.as_mut()) {
+            keeper.written(ticket);
+        }
+    }
+}
