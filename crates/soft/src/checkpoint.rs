@@ -197,6 +197,9 @@ pub fn restore(now: Now, space: &mut Space, records: Vec<Bytes>) -> Result<Optio
     let mut noted = Vec::new();
     for (at, covers) in index {
         let covers = crate::wire::context(&covers).ok_or(Odd("updates that nobody gives"))?;
+        if !covers.is_within(&context) {
+            return Err(Odd("updates that it has not seen"));
+        }
         noted.extend(covers.ranges().map(|range| (at.clone(), range)));
     }
     let length = |range: &Range| range.last - range.first + 1;
