@@ -1,0 +1,57 @@
+//! Distillation, as TranSend did it (Fox et al., 1997): before one's own site it makes pages and pictures small, as each reader
+//! wants them, and by imgproxy's URLs single pictures. A clone keeps nothing that cannot be lost: preferences are values of a
+//! namespace of class `linear`, what was made can be made again.
+//!
+//! - `front.rs`: requests and answers. `settings.rs`: what the operator says in `env`.
+//! - `fetch/`: the one way to URLs that strangers name, and to declared origins.
+//! - `image/`: pictures made small. `works.rs`: how many at a time, and what was made already.
+//! - `imgproxy.rs`: its URLs. `pages.rs`: HTML, rewritten while it flows; `link.rs`: its links; `preferences.rs`: what a reader wants;
+//!   `sizes.rs`: what was saved.
+//! - `site.rs`: the site of the demo.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod fetch;
+mod front;
+mod image;
+mod imgproxy;
+mod limits;
+mod link;
+mod pages;
+mod preferences;
+mod settings;
+mod site;
+mod sizes;
+mod works;
+
+use std::sync::Arc;
+
+use sdk::axum::Router;
+use sdk::{Service, StartError};
+
+use crate::fetch::Fetch;
+use crate::front::Front;
+use crate::preferences::{NAMESPACE, Readers};
+use crate::settings::Settings;
+use crate::sizes::Sizes;
+use crate::works::Works;
+
+pub async fn serve(service: Service) -> Result<(), StartError> {
+    let settings = Settings::from_vars(std::env::vars())?;
+    if let Some(base) = &settings.site_at {
+        let routes = site::routes(base);
+        return service.serve(routes).await;
+    }
+    let given = service.given();
+    // Nodes and clones are nobody's business, be their addresses public or not.
+    let own = given.apis.iter().chain([&given.listen]).map(|at| at.ip().to_canonical()).collect();
+    let fetch = Fetch::new(settings.origins.clone(), own, &format!("coppice-{}", given.service));
+    let works = Works::new();
+    let sizes = Sizes::default();
+    if settings.site.is_some() {
+        sizes.share(service.group()?);
+    }
+    let readers = Readers::new(service.linear(NAMESPACE)?);
+    let service = service.shows("pictures", &works.stage);
+    let front = Arc::new(Front { settings, fetch, works, readers, sizes });
+    service.serve(Router::new().fallback(front::answer).with_state(front)).await
+}

@@ -1,0 +1,85 @@
+//! Numbers of distillation, with units and reasons.
+
+use std::time::Duration;
+
+/// Pixels of a picture, read or made: the largest camera pictures, 200 MB as pixels.
+pub const PIXELS_MAX: u64 = 50_000_000;
+/// Pixels in a row or a column; what WebP can have at most.
+pub const SIDE_MAX: u32 = 16_383;
+/// Frames of a picture that moves, of which the first one is shown.
+pub const FRAMES_MAX: u32 = 200;
+/// Passes of a progressive JPEG: encoders make about ten; each costs the whole picture anew.
+pub const JPEG_SCANS_MAX: usize = 64;
+/// Bytes that a decoder may lay out, beside the pixels: 8 for each pixel.
+pub const DECODE_BYTES_MAX: usize = 8 * PIXELS_MAX as usize;
+/// Under this nothing is worth the while: it is one packet anyway.
+pub const SMALL_BYTES: usize = 1024;
+/// JPEG quality where nothing else was said: imgproxy's is 80, ours is for slow lines.
+pub const QUALITY: u8 = 60;
+
+/// Pixels that are decoded at a time in one clone, over all pictures, in millions.
+pub const MEGAPIXELS_AT_ONCE: u32 = 100;
+/// Pictures that wait for a processor; more get their originals.
+pub const WAITING_MAX: usize = 64;
+
+/// A file that is fetched.
+pub const FETCH_BYTES_MAX: usize = 32 << 20;
+/// From the question to the last byte.
+pub const FETCH_TIME_MAX: Duration = Duration::from_secs(20);
+/// For name and connection.
+pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+/// Until an origin begins to answer.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+/// A page whose next bytes do not come for so long is cut.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Addresses of one name that are tried.
+pub const ADDRESSES_MAX: usize = 4;
+/// Redirects that are followed, each checked anew.
+pub const REDIRECTS_MAX: u8 = 5;
+/// Files that are fetched at a time; more wait, and are given up with their time.
+pub const FETCHES_AT_ONCE: usize = 64;
+/// Hosts' ports that are reached outside; an origin that is declared may have any.
+pub const PORTS: [u16; 2] = [80, 443];
+/// Header of an origin's answer.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// A body that is passed on to one's own site.
+pub const UPLOAD_BYTES_MAX: usize = 32 << 20;
+/// Memory of one page that is rewritten; what needs more goes on as it is.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Text between two tags that is looked through for words in one piece.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// A path with its query: what edges and browsers take.
+pub const URL_BYTES_MAX: usize = 8 << 10;
+/// Pictures of one page that are counted.
+pub const PICTURES_MAX: usize = 256;
+
+/// Words that are marked, and letters of one.
+pub const WORDS_MAX: usize = 20;
+pub const WORD_CHARS_MAX: usize = 40;
+/// A form of preferences.
+pub const FORM_BYTES_MAX: usize = 4 << 10;
+/// Preferences that nobody changed for so long are forgotten.
+pub const PREFERENCES_KEPT: Duration = Duration::from_secs(180 * 24 * 3600);
+/// A page does not wait longer for its reader's preferences; then those seen last hold.
+pub const PREFERENCES_WAIT: Duration = Duration::from_secs(3);
+/// People whose last preferences a clone remembers for that.
+pub const PEOPLE_MAX: usize = 10_000;
+
+/// What was made of pictures, kept by content: bytes in one clone.
+pub const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Sizes of pictures, before and after, that a clone remembers.
+pub const SIZES_MAX: usize = 20_000;
+
+/// An answer that stands in for a better one is asked for anew after so many seconds.
+pub const STAND_IN_SECONDS: u32 = 5;
+/// A picture that was made is good for so many seconds, where its origin says nothing.
+pub const MADE_SECONDS: u32 = 3600;
+
+const _: () = assert!(PIXELS_MAX <= MEGAPIXELS_AT_ONCE as u64 * 1_000_000, "each picture can have its turn");
+const _: () = assert!(CONNECT_TIME_MAX.as_secs() < FETCH_TIME_MAX.as_secs(), "another address can be tried");
+/// Clones tell each other what they made so often, and in pieces of so many bytes: a broadcast has 16 KiB.
+pub const TELL_EVERY: Duration = Duration::from_millis(300);
+pub const TELL_BYTES_MAX: usize = 12 << 10;
+/// Links of a page that are open at a time.
+pub const OPEN_LINKS_MAX: usize = 64;

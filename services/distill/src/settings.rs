@@ -1,0 +1,130 @@
+//! What the operator says, in the service's `env`. Each mistake is named with its variable, and the clone does not start.
+
+use std::collections::BTreeMap;
+
+use ring::hmac;
+use sdk::StartError;
+
+use crate::fetch::Url;
+use crate::imgproxy::Pair;
+
+pub type Presets = BTreeMap<String, Vec<String>>;
+
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// `SERVE=site`: this is the demo's site, below the path `BASE`.
+    pub site_at: Option<String>,
+    /// `SITE`: the origin before which it stands.
+    pub site: Option<String>,
+    /// `ORIGINS`: by name, where each is, in the order in which it is tried.
+    pub origins: BTreeMap<String, Vec<Url>>,
+    /// `SOURCES`: beginnings of URLs of the world that may be fetched for who shows no signature.
+    pub sources: Vec<String>,
+    /// `KEY` and `SALT`.
+    pub keys: Vec<Pair>,
+    pub presets: Presets,
+}
+
+impl Settings {
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, StartError> {
+        let vars: BTreeMap<String, String> = vars.into_iter().collect();
+        let has = |name: &str| vars.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+        let list = |name: &str| {
+            has(name).into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|part| !part.is_empty())
+        };
+        let mut settings = Self {
+            site: has("SITE").map(str::to_owned),
+            sources: list("SOURCES").map(str::to_owned).collect(),
+            ..Self::default()
+        };
+        settings.site_at = match has("SERVE") {
+            None | Some("distill") => None,
+            Some("site") => Some(has("BASE").unwrap_or("/").to_owned()),
+            Some(other) => return Err(StartError(format!("SERVE is {other:?}; it is \"distill\" or \"site\""))),
+        };
+        for part in list("ORIGINS") {
+            let wrong = |why: &str| {
+                StartError(format!("ORIGINS has {part:?}, which {why}: photos=http://10.0.0.5:8000/path is one"))
+            };
+            let (name, at) = part.split_once('=').ok_or_else(|| wrong("is no name with a URL"))?;
+            if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) {
+                return Err(wrong("has a name with other characters than letters, digits, - and _"));
+            }
+            let urls = at.split('|').map(|url| Url::parse(url).map_err(|e| wrong(&format!("is not right ({e})"))));
+            settings.origins.insert(name.to_owned(), urls.collect::<Result<_, _>>()?);
+        }
+        if let Some(site) = settings.site.as_ref().filter(|site| !settings.origins.contains_key(*site)) {
+            return Err(StartError(format!("SITE is {site:?}, which ORIGINS does not name")));
+        }
+        let hex = |name: &str| {
+            let wrong = |text: &str| {
+                StartError(format!("{name} has {} characters that are not bytes in hexadecimal", text.len()))
+            };
+            list(name).map(|text| unhex(text).ok_or_else(|| wrong(text))).collect::<Result<Vec<_>, _>>()
+        };
+        let (keys, salts) = (hex("KEY")?, hex("SALT")?);
+        if keys.len() != salts.len() {
+            return Err(StartError(format!(
+                "KEY has {} values and SALT {}: there is one of each",
+                keys.len(),
+                salts.len()
+            )));
+        }
+        settings.keys =
+            keys.iter().zip(salts).map(|(key, salt)| (hmac::Key::new(hmac::HMAC_SHA256, key), salt)).collect();
+        for part in list("PRESETS") {
+            let (name, options) = part
+                .split_once('=')
+                .ok_or_else(|| StartError(format!("PRESETS has {part:?}; thumb=rs:fit:200:200/q:40 is one")))?;
+            settings.presets.insert(name.to_owned(), options.split('/').map(str::to_owned).collect());
+        }
+        Ok(settings)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(vars: &[(&str, &str)]) -> Result<Settings, StartError> {
+        Settings::from_vars(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn settings_are_read_and_mistakes_named() {
+        let settings = of(&[
+            ("SITE", "photos"),
+            ("ORIGINS", "photos=http://10.0.0.1:8000/base|http://10.0.0.2:8000/base, cdn=https://cdn.example.org"),
+            ("KEY", "736563726574,00"),
+            ("SALT", "68656C6C6F,01"),
+            ("PRESETS", "thumb=rs:fit:200:200/q:40"),
+        ])
+        .unwrap();
+        assert_eq!(
+            settings.origins["photos"].iter().map(|u| u.host.as_str()).collect::<Vec<_>>(),
+            ["10.0.0.1", "10.0.0.2"]
+        );
+        assert_eq!((settings.keys.len(), &settings.keys[0].1[..]), (2, &b"hello"[..]));
+        assert_eq!(settings.presets["thumb"], ["rs:fit:200:200", "q:40"]);
+        for (vars, named) in [
+            (vec![("SITE", "photos")], "SITE is \"photos\", which ORIGINS does not name"),
+            (vec![("ORIGINS", "photos")], "ORIGINS has \"photos\""),
+            (vec![("ORIGINS", "a b=http://x")], "ORIGINS has"),
+            (vec![("ORIGINS", "a=ftp://x")], "neither http:// nor https://"),
+            (vec![("KEY", "00")], "KEY has 1 values and SALT 0"),
+            (vec![("KEY", "xyz"), ("SALT", "00")], "KEY has 3 characters that are not bytes"),
+            (vec![("SERVE", "soup")], "SERVE is \"soup\""),
+            (vec![("PRESETS", "thumb")], "PRESETS has \"thumb\""),
+        ] {
+            let told = of(&vars).unwrap_err().to_string();
+            assert!(told.contains(named), "{told}");
+        }
+        assert!(!of(&[("KEY", "secretsecret"), ("SALT", "00")]).unwrap_err().to_string().contains("secret"));
+    }
+}
