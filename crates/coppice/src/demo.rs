@@ -1,6 +1,7 @@
 //! What `coppice up` deploys, once: the example shop of `examples/cart`, carried inside the program so that it runs from any
-//! folder, or the built-in service that `--demo` names.
+//! folder, or the built-in service that `--demo` names, or `transend`: a site of photographs, and the same distilled.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use node::view::View;
@@ -15,6 +16,14 @@ const APPLIED: &str = "coppice.toml";
 const PROGRAM: &str = include_str!("../../../examples/cart/cart.py");
 const DECLARATION: &str = include_str!("../../../examples/cart/coppice.toml");
 
+/// What is distilled, and what distils it.
+const TRANSEND: &str = "transend";
+const TRANSEND_DECLARATION: &str = include_str!("../../../services/distill/transend.toml");
+/// What stands there for the addresses of the site.
+const SITE_AT: &str = "photos=AT";
+/// Where the site is at each node.
+const SITE_PATH: &str = "/original";
+
 /// The service of the example shop, be it that of `examples/cart` or the built-in one.
 const SHOP: &str = "shop";
 
@@ -22,6 +31,8 @@ const SHOP: &str = "shop";
 #[derive(Clone, Copy)]
 pub struct Demo {
     pub service: &'static str,
+    /// Another one that is there with it.
+    beside: Option<&'static str>,
     /// As a file: complete for a built-in service, else with the folder of the repository.
     declaration: &'static str,
     is_builtin: bool,
@@ -30,10 +41,36 @@ pub struct Demo {
 impl Demo {
     /// The built-in service of this name; without a name, the shop of `examples/cart`.
     pub fn named(name: Option<&str>) -> Result<Self, String> {
-        let Some(name) = name else { return Ok(Self { service: SHOP, declaration: DECLARATION, is_builtin: false }) };
-        let missing = || format!("there is no built-in service {name:?}; there are: {}", services::NAMES.join(", "));
+        let Some(name) = name else { return Ok(Self::of(SHOP, DECLARATION, false)) };
+        if name == TRANSEND {
+            return Ok(Self { beside: Some("photos"), ..Self::of("distill", TRANSEND_DECLARATION, true) });
+        }
+        let missing = || {
+            format!("there is no built-in service {name:?}; there are: {}, and {TRANSEND}", services::NAMES.join(", "))
+        };
         let builtin = services::named(name).ok_or_else(missing)?;
-        Ok(Self { service: builtin.name, declaration: builtin.declaration, is_builtin: true })
+        Ok(Self::of(builtin.name, builtin.declaration, true))
+    }
+
+    fn of(service: &'static str, declaration: &'static str, is_builtin: bool) -> Self {
+        Self { service, beside: None, declaration, is_builtin }
+    }
+
+    /// All services that are waited for.
+    pub fn services(self) -> Vec<&'static str> {
+        self.beside.into_iter().chain([self.service]).collect()
+    }
+
+    /// Where what it shows is, at a node whose HTTP door is here; empty where one address says it all.
+    pub fn addresses(self, http: SocketAddr) -> Vec<(&'static str, String)> {
+        if self.beside.is_none() {
+            return Vec::new();
+        }
+        vec![
+            ("original", format!("http://{http}{SITE_PATH}/")),
+            ("distilled", format!("http://{http}/")),
+            ("image", format!("http://{http}/insecure/rs:fit:320:240/q:30/plain/origin://photos/photo/1.jpg")),
+        ]
     }
 
     /// Whether its carts can be shown at the edge.
@@ -47,12 +84,14 @@ impl Demo {
     }
 
     /// Lays its program down under `dir`, if it is not inside this one, and declares it.
-    pub async fn deploy(self, dir: &Path, api: &Api) -> Result<(), String> {
+    /// `nodes`: their HTTP doors.
+    pub async fn deploy(self, dir: &Path, api: &Api, nodes: &[SocketAddr]) -> Result<(), String> {
         let folder = dir.join(FOLDER);
         let wrong = |e: std::io::Error| format!("cannot write {}: {e}", folder.display());
         std::fs::create_dir_all(&folder).map_err(wrong)?;
         let declaration = if self.is_builtin {
-            self.declaration.to_owned()
+            let at: Vec<String> = nodes.iter().map(|http| format!("http://{http}{SITE_PATH}")).collect();
+            self.declaration.replace(SITE_AT, &format!("photos={}", at.join("|")))
         } else {
             std::fs::write(folder.join("cart.py"), PROGRAM).map_err(wrong)?;
             declaration(&folder.canonicalize().map_err(wrong)?.display().to_string())
@@ -110,6 +149,11 @@ mod tests {
     fn a_demo_that_is_not_built_in_is_told_which_there_are() {
         let told = super::Demo::named(Some("shoe")).err().unwrap();
         assert!(told.starts_with("there is no built-in service \"shoe\"; there are: shop"), "{told}");
+        let transend = super::Demo::named(Some("transend")).unwrap();
+        assert!(transend.declaration.contains(super::SITE_AT) && transend.declaration.contains("path = \"/original\""));
+        let names: Vec<_> =
+            transend.addresses(([127, 0, 0, 1], 8080).into()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!((names, transend.services()), (vec!["original", "distilled", "image"], vec!["photos", "distill"]));
         assert!(super::Demo::named(Some("shop")).unwrap().declaration.contains("builtin = \"shop\""));
     }
 

@@ -58,6 +58,8 @@ impl Told {
 fn as_json(event: &UpEvent) -> serde_json::Value {
     match event {
         UpEvent::Ready { nodes, namespaces, demo, millis } => {
+            let first = nodes.first().map(|(_, _, at)| at.at(Door::Http));
+            let addresses = demo.zip(first).map(|(demo, http)| demo.addresses(http)).unwrap_or_default();
             let nodes: Vec<_> = nodes
                 .iter()
                 .map(|(name, pid, at)| {
@@ -67,7 +69,11 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
                     node
                 })
                 .collect();
-            json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo.is_some(), "millis": millis})
+            let mut ready = json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo.is_some(), "millis": millis});
+            if !addresses.is_empty() {
+                ready["addresses"] = addresses.into_iter().collect();
+            }
+            ready
         }
         UpEvent::Died { name, pid, how } => json!({"event": "died", "name": name, "pid": pid, "how": how}),
         UpEvent::Removed { name, pid } => json!({"event": "removed", "name": name, "pid": pid}),
@@ -112,6 +118,9 @@ fn ready_text(
             first.at(Door::Http)
         );
     }
+    for (name, address) in demo.map(|demo| demo.addresses(first.at(Door::Http))).unwrap_or_default() {
+        out += &format!("  {:<16} {address}\n", format!("{name}:"));
+    }
     if let Some(https) = first.get(Door::Https) {
         out += &format!("  HTTPS:           curl -k https://{https}/    (each node at port {})\n", https.port());
     }
@@ -151,6 +160,16 @@ mod tests {
             "nodes": [{"name": "n1", "pid": 7, "http": "127.0.0.1:8080", "resp": "127.0.0.1:6379", "api": "127.0.0.1:7070", "peer": "127.0.0.1:7071"}],
             "namespaces": {"carts": "redis://carts:T@127.0.0.1:6379"}});
         assert_eq!(as_json(&ready), expect);
+        let transend = UpEvent::Ready {
+            nodes: vec![("n1".into(), 7, addresses)],
+            namespaces: BTreeMap::new(),
+            demo: Some(Demo::named(Some("transend")).unwrap()),
+            millis: 900,
+        };
+        let image = "http://127.0.0.1:8080/insecure/rs:fit:320:240/q:30/plain/origin://photos/photo/1.jpg";
+        let three = json!({"original": "http://127.0.0.1:8080/original/", "distilled": "http://127.0.0.1:8080/", "image": image});
+        assert_eq!(as_json(&transend)["addresses"], three);
+        assert!(as_text(&transend).contains(&format!("  image:           {image}\n")), "{}", as_text(&transend));
         let died = UpEvent::Died { name: "n1".into(), pid: 7, how: "signal: 9 (SIGKILL)".into() };
         assert_eq!(as_json(&died), json!({"event": "died", "name": "n1", "pid": 7, "how": "signal: 9 (SIGKILL)"}));
         let restarted = UpEvent::Restarted { name: "n1".into(), pid: 8, restarts: 1 };

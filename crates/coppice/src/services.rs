@@ -34,6 +34,7 @@ macro_rules! services {
 
 services! {
     shop
+    distill
 }
 
 pub fn named(name: &str) -> Option<&'static Builtin> {

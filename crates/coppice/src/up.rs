@@ -45,7 +45,7 @@ pub struct UpArgs {
     /// Do not deploy the example shop, which a cluster without services gets when it first starts
     #[arg(long)]
     pub no_demo: bool,
-    /// Deploy this built-in service in place of the example shop
+    /// Deploy this built-in service, or `transend`, in place of the example shop
     #[arg(long, value_name = "NAME", conflicts_with = "no_demo")]
     pub demo: Option<String>,
     /// Print one JSON object a line (see docs/scripts.md)
@@ -240,11 +240,12 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     let demo = Demo::named(args.demo.as_deref())?;
     let is_new = !args.no_demo && demo::is_wanted(&args.dir, &view);
     if is_new {
-        demo.deploy(&args.dir, &api).await?;
+        let fronts: Vec<SocketAddr> = wards.iter().map(|ward| args.doors(ward.host).at(Door::Http)).collect();
+        demo.deploy(&args.dir, &api, &fronts).await?;
     }
     let demo = Some(demo).filter(|demo| is_new || (!args.no_demo && demo.is_there(&view)));
     if let Some(demo) = demo {
-        match settled(args, wards, &[demo.service]).await {
+        match settled(args, wards, &demo.services()).await {
             Ok(now) => view = now,
             Err(why) if is_new => return Err(why),
             // What an operator has made of it since may not come up: that is no reason to end.

@@ -13,6 +13,7 @@ mod deploy;
 mod deploy_ends;
 mod deploy_tcp;
 mod disk;
+mod distill;
 mod doors;
 mod durability;
 mod frameworks;
