@@ -3,11 +3,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use node::view::View;
+use serde::{Deserialize, Serialize};
 
 use crate::client::Api;
-use crate::services;
+use crate::{found, postmaster, services};
 
 /// Below that of `up`.
 const FOLDER: &str = "demo";
@@ -26,6 +28,21 @@ const SITE_PATH: &str = "/original";
 
 /// The service of the example shop, be it that of `examples/cart` or the built-in one.
 const SHOP: &str = "shop";
+
+/// The built-in mail, and who has a mailbox in its demo.
+const MAIL: &str = "mail";
+const PEOPLE: [&str; 2] = ["ann@mail.test", "bob@mail.test"];
+/// With their passwords, below the demo's folder.
+const ACCOUNTS: &str = "accounts.json";
+/// The group that keeps accounts elects its first leader meanwhile.
+const ACCOUNTS_WITHIN: Duration = Duration::from_secs(15);
+
+/// Somebody with a mailbox in the demo of mail.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Person {
+    pub address: String,
+    pub password: String,
+}
 
 /// A service that is deployed into a cluster that has none.
 #[derive(Clone, Copy)]
@@ -76,6 +93,50 @@ impl Demo {
     /// Whether its carts can be shown at the edge.
     pub fn is_shop(self) -> bool {
         self.service == SHOP
+    }
+
+    /// Its named doors for TCP, with their ports.
+    pub fn doors(self) -> Vec<(String, u16)> {
+        if !self.is_builtin || self.beside.is_some() {
+            return Vec::new();
+        }
+        let (_, spec) = node::declared::only_service(APPLIED, self.declaration).expect("it is tried by a test");
+        spec.tcp.into_iter().filter_map(|door| Some((door.name?, door.port))).collect()
+    }
+
+    /// Who has a mailbox. Made when the demo is, and known again when `up` starts again.
+    pub async fn people(self, dir: &Path, api: &Api) -> Result<Vec<Person>, String> {
+        if self.service != MAIL {
+            return Ok(Vec::new());
+        }
+        let path = dir.join(FOLDER).join(ACCOUNTS);
+        if let Ok(text) = std::fs::read(&path) {
+            return serde_json::from_slice(&text).map_err(|e| format!("{} is damaged: {e}", path.display()));
+        }
+        let mut people = Vec::new();
+        for address in PEOPLE {
+            people.push(Person { address: address.to_owned(), password: mail::password::fresh()? });
+        }
+        for person in &people {
+            let account = mail::Account::with_password(&person.password)?;
+            let begun = Instant::now();
+            loop {
+                let added = match postmaster::accounts(api).await {
+                    // One that was interrupted before has made it with a password that nobody knows.
+                    Ok(accounts) => accounts.put(&person.address, &account).await,
+                    Err(why) => Err(why),
+                };
+                match added {
+                    Ok(()) => break,
+                    Err(why) if begun.elapsed() > ACCOUNTS_WITHIN => {
+                        return Err(format!("cannot make accounts: {why}"));
+                    }
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
+            }
+        }
+        found::write_private(&path, &serde_json::to_vec(&people).expect("plain data"))?;
+        Ok(people)
     }
 
     /// Whether it is there, as far as can be seen: no other was deployed in its place.

@@ -2,11 +2,12 @@
 //! described in docs/scripts.md and held fast by the tests below: fields may be added, never renamed.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use cluster::doors::{Door, DoorAddrs, Opens};
 use serde_json::json;
 
-use crate::demo::Demo;
+use crate::demo::{Demo, Person};
 
 #[derive(Clone)]
 pub enum UpEvent {
@@ -15,6 +16,8 @@ pub enum UpEvent {
         namespaces: BTreeMap<String, String>,
         /// What was deployed to look at, and is there.
         demo: Option<Demo>,
+        /// Who has a mailbox, if that is mail.
+        people: Vec<Person>,
         millis: u64,
     },
     Died {
@@ -57,21 +60,29 @@ impl Told {
 
 fn as_json(event: &UpEvent) -> serde_json::Value {
     match event {
-        UpEvent::Ready { nodes, namespaces, demo, millis } => {
+        UpEvent::Ready { nodes, namespaces, demo, people, millis } => {
             let first = nodes.first().map(|(_, _, at)| at.at(Door::Http));
             let addresses = demo.zip(first).map(|(demo, http)| demo.addresses(http)).unwrap_or_default();
+            let doors = demo.map(Demo::doors).unwrap_or_default();
             let nodes: Vec<_> = nodes
                 .iter()
                 .map(|(name, pid, at)| {
                     let mut node = json!(at);
                     node["name"] = json!(name);
                     node["pid"] = json!(pid);
+                    let has_tls = at.get(Door::Https).is_some();
+                    for (door, port) in doors.iter().filter(|(door, _)| has_tls || !door.ends_with('s')) {
+                        node[door] = json!(SocketAddr::new(at.at(Door::Http).ip(), *port).to_string());
+                    }
                     node
                 })
                 .collect();
             let mut ready = json!({"event": "ready", "nodes": nodes, "namespaces": namespaces, "demo": demo.is_some(), "millis": millis});
             if !addresses.is_empty() {
                 ready["addresses"] = addresses.into_iter().collect();
+            }
+            if !people.is_empty() {
+                ready["accounts"] = json!(people);
             }
             ready
         }
@@ -86,7 +97,9 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
 
 fn as_text(event: &UpEvent) -> String {
     match event {
-        UpEvent::Ready { nodes, namespaces, demo, millis } => ready_text(nodes, namespaces, *demo, *millis),
+        UpEvent::Ready { nodes, namespaces, demo, people, millis } => {
+            ready_text(nodes, namespaces, *demo, people, *millis)
+        }
         UpEvent::Died { name, pid, how } => format!("{name} (pid {pid}) ended: {how}; starting it again"),
         UpEvent::Removed { name, pid } => format!("{name} (pid {pid}) has left the cluster"),
         UpEvent::Restarted { name, pid, .. } => format!("{name} runs again (pid {pid})"),
@@ -98,6 +111,7 @@ fn ready_text(
     nodes: &[(String, u32, DoorAddrs)],
     namespaces: &BTreeMap<String, String>,
     demo: Option<Demo>,
+    people: &[Person],
     millis: u64,
 ) -> String {
     let has_shop = demo.is_some_and(Demo::is_shop);
@@ -107,6 +121,9 @@ fn ready_text(
     out += &format!("  {:<5} {:>8} {}\n", "node", "pid", row(&|door| door.about().purpose.to_owned()));
     for (name, pid, at) in nodes {
         out += &format!("  {name:<5} {pid:>8} {}\n", row(&|door| at.at(door).to_string()));
+    }
+    if !people.is_empty() {
+        out += &mail_text(nodes, demo, people);
     }
     let Some((_, _, first)) = nodes.first() else { return out };
     let (last_name, last_pid, last) = nodes.last().map(|(n, p, a)| (n, p, a)).expect("there is a first");
@@ -143,6 +160,37 @@ fn ready_text(
     out
 }
 
+/// Accounts of the demo of mail, and what to try with them.
+fn mail_text(nodes: &[(String, u32, DoorAddrs)], demo: Option<Demo>, people: &[Person]) -> String {
+    let doors: BTreeMap<String, u16> = demo.map(Demo::doors).unwrap_or_default().into_iter().collect();
+    let ([first, ..], [.., last], [ann, .., bob]) = (nodes, nodes, people) else { return String::new() };
+    let at = |node: &(String, u32, DoorAddrs), door: &str| {
+        SocketAddr::new(node.2.at(Door::Http).ip(), doors.get(door).copied().unwrap_or_default())
+    };
+    let read = |node| {
+        format!(
+            "curl -u {}:{} pop3://{}/    (a list; /1 is the first message)",
+            ann.address,
+            ann.password,
+            at(node, "pop3")
+        )
+    };
+    let mut out = "\nAccounts:\n".to_owned();
+    people.iter().for_each(|person| out += &format!("  {}  {}\n", person.address, person.password));
+    out += "\nTry mail:\n";
+    out += &format!(
+        "  send:            swaks --server {} --from {} --to {}\n",
+        at(first, "smtp"),
+        bob.address,
+        ann.address
+    );
+    out += &format!("  read elsewhere:  {}\n", read(last));
+    out += &format!("  kill a node:     kill -9 {}    ({})\n", last.1, last.0);
+    out += &format!("  read again:      {}\n", read(first));
+    out += &format!("  lose a disk:     Ctrl-C, rm -r the folder of {}, start again, and read again\n", last.0);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +202,7 @@ mod tests {
             nodes: vec![("n1".into(), 7, addresses)],
             namespaces: BTreeMap::from([("carts".into(), "redis://carts:T@127.0.0.1:6379".into())]),
             demo: Some(Demo::named(None).unwrap()),
+            people: Vec::new(),
             millis: 900,
         };
         let expect = json!({"event": "ready", "demo": true, "millis": 900,
@@ -180,7 +229,7 @@ mod tests {
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
         let secure = addresses.with(Door::Https, ([127, 0, 0, 1], 8443).into());
         let nodes = vec![("n1".into(), 7, secure)];
-        let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: None, millis: 900 };
+        let ready = UpEvent::Ready { nodes, namespaces: BTreeMap::new(), demo: None, people: Vec::new(), millis: 900 };
         assert_eq!(as_json(&ready)["nodes"][0]["https"], json!("127.0.0.1:8443"));
         assert!(as_text(&ready).contains("curl -k https://127.0.0.1:8443/"), "{}", as_text(&ready));
     }

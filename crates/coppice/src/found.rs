@@ -261,7 +261,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let write = || {
         let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;

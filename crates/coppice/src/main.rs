@@ -26,6 +26,7 @@ mod operate;
 mod peers;
 mod plain;
 mod ports;
+mod postmaster;
 mod route;
 mod run;
 mod services;
@@ -124,6 +125,9 @@ enum Command {
     /// Say where requests go, and why
     #[command(subcommand)]
     Route(route::RouteCommand),
+    /// Accounts and aliases of the built-in mail
+    #[command(subcommand)]
+    Mail(postmaster::MailCommand),
 }
 
 const EXAMPLES: &str = "\
@@ -174,6 +178,7 @@ fn main() {
         Command::Status(args) => single(operate::status(args)),
         Command::Top(args) => single(top::top(args)),
         Command::Load(args) => load::load(args),
+        Command::Mail(command) => single(postmaster::mail(command)),
         Command::Route(route::RouteCommand::Explain(args)) => single(route::explain(args)),
     };
     if let Err(error) = done {

@@ -33,8 +33,9 @@ macro_rules! services {
 }
 
 services! {
-    shop
     distill
+    mail
+    shop
 }
 
 pub fn named(name: &str) -> Option<&'static Builtin> {

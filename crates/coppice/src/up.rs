@@ -252,9 +252,13 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
             Err(_) => (),
         }
     }
+    let people = match demo {
+        Some(demo) => demo.people(&args.dir, &api).await?,
+        None => Vec::new(),
+    };
     let namespaces = namespace_urls(args, &api, &view).await?;
     let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.doors(w.host))).collect();
-    Ok(UpEvent::Ready { nodes, namespaces, demo, millis: begun.elapsed().as_millis() as u64 })
+    Ok(UpEvent::Ready { nodes, namespaces, demo, people, millis: begun.elapsed().as_millis() as u64 })
 }
 
 /// Starts one node as a child that ends with us.

@@ -36,6 +36,7 @@ mod linear_shards;
 mod linear_watch;
 mod logs;
 mod long_connections;
+mod mail;
 mod maintain;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -1,0 +1,83 @@
+//! Numbers of the mail service, with units and reasons.
+
+use std::time::Duration;
+
+/// A command of SMTP with its parameters, bytes with the line's end: RFC 5321 gives 512, and each extension adds to it.
+pub const COMMAND_BYTES_MAX: usize = 4096;
+/// A command of POP3: 255 by RFC 2449, and more for the first answer of a SASL exchange.
+pub const POP_COMMAND_BYTES_MAX: usize = 2048;
+/// An object holds 1 MiB, and our own fields stand before the message.
+pub const MESSAGE_BYTES_MAX: usize = (1 << 20) - OWN_FIELDS_BYTES_MAX;
+/// `Return-Path`, `Delivered-To`, `Received` and `Authentication-Results` together: two addresses, two names.
+pub const OWN_FIELDS_BYTES_MAX: usize = 4096;
+/// A piece of a message that announces more is not read to its end: its client is told and the connection closed.
+pub const CHUNK_BYTES_MAX: u64 = 16 << 20;
+/// Recipients of one message: RFC 5321 4.5.3.1.8 asks for 100 at least.
+pub const RECIPIENTS_MAX: usize = 100;
+/// Commands that are wrong, and recipients that are unknown, in one connection: then it is closed.
+pub const ERRORS_MAX: u32 = 20;
+/// Messages over one connection: then it is closed, so that others get its place.
+pub const MESSAGES_MAX: u32 = 1000;
+/// `Received` fields of a message: more of them is a loop (RFC 5321 6.3 says 100 or more; others stop at 50).
+pub const RECEIVED_MAX: usize = 50;
+/// The fields of a message together, bytes.
+pub const FIELDS_BYTES_MAX: usize = 256 << 10;
+
+/// Local part and whole address, bytes (RFC 5321 4.5.3.1).
+pub const LOCAL_BYTES_MAX: usize = 64;
+pub const ADDRESS_BYTES_MAX: usize = 254;
+/// The name that a client gives itself.
+pub const HELLO_BYTES_MAX: usize = 255;
+
+/// A password, bytes: more is not hashed.
+pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Addresses that one alias leads to, and aliases in a row.
+pub const ALIAS_TARGETS_MAX: usize = 100;
+pub const ALIAS_DEPTH_MAX: usize = 8;
+/// An answer about an address that is so old is still good: who has the mailbox changes rarely, and mail is taken in also where no majority
+/// of the accounts' group can be heard.
+pub const ACCOUNT_STALE: Duration = Duration::from_secs(3600);
+
+/// Passwords that are compared at a time: each takes 19 MiB and a core.
+pub const VERIFYING_MAX: usize = 2;
+/// A password that was right is known again without hashing for so long, unless its account was changed.
+pub const VERIFIED_TIME: Duration = Duration::from_secs(600);
+/// So many of them; then all are forgotten.
+pub const VERIFIED_MAX: usize = 10_000;
+/// Failed logins are counted for so long from the first one.
+pub const GUESS_TIME: Duration = Duration::from_secs(900);
+/// Failed logins of one account, and from one network (/24, or /48 of IPv6), in that time: then all are refused.
+pub const GUESSES_OF_ACCOUNT_MAX: i64 = 20;
+pub const GUESSES_OF_NETWORK_MAX: i64 = 100;
+/// A count that is so old still says whether to refuse.
+pub const GUESS_STALE: Duration = Duration::from_secs(2);
+/// After a failed login its client waits.
+pub const GUESS_PAUSE: Duration = Duration::from_millis(500);
+/// Failed logins in one connection: then it is closed.
+pub const LOGINS_MAX: u32 = 3;
+
+/// Messages of a mailbox that one POP3 session shows: the oldest ones.
+pub const LISTED_MAX: usize = 100_000;
+/// Objects of one answer when a mailbox is listed.
+pub const LIST_PAGE: usize = 1000;
+/// Deletions under way at a time at the end of a POP3 session.
+pub const DELETES_AT_A_TIME: usize = 16;
+
+/// Bytes of messages that are being received, over all connections of a clone: then more are told to come later.
+pub const RECEIVING_BYTES_MAX: usize = 256 << 20;
+/// Messages that a clone stores at a time, each at all its recipients.
+pub const STORING_MAX: usize = 64;
+/// Bytes that are read from a connection at a time.
+pub const READ_BYTES: usize = 16 << 10;
+/// A client says nothing for so long: RFC 5321 4.5.3.2.7 asks for 5 minutes of SMTP, RFC 1939 for 10 of POP3.
+pub const SMTP_SILENCE_MAX: Duration = Duration::from_secs(300);
+pub const POP_SILENCE_MAX: Duration = Duration::from_secs(600);
+/// A message that takes longer from `DATA` to its end comes too slowly.
+pub const RECEIVE_TIME_MAX: Duration = Duration::from_secs(600);
+/// A client that takes nothing for so long does not read.
+pub const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+/// A handshake of TLS.
+pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(20);
+
+const _: () = assert!(MESSAGE_BYTES_MAX as u64 <= CHUNK_BYTES_MAX, "a whole message may come as one chunk");
+const _: () = assert!(FIELDS_BYTES_MAX < MESSAGE_BYTES_MAX, "fields are a part of a message");

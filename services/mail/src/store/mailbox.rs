@@ -1,0 +1,137 @@
+//! What is in a mailbox: objects of class `object`, whose owner is the account's address. They are written once: a deletion is final, whatever
+//! copy comes back later.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use sdk::{ObjectError, ObjectId, Objects};
+
+use crate::limits::*;
+use crate::pop::{Entry, Fetched};
+use crate::smtp::Delivered;
+
+/// All mailboxes. Cheap to clone.
+#[derive(Clone)]
+pub struct Mailboxes {
+    objects: Objects,
+    used: Arc<Mutex<HashMap<String, Used>>>,
+}
+
+/// What a mailbox held when it was last looked at, and what came here since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    pub bytes: u64,
+    pub messages: u64,
+    seen: Instant,
+}
+
+impl Mailboxes {
+    pub fn new(objects: Objects) -> Self {
+        Self { objects, used: Arc::default() }
+    }
+
+    /// Stores a message. `Stored` is said when it is on as many disks as the namespace asks for, or was so before.
+    pub async fn put(&self, mailbox: &str, id: ObjectId, body: Bytes) -> Delivered {
+        let bytes = body.len() as u64;
+        let put = match self.objects.put_as(mailbox, id, body).await {
+            // It came before, under another stamp of ours, and perhaps nobody was told that it is stored: what is there is made sure of.
+            Err(ObjectError::Conflict(_)) => match self.objects.get(mailbox, id).await {
+                Ok(Some(there)) => self.objects.put_as(mailbox, id, there.body).await.map(|_| false),
+                Ok(None) => return Delivered::Later,
+                Err(error) => Err(error),
+            },
+            done => done.map(|_| true),
+        };
+        match put {
+            Ok(is_new) => {
+                if is_new && let Some(used) = self.known().get_mut(mailbox) {
+                    used.bytes += bytes;
+                    used.messages += 1;
+                }
+                Delivered::Stored
+            }
+            // It came before, was read, and is not wanted again.
+            Err(ObjectError::Deleted) => Delivered::Stored,
+            Err(error) => {
+                tracing::warn!(%error, mailbox, %id, "a message is not known to be stored");
+                Delivered::Later
+            }
+        }
+    }
+
+    /// The messages of a mailbox that can be reached, the oldest first.
+    pub async fn list(&self, mailbox: &str) -> Result<Vec<Entry>, ObjectError> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.objects.list(mailbox, after, LIST_PAGE).await?;
+            if !page.missing.is_empty() {
+                tracing::info!(mailbox, missing = ?page.missing, "a list may lack messages that only nodes have that are away");
+            }
+            found.extend(page.objects);
+            after = page.after;
+            if after.is_none() || found.len() >= LISTED_MAX {
+                break;
+            }
+        }
+        // A version begins with the time of the write. Nothing rests on this order but what a person sees.
+        found.sort_by_cached_key(|head| (head.version.to_string(), head.id));
+        Ok(found.into_iter().map(|head| Entry { id: head.id, bytes: head.bytes }).collect())
+    }
+
+    pub async fn fetch(&self, mailbox: &str, id: ObjectId) -> Fetched {
+        match self.objects.get(mailbox, id).await {
+            Ok(Some(object)) => Fetched::Message(object.body),
+            Ok(None) | Err(ObjectError::Deleted) => Fetched::Gone,
+            Err(error) => {
+                tracing::warn!(%error, mailbox, %id, "a message cannot be read");
+                Fetched::Later
+            }
+        }
+    }
+
+    /// Deletes messages. Gives how many are not known to be deleted.
+    pub async fn delete(&self, mailbox: &str, ids: Vec<ObjectId>) -> usize {
+        let deletes = ids.into_iter().map(|id| async move {
+            match self.objects.delete(mailbox, id).await {
+                Ok(_) | Err(ObjectError::Deleted) => 0,
+                Err(error) => {
+                    tracing::warn!(%error, mailbox, %id, "a message is not known to be deleted");
+                    1
+                }
+            }
+        });
+        let failed =
+            stream::iter(deletes).buffer_unordered(DELETES_AT_A_TIME).fold(0, async |sum, one| sum + one).await;
+        self.known().remove(mailbox);
+        failed
+    }
+
+    /// What a mailbox holds: a few seconds old, and with what came through this clone since.
+    pub async fn used(&self, mailbox: &str) -> Result<Used, ObjectError> {
+        if let Some(used) = self.known().get(mailbox).filter(|used| used.seen.elapsed() < USED_TIME) {
+            return Ok(*used);
+        }
+        let entries = self.list(mailbox).await?;
+        let bytes = entries.iter().map(|entry| entry.bytes).sum();
+        let used = Used { bytes, messages: entries.len() as u64, seen: Instant::now() };
+        let mut known = self.known();
+        if known.len() >= USED_MAX {
+            known.clear();
+        }
+        known.insert(mailbox.to_owned(), used);
+        Ok(used)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Used>> {
+        // What is inside is whole at every moment.
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of a mailbox's use is looked up anew after this.
+const USED_TIME: Duration = Duration::from_secs(5);
+/// Mailboxes with a quota of which it is known; then all are forgotten.
+const USED_MAX: usize = 10_000;
