@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_demo_that_is_not_built_in_is_told_which_there_are() {
         let told = super::Demo::named(Some("shoe")).err().unwrap();
-        assert!(told.starts_with("there is no built-in service \"shoe\"; there are: shop"), "{told}");
+        assert!(told.starts_with("there is no built-in service \"shoe\"; there are: distill, mail, shop"), "{told}");
         let transend = super::Demo::named(Some("transend")).unwrap();
         assert!(transend.declaration.contains(super::SITE_AT) && transend.declaration.contains("path = \"/original\""));
         let names: Vec<_> =
