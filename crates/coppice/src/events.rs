@@ -187,7 +187,10 @@ fn mail_text(nodes: &[(String, u32, DoorAddrs)], demo: Option<Demo>, people: &[P
     out += &format!("  read elsewhere:  {}\n", read(last));
     out += &format!("  kill a node:     kill -9 {}    ({})\n", last.1, last.0);
     out += &format!("  read again:      {}\n", read(first));
-    out += &format!("  lose a disk:     Ctrl-C, rm -r the folder of {}, start again, and read again\n", last.0);
+    out += &format!(
+        "  lose a disk:     Ctrl-C, rm -r .coppice/{}/log (or where --dir says), start again, and read again\n",
+        last.0
+    );
     out
 }
 
