@@ -1,5 +1,5 @@
-//! `coppice mail`: who has a mailbox, and which other addresses lead there. They are values of the namespace `mail-accounts`, so any node takes
-//! them, and all know of them at once.
+//! `coppice mail`: who has a mailbox, and which other addresses lead there. They are values of the namespace
+//! `mail-accounts`, so any node takes them, and all know of them at once.
 
 use std::io::Read;
 

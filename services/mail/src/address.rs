@@ -1,5 +1,6 @@
-//! Addresses as they stand in the commands of SMTP (RFC 5321 4.1.2, RFC 6531), and what of them names a mailbox. Whatever asks us to pass
-//! mail on (source routes, `user%host`, `host!user`, a local part with `@`) is no address of ours.
+//! Addresses as they stand in the commands of SMTP (RFC 5321 4.1.2, RFC 6531), and what of them names a mailbox.
+//! Whatever asks us to pass mail on (source routes, `user%host`, `host!user`, a local part with `@`) is no address of
+//! ours.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
-//! Connections: bytes to a machine and what it says back, and what it wants done in between. The deadlines are here, as the machines have no
-//! clock.
+//! Connections: bytes to a machine and what it says back, and what it wants done in between. The deadlines are here,
+//! as the machines have no clock.
 
 use std::io;
 use std::net::IpAddr;
@@ -356,7 +356,8 @@ impl PopTalk {
     }
 }
 
-/// Gathers small answers, and sends large ones before the next is read: a client that asks for many ahead holds one in memory.
+/// Gathers small answers, and sends large ones before the next is read: a client that asks for many ahead holds one
+/// in memory.
 async fn say_large<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>, bytes: &Bytes) -> io::Result<()> {
     wire.say(bytes);
     if wire.to_send.len() >= READ_BYTES { wire.flush().await } else { Ok(()) }

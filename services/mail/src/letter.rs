@@ -1,4 +1,5 @@
-//! A message as it is stored: the bytes that came, with our own fields before them, and the id under which it is stored.
+//! A message as it is stored: the bytes that came, with our own fields before them, and the id under which it is
+//! stored.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -38,8 +39,8 @@ pub struct Stamp<'a> {
 }
 
 impl<'a> Letter<'a> {
-    /// Reads the fields. Those that only we may write are left out: `Return-Path`, and `Authentication-Results` in our name, which
-    /// a reader would take for our word.
+    /// Reads the fields. Those that only we may write are left out: `Return-Path`, and `Authentication-Results` in
+    /// our name, which a reader would take for our word.
     pub fn of(message: &'a [u8], host: &str) -> Result<Self, Unfit> {
         let (mut kept, mut received, mut message_id, mut at) = (Vec::new(), 0, None, 0);
         while at < message.len() {
@@ -66,8 +67,8 @@ impl<'a> Letter<'a> {
         Ok(Self { kept, text: &message[at..], message_id })
     }
 
-    /// The same for the same bytes with the same Message-ID in the same mailbox, so that one that is sent again is stored once. Without a
-    /// Message-ID each is another one.
+    /// The same for the same bytes with the same Message-ID in the same mailbox, so that one that is sent again is
+    /// stored once. Without a Message-ID each is another one.
     pub fn id(&self, mailbox: &str, message: &[u8]) -> ObjectId {
         let mut id = [0; 16];
         match self.message_id {
@@ -149,7 +150,8 @@ fn is_by(value: &[u8], host: &str) -> bool {
 fn date(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the leap day is the last one. Hinnant, "chrono-compatible low-level date algorithms".
+    // Years begin in March here, so that the leap day is the last one. Hinnant, "chrono-compatible low-level date
+    // algorithms".
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A command of SMTP with its parameters, bytes with the line's end: RFC 5321 gives 512, and each extension adds to it.
+/// A command of SMTP with its parameters, bytes with the line's end: RFC 5321 gives 512, and each extension adds to
+/// it.
 pub const COMMAND_BYTES_MAX: usize = 4096;
 /// A command of POP3: 255 by RFC 2449, and more for the first answer of a SASL exchange.
 pub const POP_COMMAND_BYTES_MAX: usize = 2048;
@@ -34,8 +35,8 @@ pub const PASSWORD_BYTES_MAX: usize = 256;
 /// Addresses that one alias leads to, and aliases in a row.
 pub const ALIAS_TARGETS_MAX: usize = 100;
 pub const ALIAS_DEPTH_MAX: usize = 8;
-/// An answer about an address that is so old is still good: who has the mailbox changes rarely, and mail is taken in also where no majority
-/// of the accounts' group can be heard.
+/// An answer about an address that is so old is still good: who has the mailbox changes rarely, and mail is taken in
+/// also where no majority of the accounts' group can be heard.
 pub const ACCOUNT_STALE: Duration = Duration::from_secs(3600);
 
 /// Passwords that are compared at a time: each takes 19 MiB and a core.

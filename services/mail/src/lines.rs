@@ -1,5 +1,6 @@
-//! Lines of a protocol out of bytes as they come. CR LF ends a line and nothing else does: two programs that disagree on where a line ends
-//! can be played against each other (SMTP smuggling), so a CR or LF of its own is told apart here and never passed over.
+//! Lines of a protocol out of bytes as they come. CR LF ends a line and nothing else does: two programs that disagree
+//! on where a line ends can be played against each other (SMTP smuggling), so a CR or LF of its own is told apart
+//! here and never passed over.
 
 use memchr::memchr;
 

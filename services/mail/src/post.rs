@@ -1,4 +1,5 @@
-//! What the doors want done: who has an address, who somebody is, a message stored or read. All connections of a clone share one.
+//! What the doors want done: who has an address, who somebody is, a message stored or read. All connections of a
+//! clone share one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -165,8 +166,9 @@ impl Post {
     }
 }
 
-/// Passwords that were right a short time ago, by a sum under a key that only this process has: a client that comes each minute does not cost
-/// a hash each time. An account that was changed has another version, so its old password is not known here any more.
+/// Passwords that were right a short time ago, by a sum under a key that only this process has: a client that comes
+/// each minute does not cost a hash each time. An account that was changed has another version, so its old password
+/// is not known here any more.
 pub struct Verified {
     key: hmac::Key,
     known: Mutex<HashMap<String, (Instant, hmac::Tag)>>,

@@ -1,5 +1,6 @@
-//! Failed logins, counted for an account and for the network that they come from, over all protocols and nodes together: else who guesses goes
-//! round. They are values of class `linear` that end by themselves. Where no majority can be heard each clone counts for itself.
+//! Failed logins, counted for an account and for the network that they come from, over all protocols and nodes
+//! together: else who guesses goes round. They are values of class `linear` that end by themselves. Where no majority
+//! can be heard each clone counts for itself.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

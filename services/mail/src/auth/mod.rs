@@ -1,4 +1,5 @@
-//! Who somebody is: `password.rs` compares passwords, `sasl.rs` reads how they come, `guess.rs` counts those that were wrong.
+//! Who somebody is: `password.rs` compares passwords, `sasl.rs` reads how they come, `guess.rs` counts those that
+//! were wrong.
 
 pub mod guess;
 pub mod password;

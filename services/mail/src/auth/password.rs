@@ -1,4 +1,5 @@
-//! Passwords. An account holds the argon2id hash (RFC 9106, 19 MiB and 2 passes) in the usual text form, so that others can read it.
+//! Passwords. An account holds the argon2id hash (RFC 9106, 19 MiB and 2 passes) in the usual text form, so that
+//! others can read it.
 
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};

@@ -1,6 +1,6 @@
-//! The message itself. `DATA` ends with CR LF, a dot, CR LF and with nothing that looks like it: what another server might have taken for an
-//! end (a CR or LF of its own, a NUL) is read on as text and makes the whole message one that is refused, so that nothing can be smuggled
-//! behind it, neither here nor by who reads it from us.
+//! The message itself. `DATA` ends with CR LF, a dot, CR LF and with nothing that looks like it: what another server
+//! might have taken for an end (a CR or LF of its own, a NUL) is read on as text and makes the whole message one that
+//! is refused, so that nothing can be smuggled behind it, neither here nor by who reads it from us.
 
 use memchr::memchr3;
 

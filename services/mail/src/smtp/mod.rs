@@ -1,5 +1,5 @@
-//! SMTP (RFC 5321) and LMTP (RFC 2033) in, as a machine: it takes bytes and answers, and gives replies and what it wants done. It cannot open
-//! a socket or look at a clock, so any test can play any client.
+//! SMTP (RFC 5321) and LMTP (RFC 2033) in, as a machine: it takes bytes and answers, and gives replies and what it
+//! wants done. It cannot open a socket or look at a clock, so any test can play any client.
 //!
 //! - `command.rs`: lines, and what they ask.
 //! - `body.rs`: the message, by `DATA` or in pieces, and what must not stand in it.

@@ -1,5 +1,6 @@
-//! One connection of SMTP or LMTP. What a command needs from elsewhere (who has a mailbox, whether a message is stored) is asked by an output,
-//! and nothing more is read before its answer is there; so replies come in the order of commands, also of those that were sent ahead.
+//! One connection of SMTP or LMTP. What a command needs from elsewhere (who has a mailbox, whether a message is
+//! stored) is asked by an output, and nothing more is read before its answer is there; so replies come in the order
+//! of commands, also of those that were sent ahead.
 
 use super::body::{Body, Text, Unfit};
 use super::command::{self, Command, Hello, Reply, Wishes};
@@ -432,7 +433,8 @@ impl Session {
             let replies: Vec<Reply> = each.iter().copied().map(reply).collect();
             return self.answered(&replies, out);
         }
-        // One answer for all: that nothing more is to be done for any of them, or else all are sent again, which stores it once.
+        // One answer for all: that nothing more is to be done for any of them, or else all are sent again, which
+        // stores it once.
         let worst =
             [Delivered::Loop, Delivered::Unfit, Delivered::Later].into_iter().find(|worst| each.contains(worst));
         self.answered(&[reply(worst.unwrap_or(Delivered::Stored))], out);

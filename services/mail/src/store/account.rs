@@ -1,7 +1,9 @@
-//! Accounts, aliases and domains: values of class `linear`, changed by operators and read at each recipient and login. A read may be old, so
-//! that mail is taken in and read also where no majority can be heard; while one is heard it is some hundred milliseconds old at most.
+//! Accounts, aliases and domains: values of class `linear`, changed by operators and read at each recipient and
+//! login. A read may be old, so that mail is taken in and read also where no majority can be heard; while one is
+//! heard it is some hundred milliseconds old at most.
 //!
-//! Keys: `user/ann@example.org`, `alias/info@example.org`, `alias/@example.org` (catches all that nobody has), `domain/example.org`.
+//! Keys: `user/ann@example.org`, `alias/info@example.org`, `alias/@example.org` (catches all that nobody has),
+//! `domain/example.org`.
 
 use std::collections::BTreeSet;
 
@@ -190,7 +192,8 @@ impl Managed {
         Err(format!("somebody else changes {address} all the time"))
     }
 
-    /// Takes an account away. Its messages stay until they are deleted, and are there again with an account of this name.
+    /// Takes an account away. Its messages stay until they are deleted, and are there again with an account of this
+    /// name.
     pub async fn remove(&self, address: &str) -> Result<(), String> {
         let address = parsed(address)?;
         let was_there = self.0.remove(&user_key(&address.key())).await.map_err(told)?;

@@ -1,5 +1,5 @@
-//! What is in a mailbox: objects of class `object`, whose owner is the account's address. They are written once: a deletion is final, whatever
-//! copy comes back later.
+//! What is in a mailbox: objects of class `object`, whose owner is the account's address. They are written once: a
+//! deletion is final, whatever copy comes back later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,8 @@ impl Mailboxes {
     pub async fn put(&self, mailbox: &str, id: ObjectId, body: Bytes) -> Delivered {
         let bytes = body.len() as u64;
         let put = match self.objects.put_as(mailbox, id, body).await {
-            // It came before, under another stamp of ours, and perhaps nobody was told that it is stored: what is there is made sure of.
+            // It came before, under another stamp of ours, and perhaps nobody was told that it is stored: what is
+            // there is made sure of.
             Err(ObjectError::Conflict(_)) => match self.objects.get(mailbox, id).await {
                 Ok(Some(there)) => self.objects.put_as(mailbox, id, there.body).await.map(|_| false),
                 Ok(None) => return Delivered::Later,

@@ -1,4 +1,5 @@
-//! What the cluster keeps for mail: who has a mailbox (`account.rs`, class `linear`) and what is in it (`mailbox.rs`, class `object`).
+//! What the cluster keeps for mail: who has a mailbox (`account.rs`, class `linear`) and what is in it (`mailbox.rs`,
+//! class `object`).
 
 mod account;
 mod mailbox;

@@ -1,5 +1,5 @@
-//! The built-in mail as its demo starts it, with the clients of Python's own library: what one node took is read through another, and what was
-//! answered 250 is there once through every address after a node was killed.
+//! The built-in mail as its demo starts it, with the clients of Python's own library: what one node took is read
+//! through another, and what was answered 250 is there once through every address after a node was killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -102,7 +102,8 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     let cluster = Cluster::start();
     let [(ann, password), (bob, _)] = cluster.accounts.as_slice() else { panic!("{:?}", cluster.accounts) };
 
-    // Taken at one node, read through another, with the words and the size that it has; a repetition is the same message.
+    // Taken at one node, read through another, with the words and the size that it has; a repetition is the same
+    // message.
     for _ in 0..2 {
         assert_eq!(cluster.send(1, "first", &["ANN+news@mail.test"]), "taken");
     }
