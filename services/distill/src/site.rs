@@ -64,7 +64,8 @@ async fn about() -> Html<String> {
 
 const HOW: &str = "The sky is two layers of clouds over a colour that grows paler towards the horizon. Three ridges stand before it, each \
     lower and darker than the one behind, with grass that gets coarser as it comes nearer. A little grain lies over all of it, as over \
-    each photograph that was taken late in the day; it is what makes such pictures large, and what nobody misses in small ones.";
+    each photograph that was taken late in the day; it is what makes such pictures large, and what nobody misses in small ones. Ask for a page by another node and the \
+    same hills are there: each clone of the site computes them for itself, from nothing but their numbers.";
 
 async fn photo(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let number = name.strip_suffix(".jpg").and_then(|n| n.parse().ok()).filter(|n| (1..=PHOTOGRAPHS).contains(n));
