@@ -15,6 +15,7 @@ mod deploy_tcp;
 mod disk;
 mod distill;
 mod doors;
+mod edge_cache;
 mod durability;
 mod frameworks;
 mod functions;

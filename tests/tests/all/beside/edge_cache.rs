@@ -1,0 +1,91 @@
+//! The edge cache of a service over three nodes and a Python program: kept at any node, purged at another, given when no clone is left.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use e2e::http::{self, Reply};
+use e2e::procs::{Proc, Signal};
+use e2e::resp::{Resp, Word};
+use e2e::{Up, wait_for};
+
+fn get(at: SocketAddr, path: &str) -> Reply {
+    http::get(at, path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn did(reply: &Reply) -> &str {
+    reply.header("cache-status").unwrap_or_else(|| panic!("{}: {}", reply.status, reply.text()))
+}
+
+#[test]
+fn answers_are_kept_for_all_nodes_until_they_are_purged_and_given_when_clones_are_gone() {
+    let _turn = e2e::beside();
+    let up = Up::start(3, &["--no-demo"]);
+    let program = e2e::program::service_program("pages.py");
+    let gone = up.dir.join("gone");
+    let text = format!(
+        "[namespace.pages]\nclass = \"cache\"\n[service.site]\nrun = [\"python3\", {program:?}]\nclones = 1\nhealth = \"/health\"\n\
+         http = {{ path = \"/\" }}\nsandbox = \"none\"\nenv = {{ GONE = {:?} }}\ncache = {{ namespace = \"pages\" }}\n",
+        gone.display().to_string()
+    );
+    up.apply("site.toml", &text).good();
+    let http = |node: u8| up.at(node).http;
+    // The clone has to start, and the first leases take a moment.
+    wait_for("a page is kept", Duration::from_secs(30), || {
+        let reply = http::get(http(1), "/page").map_err(|error| error.to_string())?;
+        match reply.header("cache-status") {
+            Some(did) if did.starts_with("coppice; hit") => Ok(()),
+            other => Err(format!("{} {other:?}", reply.status)),
+        }
+    });
+    let first = get(http(1), "/page");
+    assert!(first.header("age").is_some() && first.header("etag").is_some());
+    for node in 2..=3 {
+        let reply = get(http(node), "/page");
+        assert_eq!((did(&reply).starts_with("coppice; hit"), reply.text()), (true, first.text()), "{}", did(&reply));
+    }
+    let tag = first.header("etag").unwrap().to_owned();
+    let ask = |node: u8, fields: &[(&str, &str)]| http::request(http(node), "GET", "/page", fields, b"").unwrap();
+    assert_eq!(ask(2, &[("if-none-match", &tag)]).status, 304);
+    let part = ask(3, &[("range", "bytes=0-1")]);
+    assert_eq!((part.status, part.text()), (206, first.text()[..2].to_owned()));
+    for _ in 0..2 {
+        assert!(did(&get(http(1), "/mine")).starts_with("coppice; fwd=uri-miss"));
+    }
+
+    let token = up.token("pages");
+    let mut conn = Resp::open(up.at(3).resp, "pages", &token).unwrap();
+    for round in 0..5 {
+        let before = get(http(1), "/page").text();
+        assert_eq!(conn.ask(&["PURGE", "TAG", "of-page"]), Ok(Word::Simple("OK".into())));
+        for node in [2, 1, 3] {
+            assert_ne!(get(http(node), "/page").text(), before, "round {round}, node {node}");
+        }
+    }
+
+    let replies: Vec<_> = (0..50)
+        .map(|_| {
+            thread::spawn({
+                let at = http(2);
+                move || get(at, "/slow/all")
+            })
+        })
+        .collect();
+    let replies: Vec<Reply> = replies.into_iter().map(|reply| reply.join().unwrap()).collect();
+    assert!(replies.iter().all(|reply| (reply.status, reply.text()) == (200, replies[0].text())));
+    assert!(replies[0].text().ends_with(" 1"), "the clone was asked once: {}", replies[0].text());
+
+    let short = get(http(1), "/short").text();
+    std::fs::write(&gone, "").unwrap();
+    let pid = short.split(' ').next().unwrap().parse().unwrap();
+    Proc::of(pid).expect("the clone that answered is there").signal(Signal::KILL);
+    wait_for("what is stale is given in place of an error", Duration::from_secs(20), || match get(http(2), "/short") {
+        reply if reply.status != 200 => panic!("{}: {}", reply.status, reply.text()),
+        reply if did(&reply).contains("detail=stale-if-error") && reply.text() == short => Ok(()),
+        reply => Err(did(&reply).to_owned()),
+    });
+    assert_eq!(get(http(1), "/never-asked").status, 503);
+    let figures = get(up.at(2).api, "/metrics").text();
+    let stale = figures.lines().find_map(|line| line.strip_prefix("coppice_edge_cache_stale_total{service=\"site\"} "));
+    assert!(stale.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0), "{stale:?}");
+}
