@@ -1,5 +1,5 @@
 //! What clients ask of class `linear`: writes with values of their own, some as large as can be, conditional writes, pushes to
-//! lists, transfers between accounts, drawings from urns (sets, sorted sets and streams), values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
+//! lists, transfers between accounts, drawings from urns (sets and sorted sets), values that end, leases, and reads of all of these. Half of the writes have ids, and are asked again at
 //! other nodes. Judging what came back is for `promises::linear`.
 
 use base::{Rng, Span, Time};
@@ -29,11 +29,9 @@ const LARGE_KEY: &str = "g";
 const LARGE: f64 = 1.0 / 2_000.0;
 const LARGE_BYTES_MAX: u64 = 15 << 20;
 const LISTS: u64 = 2;
-const URNS: u64 = 3;
+const URNS: u64 = 2;
 /// What the names of urns begin with that are sorted sets, in which each item has itself as its score.
 const SORTED_URN: &str = "z";
-/// ... and that are streams, which a group of consumers draws from.
-const STREAM_URN: &str = "x";
 /// Items of an urn.
 pub const DRAWN_AT_ONCE: usize = 2;
 /// Lists are read whole: after so many writes others take their place, or a run's cost would grow with its square.
@@ -213,7 +211,6 @@ impl LinearLoad {
         let id = self.writes;
         let urn = match rng.below(URNS) {
             0 => format!("u{age}"),
-            1 => format!("{STREAM_URN}{age}"),
             n => format!("{SORTED_URN}{age}-{n}"),
         };
         if rng.chance(LARGE) {
@@ -311,21 +308,13 @@ impl Act {
 
     /// Does it need a program of the present level?
     pub fn is_newer(&self) -> bool {
-        matches!(self, Act::Transfer { id, .. } if id % 3 == 0) || self.is_sorted() || self.is_stream()
+        matches!(self, Act::Transfer { id, .. } if id % 3 == 0) || self.is_sorted()
     }
 
     /// Is it about a sorted set?
     pub fn is_sorted(&self) -> bool {
         match self {
             Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn.starts_with(SORTED_URN),
-            _ => false,
-        }
-    }
-
-    /// Is it about a stream?
-    pub fn is_stream(&self) -> bool {
-        match self {
-            Act::Fill { urn, .. } | Act::Draw { urn, .. } | Act::Urn { urn } => urn.starts_with(STREAM_URN),
             _ => false,
         }
     }
@@ -397,20 +386,6 @@ impl Act {
             Act::Urn { urn } if self.is_sorted() => {
                 let all = ["rank", "0", "-1", "forward", "0", "-1", "scores"];
                 vec![step(urn, "sorted.range", all.map(|arg| word(arg.into())).into())]
-            }
-            Act::Fill { urn, id } if self.is_stream() => {
-                let make = ["g", "0-0", "-", "make"].map(|arg| word(arg.into())).into();
-                let add = [format!("*{id}"), "any".into(), "-".into(), "f".into(), id.to_string()].map(word).into();
-                vec![step(urn, "stream.group-make", make), step(urn, "stream.add", add)]
-            }
-            Act::Draw { urn, id } if self.is_stream() => {
-                let (consumer, now, most) = (format!("c{}", id % 3), id.to_string(), DRAWN_AT_ONCE.to_string());
-                let args = ["g".into(), consumer, ">".into(), now, most, "ack".into()];
-                vec![step(urn, "stream.read-group", args.map(word).into())]
-            }
-            Act::Urn { urn } if self.is_stream() => {
-                let all = ["0-0", "18446744073709551615-0", "forward", "-1"].map(|arg| word(arg.into()));
-                vec![step(urn, "stream.range", all.into()), step(urn, "stream.groups", vec![])]
             }
             Act::Fill { urn, id } => vec![step(urn, "set.add", vec![word(id.to_string()); 3])],
             Act::Draw { urn, id } => {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use base::{Outcome, Span, Time};
-use state::linear::{Ran, Reply, Wrong};
+use state::linear::{Ran, Reply};
 
 use super::Broken;
 use super::books::Books;
@@ -233,20 +233,6 @@ impl Linear {
             (Act::Urn { urn }, [reply]) if act.is_sorted() => match urns::in_order(reply) {
                 Some(items) => self.urns.seen(urn, &items, &self.writes, (start, now)),
                 None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
-            },
-            (Act::Fill { urn, id }, [Reply::Int(1) | Reply::Wrong(Wrong::GroupExists), Reply::Bytes(_)])
-                if act.is_stream() =>
-            {
-                self.urns.filled(urn, *id, now);
-                Ok(())
-            }
-            (Act::Draw { urn, id }, [reply]) if act.is_stream() => match urns::delivered(reply) {
-                Some(items) => self.urns.drew(urn, *id, &items, &self.writes, (start, now)),
-                None => broken(LINEAR, format!("{act:?} gave {reply:?}")),
-            },
-            (Act::Urn { urn }, [entries, groups]) if act.is_stream() => match urns::undelivered(entries, groups) {
-                Some(items) => self.urns.seen(urn, &items, &self.writes, (start, now)),
-                None => broken(LINEAR, format!("{act:?} gave {entries:?}, {groups:?}")),
             },
             (Act::Fill { urn, id }, [Reply::Int(1)]) => {
                 self.urns.filled(urn, *id, now);

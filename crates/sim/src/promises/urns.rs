@@ -1,11 +1,10 @@
-//! Sets that are filled, and drawn from by a number that is drawn itself; sorted sets, of which the lowest are drawn; streams, of which
-//! a group's consumers are given what comes next. Each item that was put in is drawn once, or is there.
+//! Sets that are filled, and drawn from by a number that is drawn itself; sorted sets, of which the lowest are drawn. Each item that was
+//! put in is drawn once, or is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Time;
-use state::linear::stream::Id;
-use state::linear::{Reply, Wrong};
+use state::linear::Reply;
 
 use super::Broken;
 use super::linear::{LINEAR, ONCE, Write, number};
@@ -107,45 +106,6 @@ pub fn in_order(reply: &Reply) -> Option<Vec<Reply>> {
     numbers.filter(|numbers| are_theirs && numbers.is_sorted()).map(|_| items)
 }
 
-/// What a consumer was given of a stream; none, if that is no answer to it.
-pub fn delivered(reply: &Reply) -> Option<Vec<Reply>> {
-    match reply {
-        Reply::Nil => Some(Vec::new()),
-        Reply::List(told) => match &told[..] {
-            // Nobody has filled it yet.
-            [Reply::Wrong(Wrong::NoGroup), ..] => Some(Vec::new()),
-            [_, entries] => Some(entries_of(entries)?.into_iter().map(|(_, item)| item).collect()),
-            _ => None,
-        },
-        Reply::Int(_) | Reply::Bytes(_) | Reply::Wrong(_) => None,
-    }
-}
-
-/// What no consumer was given yet; none, if ids are not in order, or what was said is no answer.
-pub fn undelivered(entries: &Reply, groups: &Reply) -> Option<Vec<Reply>> {
-    let entries = entries_of(entries)?;
-    let last = match groups {
-        Reply::Wrong(Wrong::NoKey) if entries.is_empty() => return Some(Vec::new()),
-        Reply::List(group) => id_of(group.get(3)?)?,
-        _ => return None,
-    };
-    let in_order = entries.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    in_order.then(|| entries.into_iter().filter(|(id, _)| *id > last).map(|(_, item)| item).collect())
-}
-
-fn entries_of(reply: &Reply) -> Option<Vec<(Id, Reply)>> {
-    let Reply::List(flat) = reply else { return None };
-    let entry = |pair: &[Reply]| match pair {
-        [id, Reply::List(fields)] => Some((id_of(id)?, fields.get(1)?.clone())),
-        _ => None,
-    };
-    flat.chunks(2).map(entry).collect()
-}
-
-fn id_of(reply: &Reply) -> Option<Id> {
-    if let Reply::Bytes(text) = reply { Id::parse(text, 0) } else { None }
-}
-
 /// The items by name, each of which somebody has put in.
 fn known(
     items: &[Reply],
@@ -236,21 +196,5 @@ mod tests {
         for wrong in [flat(&[4, 4, 1, 1]), flat(&[1, 2]), flat(&[1, 1, 4]), Reply::Int(1)] {
             assert_eq!(in_order(&wrong), None, "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn what_comes_of_a_stream_is_told_by_ids_in_order() {
-        let text = |text: &str| Reply::Bytes(Bytes::copy_from_slice(text.as_bytes()));
-        let entry = |id: &str| [text(id), Reply::List(vec![text("f"), text("7")])];
-        let entries = |ids: &[&str]| Reply::List(ids.iter().flat_map(|id| entry(id)).collect());
-        let groups = |last: &str| Reply::List(vec![text("g"), Reply::Int(1), Reply::Int(1), text(last)]);
-        assert_eq!(delivered(&Reply::Nil), Some(vec![]));
-        assert_eq!(delivered(&Reply::List(vec![text("x"), entries(&["1-0"])])), Some(vec![text("7")]));
-        assert_eq!(delivered(&Reply::List(vec![Reply::Wrong(Wrong::NoGroup), text("x"), text("g")])), Some(vec![]));
-        assert_eq!(delivered(&Reply::Int(1)), None);
-        assert_eq!(undelivered(&entries(&["1-0", "2-0"]), &groups("1-0")), Some(vec![text("7")]));
-        assert_eq!(undelivered(&entries(&[]), &Reply::Wrong(Wrong::NoKey)), Some(vec![]));
-        assert_eq!(undelivered(&entries(&["2-0", "1-0"]), &groups("0-0")), None);
-        assert_eq!(undelivered(&entries(&["1-0"]), &Reply::Wrong(Wrong::NoKey)), None);
     }
 }
