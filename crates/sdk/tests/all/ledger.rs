@@ -51,7 +51,7 @@ async fn what_a_ledger_says_is_read() {
         says(&format!("[9,[[3,\"{}\",1,8,20,101]],\"2\",3]", hex(2))),
         says("[11,[],\"2\",0]"),
         says(r#""old""#),
-        says(&format!("[[1,3],[\"gone\"],[]]")),
+        says(r#"[[1,3],["gone"],[]]"#),
         says(&format!("[\"{gone}\"]")),
         says("[8,null]"),
     ];
