@@ -11,7 +11,9 @@ use class::Bounds;
 
 use super::functions::script::{is_script, says};
 use super::functions::{self, Run};
-use super::limits::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, SCRIPT_ANSWER_BYTES_MAX, SCRIPT_BYTES_MAX, SCRIPT_STEPS_MAX};
+use super::limits::{
+    ANSWER_BYTES_MAX, BATCH_BYTES_MAX, COMMAND_BYTES_MAX, SCRIPT_ANSWER_BYTES_MAX, SCRIPT_BYTES_MAX, SCRIPT_STEPS_MAX,
+};
 use super::moment;
 use super::op::{Condition, Op, Ran, Reply, Step, Wrong};
 use super::space::Space;
@@ -72,8 +74,9 @@ impl Loan {
             if !done.is_empty() && !scripts.goes_on() {
                 break;
             }
+            let conditions = wire::command_bytes(&job.conditions, &[]);
             let (steps, is_spoilt) = self.draft.transact(&self.namespace, job, scripts);
-            bytes += wire::command_bytes(&[], &steps);
+            bytes += conditions + wire::command_bytes(&[], &steps);
             if bytes > BATCH_BYTES_MAX && !done.is_empty() {
                 // It goes with the next ones, or alone.
                 break;
@@ -116,7 +119,9 @@ impl Draft {
             replies.push(reply);
         }
         let bytes: usize = replies.iter().map(Reply::bytes).sum();
-        if ended.is_none() && (self.is_over || bytes > SCRIPT_ANSWER_BYTES_MAX) {
+        let with_conditions = wire::command_bytes(&job.conditions, &[]) + bytes + self.bytes;
+        let is_over = self.is_over || bytes > SCRIPT_ANSWER_BYTES_MAX || with_conditions > COMMAND_BYTES_MAX;
+        if ended.is_none() && is_over {
             ended = Some(Reply::Wrong(Wrong::TooLarge));
         }
         let Some(told) = ended else {
@@ -142,15 +147,19 @@ impl Draft {
         }
         let mut replies = Vec::with_capacity(op.steps.len());
         for step in op.steps {
-            if self.is_over {
-                return Outcome::Refused(Refused::wrong(format!(
-                    "a script changes at most {SCRIPT_STEPS_MAX} things, of {} MiB together",
-                    SCRIPT_BYTES_MAX >> 20
-                )));
+            if let Some(why) = self.too_much() {
+                return Outcome::Refused(Refused::wrong(why));
             }
             replies.push(self.step(step).unwrap_or_else(Reply::Wrong));
         }
         Outcome::Done(Ran::Done(replies))
+    }
+
+    /// The script that is at work has done more than one may; this is what it is told.
+    pub fn too_much(&self) -> Option<String> {
+        self.is_over.then(|| {
+            format!("a script changes at most {SCRIPT_STEPS_MAX} things, of {} MiB together", SCRIPT_BYTES_MAX >> 20)
+        })
     }
 
     /// Why a step cannot be done here.
@@ -169,6 +178,16 @@ impl Draft {
             "key '{}' is in another shard than the script's first key: give them the same {{tag}}, or declare the namespace with shards = 1",
             String::from_utf8_lossy(&key[..key.len().min(64)])
         ))
+    }
+
+    #[cfg(test)]
+    pub fn changes(&self) -> Vec<Step> {
+        self.steps.clone()
+    }
+
+    #[cfg(test)]
+    pub fn entries(&self) -> Vec<(Bytes, super::value::Entry)> {
+        self.space.map().from(b"").cloned().collect()
     }
 
     fn step(&mut self, step: Step) -> functions::Result {

@@ -160,7 +160,7 @@ impl Group {
 
     /// Entries that are yet to be delivered, if that is known.
     pub fn lag(&self, log: &Log) -> Option<i64> {
-        if log.added() == 0 || log.len() == 0 {
+        if log.added() == 0 || log.is_empty() {
             return Some(0);
         }
         if self.last < log.first() && log.deleted() < log.first() {

@@ -59,8 +59,13 @@ impl Entry<'_> {
 }
 
 impl Log {
+    /// Entries in it.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     pub fn bytes(&self) -> usize {

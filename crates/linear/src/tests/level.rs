@@ -15,7 +15,9 @@ pub(super) struct Lone {
     /// Of what it has written while the disk does not say so.
     pub stalled: Option<Vec<Ticket>>,
     asks: u64,
-    ended: Vec<Outcome<Ran>>,
+    pub ended: Vec<Outcome<Ran>>,
+    /// What was lent for scripts, with its number.
+    pub lent: Vec<(u64, base::Work)>,
     /// What other nodes were answered, and to which of their commands.
     pub told: Vec<(u64, Answer)>,
     errors: Vec<String>,
@@ -28,8 +30,8 @@ impl Lone {
     pub fn start(level: u32, agreed: u32, disk: Vec<Bytes>) -> Self {
         let mut linear = Linear::new(NodeId(1), Boot(1 + disk.len() as u64), base::Rng::new(1)).with_level(level);
         linear.start(BTreeMap::from([(Self::ID, disk.clone())]), false);
-        let (ended, told, errors) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lone = Self { linear, now: Now::default(), disk, stalled: None, asks: 0, ended, told, errors };
+        let (ended, lent, told, errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut lone = Self { linear, now: Now::default(), disk, stalled: None, asks: 0, ended, lent, told, errors };
         lone.agree(agreed);
         lone.wait(Span::secs(10));
         lone
@@ -90,6 +92,7 @@ impl Lone {
                     self.errors.push(note.text);
                 }
                 Output::Answer { answer: outcome, .. } => self.ended.push(outcome),
+                Output::Work { number, work, .. } => self.lent.push((number, work)),
                 Output::Send { frame, .. } => match wire::decode_call(frame.head) {
                     Some(Call::Answer { id, answer, .. }) => self.told.push((id.seq, answer)),
                     other => panic!("{other:?}"),
@@ -104,9 +107,13 @@ impl Lone {
         self.asks_for(Op::of("bank".into(), vec![step("k", function, args)]))
     }
 
-    pub fn asks_for(&mut self, op: Op) -> Outcome<Ran> {
+    pub fn begins(&mut self, op: Op) {
         self.asks += 1;
-        self.handle(Input::Ask { id: AskId(self.asks), budget: Span::secs(1), op });
+        self.handle(Input::Ask { id: AskId(self.asks), budget: Span::secs(4), op });
+    }
+
+    pub fn asks_for(&mut self, op: Op) -> Outcome<Ran> {
+        self.begins(op);
         let mut wakes = 0;
         while self.ended.is_empty() && wakes < 20 {
             wakes += 1;

@@ -24,6 +24,7 @@ mod level;
 mod once;
 mod priority;
 mod quota;
+mod scripts;
 mod split;
 mod stale;
 mod together;

@@ -64,7 +64,7 @@ fn encode(value: &Value, out: &mut Vec<u8>, depth: usize) -> Done<()> {
         Value::String(text) => quote(&text.as_bytes(), out),
         Value::Table(table) => {
             if depth >= DEPTH_MAX {
-                return why(format!("Cannot serialise, excessive depth ({})", depth + 1));
+                return why(format!("Cannot serialise, excessive nesting ({})", depth + 1));
             }
             match array_len(table)? {
                 Some(len) => {
@@ -99,7 +99,7 @@ fn object(table: &Table, out: &mut Vec<u8>, depth: usize) -> Done<()> {
                 out.extend_from_slice(shown(&key)?.as_bytes());
                 out.push(b'"');
             }
-            _ => return why("Cannot serialise table: table key must be a number or string"),
+            _ => return why(format!("Cannot serialise {}: table key must be a number or string", type_name(&key))),
         }
         out.push(b':');
         encode(&value, out, depth + 1)?;
@@ -110,7 +110,7 @@ fn object(table: &Table, out: &mut Vec<u8>, depth: usize) -> Done<()> {
 
 fn shown(value: &Value) -> Done<String> {
     let n = number(value).unwrap_or(f64::NAN);
-    if n.is_finite() { Ok(shortest(n, 14)) } else { why("Cannot serialise number: must not be NaN or Infinity") }
+    if n.is_finite() { Ok(shortest(n, 14)) } else { why("Cannot serialise number: must not be NaN or Inf") }
 }
 
 /// How long the array is that a table is; none if it is an object, as an empty one is.
@@ -199,7 +199,7 @@ impl Reader<'_> {
         match rest.first() {
             Some(b'"') => Ok(Value::String(self.lua.create_string(self.string()?)?)),
             Some(b'{' | b'[') if depth >= DEPTH_MAX => {
-                why(format!("Found too many nested data structures ({})", depth + 1))
+                why(format!("Found too many nested data structures ({}) at character {}", depth + 1, self.at + 1))
             }
             Some(b'[') => self.array(depth),
             Some(b'{') => self.map(depth),

@@ -115,7 +115,10 @@ fn list(lua: &Lua, items: impl Iterator<Item = Reply>, protocol: Protocol) -> Re
 /// Writes what a script returns. `inner`: the dialect that the script asked for (`redis.setresp`). Err: why it cannot be written.
 pub fn write(value: &Value, inner: Protocol, outer: Protocol) -> std::result::Result<Bytes, String> {
     let mut out = Writer { bytes: Vec::new(), inner, outer };
-    out.value(value, 0).map_err(|error| error.to_string())?;
+    out.value(value, 0).map_err(|error| match error {
+        mlua::Error::RuntimeError(why) => why,
+        other => other.to_string(),
+    })?;
     Ok(out.bytes.into())
 }
 

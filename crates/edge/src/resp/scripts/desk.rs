@@ -159,7 +159,10 @@ impl Scripts for Runner {
             self.forget_state(namespace);
         }
         match ran {
-            Ran::Said(said) => Ok(said),
+            Ran::Said(said) => match draft.too_much() {
+                None => Ok(said),
+                Some(why) => Err(error_line(&format!("ERR {why}"))),
+            },
             Ran::Ended(told) => Err(told),
         }
     }

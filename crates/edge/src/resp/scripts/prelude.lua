@@ -44,10 +44,26 @@ end
 
 -- A script that was ended is not to catch its own end.
 local function caught(ok, ...)
-  if not ok and rust.is_ended() then
+  if ok then
+    return true, ...
+  end
+  if rust.is_ended() then
     error("the script was ended", 0)
   end
-  return ok, ...
+  -- As Redis has it: an error of a command is caught as its text.
+  local e = ...
+  if type(e) == "table" and type(rawget(e, "err")) == "string" then
+    return false, e.err
+  end
+  return false, e
+end
+
+-- Lua's own would call the handler where no script can be ended: a handler without an end would have none.
+local function handled(handler, ok, ...)
+  if ok then
+    return true, ...
+  end
+  return false, handler(...)
 end
 
 local scan = rust.scan
@@ -212,7 +228,7 @@ local redis = {
       error({ err = "ERR First argument must be a number (log level)." }, 0)
     end
     if level < 0 or level > 3 then
-      error({ err = "ERR Invalid log level." }, 0)
+      error({ err = "ERR Invalid debug level." }, 0)
     end
     rust.log(level, ...)
   end,
@@ -282,8 +298,8 @@ local globals = {
   tostring = tostring,
   type = type,
   unpack = bounded_unpack,
-  xpcall = function(...)
-    return caught(xpcall(...))
+  xpcall = function(f, handler)
+    return handled(handler, caught(pcall(f)))
   end,
   _VERSION = _VERSION,
   _G = env,

@@ -412,7 +412,7 @@ impl AtWork {
 /// The words of a command.
 fn words(args: &[Value]) -> Result<Vec<Bytes>, &'static str> {
     if args.is_empty() {
-        return Err("ERR Please specify at least one argument for this redis.lib call");
+        return Err("ERR Please specify at least one argument for this redis lib call");
     }
     let word = |value: &Value| match value {
         Value::String(text) => Ok(Bytes::copy_from_slice(&text.as_bytes())),

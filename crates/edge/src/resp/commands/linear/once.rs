@@ -51,12 +51,13 @@ fn once(call: &mut Call<'_>) -> Act {
     }
 }
 
-/// Does more come into its steps than what was said: a number that is drawn, the time of day? Said again it would not be known by
+/// Does more come into its steps than what was said: a number that is drawn, the time of day, a script's text? Said again it would not be known by
 /// its steps.
 fn differs(command: &Command) -> bool {
     let is_any = |arg: &[u8], words: &[&str]| words.iter().any(|word| is(arg, word));
-    is_any(command.arg(0), &["SPOP", "EXPIREAT", "PEXPIREAT", "XADD", "XREADGROUP", "XCLAIM", "XAUTOCLAIM", "XGROUP"])
-        || command.args().any(|arg| is_any(arg, &["EXAT", "PXAT"]))
+    const DIFFER: &[&str] =
+        &["SPOP", "EXPIREAT", "PEXPIREAT", "EVAL", "EVALSHA", "XADD", "XREADGROUP", "XCLAIM", "XAUTOCLAIM", "XGROUP"];
+    is_any(command.arg(0), DIFFER) || command.args().any(|arg| is_any(arg, &["EXAT", "PXAT"]))
 }
 
 /// An error inside of MULTI spoils the transaction, as any other command's does.
