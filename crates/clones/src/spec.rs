@@ -508,7 +508,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 21] = [
+const SERVICE_KEYS: [&str; 22] = [
     "run",
     "builtin",
     "code",

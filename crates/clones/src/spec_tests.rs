@@ -32,6 +32,7 @@ fn full() -> ServiceSpec {
         tcp = { port = 2525, accept_proxy = true, send_proxy = "v2", sni = "*.shop.example" }
         partition = [{ name = "bulk", method = ["POST"], priority = "low" }]
         namespaces = ["carts"]
+        certificates = true
         sandbox = { read = ["/srv/models"], write = ["~/shop"] }
         stop = { signal = "INT", drain = "500ms" }
         start_timeout = "1m"
@@ -102,7 +103,8 @@ fn the_known_keys_are_the_types_keys() {
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(keys(&value), list(&SERVICE_KEYS));
     assert_eq!(keys(&value["http"]), list(&HTTP_KEYS));
-    assert_eq!(keys(&value["tcp"]), list(&crate::tcp::TCP_KEYS));
+    let door = TcpRoute { name: Some("smtp".into()), ..full().tcp[0].clone() };
+    assert_eq!(keys(&serde_json::to_value(door).unwrap()), list(&crate::tcp::TCP_KEYS));
     assert_eq!(keys(&value["stop"]), list(&STOP_KEYS));
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
     assert_eq!(keys(&value["cache"]), list(&CACHE_KEYS));

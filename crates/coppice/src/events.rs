@@ -216,6 +216,7 @@ mod tests {
             nodes: vec![("n1".into(), 7, addresses)],
             namespaces: BTreeMap::new(),
             demo: Some(Demo::named(Some("transend")).unwrap()),
+            people: Vec::new(),
             millis: 900,
         };
         let image = "http://127.0.0.1:8080/insecure/rs:fit:320:240/q:30/plain/origin://photos/photo/1.jpg";

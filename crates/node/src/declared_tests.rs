@@ -79,7 +79,7 @@ fn a_wrong_door_is_named_with_its_line() {
     let doors = "[service.mail]\nrun = [\"x\"]\ntcp = [\n    { name = \"smtp\", port = 25 },\n    { name = \"pop3\", port = 25 },\n]\n";
     let why = error(doors);
     assert!(why.starts_with("shop.toml:5: service.mail.tcp.pop3.port: 25 is the port of door \"smtp\""), "{why}");
-    let tables = "[[service.mail.tcp]]\nname = \"smtp\"\nport = 0\n[service.mail]\nrun = [\"x\"]\n";
+    let tables = "[service.mail]\nrun = [\"x\"]\n[[service.mail.tcp]]\nname = \"smtp\"\nport = 0\n";
     assert!(error(tables).contains("service.mail.tcp.smtp.port: 0 is no port"), "{}", error(tables));
 }
 

@@ -77,10 +77,9 @@ impl Drain {
     pub async fn told(&self) {
         let mut leaves = self.leaves.clone();
         let leave = leaves.wait_for(Option::is_some).await.ok().and_then(|leave| *leave);
-        match leave {
-            Some(leave) => sleep_until(self.turn_in(leave)).await,
-            // Nobody will ever say so: who served is gone.
-            None => (),
+        // Without one nobody will ever say so: who served is gone.
+        if let Some(leave) = leave {
+            sleep_until(self.turn_in(leave)).await;
         }
     }
 

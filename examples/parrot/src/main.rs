@@ -48,8 +48,9 @@ async fn talk(
     write.write_all(hello.as_bytes()).await?;
     let mut line = String::new();
     loop {
+        let mut bounded = (&mut read).take(LINE_BYTES_MAX);
         tokio::select! {
-            _ = (&mut read).take(LINE_BYTES_MAX).read_line(&mut line) => (),
+            _ = bounded.read_line(&mut line) => (),
             () = drain.told() => line.clear(),
         }
         if !line.ends_with('\n') {

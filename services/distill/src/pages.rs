@@ -85,7 +85,9 @@ pub fn rewritten(mut body: Incoming, page: Page, encoding: AsciiCompatibleEncodi
 }
 
 type Out = Arc<Mutex<Vec<u8>>>;
-type Rewriter = HtmlRewriter<'static, Box<dyn FnMut(&[u8]) + Send>>;
+/// Takes what is rewritten.
+type Sink = Box<dyn FnMut(&[u8]) + Send>;
+type Rewriter = HtmlRewriter<'static, Sink>;
 
 /// One page on its way.
 pub struct Flow {
@@ -98,7 +100,7 @@ impl Flow {
     pub fn new(page: Page, encoding: AsciiCompatibleEncoding) -> Self {
         let out = Out::default();
         let sink = Arc::clone(&out);
-        let sink: Box<dyn FnMut(&[u8]) + Send> = Box::new(move |bytes| lock(&sink).extend_from_slice(bytes));
+        let sink: Sink = Box::new(move |bytes| lock(&sink).extend_from_slice(bytes));
         Self { rewriter: Some(HtmlRewriter::new(settings(page, encoding), sink)), out }
     }
 

@@ -54,7 +54,8 @@ impl<'a> Letter<'a> {
             } else if is("Message-ID") && message_id.is_none() {
                 message_id = Some(value.trim_ascii()).filter(|id| !id.is_empty());
             }
-            if !is("Return-Path") && !(is("Authentication-Results") && is_by(value, host)) {
+            let foreign = is("Return-Path") || is("Authentication-Results") && is_by(value, host);
+            if !foreign {
                 kept.push(field);
             }
             if at > FIELDS_BYTES_MAX {

@@ -195,7 +195,7 @@ pub enum Source {
 
 enum Kind {
     Text(Bytes),
-    Fill(Reader),
+    Fill(Box<Reader>),
     FromClone(Box<FromClone>),
 }
 
@@ -241,7 +241,7 @@ impl DownBody {
             Source::Nothing => Kind::Text(Bytes::new()),
             Source::Bytes(bytes) => Kind::Text(bytes),
             Source::Clone(from) => Kind::FromClone(Box::new(from)),
-            Source::Fill(reader) => Kind::Fill(reader),
+            Source::Fill(reader) => Kind::Fill(Box::new(reader)),
         };
         Self { kind, _busy: busy }
     }

@@ -214,7 +214,7 @@ pub fn is_rewriting(headers: &HeaderMap) -> bool {
             known.len() == name.len()
                 && known.bytes().zip(name.bytes()).all(|(k, n)| k == n || (k == b'-' && n == b'_'))
         };
-        may_be_one(name) && REWRITING.iter().any(|known| same(&known))
+        may_be_one(name) && REWRITING.iter().any(same)
     };
     headers.keys().any(|name| is(name.as_str()))
 }

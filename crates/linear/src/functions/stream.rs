@@ -216,7 +216,7 @@ pub const ALL: &[Function] = &[
         let trim = read_trim(one(args)?)?.ok_or(Wrong::Arguments)?;
         let may_change = |stream: &Stream| match trim.to {
             TrimTo::Len(most) => stream.log.len() > most,
-            TrimTo::Id(first) => stream.log.len() > 0 && stream.log.first() < first,
+            TrimTo::Id(first) => !stream.log.is_empty() && stream.log.first() < first,
         };
         if !of(space, key)?.is_some_and(may_change) {
             return Ok(Reply::Int(0));
@@ -234,7 +234,7 @@ pub const ALL: &[Function] = &[
         if top.is_some_and(|top| last < top) {
             return Err(Wrong::IdTooLow);
         }
-        if log.len() > 0 && added.is_some_and(|added| added < log.len()) {
+        if !log.is_empty() && added.is_some_and(|added| added < log.len()) {
             return Err(Wrong::TooFew);
         }
         let deleted = deleted.filter(|id| *id != Id::MIN).unwrap_or(log.deleted());

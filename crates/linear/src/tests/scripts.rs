@@ -140,8 +140,7 @@ fn what_nobody_brings_back_is_forgotten() {
 fn a_step_does_in_the_log_what_it_did_in_the_draft() {
     let mut rng = base::Rng::new(31);
     let mut space = Space::default();
-    let mut seq = 0;
-    for round in 0..300_u64 {
+    for (seq, round) in (1..).zip(0..300_u64) {
         let clock = round * 40;
         let mut draft = Draft::new(space.draft(clock), Bounds::default(), (0, u64::MAX), LEVEL);
         let mut replies = Vec::new();
@@ -169,10 +168,9 @@ fn a_step_does_in_the_log_what_it_did_in_the_draft() {
             apply(
                 space,
                 clock,
-                vec![command(seq + 1, [vec![crate::functions::script::says(vec![])], steps.clone()].concat())],
+                vec![command(seq, [vec![crate::functions::script::says(vec![])], steps.clone()].concat())],
             );
         }
-        seq += 1;
         let entries = |space: &Space| space.map().from(b"").cloned().collect::<Vec<_>>();
         assert_eq!(entries(&space), draft.entries(), "{replies:?}");
         assert_eq!(entries(&space), entries(&twin));

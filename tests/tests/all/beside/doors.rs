@@ -50,7 +50,8 @@ fn one_port_of_a_clone_has_three_doors_and_no_session_is_cut_when_it_leaves() {
     let folder = new_folder();
     fs::create_dir_all(&folder).unwrap();
     tools::certificate(&folder, "parrot.example");
-    let up = Up::start(3, &["--no-demo", "--tls-dir", &folder.display().to_string()]);
+    let https = free_port(3).to_string();
+    let up = Up::start(3, &["--no-demo", "--tls-dir", &folder.display().to_string(), "--https-port", &https]);
     let ports: Vec<u16> = std::iter::repeat_with(|| free_port(3)).take(3).collect();
     let declaration = fs::read_to_string(program::repository().join("examples/parrot/coppice.toml")).unwrap();
     let declaration = declaration.replace("target/release/parrot", &program::example("parrot").display().to_string());

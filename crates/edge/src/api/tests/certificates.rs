@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use node::view::ServiceView;
 use serde_json::json;
 
 use super::*;
@@ -22,7 +23,7 @@ fn node(declared: &[&str], pems: Vec<Pem>) -> Router {
                 json!({"name": name, "wanted": 1, "clones": [], "at": [], "certificates": certificates}),
             )
         });
-        let services = services.into_iter().map(Result::unwrap).collect::<Vec<_>>().into();
+        let services: Vec<ServiceView> = services.into_iter().map(Result::unwrap).collect();
         *view = Arc::new(View { service_tokens: Arc::new(tokens.into()), services, ..View::clone(view) });
     });
     let meter = Arc::new(Meter::new());

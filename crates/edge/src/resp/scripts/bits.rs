@@ -5,10 +5,12 @@ use mlua::{Lua, Result, Table, Value, Variadic};
 use super::convert::number;
 
 type Op = fn(u32, u32) -> u32;
+/// Of one number.
+type One = fn(u32) -> u32;
 
 pub fn library(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
-    let ones: [(&str, fn(u32) -> u32); 3] = [("tobit", |n| n), ("bnot", |n| !n), ("bswap", u32::swap_bytes)];
+    let ones: [(&str, One); 3] = [("tobit", |n| n), ("bnot", |n| !n), ("bswap", u32::swap_bytes)];
     for (name, op) in ones {
         add(lua, &table, name, move |args| Ok(op(of(args, 1)?[0])))?;
     }

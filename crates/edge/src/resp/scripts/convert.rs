@@ -95,7 +95,11 @@ pub fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Value> {
             }
             field("map", Value::Table(map))
         }
+        Reply::Named(pairs) if three => to_lua(lua, Reply::Map(pairs), protocol),
         Reply::Pairs(pairs) if three => {
+            list(lua, pairs.into_iter().map(|(key, value)| Reply::List(vec![key, value])), protocol)
+        }
+        Reply::Named(pairs) => {
             list(lua, pairs.into_iter().map(|(key, value)| Reply::List(vec![key, value])), protocol)
         }
         Reply::Map(pairs) | Reply::Pairs(pairs) => {
