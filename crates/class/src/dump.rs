@@ -532,7 +532,7 @@ mod tests {
         let whole = written(&all);
         let end = RECORD_HEAD + 24;
         assert_eq!(read(&[&whole[..whole.len() - end], &last[..]].concat(), 64), Err(Flaw::Counts));
-        assert_eq!(counts.items, 5);
+        assert_eq!(counts.items, 7);
         let Record::Head(head) = &mut all[0] else { panic!() };
         head.format = FORMAT + 1;
         assert_eq!(read(&written(&all), 64), Err(Flaw::Newer(FORMAT + 1)));

@@ -189,8 +189,8 @@ mod tests {
         here.set(&bytes("stream"), Value::Stream(Arc::new(stream)), 0);
         here.set(&bytes("lease"), Value::Lease { holder: bytes("me"), token: 8 }, 9_000);
         let all = dumped(&mut here);
-        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 10 }));
-        assert_eq!(all.len(), 11);
+        assert_eq!(all[0], Record::Part(Part { from: 0, to: u64::MAX, version: 11 }));
+        assert_eq!(all.len(), 12);
         // Something else is there, and more than once is once.
         there.set(&bytes("list"), Value::Text(bytes("other")), 7);
         for _ in 0..2 {

@@ -1,3 +1,5 @@
+//! Streams held to a dumb model, and their bytes: what they hold, what a group was given, what a flipped bit does.
+
 use std::collections::BTreeMap;
 
 use base::Rng;

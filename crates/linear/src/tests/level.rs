@@ -323,13 +323,14 @@ fn what_came_with_which_level() {
     );
     assert_eq!(
         of(5),
-        "ledger.info ledger.folder.create ledger.folder.rename ledger.folder.delete ledger.folder.subscribe ledger.add \
-         ledger.mark ledger.copy ledger.move ledger.remove ledger.remove-objects ledger.list ledger.numbers \
-         ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords \
-         stream.length stream.last stream.range stream.read stream.has-news stream.pending stream.pending-range \
+        "stream.length stream.last stream.range stream.read stream.has-news stream.pending stream.pending-range \
          stream.info stream.info-full stream.groups stream.consumers stream.add stream.remove stream.trim stream.set-id \
          stream.group-make stream.group-set stream.group-remove stream.consumer-make stream.consumer-remove \
-         stream.read-group stream.ack stream.claim stream.claim-auto"
+         stream.read-group stream.ack stream.claim stream.claim-auto \
+         ledger.info ledger.folder.create ledger.folder.rename ledger.folder.delete ledger.folder.subscribe ledger.add \
+         ledger.mark ledger.copy ledger.move ledger.remove ledger.remove-objects ledger.list ledger.numbers \
+         ledger.changes ledger.find ledger.open ledger.close ledger.skip ledger.keywords \
+         script.run script.run-keyless script.says"
     );
     assert_eq!(newer(5).collect::<Vec<_>>(), ["load"]);
     assert_eq!(newer(2).collect::<Vec<_>>(), ["put", "remove", "expire", "get-expire", "text.bits", "set.random"]);

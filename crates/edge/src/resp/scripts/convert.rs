@@ -99,9 +99,7 @@ pub fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Value> {
         Reply::Pairs(pairs) if three => {
             list(lua, pairs.into_iter().map(|(key, value)| Reply::List(vec![key, value])), protocol)
         }
-        Reply::Named(pairs) => {
-            list(lua, pairs.into_iter().map(|(key, value)| Reply::List(vec![key, value])), protocol)
-        }
+        Reply::Named(pairs) => list(lua, pairs.into_iter().map(|(key, value)| Reply::List(vec![key, value])), protocol),
         Reply::Map(pairs) | Reply::Pairs(pairs) => {
             list(lua, pairs.into_iter().flat_map(|(key, value)| [key, value]), protocol)
         }
