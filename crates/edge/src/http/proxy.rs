@@ -32,7 +32,7 @@ use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use super::passed::{self, Deadline, Tickets};
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
-use super::session::{Sessions, remove_ours};
+use super::session::{Sessions, remove_from_answer, remove_ours};
 use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
@@ -354,7 +354,7 @@ pub async fn forward(edge: &Edge, client: &Client, ready: Ready) -> Result<Forwa
     let fields = answer.response.headers_mut();
     match session {
         Some(session) => edge.sessions.finish(session, fields).await?,
-        None => remove_ours(fields),
+        None => remove_from_answer(fields),
     }
     let (response, from) = pass_on(edge, client, answer, upgrade.map(|(_, client)| client), takes_trailers)?;
     Ok(Forwarded { response, from, stay: errand.stay, is_own })

@@ -35,6 +35,8 @@ const HANDLE: HeaderName = HeaderName::from_static("coppice-session-handle");
 const RENEW: HeaderName = HeaderName::from_static("coppice-session-renew");
 /// What we tell programs, and they us, begins with this and a dash, or what some take for one.
 const OURS: &str = "coppice";
+/// What a client may read of what a program says under our name: how good an answer is, and how large the original was.
+const TO_CLIENTS: [&str; 2] = ["coppice-answer", "coppice-original-bytes"];
 /// To the program: there is no session. From the program: there is to be none.
 const NONE: &[u8] = b"-";
 /// To the program: the value is large, and the handle gets it.
@@ -150,7 +152,7 @@ impl Sessions {
     /// Stores what the program's answer says, and gives the client its cookie. The answer may leave when this is done.
     pub async fn finish(&self, carried: Carried, headers: &mut HeaderMap) -> Result<(), Refusal> {
         let said = self.said(&carried, headers);
-        remove_ours(headers);
+        remove_from_answer(headers);
         cookie::remove_set(headers, &carried.route.spec.cookie);
         match said? {
             Said::Value(value, renew) => {
@@ -311,9 +313,21 @@ impl Carried {
 /// one day, also in the spelling that WSGI and CGI programs take for the same. A deadline may be said by anybody: it has been read by
 /// then, and what is left of it is told anew with each try.
 pub fn remove_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &HeaderName| name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']));
-    if headers.keys().any(is_ours) {
-        let found: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    remove(headers, is_ours);
+}
+
+/// The same of an answer, but for what programs say to their clients under our name ([`TO_CLIENTS`]).
+pub fn remove_from_answer(headers: &mut HeaderMap) {
+    remove(headers, |name| is_ours(name) && !TO_CLIENTS.contains(&name.as_str()));
+}
+
+fn is_ours(name: &HeaderName) -> bool {
+    name.as_str().strip_prefix(OURS).is_some_and(|rest| rest.starts_with(['-', '_']))
+}
+
+fn remove(headers: &mut HeaderMap, which: impl Fn(&HeaderName) -> bool) {
+    if headers.keys().any(&which) {
+        let found: Vec<HeaderName> = headers.keys().filter(|name| which(name)).cloned().collect();
         for name in found {
             headers.remove(name);
         }
@@ -357,14 +371,21 @@ mod tests {
             "coppice_what-is-to-come",
             "coppice_deadline_ms",
             "coppice-deadline-ms",
+            "coppice-answer",
             "coppices",
             "x-coppice-other",
         ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
         }
+        let mut answer = headers.clone();
         remove_ours(&mut headers);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["coppices", "x-coppice-other"]);
+        let left = |headers: &HeaderMap| {
+            let mut left: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
+            left.sort_unstable();
+            left
+        };
+        assert_eq!(left(&headers), ["coppices", "x-coppice-other"]);
+        remove_from_answer(&mut answer);
+        assert_eq!(left(&answer), ["coppice-answer", "coppices", "x-coppice-other"]);
     }
 }

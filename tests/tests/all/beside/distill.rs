@@ -47,6 +47,7 @@ fn a_site_is_distilled_as_its_reader_wants_it_whatever_dies() {
     assert_eq!(good(at, "/photo/2.jpg", "").body, photo.body);
     let small = good(at, "/_distill/i/q40/photo/2.jpg", "");
     assert_eq!(small.header("content-type"), Some("image/jpeg"));
+    assert_eq!(small.header("coppice-answer"), Some("exact"));
     assert!(small.body.len() * 2 < photo.body.len(), "{} of {}", small.body.len(), photo.body.len());
     let one = good(at, &image, "");
     assert!(one.body.len() * 10 < photo.body.len() && one.body.starts_with(&[0xff, 0xd8]), "{}", one.body.len());
