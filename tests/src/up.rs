@@ -71,7 +71,8 @@ impl Up {
     /// [`start`](Self::start), with this in the environment.
     pub fn start_with(nodes: u8, options: &[&str], environment: &[(&str, &str)]) -> Up {
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut up = Up::begin_with(coppice(), new_folder(), Ports::free(nodes), nodes, options, environment);
+        let mut up =
+            Up::begin_with(Command::new(coppice()), new_folder(), Ports::free(nodes), nodes, options, environment);
         up.ready = up.event("ready", READY_WITHIN);
         up.took = up.took_since_start();
         up
@@ -79,18 +80,28 @@ impl Up {
 
     /// [`begin_in`](Self::begin_in), of a program that lies elsewhere.
     pub fn begin_of(program: &Path, dir: PathBuf, ports: Ports, nodes: u8, options: Vec<String>) -> Up {
-        Up::begin_with(program, dir, ports, nodes, options, &[])
+        Up::begin_with(Command::new(program), dir, ports, nodes, options, &[])
+    }
+
+    /// [`bare`](Self::bare), started as by a shell that lets a program have so many open files, and raise that.
+    pub fn bare_with_files(nodes: u8, files: u64) -> Up {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -Sn {files} && exec \"$0\" \"$@\"")]).arg(coppice());
+        let mut up =
+            Up::begin_with(command, new_folder(), Ports::free(nodes), nodes, vec!["--no-demo".to_owned()], &[]);
+        up.ready = up.event("ready", READY_WITHIN);
+        up.took = up.took_since_start();
+        up
     }
 
     fn begin_with(
-        program: &Path,
+        mut command: Command,
         dir: PathBuf,
         ports: Ports,
         nodes: u8,
         options: Vec<String>,
         environment: &[(&str, &str)],
     ) -> Up {
-        let mut command = Command::new(program);
         command
             .args(["up", "--json", "--nodes", &nodes.to_string()])
             .args(ports.options())

@@ -19,16 +19,11 @@ const VALUE_BYTES_MAX: usize = 1 << 20;
 /// What a shell gives a program.
 const FILES_OF_A_SHELL: u64 = 1024;
 
-/// One node, started with as few descriptors as a shell would give it.
+/// One node, started with as few descriptors as a shell would give it; the clients, which are this process, have all they may.
 fn start() -> Up {
     let have = getrlimit(Resource::Nofile);
-    let few = Rlimit {
-        current: have.maximum.map_or(Some(FILES_OF_A_SHELL), |most| Some(most.min(FILES_OF_A_SHELL))),
-        ..have
-    };
-    setrlimit(Resource::Nofile, few).unwrap();
-    let up = Up::bare(1);
     setrlimit(Resource::Nofile, Rlimit { current: have.maximum, ..have }).unwrap();
+    let up = Up::bare_with_files(1, FILES_OF_A_SHELL.min(have.maximum.unwrap_or(u64::MAX)));
     up.apply("bad.toml", "[namespace.carts]\nclass = \"session\"\n").good();
     wait_for("the namespace is open", Duration::from_secs(5), || open(&up).map(drop));
     up

@@ -16,7 +16,7 @@ const BEFORE: Duration = Duration::from_secs(45);
 
 #[test]
 fn a_brick_that_becomes_slow_starts_anew_and_says_why_and_no_command_fails() {
-    let _turn = e2e::beside();
+    let _turn = e2e::alone();
     let up = Up::bare(NODES);
     up.apply("carts.toml", "[namespace.carts]\nclass = \"session\"\n").good();
     let token = up.token("carts");

@@ -21,7 +21,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[];
 
 #[test]
 fn h2spec_finds_nothing_that_has_no_reason() {
-    let _turn = e2e::beside();
+    let _turn = e2e::alone();
     let folder = repository().join("tests/h2spec");
     let go = |args: &[&str], within| tools::run(Command::new("go").args(args).current_dir(&folder), within);
     if !tools::has("openssl") || !tools::has("go") {
