@@ -9,8 +9,11 @@ use e2e::procs::{Proc, Signal};
 use e2e::resp::{Resp, Word};
 use e2e::{Up, wait_for};
 
+/// All ask for one site: by the addresses of the nodes it would be three, with entries of their own.
+const SITE: (&str, &str) = ("Host", "site.test");
+
 fn get(at: SocketAddr, path: &str) -> Reply {
-    http::get(at, path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    http::request(at, "GET", path, &[SITE], b"").unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn did(reply: &Reply) -> &str {
@@ -32,7 +35,7 @@ fn answers_are_kept_for_all_nodes_until_they_are_purged_and_given_when_clones_ar
     let http = |node: u8| up.at(node).http;
     // The clone has to start, and the first leases take a moment.
     wait_for("a page is kept", Duration::from_secs(30), || {
-        let reply = http::get(http(1), "/page").map_err(|error| error.to_string())?;
+        let reply = http::request(http(1), "GET", "/page", &[SITE], b"").map_err(|error| error.to_string())?;
         match reply.header("cache-status") {
             Some(did) if did.starts_with("coppice; hit") => Ok(()),
             other => Err(format!("{} {other:?}", reply.status)),
@@ -47,9 +50,9 @@ fn answers_are_kept_for_all_nodes_until_they_are_purged_and_given_when_clones_ar
     });
     assert!(first.header("age").is_some() && first.header("etag").is_some());
     let tag = first.header("etag").unwrap().to_owned();
-    let ask = |node: u8, fields: &[(&str, &str)]| http::request(http(node), "GET", "/page", fields, b"").unwrap();
-    assert_eq!(ask(2, &[("if-none-match", &tag)]).status, 304);
-    let part = ask(3, &[("range", "bytes=0-1")]);
+    let ask = |node: u8, field: (&str, &str)| http::request(http(node), "GET", "/page", &[SITE, field], b"").unwrap();
+    assert_eq!(ask(2, ("if-none-match", &tag)).status, 304);
+    let part = ask(3, ("range", "bytes=0-1"));
     assert_eq!((part.status, part.text()), (206, first.text()[..2].to_owned()));
     for _ in 0..2 {
         assert!(did(&get(http(1), "/mine")).starts_with("coppice; fwd=uri-miss"));
@@ -87,7 +90,7 @@ fn answers_are_kept_for_all_nodes_until_they_are_purged_and_given_when_clones_ar
         reply => Err(did(&reply).to_owned()),
     });
     assert_eq!(get(http(1), "/never-asked").status, 503);
-    let figures = get(up.at(2).api, "/metrics").text();
+    let figures = http::get(up.at(2).api, "/metrics").unwrap().text();
     let stale = figures.lines().find_map(|line| line.strip_prefix("coppice_edge_cache_stale_total{service=\"site\"} "));
     assert!(stale.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 0), "{stale:?}");
 }
