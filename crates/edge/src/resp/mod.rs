@@ -107,6 +107,31 @@ pub struct Node {
     known: Arc<Crowd<Arc<str>>>,
 }
 
+impl Node {
+    fn new(gate: Rc<Gate>, meter: Arc<Meter>, functions: Arc<Functions>, run_id: String, room: Room) -> Self {
+        Self {
+            subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
+            gate,
+            meter,
+            functions,
+            since: Instant::now(),
+            run_id,
+            last_id: Cell::new(0),
+            turned_away: Cell::new(0),
+            keyspace: Rc::default(),
+            scripts: Rc::default(),
+            cursors: Rc::default(),
+            read_bytes: Cell::new(0),
+            unread: RefCell::default(),
+            blocked: Rc::default(),
+            closing: Cell::new(false),
+            told: Notify::new(),
+            strangers: Crowd::of_strangers(room.strangers),
+            known: Crowd::new(room.known),
+        }
+    }
+}
+
 /// How many connections there are at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
@@ -183,26 +208,7 @@ pub async fn serve_with(
     // Goes on after `stop`: what connections have sent is still answered.
     tokio::task::spawn_local(Rc::clone(&gate).run());
     tokio::task::spawn_local(Rc::clone(&gate).show(Arc::clone(&meter.stages)));
-    let node = Rc::new(Node {
-        subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
-        gate,
-        meter,
-        functions,
-        since: Instant::now(),
-        run_id: run_id(),
-        last_id: Cell::new(0),
-        turned_away: Cell::new(0),
-        keyspace: Rc::default(),
-        scripts: Rc::default(),
-        cursors: Rc::default(),
-        read_bytes: Cell::new(0),
-        unread: RefCell::default(),
-        blocked: Rc::default(),
-        closing: Cell::new(false),
-        told: Notify::new(),
-        strangers: Crowd::of_strangers(room.strangers),
-        known: Crowd::new(room.known),
-    });
+    let node = Rc::new(Node::new(gate, meter, functions, run_id(), room));
     let mut stop = std::pin::pin!(stop);
     let _listens = node.meter.resp.listens();
     let welcome = |stream: Stream, from, local, open| {

@@ -13,11 +13,10 @@ use base::checksum::place_hash;
 use base::{Outcome, Span, Work};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use host::Crowd;
 use node::{Answer, Ask, View};
 use state::linear::Step;
 use state::linear::script::{Draft, Loan, Returned, Scripts};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::limits::*;
 use super::request::{Request, What};
@@ -28,8 +27,7 @@ use crate::resp::commands::{self, Act, Call, Does, Spec};
 use crate::resp::encode::Reply;
 use crate::resp::gate::Gate;
 use crate::resp::parse::Command;
-use crate::resp::subscribers::Subscribers;
-use crate::resp::{Backend, Node};
+use crate::resp::{Backend, Node, Room};
 use crate::{Functions, Meter};
 
 /// Takes what groups lend to threads that run scripts.
@@ -219,26 +217,10 @@ impl Door {
         let lent = Rc::new(Lent::default());
         let gate = Rc::new(Gate::new(Rc::clone(&lent) as Rc<dyn Backend>, false));
         let meter = Arc::new(Meter::new());
-        let node = Rc::new(Node {
-            subscribers: Subscribers::new(Rc::clone(&gate), Arc::clone(&meter)),
-            gate,
-            functions: Functions::new(&meter),
-            meter,
-            since: Instant::now(),
-            run_id: String::new(),
-            last_id: Cell::new(0),
-            turned_away: Cell::new(0),
-            keyspace: Rc::default(),
-            scripts: Rc::default(),
-            cursors: Rc::default(),
-            read_bytes: Cell::new(0),
-            unread: RefCell::default(),
-            blocked: Rc::default(),
-            closing: Cell::new(false),
-            told: Notify::new(),
-            strangers: Crowd::of_strangers(1),
-            known: Crowd::new(1),
-        });
+        let functions = Functions::new(&meter);
+        // Nobody connects to it.
+        let room = Room { strangers: 1, known: 1 };
+        let node = Rc::new(Node::new(gate, meter, functions, String::new(), room));
         Self { lent, node, client: RefCell::new(Client::inside(namespace)) }
     }
 

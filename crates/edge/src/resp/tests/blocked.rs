@@ -11,7 +11,7 @@ const POP_R: &str = "list.pop-left r";
 const CHANGES_R: &str = "changes r";
 
 /// A client of class `linear`, whose questions are kept.
-async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
+pub async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
     toy.set_linear();
     toy.holds.set(true);
     sign_in_linear(stream).await;
@@ -19,7 +19,7 @@ async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
 }
 
 /// Answers who asks this about the list next.
-async fn answer(toy: &Toy, question: &str, reply: Got) {
+pub async fn answer(toy: &Toy, question: &str, reply: Got) {
     until(|| toy.asked().iter().any(|asked| asked == question)).await;
     toy.give(question, reply);
 }
@@ -33,7 +33,7 @@ async fn wait_in(toy: &Toy) {
 }
 
 /// A change, up to this version.
-fn upto(version: i64) -> Got {
+pub fn upto(version: i64) -> Got {
     Got::List(vec![Got::Int(version), Got::List(vec![Got::Nil])])
 }
 

@@ -2,6 +2,7 @@
 
 use linear::Reply as Got;
 
+use super::blocked::{answer, begin, upto};
 use super::*;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
@@ -275,23 +276,6 @@ async fn answer_of_hello(stream: &mut TcpStream) {
     while !got.ends_with(b"*0\r\n") {
         assert!(stream.read_buf(&mut got).await.unwrap() > 0, "{}", String::from_utf8_lossy(&got));
     }
-}
-
-/// A client of class `linear`, whose questions are kept.
-async fn begin(toy: &Toy, stream: &mut TcpStream, commands: &[&str]) {
-    toy.set_linear();
-    toy.holds.set(true);
-    sign_in_linear(stream).await;
-    send(stream, commands).await;
-}
-
-async fn answer(toy: &Toy, question: &str, reply: Got) {
-    until(|| toy.asked().iter().any(|asked| asked == question)).await;
-    toy.give(question, reply);
-}
-
-fn upto(version: i64) -> Got {
-    Got::List(vec![Got::Int(version), Got::List(vec![Got::Nil])])
 }
 
 fn told() -> Got {

@@ -89,22 +89,7 @@ pub static INSTEAD: refused::Table = &[
         &["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
         "the cluster is configured by `coppice apply`, and looks after itself",
     ),
-    (
-        &[
-            "CLUSTER",
-            "ASKING",
-            "READONLY",
-            "READWRITE",
-            "REPLICAOF",
-            "SLAVEOF",
-            "ROLE",
-            "PSYNC",
-            "SYNC",
-            "REPLCONF",
-            "SENTINEL",
-        ],
-        "every node has every key: connect to any of them as to a single Redis",
-    ),
+    refused::OF_NODES,
     (&["TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
