@@ -136,3 +136,60 @@ impl Mailboxes {
 const USED_TIME: Duration = Duration::from_secs(5);
 /// Mailboxes with a quota of which it is known; then all are forgotten.
 const USED_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::*;
+
+    const STORED: &str = "204 No Content\r\netag: \"8a\"\r\ncoppice-copies: 2\r\n";
+    const THERE: &str = "200 OK\r\netag: \"8a\"\r\ncontent-length: 5\r\n";
+    const CONFLICT: &str = "409 Conflict\r\netag: \"8a\"\r\ncontent-length: 0\r\n";
+    const GONE: &str = "410 Gone\r\ncontent-length: 0\r\n";
+    const ABSENT: &str = "404 Not Found\r\ncontent-length: 0\r\n";
+    const REFUSED: &str = "413 Content Too Large\r\ncontent-length: 0\r\n";
+
+    /// A node that gives these answers, one connection each.
+    fn node(answers: &'static [&'static str]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = Vec::new();
+                // The head, and behind it the message, which ends with a dash.
+                while !asked.ends_with(b"\r\n\r\n") || asked.starts_with(b"PUT") && !asked.ends_with(b"-") {
+                    let mut some = [0; 1024];
+                    let count = stream.read(&mut some).unwrap();
+                    asked.extend(&some[..count]);
+                    if count == 0 || asked.ends_with(b"-") {
+                        break;
+                    }
+                }
+                let body = if *answer == THERE { "text-" } else { "" };
+                write!(stream, "HTTP/1.1 {answer}connection: close\r\n\r\n{body}").unwrap();
+            }
+        });
+        at
+    }
+
+    #[tokio::test]
+    async fn stored_is_said_only_of_what_is_on_disks_or_was_deleted_since() {
+        for (answers, said) in [
+            (&[STORED][..], Delivered::Stored),
+            (&[GONE], Delivered::Stored),
+            (&[REFUSED], Delivered::Later),
+            // Other bytes are there under the id: they are put once more, as nobody knows whether both disks have them.
+            (&[CONFLICT, THERE, STORED], Delivered::Stored),
+            (&[CONFLICT, THERE, REFUSED], Delivered::Later),
+            (&[CONFLICT, ABSENT], Delivered::Later),
+        ] {
+            let objects = Objects::new(sdk::Node::at([node(answers)]).unwrap(), "mail", "token");
+            let boxes = Mailboxes::new(objects);
+            let put = boxes.put("ann@mail.test", ObjectId([7; 16]), Bytes::from_static(b"words-")).await;
+            assert_eq!(put, said, "{answers:?}");
+        }
+    }
+}

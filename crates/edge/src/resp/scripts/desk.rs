@@ -1,7 +1,7 @@
 //! The threads that run scripts, and the door inside of them: a script's commands are those of every door, asked of the draft that
 //! was lent.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
