@@ -24,6 +24,8 @@ pub const ACK_RANGES_MAX: usize = 4;
 pub const WAITS_MAX: usize = 64 << 10;
 /// Frames of repair that answer one question. What is more goes with the next round.
 pub const REPAIR_FRAMES: usize = 8;
+/// Updates beyond what an answer has room for that are looked through: those that touched what is sent are told with it.
+pub const BEYOND_MAX: usize = 64 << 10;
 /// A page of a transfer that does not come is asked for again after so long.
 pub const PAGE_AGAIN: Span = Span::millis(250);
 /// A node that starts waits so long for others to appear before it believes that it is alone.

@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds as _};
 
 use base::checksum::place_hash;
 use base::{Boot, Frame, NodeId, Now, Time};
@@ -192,7 +192,12 @@ impl Soft {
             return;
         }
         transfer.again_at = now.mono + PAGE_AGAIN;
-        let ask = PageAsk { space, boot: transfer.boot.0, after: transfer.after.as_ref().map(At::from) };
+        let ask = PageAsk {
+            space,
+            boot: transfer.boot.0,
+            after: transfer.after.as_ref().map(At::from),
+            start: transfer.start.as_ref().map(|start| ranges(start.ranges())).unwrap_or_default(),
+        };
         out.push(Output::Send { to: transfer.from, frame: Frame::new(kind::PAGE_ASK, ask.encode_to_vec()) });
     }
 
@@ -201,27 +206,43 @@ impl Soft {
             return Ok(());
         }
         let after = address(ask.after.clone())?;
+        let start = context(&ask.start).ok_or(Odd("a context of what nobody gives"))?;
         let Some(held) = self.spaces.get(&ask.space) else { return Ok(()) };
-        let mut page = Page {
-            space: ask.space,
-            boot: ask.boot,
-            after: ask.after,
-            until: None,
-            cells: Vec::new(),
-            context: ranges(held.space.context.ranges()),
-            floor: ranges(held.space.floor.ranges()),
-        };
-        let mut bytes = 0;
-        let from_there = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        for (at, cell) in held.space.cells.range((from_there, Bound::Unbounded)) {
+        let behind = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut bytes, mut until) = (0, None);
+        let mut cells: BTreeMap<&Address, Whole> = BTreeMap::new();
+        for (at, cell) in held.space.cells.range((behind, Bound::Unbounded)) {
             if bytes >= FRAME_BYTES {
-                page.until = page.cells.last().map(|whole| whole.at.clone());
+                until = cells.last_key_value().map(|(at, _)| *at);
                 break;
             }
             let whole = Whole { at: At::from(at), cell: ACell::of(cell, now.mono), covers: Vec::new() };
             bytes += whole.encoded_len();
-            page.cells.push(whole);
+            cells.insert(at, whole);
         }
+        // What came after the transfer began has shaped these cells, too, and removed others that stood here.
+        let mut covers: BTreeMap<&Address, Context> = BTreeMap::new();
+        if after.is_some() {
+            let is_here = |at: &Address| (behind, until.map_or(Bound::Unbounded, Bound::Included)).contains(at);
+            let since = held.space.context.minus(&start);
+            let updates = since.iter().flat_map(|range| held.space.updates(range));
+            for (dot, at) in updates.take(BEYOND_MAX).filter(|(_, at)| is_here(at)) {
+                covers.entry(at).or_default().insert(*dot);
+            }
+        }
+        for (at, covers) in covers {
+            let removed = || Whole { at: At::from(at), cell: ACell::default(), covers: Vec::new() };
+            cells.entry(at).or_insert_with(removed).covers = ranges(covers.ranges());
+        }
+        let page = Page {
+            space: ask.space,
+            boot: ask.boot,
+            after: ask.after,
+            until: until.map(At::from),
+            cells: cells.into_values().collect(),
+            context: ranges(held.space.context.ranges()),
+            floor: ranges(held.space.floor.ranges()),
+        };
         let frame = Frame::new(kind::PAGE, page.encode_to_vec());
         out.extend(fits(&frame).then_some(Output::Send { to: from, frame }));
         Ok(())
@@ -257,8 +278,8 @@ impl Soft {
         for at in &alone {
             held.space.take_whole(now, at, &Cell::default(), &[], &known)?;
         }
-        for (at, cell, _) in &cells {
-            held.space.take_whole(now, at, cell, &[], &known)?;
+        for (at, cell, covers) in &cells {
+            held.space.take_whole(now, at, cell, covers, &known)?;
         }
         if until.is_some() {
             transfer.after = until;
@@ -328,26 +349,38 @@ fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
 }
 
 /// Frames with the cells that one with this context lacks; each says of which updates its cells are the outcome.
+///
+/// Cells are sent as they are now. So a chosen cell is the outcome also of updates that choose none: those since the last tick,
+/// and those beyond what fits. They are told with it. Else who takes it has what an update did without having seen it, and
+/// would never be repaired if the update were lost elsewhere.
 fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl FnMut(Frame)) {
-    let mut found: BTreeMap<&Address, Vec<Range>> = BTreeMap::new();
+    let mut found: BTreeMap<&Address, Context> = BTreeMap::new();
     let mut bytes = 0;
-    'all: for Range { life, first, last } in space.tick.minus(theirs) {
-        for (dot, at) in space.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
-            let covers = found.entry(at).or_default();
-            if covers.is_empty() {
+    let mut beyond = 0;
+    let older = space.tick.minus(theirs);
+    for (dot, at) in older.iter().flat_map(|range| space.updates(range)) {
+        if bytes < FRAME_BYTES * REPAIR_FRAMES {
+            let covers = found.entry(at).or_insert_with(|| {
                 let cell = space.cells.get(at).cloned().unwrap_or_default();
                 bytes += at.key.len() + at.element.len() + ACell::of(&cell, now.mono).encoded_len() + 64;
+                Context::default()
+            });
+            if !covers.contains(Dot { seq: dot.seq - 1, ..*dot }) {
+                bytes += 24;
             }
-            match covers.last_mut() {
-                Some(range) if range.life == dot.life && range.last + 1 == dot.seq => range.last = dot.seq,
-                _ => {
-                    covers.push(Range::from(*dot));
-                    bytes += 24;
-                }
-            }
-            if bytes >= FRAME_BYTES * REPAIR_FRAMES {
-                break 'all;
-            }
+            covers.insert(*dot);
+        } else if let Some(covers) = found.get_mut(at) {
+            covers.insert(*dot);
+        }
+        beyond += usize::from(bytes >= FRAME_BYTES * REPAIR_FRAMES);
+        if beyond > BEYOND_MAX {
+            break;
+        }
+    }
+    let newer = space.context.minus(&space.tick);
+    for (dot, at) in newer.iter().flat_map(|range| space.updates(range)) {
+        if let Some(covers) = found.get_mut(at).filter(|_| !theirs.contains(*dot)) {
+            covers.insert(*dot);
         }
     }
     let context = ranges(space.context.ranges());
@@ -355,7 +388,7 @@ fn repairs(now: Now, id: u32, space: &Space, theirs: &Context, mut send: impl Fn
     let (mut left, mut bytes) = (found.len(), 0);
     for (at, covers) in found {
         let cell = space.cells.get(at).map(|cell| ACell::of(cell, now.mono)).unwrap_or_default();
-        let whole = Whole { at: At::from(at), cell, covers: ranges(covers) };
+        let whole = Whole { at: At::from(at), cell, covers: ranges(covers.ranges()) };
         bytes += whole.encoded_len();
         frame.cells.push(whole);
         left -= 1;

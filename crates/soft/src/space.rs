@@ -173,6 +173,11 @@ impl Space {
         done
     }
 
+    /// Updates of a range that the index has, and what they touched.
+    pub(crate) fn updates(&self, of: &Range) -> impl Iterator<Item = (&Dot, &Address)> {
+        self.index.range(Dot { life: of.life, seq: of.first }..=Dot { life: of.life, seq: of.last })
+    }
+
     fn note(&mut self, dot: Dot, at: &Address) {
         if !self.floor.contains(dot) {
             self.index.insert(dot, at.clone());

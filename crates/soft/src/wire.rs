@@ -200,6 +200,9 @@ pub struct PageAsk {
     /// None: from the beginning.
     #[prost(message, optional, tag = "3")]
     pub after: Option<At>,
+    /// What the asked had seen when it sent the first page; empty with that.
+    #[prost(message, repeated, tag = "4")]
+    pub start: Vec<Ranges>,
 }
 
 /// All cells behind one address up to another: of others in between there is nothing.
