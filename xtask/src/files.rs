@@ -14,6 +14,9 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     header(text, &mut findings);
     length(text, &mut findings);
     leftovers(text, &mut findings);
+    if !path.starts_with("crates/sdk/") {
+        examples(text, &mut findings);
+    }
     if is_below_water(path) {
         // A test may say what it saw.
         let in_tests = path.contains("/tests/") || path.ends_with("tests.rs");
@@ -35,6 +38,20 @@ fn length(text: &str, found: &mut Found) {
     let header = text.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join(" ").to_lowercase();
     if lines > LINES_MAX && !header.contains("one file") && !header.contains("one thing") && !header.contains("long") {
         found.push((0, format!("has {lines} lines; over {LINES_MAX} its header says why it is one thing")));
+    }
+}
+
+/// Examples in docs that look as if they were run. Only those of the SDK are: looking for them costs each crate seconds.
+fn examples(text: &str, found: &mut Found) {
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let doc = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+        let Some(told) = doc.and_then(|doc| doc.trim().strip_prefix("```")) else { continue };
+        if !is_open && ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&told) {
+            found
+                .push((at + 1, "an example that nobody runs: ```text, or `doctest` in its Cargo.toml and here".into()));
+        }
+        is_open = !is_open;
     }
 }
 
@@ -233,6 +250,15 @@ mod tests {
         assert_eq!(any(&["#[ig", "nore = \"needs a network\"]"].concat()).len(), 0);
         assert_eq!(any(&["let p = \"/wo", "rk/main\";"].concat()).len(), 1);
         assert_eq!(any(&["let p = \"/tmp/wo", "rk/main\";"].concat()).len(), 0);
+    }
+
+    #[test]
+    fn examples_are_run_or_are_text() {
+        assert_eq!(any("/// ```\n/// f();\n/// ```").len(), 1);
+        assert_eq!(any("    //! ```no_run\n    //! f();\n    //! ```").len(), 1);
+        assert_eq!(any("/// ```text\n/// a -> b\n/// ```").len(), 0);
+        let of_sdk = format!("{HEAD}/// ```\n/// f();\n/// ```\n");
+        assert!(check("crates/sdk/src/x.rs", &of_sdk).is_empty());
     }
 
     #[test]

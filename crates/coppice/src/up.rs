@@ -107,8 +107,8 @@ pub async fn up(args: UpArgs) -> Result<(), String> {
 async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
     let mut stop = stop_signal()?;
     if let Some(dir) = &args.tls_dir {
-        // A mistake is told here, once, instead of in the log of each node.
-        edge::tls::Certs::load(dir)?;
+        // A mistake is told here, once, beside the log of each node.
+        edge::tls::Certs::load(dir)?.wrong().iter().for_each(|wrong| eprintln!("coppice: not taken: {wrong}"));
     } else if let Some((door, _)) = needless(&args.doors(Ipv4Addr::LOCALHOST.into())) {
         return Err(format!("{} needs certificates; --tls-dir names their folder", door.about().port_option));
     }

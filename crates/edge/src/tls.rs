@@ -1,12 +1,12 @@
 //! Certificates of the edge: read from a folder, from two files, or both, chosen by the name that a client asks for (SNI), replaced when the
-//! files change. Files that cannot be read whole change nothing: what was good goes on. Keys leave only to clones
+//! files change. A pair that is wrong keeps its former self, and is no other pair's trouble. Keys leave only to clones
 //! of services that were declared so (`api/certificates.rs`).
 //!
 //! Pairs are `NAME.crt` with `NAME.key`, or `fullchain.pem` with `privkey.pem`, in the folder or one folder below (as
 //! certbot leaves them). `default` is shown to who asks for a name that none has; else the first one is.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -56,6 +56,10 @@ struct Store {
     default: Arc<CertifiedKey>,
     /// What they were read from, the default one first. None of what a node has anyway: that is for nobody else.
     pems: Vec<Pem>,
+    /// Each pair of files as it was last right.
+    good: BTreeMap<Pair, (Arc<CertifiedKey>, Pem)>,
+    /// What is wrong with others, for people.
+    wrong: Vec<String>,
     /// Of the files, to see a change.
     seen: Seen,
 }
@@ -79,7 +83,7 @@ impl fmt::Debug for Pem {
 type Seen = Vec<(PathBuf, u64, Option<SystemTime>)>;
 
 /// One pair of files.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Pair {
     name: String,
     cert: PathBuf,
@@ -88,11 +92,16 @@ struct Pair {
 
 impl Certs {
     /// # Errors
-    /// Says which file is wrong and what would be right.
+    /// No pair of files can be used: which is wrong, and what would be right.
     pub fn load(files: impl Into<Files>) -> Result<Arc<Self>, String> {
         let files = files.into();
-        let store = Store::read(&files)?;
+        let store = Store::read(&files, None)?;
         Ok(Arc::new(Self { files, now: ArcSwap::from_pointee(store) }))
+    }
+
+    /// Pairs of files that are not taken, a sentence for each. Those that were right before go on as they were.
+    pub fn wrong(&self) -> Vec<String> {
+        self.now.load().wrong.clone()
     }
 
     /// One certificate for all names: what a node has anyway. It changes by [`show`](Self::show) alone. The chain and the key are in PEM.
@@ -136,28 +145,41 @@ impl Certs {
 
     /// Takes over what changes in the folder, for ever.
     pub async fn follow(self: Arc<Self>) {
-        let mut complained = Seen::new();
+        let mut complained = self.complain(None);
+        let mut unread = None;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let me = Arc::clone(&self);
             let looked = tokio::task::spawn_blocking(move || {
+                let now = me.now.load();
                 let seen = look(&all_pairs(&me.files)?);
-                Ok::<_, String>((seen != me.now.load().seen).then(|| (seen, Store::read(&me.files))))
+                (seen != now.seen).then(|| Store::read(&me.files, Some(&now))).transpose()
             });
             match looked.await {
-                Ok(Ok(Some((_, Ok(store))))) => {
+                Ok(Ok(Some(store))) => {
                     tracing::info!(files = ?self.files, names = store.by_name.len(), "certificates were replaced");
                     self.now.store(Arc::new(store));
+                    complained = self.complain(complained);
+                    unread = None;
                 }
-                Ok(Ok(Some((seen, Err(error))))) if seen != complained => {
-                    tracing::error!(%error, "the changed certificates are not taken; the former ones go on");
-                    complained = seen;
+                Ok(Ok(None)) => unread = None,
+                Ok(Err(error)) if unread.as_ref() != Some(&error) => {
+                    tracing::error!(%error, "the certificates cannot be looked at; the former ones go on");
+                    unread = Some(error);
                 }
-                Ok(Ok(Some(_) | None)) => (),
-                Ok(Err(error)) => tracing::debug!(%error, "the certificates cannot be looked at"),
+                Ok(Err(_)) => (),
                 Err(error) => tracing::error!(%error, "looking at the certificates failed"),
             }
         }
+    }
+
+    /// Says what is wrong, unless that was said before.
+    fn complain(&self, before: Option<Vec<String>>) -> Option<Vec<String>> {
+        let wrong = self.wrong();
+        for error in wrong.iter().filter(|error| !before.iter().flatten().any(|said| said == *error)) {
+            tracing::error!(%error, "a certificate is not taken; the others are, and it goes on as it was, if it was");
+        }
+        Some(wrong)
     }
 
     /// All that there are, with their keys, the one for all other names first. None of what a node has anyway.
@@ -187,41 +209,46 @@ impl Store {
     fn one(chain: &str, key: &str) -> Result<Self, String> {
         let (default, names) = certified("its certificate", chain.as_bytes(), "its key", key.as_bytes())?;
         let by_name = names.into_iter().map(|name| (name, Arc::clone(&default))).collect();
-        Ok(Self { by_name, default, pems: Vec::new(), seen: Seen::new() })
+        let (good, wrong) = (BTreeMap::new(), Vec::new());
+        Ok(Self { by_name, default, pems: Vec::new(), good, wrong, seen: Seen::new() })
     }
 
-    fn read(files: &Files) -> Result<Self, String> {
+    /// What the files say now; `before`: as they were last, for pairs that are wrong now.
+    fn read(files: &Files, before: Option<&Self>) -> Result<Self, String> {
         let pairs = all_pairs(files)?;
         let seen = look(&pairs);
         let (mut by_name, mut default, mut pems) = (BTreeMap::new(), None, Vec::new());
-        let mut wrong = String::new();
-        for pair in &pairs {
-            match read(pair) {
-                Ok((key, pem)) => {
-                    let names = pem.names.clone();
-                    if default.is_none() || pair.name == "default" && files.pair.is_none() {
-                        default = Some(Arc::clone(&key));
-                        pems.insert(0, pem);
-                    } else {
-                        pems.push(pem);
-                    }
-                    for name in names {
-                        by_name.entry(name).or_insert_with(|| Arc::clone(&key));
-                    }
-                }
+        let (mut good, mut wrong) = (BTreeMap::new(), Vec::new());
+        for pair in pairs {
+            let (key, pem) = match read(&pair) {
+                Ok(read) => read,
                 Err(why) => {
-                    let _ = write!(wrong, "{}{why}", if wrong.is_empty() { "" } else { "\n" });
+                    wrong.push(why);
+                    let Some(former) = before.and_then(|before| before.good.get(&pair)) else { continue };
+                    former.clone()
                 }
+            };
+            if default.is_none() || pair.name == "default" && files.pair.is_none() {
+                default = Some(Arc::clone(&key));
+                pems.insert(0, pem.clone());
+            } else {
+                pems.push(pem.clone());
             }
+            for name in &pem.names {
+                by_name.entry(name.clone()).or_insert_with(|| Arc::clone(&key));
+            }
+            good.insert(pair, (key, pem));
         }
-        if !wrong.is_empty() {
-            return Err(wrong);
-        }
-        let default = default.ok_or_else(|| {
+        let Some(default) = default else {
             let dir = files.dir.as_deref().unwrap_or(Path::new("")).display();
-            format!("{dir} has no certificate; put NAME.crt and NAME.key there, or fullchain.pem and privkey.pem")
-        })?;
-        Ok(Self { by_name, default, pems, seen })
+            return Err(match wrong.is_empty() {
+                true => format!(
+                    "{dir} has no certificate; put NAME.crt and NAME.key there, or fullchain.pem and privkey.pem"
+                ),
+                false => wrong.join("\n"),
+            });
+        };
+        Ok(Self { by_name, default, pems, good, wrong, seen })
     }
 }
 
@@ -453,6 +480,37 @@ mod tests {
         assert_eq!(shown(&certs, "x"), "new.example");
         dir.put("a.crt", "a.key", &["newer.example"]);
         until(|| shown(&certs, "x") == "newer.example").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_pair_is_no_other_pairs_trouble() {
+        let dir = Folder::new("beside");
+        dir.put("a.crt", "a.key", &["a.example"]);
+        dir.put("b.crt", "b.key", &["b.example"]);
+        std::fs::write(dir.0.join("b.key"), "nothing").unwrap();
+        let certs = Certs::load(&dir.0).unwrap();
+        assert_eq!(shown(&certs, "a.example"), "a.example");
+        assert_eq!(shown(&certs, "b.example"), "a.example", "it was never right");
+        assert!(certs.wrong()[0].contains("b.key"), "{:?}", certs.wrong());
+        tokio::spawn(Arc::clone(&certs).follow());
+
+        // The other one is renewed all the same, and it, too, when it is right.
+        dir.put("a.crt", "a.key", &["new.example"]);
+        until(|| shown(&certs, "new.example") == "new.example").await;
+        dir.put("b.crt", "b.key", &["b.example"]);
+        until(|| shown(&certs, "b.example") == "b.example").await;
+        assert!(certs.wrong().is_empty());
+
+        // Wrong again it goes on as it was.
+        std::fs::write(dir.0.join("b.crt"), "nothing").unwrap();
+        until(|| !certs.wrong().is_empty()).await;
+        assert_eq!(shown(&certs, "b.example"), "b.example");
+        assert_eq!(certs.pems().len(), 2);
+
+        // Without its files it is none any more.
+        std::fs::remove_file(dir.0.join("b.crt")).unwrap();
+        until(|| shown(&certs, "b.example") == "new.example").await;
+        assert!(certs.wrong().is_empty());
     }
 
     async fn until(test: impl Fn() -> bool) {

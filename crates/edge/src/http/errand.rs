@@ -271,6 +271,12 @@ impl Errand {
                         self.one_spoke_first = true;
                     }
                 }
+                // Other clones are of the same program.
+                Err(Failed::Speaks(tongue)) => {
+                    attempt.ended(true);
+                    pool.answered(&upstream, true);
+                    return Err(Refusal::Speaks(tongue));
+                }
                 // One that was given little time need not be sick.
                 Err(Failed::TimedOut) if self.deadline.is_some_and(|deadline| deadline.is_said) => {
                     return Err(Refusal::LateAnswer);

@@ -13,6 +13,7 @@ use hyper::ext::ReasonPhrase;
 use super::body::{Busy, DownBody};
 use super::check::Violation;
 use super::limits::RETRY_AFTER_SECONDS;
+use super::line::Tongue;
 
 /// Why a request gets no answer from a clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,8 @@ pub enum Refusal {
     BadAnswer,
     /// A clone said something before it was asked, so it does not speak HTTP, and there is no other. It did not happen.
     SpokeFirst,
+    /// A clone speaks another protocol than it is spoken to in. It did not happen.
+    Speaks(Tongue),
     /// The session of its cookie cannot be read now. It did not happen.
     SessionUnread,
     /// A clone has carried it out, but the session that it returned was not stored.
@@ -80,9 +83,11 @@ impl Refusal {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Refusal::Dropped(dropped) | Refusal::Off(dropped) => dropped.status,
-            Refusal::CloneEnded | Refusal::BadAnswer | Refusal::SpokeFirst | Refusal::SessionSaid(_) => {
-                StatusCode::BAD_GATEWAY
-            }
+            Refusal::CloneEnded
+            | Refusal::BadAnswer
+            | Refusal::SpokeFirst
+            | Refusal::Speaks(_)
+            | Refusal::SessionSaid(_) => StatusCode::BAD_GATEWAY,
             Refusal::CloneSilent(_) | Refusal::Late | Refusal::LateAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -128,6 +133,14 @@ impl Refusal {
             }
             Refusal::SpokeFirst => {
                 "the clone spoke before it was asked, as no HTTP server does; the request was not carried out"
+            }
+            Refusal::Speaks(Tongue::Http2) => {
+                "the program speaks HTTP/2 here, as gRPC servers do, and is spoken to in HTTP/1.1; the request was not carried out. \
+                 Declare its port as `tcp`, and its clients reach it as it is (docs/guide/routing.md)"
+            }
+            Refusal::Speaks(Tongue::Tls) => {
+                "the program speaks TLS here, and is spoken to in plain HTTP; the request was not carried out. Let it listen without \
+                 TLS on $PORT, as the edge speaks TLS with its clients, or declare its port as `tcp`"
             }
             Refusal::SessionUnread => "your session cannot be read now; the request was not carried out; try again",
             Refusal::SessionUnstored => {

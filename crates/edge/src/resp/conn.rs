@@ -29,6 +29,7 @@ use super::gate::{Busy, Entry, OVERLOADED, Waiting};
 use super::input::Input;
 use super::limits::*;
 use super::parse::{Command, Parsed, Parser};
+use super::slow::SlowLog;
 use super::stream::Stream;
 use super::subscribers::Hears;
 use super::unread::{Stall, Unread};
@@ -163,6 +164,8 @@ struct Slot {
     alone: bool,
     /// It changes what the client listens to: messages come behind its reply.
     listens: bool,
+    /// What it is called.
+    name: &'static str,
 }
 
 enum Work {
@@ -307,7 +310,7 @@ impl Conn {
             self.keys.drain(..slot.keys);
             self.held_bytes -= slot.bytes;
             // The time that a client chose to wait is not ours.
-            self.tell(reply, slot.protocol, if waited { Instant::now() } else { slot.began });
+            self.tell(slot.name, reply, slot.protocol, if waited { Instant::now() } else { slot.began });
         }
         self.busy.set(!self.slots.is_empty());
         if !self.has_room_for_answers() {
@@ -347,8 +350,15 @@ impl Conn {
         true
     }
 
-    fn tell(&mut self, reply: Reply, protocol: Protocol, began: Instant) {
-        self.node.meter.resp.done(began.elapsed(), ops::is_ours(&reply));
+    fn tell(&mut self, name: &'static str, reply: Reply, protocol: Protocol, began: Instant) {
+        let took = began.elapsed();
+        self.node.meter.resp.done(took, ops::is_ours(&reply));
+        if SlowLog::wants(took)
+            && let Some(known) = &self.client.known
+        {
+            let of = (&known.namespace, self.client.addr, &*self.client.name);
+            self.node.slow.borrow_mut().push(name, took, of);
+        }
         let before = self.out.len();
         self.out.push(reply, protocol);
         self.answer_bytes = (self.out.len() - before).max(self.answer_bytes / 2);
@@ -461,7 +471,7 @@ impl Conn {
             if was_known && self.client.known.is_none() {
                 cx.waker().wake_by_ref();
             }
-            self.put(work, touches, command.bytes());
+            self.put(spec.name, work, touches, command.bytes());
             if let Some(last) = self.slots.back_mut().filter(|_| spec.does == Does::Listen) {
                 last.listens = true;
             }
@@ -477,19 +487,19 @@ impl Conn {
 
     /// The answer to what is not run.
     fn say(&mut self, reply: Reply) {
-        self.put(Work::Ready(reply), Touches::None, 0);
+        self.put("", Work::Ready(reply), Touches::None, 0);
     }
 
-    fn put(&mut self, work: Work, touches: Touches, bytes: usize) {
+    fn put(&mut self, name: &'static str, work: Work, touches: Touches, bytes: usize) {
         let (protocol, began) = (self.client.protocol, Instant::now());
         match work {
             // Nothing is before it: no need to queue.
-            Work::Ready(reply) if self.slots.is_empty() => self.tell(reply, protocol, began),
+            Work::Ready(reply) if self.slots.is_empty() => self.tell(name, reply, protocol, began),
             work => {
                 self.keys.extend(touches.keys());
                 let (keys, alone) = (touches.keys().len(), matches!(touches, Touches::All));
                 self.held_bytes += bytes;
-                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false });
+                self.slots.push_back(Slot { work, protocol, began, keys, bytes, alone, listens: false, name });
                 self.busy.set(true);
             }
         }

@@ -223,3 +223,8 @@ pub const PUSHED_BYTES_MAX: usize = 256 << 10;
 
 const _: () = assert!(PUSHED_BYTES_MAX < UNREAD_BYTES_FREE, "messages alone stop nothing from being read");
 const _: () = assert!(channels::limits::MESSAGE_BYTES_MAX * 2 < HEARD_BYTES_MAX, "no single message closes a client");
+
+/// A command that takes so long is noted.
+pub const SLOW_AFTER: Duration = Duration::from_millis(10);
+/// Commands that took long are remembered, all namespaces of a node together.
+pub const SLOW_MAX: usize = 1_024;

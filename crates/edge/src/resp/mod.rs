@@ -10,6 +10,7 @@
 //!   read buffer.
 //! - `commands/`: what is offered, a kind to a file, in one list; docs/resp.md is made from it.
 //! - `secure.rs`: who comes with TLS; `stream.rs`: a connection with it, or without.
+//! - `slow.rs`: which commands took long.
 //! - `unread.rs`: how many answers are kept for clients that do not read yet.
 //! - `subscribers.rs`: who listens to channels, and what waits for whom.
 //! - `scripts/`: Lua scripts, run beside the node.
@@ -46,6 +47,7 @@ mod ops;
 pub mod parse;
 pub mod scripts;
 pub mod secure;
+mod slow;
 mod stream;
 mod subscribers;
 mod unread;
@@ -96,6 +98,8 @@ pub struct Node {
     unread: RefCell<unread::Kept>,
     /// Who listens to channels.
     subscribers: Rc<Subscribers>,
+    /// What took long.
+    slow: RefCell<slow::SlowLog>,
     /// Who waits for items of lists.
     blocked: Rc<Blocked>,
     /// Connections end as soon as they have answered what has come.
@@ -123,6 +127,7 @@ impl Node {
             cursors: Rc::default(),
             read_bytes: Cell::new(0),
             unread: RefCell::default(),
+            slow: RefCell::default(),
             blocked: Rc::default(),
             closing: Cell::new(false),
             told: Notify::new(),

@@ -65,6 +65,33 @@ async fn a_clone_that_speaks_first_gets_no_request_and_its_client_hears_502_at_o
     }
 }
 
+/// gRPC servers say SETTINGS at once, servers of TLS say an alert to what they do not understand.
+#[tokio::test]
+async fn a_program_of_another_protocol_is_told_from_one_that_is_ill() {
+    let alert: &[u8] = b"\x15\x03\x01\0\x02\x02\x46";
+    let tls = Toy::start(move |toy, mut stream, _| async move {
+        toy.read_request(&mut stream).await?;
+        stream.write_all(alert).await
+    })
+    .await;
+    let late = Toy::start(|toy, mut stream, _| async move {
+        toy.read_request(&mut stream).await?;
+        stream.write_all(b"\0\0\0\x04\0\0\0\0\0").await
+    })
+    .await;
+    let early = greeter(b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0").await;
+    for (door, says) in [
+        (door(&early, &[]).await, "HTTP/2"),
+        (Door::to(&[late.addr]).await, "HTTP/2"),
+        (Door::to(&[tls.addr]).await, "TLS"),
+    ] {
+        let answer = door.ask(POST).await;
+        assert_eq!(answer.status, 502);
+        let body = &answer.body;
+        assert!(body.contains(says) && body.contains("not carried out") && body.contains("`tcp`"), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn while_another_clone_is_well_nobody_notices_one_that_speaks_first() {
     let (bad, good) = (greeter(b"220 mail ESMTP\r\n").await, Toy::steady("well").await);

@@ -82,6 +82,25 @@ fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// What a program speaks that does not speak HTTP/1.1, where its first bytes tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tongue {
+    /// It begins with SETTINGS (RFC 9113 3.4), as servers of gRPC do.
+    Http2,
+    /// It answers plain text with an alert (RFC 8446 6).
+    Tls,
+}
+
+impl Tongue {
+    pub fn of(said: &[u8]) -> Option<Self> {
+        match said {
+            [_, _, _, 4, 0 | 1, 0, 0, 0, 0, ..] => Some(Self::Http2),
+            [21, 3, 0..=4, 0, 2, ..] => Some(Self::Tls),
+            _ => None,
+        }
+    }
+}
+
 /// Takes the next head from the front of `input`. None: more is needed.
 ///
 /// # Errors
@@ -224,6 +243,18 @@ mod tests {
 
     fn body(bytes: &str) -> Result<Body, &'static str> {
         read(bytes, ANY).map(|head| head.expect("it is whole").0.body)
+    }
+
+    #[test]
+    fn what_speaks_something_else_is_told_by_its_first_bytes() {
+        // As grpc-go and grpc-java begin, an acknowledgement of settings, and an alert of OpenSSL.
+        let go = b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0";
+        assert_eq!(Tongue::of(go), Some(Tongue::Http2));
+        assert_eq!(Tongue::of(b"\0\0\0\x04\x01\0\0\0\0"), Some(Tongue::Http2));
+        assert_eq!(Tongue::of(b"\x15\x03\x01\0\x02\x02\x46"), Some(Tongue::Tls));
+        for other in [&b"HTTP/1.1 200 OK\r\n\r\n"[..], b"220 smtp\r\n", b"", b"\0\0\x06\x04"] {
+            assert_eq!(Tongue::of(other), None);
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ use super::wait::Wait;
 use crate::pool::Stream;
 use framing::Body;
 use head::Said;
+pub use head::Tongue;
 
 const LAST_CHUNK: Bytes = Bytes::from_static(b"0\r\n\r\n");
 
@@ -77,6 +78,8 @@ pub enum Failed {
     Unsent(UpBody),
     /// The same, and the clone has said something before it was asked anything.
     SpokeFirst(UpBody),
+    /// The clone speaks something else: no such program understands what it was asked.
+    Speaks(Tongue),
     /// The client broke its body off.
     Upload,
     /// The clone has it, and what it said is no answer: why.
@@ -225,7 +228,8 @@ impl Line {
                 return Poll::Ready(Err(Failed::Unsent(self.unsent())));
             }
             if !self.input.is_empty() {
-                return Poll::Ready(Err(Failed::SpokeFirst(self.unsent())));
+                let body = self.unsent();
+                return Poll::Ready(Err(Tongue::of(&self.input).map_or(Failed::SpokeFirst(body), Failed::Speaks)));
             }
         }
         if let Some(failed) = self.sends(cx) {
@@ -249,7 +253,10 @@ impl Line {
                         continue;
                     }
                     Ok(None) => (),
-                    Err(why) => return Poll::Ready(Err(Failed::NoAnswer(why))),
+                    Err(why) => {
+                        let failed = Tongue::of(&self.input).map_or(Failed::NoAnswer(why), Failed::Speaks);
+                        return Poll::Ready(Err(failed));
+                    }
                 }
             }
             match self.poll_fill(cx) {

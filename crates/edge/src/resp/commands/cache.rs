@@ -174,10 +174,9 @@ pub static INSTEAD: refused::Table = &[
         &["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"],
         "no code runs beside an entry: class linear has FCALL, and functions of services",
     ),
-    (&["WAIT", "WAITAOF"], "a cache has no second copy; what must not be lost belongs into class linear or session"),
-    (&["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
+    (&["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
     refused::OF_NODES,
-    (&["MONITOR", "TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
+    (&["MONITOR", "TIME", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
 /// The command of this name in this class: its own, or one that belongs to the connection.

@@ -20,6 +20,7 @@ use super::ops::Space;
 use super::parse::{Command, integer};
 use super::{Node, ops};
 
+mod asked;
 pub mod cache;
 pub mod channels;
 mod client;
@@ -56,6 +57,12 @@ pub static ALL: &[&Spec] = &[
     &command::COMMAND,
     &priority::PRIORITY,
     &info::INFO,
+    &asked::WAIT,
+    &asked::WAITAOF,
+    &asked::SLOWLOG,
+    &asked::LATENCY,
+    &asked::MODULE,
+    &asked::ACL,
     &channels::SUBSCRIBE,
     &channels::UNSUBSCRIBE,
     &channels::PSUBSCRIBE,

@@ -66,10 +66,9 @@ pub static INSTEAD: Table = &[
     (&["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"], "GET and SET move values; TTL tells the lease"),
     (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], NO_SCRIPTS),
-    (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on two bricks already"),
-    (&["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
+    (&["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"], OPERATOR),
     OF_NODES,
-    (&["TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
+    (&["TIME", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
 /// What a table says of a name.

@@ -67,7 +67,6 @@ pub static INSTEAD: refused::Table = &[
         &["XACKDEL", "XDELEX", "XNACK", "XCFGSET"],
         "streams have the commands of Redis 7.2: XACK and XDEL in MULTI, XCLAIM, ids of one's own",
     ),
-    (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is on a majority's disks"),
     (&["BITFIELD", "BITFIELD_RO", "LCS", "PF*", "GEO*"], "WATCH the key, GET the value, and SET or DEL it in MULTI"),
     (&["MSETEX", "INCREX"], "MULTI, the same without EX, EXPIRE for each key, EXEC"),
     (&["SORT", "SORT_RO"], "LRANGE or SMEMBERS read, and the program sorts"),
@@ -82,13 +81,10 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["DUMP", "RESTORE*", "MIGRATE", "MOVE", "SWAPDB"], "a namespace is one database; COPY and RENAME stay in it"),
     (
-        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "ACL", "MODULE", "DEBUG", "MONITOR"],
+        &["SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER", "DEBUG", "MONITOR"],
         "the cluster looks after itself; `coppice status` and the monitor show it",
     ),
-    (
-        &["LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"],
-        "INFO and the monitor tell how the node is; the monitor shows hot keys",
-    ),
+    (&["HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is; the monitor shows hot keys"),
     (
         &["ASKING", "REPLICAOF", "SLAVEOF", "SYNC", "PSYNC", "REPLCONF", "SENTINEL", "SFLUSH"],
         "every node serves every key: connect to any of them as to a single Redis",

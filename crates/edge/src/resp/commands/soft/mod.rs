@@ -84,13 +84,12 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["MONITOR"], "INFO and the monitor tell how the node is"),
     (&["EVAL*", "SCRIPT", "FUNCTION", "FCALL*"], "no code runs beside these values: class linear applies functions"),
-    (&["WAIT", "WAITAOF"], "not needed: an acknowledged write is at two nodes, if the namespace has copies = 2"),
     (
-        &["CONFIG", "ACL", "MODULE", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
+        &["CONFIG", "SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE", "SHUTDOWN", "FAILOVER"],
         "the cluster is configured by `coppice apply`, and looks after itself",
     ),
     refused::OF_NODES,
-    (&["TIME", "LATENCY", "SLOWLOG", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
+    (&["TIME", "HOTKEYS", "LOLWUT"], "INFO and the monitor tell how the node is"),
 ];
 
 /// What a node's answer is in this protocol.
