@@ -18,6 +18,7 @@
 //! | 3 | after it | channels cross nodes: frames of kinds `CHANNELS` and `MESSAGES` (`channels/src/wire.rs`) |
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`); services have `sandbox` (`clones/src/sandbox.rs`); sorted sets (`linear/src/sorted.rs`): a kind of value, and the functions `sorted.*`, which alone make one; `dump`, `load`, `versions.above` (`linear/src/dump.rs`); declarations with `answer_timeout`, `idle_timeout`, `body_max`, or more of `health` than a path (`clones/src/spec.rs`); namespaces of class `cache`, and its frames (`cache/src/wire.rs`); class `soft` may be declared: its frames (`soft/src/wire.rs`); namespaces of class `object`, with frames and records of their own (`object/src/wire.rs`) |
 //! | 5 | after it | the list below, a line for each |
+//! | 6 | after it | the list below that |
 //!
 //! Level 5:
 //!
@@ -27,8 +28,12 @@
 //! - `cache` of a service (`clones/src/cache.rs`), and marks in the frames of class `cache` (`cache/src/wire.rs`)
 //! - what nodes say of their checkpoints of class `soft`, and the key `checkpoint` (`soft/src/wire.rs`)
 //! - services have doors with names, and `certificates` (`clones/src/tcp.rs`, `clones/src/spec.rs`)
+//!
+//! Level 6:
+//!
+//! - lists of class `soft` (`soft/src/list.rs`): a kind of cell, which older nodes take no frame with
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
-pub const LEVEL: u32 = 5;
+pub const LEVEL: u32 = 6;
 
 const _: () = assert!(LEVEL >= 1, "what says nothing of its level has 1");

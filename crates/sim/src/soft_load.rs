@@ -1,12 +1,12 @@
-//! What clients ask of the `soft` class: counters that are added to and reset, maps and sets that are written and removed from,
-//! and a register of each client's own. Judging what came back is for `promises::soft`.
+//! What clients ask of the `soft` class: counters that are added to and reset, maps, sets and lists that are written and removed
+//! from, and a register of each client's own. Judging what came back is for `promises::soft`.
 //!
 //! A part of the seeds has it, told by the seed and no draw: what the others do stays what it was.
 
 use base::checksum::place_hash_pair;
 use base::{Rng, Span, Time};
 use bytes::Bytes;
-use state::soft::{Action, End, Kind, Op};
+use state::soft::{Action, End, Kind, List, Op, Side};
 
 /// The namespace whose collections converge.
 pub const FLOOR: &str = "floor";
@@ -15,6 +15,8 @@ const ONE_IN: u64 = 3;
 const COUNTERS: u64 = 2;
 const COLLECTIONS: u64 = 2;
 const ELEMENTS: u64 = 4;
+/// An item that is removed was pushed by one of so many writes before.
+const ITEMS_AGO: u64 = 30;
 /// A client goes to another node after so many operations.
 const STAYS: u64 = 12;
 
@@ -28,7 +30,7 @@ pub fn is_in(seed: u64) -> bool {
 /// What one client does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// A field of a map with the write's number, or a member of a set.
+    /// A field of a map with the write's number, or a member of a set; or an item of a list, which no other is equal to.
     Put {
         key: String,
         element: String,
@@ -85,6 +87,14 @@ impl Act {
     pub fn op(&self) -> Op {
         let key = bytes(self.key());
         let action = match self {
+            Act::Put { element, id, key: name } if kind(name) == Kind::Item => {
+                let side = if id.is_multiple_of(2) { Side::Left } else { Side::Right };
+                let what = List::Push { side, values: vec![bytes(element)], only_there: false };
+                Action::List { key, what }
+            }
+            Act::Take { element, key: name, .. } if kind(name) == Kind::Item => {
+                Action::List { key, what: List::Remove { count: 0, value: bytes(element) } }
+            }
             Act::Put { element, id, key: name } => {
                 let value = (kind(name) == Kind::Field).then(|| bytes(&id.to_string()));
                 Action::Put { kind: kind(name), key, pairs: vec![(bytes(element), value)] }
@@ -107,12 +117,16 @@ fn bytes(text: &str) -> Bytes {
 
 /// What lies at a collection's key.
 pub fn kind(key: &str) -> Kind {
-    if key.starts_with('m') { Kind::Field } else { Kind::Member }
+    match key.as_bytes().first() {
+        Some(b'm') => Kind::Field,
+        Some(b'l') => Kind::Item,
+        _ => Kind::Member,
+    }
 }
 
 pub fn collections() -> Vec<String> {
     let of = |letter: char| (0..COLLECTIONS).map(move |n| format!("{letter}{n}"));
-    of('m').chain(of('s')).collect()
+    of('m').chain(of('s')).chain(of('l')).collect()
 }
 
 pub fn counters() -> Vec<String> {
@@ -185,7 +199,12 @@ impl SoftLoad {
         let id = self.writes;
         let collection = rng.pick(&collections()).expect("there are some").clone();
         let counter = rng.pick(&counters()).expect("there are some").clone();
-        let element = format!("e{}", rng.below(ELEMENTS));
+        let mut element = format!("e{}", rng.below(ELEMENTS));
+        if kind(&collection) == Kind::Item {
+            // The item that this write pushes, or one that a write pushed some time ago, if it was to this list.
+            let of = if (30..54).contains(&drawn) { id } else { id.saturating_sub(rng.between(1, ITEMS_AGO)) };
+            element = format!("i{of}");
+        }
         let act = match drawn {
             15..30 => Act::Set { key: own(client), id },
             30..54 => Act::Put { key: collection, element, id },

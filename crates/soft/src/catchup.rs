@@ -20,6 +20,12 @@ pub struct Held {
     /// It writes checkpoints.
     pub keeper: Option<Keeper>,
     catches_up: Option<CatchUp>,
+    /// When somebody asked last for what changes.
+    pub watched: Option<Time>,
+    /// What is forgotten by the index while somebody watches, and since when: not sooner than it is worth to a cursor.
+    pub stable: Option<(Time, Context)>,
+    /// The moves of the space of which watchers were told.
+    pub looked: u64,
 }
 
 pub struct CatchUp {
@@ -35,7 +41,16 @@ impl Held {
     /// `catches_up`: others may have something of it.
     pub fn new(now: Time, space: Space, spec: Spec, catches_up: bool) -> Self {
         let catch_up = || CatchUp { since: now, ask_at: now, first: BTreeMap::new(), waiting: VecDeque::new() };
-        Self { space, spec, transfer: None, keeper: None, catches_up: catches_up.then(catch_up) }
+        Self {
+            space,
+            spec,
+            transfer: None,
+            keeper: None,
+            catches_up: catches_up.then(catch_up),
+            watched: None,
+            stable: None,
+            looked: 0,
+        }
     }
 
     /// What is here again if this node ends now; everything, where nothing is to be here again.

@@ -1,9 +1,10 @@
 //! The class `soft`: collections that every node has whole, writes where it is asked, and joins with what the others have.
 //! Each update is a dot; a join needs no order and no exactly-once from the links, which drop, double and reorder.
 //!
-//! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it.
+//! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it, `list.rs`: to lists.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
+//! - `watch.rs`: who is told of changes, from a cursor on.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,12 +14,14 @@ mod checkpoint;
 mod context;
 mod dot;
 pub mod limits;
+mod list;
 mod machine;
 mod op;
 mod repair;
 mod run;
 mod space;
 mod spec;
+mod watch;
 mod wire;
 
 #[cfg(test)]
@@ -35,15 +38,20 @@ use class::dump::{self, Nothing};
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
-pub use op::{Action, End, Kind, Op, Reply};
+pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch};
 pub use spec::Spec;
 
 use catchup::Held;
 use dot::Life;
 use machine::{Peer, Wait};
+pub use watch::NO_CURSOR;
+use watch::Watcher;
 
 /// The level from which a namespace may be of this class (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
+
+/// The level from which a namespace may have lists: a node that does not know their kind takes no frame with one.
+pub const LIST_LEVEL: u32 = 6;
 
 /// Its name in declarations.
 pub const NAME: &str = "soft";
@@ -73,6 +81,8 @@ pub struct Soft {
     /// Writes that no other node has yet, by namespace and the number of their last update.
     waits: BTreeMap<(u32, u64), Wait>,
     deadlines: BTreeSet<(Time, u32, u64)>,
+    /// Questions for changes, by the moment at which they are answered in any case.
+    watchers: BTreeMap<(Time, AskId), Watcher>,
     /// Peers that are to be told what has come of a life of theirs, in which namespace.
     owes: BTreeSet<(NodeId, u32, Boot)>,
     /// Peers that are still to be compared with in this round.
@@ -115,6 +125,7 @@ impl Class for Soft {
         Figure::counter("soft.unknown", "Updates that no other node acknowledged in time."),
         Figure::counter("soft.updates", "Updates that were made here."),
         Figure::gauge("soft.waiting", "Updates that wait for another node."),
+        Figure::gauge("soft.watchers", "Questions for changes that wait for one."),
     ];
 
     type Settings = ();
@@ -166,6 +177,7 @@ impl Class for Soft {
             unknown,
             updates,
             self.waits.len() as u64,
+            self.watchers.len() as u64,
         ]
     }
 
@@ -201,6 +213,7 @@ impl Soft {
             peers: BTreeMap::new(),
             waits: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            watchers: BTreeMap::new(),
             owes: BTreeSet::new(),
             round: Vec::new(),
             gossip_at: Time::ZERO,

@@ -54,6 +54,15 @@ pub const END_AGAIN: Span = Span::secs(1);
 pub const AHEAD_MS_MAX: u64 = 1_000;
 /// Longest time to a key's end: a hundred years.
 pub const END_MAX: Span = Span::secs(100 * 365 * 86_400);
+/// Questions for changes that wait at a node, at most.
+pub const WATCHERS_MAX: usize = 4 << 10;
+/// How long one waits for a change.
+pub const WATCH_HOLD: Span = Span::secs(10);
+/// An answer of changes is closed when it has so many bytes, or has looked at so many cells.
+pub const WATCH_BYTES: usize = 256 << 10;
+pub const WATCH_CELLS: usize = 1_000;
+/// While somebody watches, the index keeps what it might forget for so long at least.
+pub const WATCH_KEPT: Span = Span::secs(30);
 /// Keys of one page of a scan.
 pub const SCAN_COUNT_MAX: u32 = 10_000;
 /// Siblings, slots, or names of gone dots of one cell that a peer may send.

@@ -15,7 +15,7 @@ use crate::dot::Life;
 use crate::limits::*;
 use crate::space::{Odd, Space};
 use crate::wire::{Ack, Delta, Push, pairs};
-use crate::{Asked, Input, LEVEL, Op, Output, Reply, Soft};
+use crate::{Action, Asked, Input, LEVEL, LIST_LEVEL, Op, Output, Reply, Soft};
 
 /// Kinds of frames, each in its lane.
 pub(crate) mod kind {
@@ -92,6 +92,7 @@ impl Soft {
         self.catch_up(now, out);
         self.end_waits(now, out);
         self.keep(now, out);
+        self.tell_watchers(now, out);
     }
 
     pub(crate) fn next_wake(&self) -> Option<Time> {
@@ -107,7 +108,7 @@ impl Soft {
             self.spaces.values().filter(|_| !self.is_disk_full).filter_map(|held| held.keeper.as_ref()?.wake_at());
         let waits = self.deadlines.first().map(|(at, ..)| *at);
         // What has ended in a turn that something else began is seen to by that turn.
-        ends.chain(catches_up).chain(waits).chain(keeps).chain([self.gossip_at]).min()
+        ends.chain(self.watchers_wake_at()).chain(catches_up).chain(waits).chain(keeps).chain([self.gossip_at]).min()
     }
 
     fn birth(&mut self, now: Now, id: NodeId, boot: Boot) {
@@ -205,8 +206,19 @@ impl Soft {
             }
             return;
         }
-        let adds =
-            matches!(op.action, crate::Action::Set { .. } | crate::Action::Put { .. } | crate::Action::Add { .. });
+        let op = match op {
+            Op { action: Action::Watch(watch), .. } => return self.watch(now, id, asked, watch, out),
+            op => op,
+        };
+        let adds = match &op.action {
+            Action::Set { .. } | Action::Put { .. } | Action::Add { .. } => true,
+            Action::List { what, .. } => what.adds(),
+            _ => false,
+        };
+        if matches!(op.action, Action::List { .. }) && self.level < LIST_LEVEL {
+            let why = format!("lists of class soft need level {LIST_LEVEL} of all nodes: some have an older program");
+            return out.push(refuse(asked.id, Refused::wrong(why)));
+        }
         if adds && held.space.bytes() >= held.spec.size_max {
             let why = format!("{}: it has {} bytes, which is its size_max", crate::FULL, held.spec.size_max);
             return out.push(refuse(asked.id, Refused::wrong(why)));

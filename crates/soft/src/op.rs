@@ -32,10 +32,12 @@ pub enum Kind {
     Member = 3,
     /// Of a ranking: a member with its score.
     Score = 4,
+    /// Of a list; the element is its place (`list.rs`).
+    Item = 5,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [Kind::End, Kind::Register, Kind::Field, Kind::Member, Kind::Score];
+    pub const ALL: [Kind; 6] = [Kind::End, Kind::Register, Kind::Field, Kind::Member, Kind::Score, Kind::Item];
 
     pub fn told(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
@@ -49,6 +51,53 @@ impl Kind {
             Kind::Field => "hash",
             Kind::Member => "set",
             Kind::Score => "zset",
+            Kind::Item => "list",
+        }
+    }
+}
+
+/// An end of a list, or a side of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// What is done to a list. Places are counted from 0, negative ones from the end.
+#[derive(Clone, PartialEq, Debug)]
+pub enum List {
+    /// One after the other at an end. Answer: `Int`, how many there are then; 0 if there was none and only then.
+    Push { side: Side, values: Vec<Bytes>, only_there: bool },
+    /// Answer: `Values`.
+    Range { first: i64, last: i64 },
+    /// Answer: `Int`.
+    Length,
+    /// Answer: `Done`, `NoKey` or `NoIndex`.
+    Set { index: i64, value: Bytes },
+    /// The first ones that are so; the last ones if it is negative; with 0 all. Answer: `Int`, how many there were.
+    Remove { count: i64, value: Bytes },
+    /// Takes away what is not in between. Answer: `Done`.
+    Trim { first: i64, last: i64 },
+    /// Before or behind the first one that is so. Answer: `Int`: how many there are then; 0: no list, -1: no such item.
+    Insert { side: Side, pivot: Bytes, value: Bytes },
+}
+
+impl List {
+    fn is_write(&self) -> bool {
+        !matches!(self, List::Range { .. } | List::Length)
+    }
+
+    /// It brings something that was not there.
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self, List::Push { .. } | List::Set { .. } | List::Insert { .. })
+    }
+
+    fn values(&self) -> Vec<&Bytes> {
+        match self {
+            List::Push { values, .. } => values.iter().collect(),
+            List::Set { value, .. } | List::Remove { value, .. } => vec![value],
+            List::Insert { pivot, value, .. } => vec![pivot, value],
+            List::Range { .. } | List::Length | List::Trim { .. } => Vec::new(),
         }
     }
 }
@@ -60,6 +109,38 @@ pub enum End {
     After(Span),
     /// As before.
     Kept,
+}
+
+/// A question for what changes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Watch {
+    /// Of keys that begin so.
+    pub prefix: Bytes,
+    /// The cursor of the answer before. None: from now on. An empty one: what there is, then what changes.
+    pub after: Option<Bytes>,
+    /// How long to wait for a change; 10 s at most.
+    pub hold: Span,
+}
+
+/// What has changed, and how far its reader is then.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Changes {
+    /// What the reader has is to be forgotten: all that there is follows.
+    pub is_reset: bool,
+    /// As things are now. More than one of the same does not matter.
+    pub changes: Vec<Change>,
+    pub cursor: Bytes,
+    /// There is more already.
+    pub is_more: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    pub key: Bytes,
+    pub kind: Kind,
+    pub element: Bytes,
+    /// None: it is not there. None inside: it has no value, as a member of a set.
+    pub value: Option<Option<Bytes>>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +159,8 @@ pub enum Action {
     Take { kind: Kind, key: Bytes, elements: Vec<Bytes> },
     /// Counts. Answer: `Int`, what this node knows of the sum.
     Add { kind: Kind, key: Bytes, element: Bytes, by: i64 },
+    /// Of a list.
+    List { key: Bytes, what: List },
     /// Takes whole keys away. Answer: `Int`, how many were there.
     Remove { keys: Vec<Bytes> },
     /// Answer: `Int`, how many are there.
@@ -92,11 +175,14 @@ pub enum Action {
     Count,
     /// A page of keys. Answer: `Page`.
     Scan { cursor: u64, count: u32 },
+    /// What changes. Answer: `Changes`.
+    Watch(Watch),
 }
 
 impl Action {
     pub fn is_write(&self) -> bool {
         match self {
+            Action::List { what, .. } => what.is_write(),
             Action::Set { .. }
             | Action::Put { .. }
             | Action::Take { .. }
@@ -110,7 +196,8 @@ impl Action {
             | Action::Left { .. }
             | Action::Kind { .. }
             | Action::Count
-            | Action::Scan { .. } => false,
+            | Action::Scan { .. }
+            | Action::Watch(_) => false,
         }
     }
 
@@ -131,6 +218,8 @@ impl Action {
             Action::All { key, .. } | Action::End { key, .. } | Action::Left { key } | Action::Kind { key } => {
                 (vec![key], Vec::new())
             }
+            Action::List { key, what } => (vec![key], what.values()),
+            Action::Watch(watch) => (vec![&watch.prefix], Vec::new()),
             Action::Count | Action::Scan { .. } => (Vec::new(), Vec::new()),
         }
     }
@@ -146,6 +235,7 @@ pub enum Reply {
     /// None: no key. None inside: it has no end.
     Left(Option<Option<Span>>),
     Kind(Option<Kind>),
+    Changes(Changes),
     /// Cursor 0: it was the last.
     Page {
         cursor: u64,
@@ -153,6 +243,12 @@ pub enum Reply {
     },
     /// The key has something of another kind, and nothing was done.
     WrongKind,
+    /// There is no such key, and nothing was done.
+    NoKey,
+    /// There is no item at that place, and nothing was done.
+    NoIndex,
+    /// Between these items there are no places left, and nothing was done.
+    NoRoom,
     /// What is there is no number, and nothing was done.
     NoNumber,
     /// The sum would be larger than 64 bits hold, and nothing was done.

@@ -308,7 +308,21 @@ impl Soft {
                     None => stable = Context::default(),
                 }
             }
-            held.space.forget(&stable);
+            // Who was cut off for a moment goes on with its cursor.
+            let watched = held.watched.is_some_and(|at| now.mono.since(at) < WATCH_KEPT) && !is_large;
+            match &mut held.stable {
+                Some((since, old)) if watched => {
+                    if now.mono.since(*since) >= WATCH_KEPT {
+                        held.space.forget(old);
+                        (*since, *old) = (now.mono, stable);
+                    }
+                }
+                none if watched => *none = Some((now.mono, stable)),
+                some => {
+                    *some = None;
+                    held.space.forget(&stable);
+                }
+            }
         }
     }
 }

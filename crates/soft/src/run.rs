@@ -24,6 +24,8 @@ impl Space {
                 pairs.into_iter().for_each(|(key, value)| self.set(now, key, value, end));
                 Reply::Done
             }
+            Action::List { key, .. } if self.is_of_other_kind(now.mono, &key, Kind::Item) => Reply::WrongKind,
+            Action::List { key, what } => self.list(now, key, what),
             Action::Put { kind, key, .. } | Action::Take { kind, key, .. } | Action::Add { kind, key, .. }
                 if self.is_of_other_kind(now.mono, &key, kind) =>
             {
@@ -50,6 +52,7 @@ impl Space {
             Action::Kind { key } => Reply::Kind(self.kind(now.mono, &key)),
             Action::Count => Reply::Int(self.keys() as i64),
             Action::Scan { cursor, count } => self.scan(now.mono, cursor, count),
+            Action::Watch(_) => unreachable!("the machine answers it, as it may have to wait"),
         }
     }
 
@@ -89,7 +92,7 @@ impl Space {
     }
 
     /// Before something is written to a key: what has ended is removed, and an end that is left of what was there before.
-    fn begin(&mut self, now: Now, key: &Bytes) {
+    pub(crate) fn begin(&mut self, now: Now, key: &Bytes) {
         if self.end_of(key).is_some() && !self.is_there(now.mono, key) {
             self.remove(now, key);
         }
@@ -100,7 +103,7 @@ impl Space {
         let is_other = |at: &Address| match at.kind {
             Kind::Register => false,
             Kind::End => end == End::Never,
-            Kind::Field | Kind::Member | Kind::Score => true,
+            Kind::Field | Kind::Member | Kind::Score | Kind::Item => true,
         };
         let others = self.cells_of(&key).filter(|(at, cell)| is_other(at) && cell.is_there());
         let others: Vec<Address> = others.map(|(at, _)| at.clone()).collect();
@@ -196,7 +199,7 @@ impl Space {
 }
 
 /// What a reader gets.
-fn value(cell: &Cell) -> Option<Bytes> {
+pub(crate) fn value(cell: &Cell) -> Option<Bytes> {
     if cell.slots.iter().all(crate::cell::Slot::is_cut) {
         return cell.newest()?.value.clone();
     }

@@ -75,6 +75,8 @@ pub struct Space {
     /// Keys whose ends are to be looked at.
     ends: BTreeSet<(Time, Bytes)>,
     stamp: Stamp,
+    /// Grows with each change of a cell or of what is seen.
+    pub(crate) moves: u64,
     /// Keys that have something.
     keys: u64,
     bytes: u64,
@@ -97,6 +99,7 @@ impl Space {
             is_kept: false,
             ends: BTreeSet::new(),
             stamp: Stamp::default(),
+            moves: 0,
             keys: 0,
             bytes: 0,
             out: Vec::new(),
@@ -146,6 +149,7 @@ impl Space {
             let held = CELL_BYTES + (at.key.len() + at.element.len() + values) as u64;
             if cell.is_empty() { 0 } else { held }
         };
+        self.moves += 1;
         if self.is_kept && !self.changed.contains(at) {
             self.changed.insert(at.clone());
         }
@@ -199,6 +203,14 @@ impl Space {
     fn next_dot(&mut self) -> Dot {
         self.seq += 1;
         Dot { life: self.life, seq: self.seq }
+    }
+
+    /// What the next update will be called: a name that nothing else has.
+    pub(crate) fn next_tag(&self) -> [u8; 24] {
+        let mut tag = [0; 24];
+        let parts = [self.life.node.0, self.life.boot.0, self.seq + 1];
+        tag.as_chunks_mut::<8>().0.iter_mut().zip(parts).for_each(|(to, part)| *to = part.to_be_bytes());
+        tag
     }
 
     /// Writes a value, or removes what is there.
@@ -316,6 +328,7 @@ impl Space {
 
     /// All that another had when a transfer of it began is here now. How it came to be there is not known here.
     pub fn has_all_of(&mut self, start: &Context) {
+        self.moves += 1;
         self.context.join(start);
         self.forget(start);
         let settled: Vec<Address> =

@@ -14,7 +14,9 @@ use crate::limits::*;
 use crate::space::{Address, Space};
 use crate::*;
 
+mod lists;
 mod repair;
+mod watch;
 
 const FLOOR: &str = "floor";
 const BUDGET: Span = Span::millis(500);
@@ -71,7 +73,7 @@ impl World {
             self.give(n, Input::Birth { peer: NodeId(other), boot: Boot(its) });
             self.give(other, Input::Birth { peer: NodeId(n), boot: Boot(boot) });
         }
-        self.declare(n, LEVEL);
+        self.declare(n, LIST_LEVEL);
     }
 
     fn declare(&mut self, n: u64, level: u32) {

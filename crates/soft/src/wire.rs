@@ -225,6 +225,17 @@ pub struct Page {
     pub floor: Vec<Ranges>,
 }
 
+/// How far a reader of changes is. Read by nodes alone.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Cursor {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub told: Vec<Ranges>,
+    #[prost(message, optional, tag = "3")]
+    pub at: Option<At>,
+}
+
 /// A record of a checkpoint. Those before one with a commit belong to it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Kept {

@@ -34,11 +34,11 @@ fn only(api: &Api, ns: &str, wanted: Class) -> Result<(), Problem> {
     }
 }
 
-/// Not all classes have values that lie at keys, or offer them over HTTP.
+/// Not all classes have values that lie at keys.
 pub fn has_keys(api: &Api, ns: &str) -> Result<(), Problem> {
     match api.view().class_of(ns) {
-        Class::Session | Class::Linear | Class::Cache => Ok(()),
-        class @ (Class::Soft | Class::Object) => {
+        Class::Session | Class::Linear | Class::Cache | Class::Soft => Ok(()),
+        class @ Class::Object => {
             let why =
                 format!("namespace {ns} is of class {class}, which has no keys over HTTP: {}", instead(class, ns));
             Err(Problem::wrong(why))
@@ -56,7 +56,9 @@ fn instead(class: Class, ns: &str) -> String {
              /v1/ns/{ns}/apply/KEY"
         ),
         Class::Cache => format!("entries of caches are at /v1/ns/{ns}/keys/KEY, and end by Coppice-Ends-Ms"),
-        Class::Soft => "its values go by the Redis protocol: docs/guide/soft.md".to_owned(),
+        Class::Soft => format!(
+            "its values are at /v1/ns/{ns}/keys/KEY, its collections at /v1/ns/{ns}/apply/KEY, or go by the Redis protocol"
+        ),
         Class::Object => format!("objects are at /v1/ns/{ns}/objects/OWNER/ID"),
     }
 }

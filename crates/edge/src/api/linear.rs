@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::Span;
@@ -13,17 +13,18 @@ use bytes::Bytes;
 use clones::partition::Priority;
 use node::{Answer, Ask};
 use serde::{Deserialize, Serialize};
+use state::Class;
 use state::linear::limits::{SCAN_KEYS_MAX, VALUE_BYTES_MAX};
 use state::linear::{Condition, Op, Over, Ran, Reply, Step, Uuid, Wrong, functions};
 
-use super::address::{Keyed, Path, Query};
+use super::address::{Keyed, Path};
 use super::class::{only_linear, without};
 use super::declare::whole;
 use super::limits::{LINEAR_BUDGET, TRANSACTION_BYTES_MAX};
 use super::problem::{done, odd};
 use super::values::{LEASE, for_request, passed_on};
 use super::versions::Versions;
-use super::{Api, Problem, guard};
+use super::{Api, Problem, address, guard, soft};
 use crate::functions::{Call, Ran as Of};
 
 /// When a key is to end, milliseconds from now; and what is left, in an answer.
@@ -356,6 +357,9 @@ struct Applied {
 /// `{"function": "number.add", "args": ["1"]}` on a key; answers `{"result": ...}`, which is `null` of a weak function.
 pub async fn apply(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: HeaderMap, body: Body) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    if api.view().class_of(&ns) == Class::Soft {
+        return soft::apply(&api, ns, key, &headers, body).await;
+    }
     only_linear(&api, &ns)?;
     let body = whole(body, TRANSACTION_BYTES_MAX).await?;
     let apply: Apply = serde_json::from_slice(&body)
@@ -416,12 +420,16 @@ pub struct Page {
 pub async fn keys(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Page>, Problem>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Done {
     guard::holder(&headers, &api.view(), &ns)?;
+    let query = query.unwrap_or_default();
+    if api.view().class_of(&ns) == Class::Soft {
+        return soft::keys(&api, ns, address::read(&query)?, &headers).await;
+    }
     only_linear(&api, &ns)?;
-    let Query(page) = query?;
+    let page: Page = address::read(&query)?;
     let limit = page.limit.unwrap_or(SCAN_KEYS_MAX);
     if !(1..=SCAN_KEYS_MAX).contains(&limit) {
         return Err(Problem::wrong(format!("limit must be 1 to {SCAN_KEYS_MAX} keys, not {limit}")));
@@ -439,14 +447,19 @@ pub async fn keys(
 }
 
 /// As JSON: text as it is, other bytes as `{"base64": ...}`.
+pub fn shown_bytes(bytes: &Bytes) -> serde_json::Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => serde_json::json!({"base64": STANDARD.encode(bytes)}),
+    }
+}
+
+/// A reply as JSON.
 pub fn shown(reply: &Reply) -> serde_json::Value {
     match reply {
         Reply::Nil => serde_json::Value::Null,
         Reply::Int(n) => (*n).into(),
-        Reply::Bytes(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => text.into(),
-            Err(_) => serde_json::json!({"base64": STANDARD.encode(bytes)}),
-        },
+        Reply::Bytes(bytes) => shown_bytes(bytes),
         Reply::List(list) => list.iter().map(shown).collect(),
         Reply::Wrong(wrong) => serde_json::json!({"error": wrong.text()}),
     }

@@ -9,6 +9,7 @@
 //! - `code.rs`: folders that are deployed, versions (operator).
 //! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
+//! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
 //! - `certificates.rs`: certificates with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
@@ -60,6 +61,8 @@ mod operate;
 mod places;
 mod problem;
 mod shown;
+mod soft;
+mod soft_watch;
 mod stages;
 mod stall;
 mod status;

@@ -31,6 +31,8 @@ mod of_places;
 mod of_rights;
 #[path = "tests/shown.rs"]
 mod of_shown;
+#[path = "tests/soft.rs"]
+mod of_soft;
 
 struct Toy {
     view: channel::Sender<Arc<View>>,

@@ -13,6 +13,7 @@ use base::{Priority, Span};
 use bytes::Bytes;
 use node::{Answer, Ask};
 use serde::Serialize;
+use state::Class;
 use state::session::{Action, Kind, Lease, Op, Reply, Version, When};
 
 use super::address::{Keyed, Path, Query};
@@ -20,7 +21,7 @@ use super::class::{has_keys, only_session, without};
 use super::declare::whole;
 use super::limits::*;
 use super::problem::done;
-use super::{Api, Problem, cache, guard, linear};
+use super::{Api, Problem, cache, guard, linear, soft};
 use crate::cookie::{self, Held, NoChance};
 use crate::handle::Handle;
 use crate::http::session::wall_ms;
@@ -49,6 +50,9 @@ pub async fn get(
     if api.view().caches.contains(&ns) {
         return cache::get(&api, ns, key, &headers).await;
     }
+    if is_soft(&api, &ns) {
+        return soft::get(&api, ns, key, &headers).await;
+    }
     value(keyed(&api, ns, key, Action::Get, &headers).await?, &headers)
 }
 
@@ -72,6 +76,9 @@ pub async fn put(
     if api.view().caches.contains(&ns) {
         return cache::put(&api, ns, key, &headers, body).await;
     }
+    if is_soft(&api, &ns) {
+        return soft::put(&api, ns, key, &headers, body).await;
+    }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let value = whole(body, VALUE_BYTES_MAX).await?;
     let action =
@@ -92,6 +99,9 @@ pub async fn remove(State(api): State<Api>, Keyed { ns, key }: Keyed, headers: H
     }
     if api.view().caches.contains(&ns) {
         return cache::remove(&api, ns, key, &headers).await;
+    }
+    if is_soft(&api, &ns) {
+        return soft::remove(&api, ns, key, &headers).await;
     }
     without(&headers, &linear::ONCE, "for namespaces of class linear")?;
     let action = match when(&headers)? {
@@ -205,6 +215,10 @@ pub async fn handle_put(State(api): State<Api>, Path(handle): Path<String>, head
         Reply::BadCookie(error) => Err(Problem::cookie(error)),
         other => unreachable!("a put by cookie was answered by {other:?}"),
     }
+}
+
+fn is_soft(api: &Api, ns: &str) -> bool {
+    api.view().class_of(ns) == Class::Soft
 }
 
 async fn keyed(api: &Api, ns: String, key: Bytes, action: Action, headers: &HeaderMap) -> Result<Reply, Problem> {

@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -17,11 +17,12 @@ use futures_util::{FutureExt, Stream, StreamExt, stream};
 use node::{Answer, Ask, View};
 use serde::Deserialize;
 use serde_json::json;
+use state::Class;
 use state::linear::limits::WATCH_HOLD;
 use state::linear::{Op, Over, Ran, Reply};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::address::{Path, Query};
+use super::address::Path;
 use super::class::only_linear;
 use super::limits::*;
 use super::linear::{problem, shown};
@@ -29,7 +30,7 @@ use super::places::{Who, held};
 use super::problem::{done, odd};
 use super::values::passed_on;
 use super::versions::Versions;
-use super::{Api, Problem, guard};
+use super::{Api, Problem, address, guard, soft_watch};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,12 +98,16 @@ impl Page {
 pub async fn watch(
     State(api): State<Api>,
     Path(ns): Path<String>,
-    query: Result<Query<Watch>, Problem>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     guard::holder(&headers, &api.view(), &ns)?;
+    let query = query.unwrap_or_default();
+    if api.view().class_of(&ns) == Class::Soft {
+        return soft_watch::watch(&api, ns, address::read(&query)?, &headers).await;
+    }
     only_linear(&api, &ns)?;
-    let Query(watch) = query?;
+    let watch: Watch = address::read(&query)?;
     if watch.key.is_some() == watch.prefix.is_some() {
         return Err(Problem::wrong("say `key=` for one key, or `prefix=` for many (an empty one for all)"));
     }
@@ -136,7 +141,7 @@ pub async fn watch(
     Ok(sse(held(all, room)))
 }
 
-fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+pub(super) fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(STREAM_KEEPALIVE)).into_response();
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     response
@@ -362,7 +367,7 @@ fn compacted(why: &str, version: Versions) -> Problem {
     Problem { kind: Some(COMPACTED), version: Some(version), ..problem }
 }
 
-fn last_word(kind: &str, error: &str, version: Option<&Versions>) -> Event {
+pub(super) fn last_word(kind: &str, error: &str, version: Option<&Versions>) -> Event {
     let mut body = json!({"error": error, "type": kind});
     if let Some(version) = version {
         body["version"] = json!(version);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{Outcome, Span, Time};
 use node::Ask;
-use state::soft::{Op, Reply};
+use state::soft::{Kind, Op, Reply};
 
 use super::{Asked, FILLED_AFTER, Flight, SOFT, Scene, WARM_UP};
 use crate::load;
@@ -122,6 +122,7 @@ impl Scene {
         }
         let clients = self.soft_load.clients();
         let mut shown: BTreeMap<usize, State> = BTreeMap::new();
+        let mut orders: BTreeMap<String, BTreeMap<usize, Vec<String>>> = BTreeMap::new();
         for ((node, nth), outcome) in std::mem::take(&mut self.looks.answers) {
             let state = shown.entry(node).or_default();
             match (nth, outcome) {
@@ -132,6 +133,13 @@ impl Scene {
                 }
                 (nth, Outcome::Done(Reply::Pairs(pairs))) => {
                     let key = &soft_load::collections()[nth - 1];
+                    // Items are told by their places; here it is asked which there are, and in which order.
+                    if soft_load::kind(key) == Kind::Item {
+                        let items: Vec<String> = pairs.iter().filter_map(|(_, item)| item.as_ref()).map(text).collect();
+                        state.extend(items.iter().map(|item| ((key.clone(), item.clone()), String::new())));
+                        orders.entry(key.clone()).or_default().insert(node, items);
+                        continue;
+                    }
                     let pair = |(element, value): (bytes::Bytes, Option<bytes::Bytes>)| {
                         ((key.clone(), text(&element)), value.map(|value| text(&value)).unwrap_or_default())
                     };
@@ -147,6 +155,13 @@ impl Scene {
         }
         self.looks.done = true;
         let now = self.world.now();
+        for (key, orders) in orders {
+            let first = orders.values().next();
+            if let Some((node, other)) = orders.iter().find(|(_, order)| Some(*order) != first) {
+                let what = format!("{key} at node {node} is {other:?}, at another one {first:?}");
+                return Err(Broken { promise: crate::promises::soft::EQUAL, at: now, what });
+            }
+        }
         self.soft.compare(now, &shown, clients, self.world.machines())
     }
 }

@@ -1,11 +1,12 @@
-//! Class `soft` by the Redis protocol: what is written at one node is read at all, also while one of them is killed and when it
+//! Class `soft` by the Redis protocol and over HTTP: what is written at one node is read at all, also while one of them is killed and when it
 //! is back.
 
 use std::time::Duration;
 
 use e2e::procs::{Signal, kill};
 use e2e::resp::{Resp, Word};
-use e2e::{Up, wait_for};
+use e2e::sse::Sse;
+use e2e::{Up, http, wait_for};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -46,6 +47,7 @@ const READ: &str = r#"
     ZRANGE seen 0 -1 => ["bob" "ann"]
     TYPE online => +set
     EXISTS flag none visits => 2
+    LRANGE recent 0 -1 => ["c" "a" "b"]
 "#;
 
 fn reads(resp: &mut Resp) -> Result<(), String> {
@@ -75,12 +77,20 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
         "\"3\"" => Ok(()),
         other => Err(other.to_owned()),
     });
-    script(&mut nodes[1], "INCRBY visits 4 => 7\nHINCRBY cart:7 honey 1 => 2\nZADD seen 2 ann 1 bob => 2");
-    script(&mut nodes[2], "SADD online bob => 1");
+    script(
+        &mut nodes[1],
+        "INCRBY visits 4 => 7\nHINCRBY cart:7 honey 1 => 2\nZADD seen 2 ann 1 bob => 2\nRPUSH recent a b => 2",
+    );
+    wait_for("the third node has it", SOON, || match asked(&mut nodes[2], "LLEN recent").as_str() {
+        "2" => Ok(()),
+        other => Err(other.to_owned()),
+    });
+    script(&mut nodes[2], "SADD online bob => 1\nLPUSH recent c => 3");
     for resp in &mut nodes {
         wait_for("all nodes read the same", SOON, || reads(resp));
     }
     kinds(&mut nodes[0]);
+    over_http(&up, &token);
 
     // One ends without a word: no read fails elsewhere, nor a write.
     let before = up.node_pid(3);
@@ -105,6 +115,48 @@ fn every_node_reads_what_one_wrote_and_a_killed_one_is_not_missed() {
         }
     });
     reads(&mut open(3).unwrap()).unwrap();
+}
+
+/// What is written over HTTP at one node is read at the others, and told to who watches there.
+fn over_http(up: &Up, token: &str) {
+    let bearer = format!("Bearer {token}");
+    let ask = |n: u8, method: &str, path: &str, body: &str| {
+        let headers = [("authorization", bearer.as_str())];
+        http::request(up.at(n).api, method, &format!("/v1/ns/floor/{path}"), &headers, body.as_bytes()).unwrap()
+    };
+    let mut watch = Sse::open(up.at(3).api, "/v1/ns/floor/watch?prefix=http/", token, None).unwrap();
+    let begins = watch.next().unwrap();
+    assert_eq!(begins.name, "cursor", "{begins:?}");
+    assert_eq!(ask(1, "PUT", "keys/http/flag", "on").status, 204);
+    let add = r#"{"function": "set.add", "args": ["ann"]}"#;
+    assert_eq!(ask(2, "POST", "apply/http/set", add).json().unwrap()["result"], 1);
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        let event = watch.next().unwrap();
+        told.extend((event.name == "put").then(|| event.data["key"].as_str().unwrap().to_owned()));
+    }
+    told.sort();
+    assert_eq!(told, ["http/flag", "http/set"]);
+    assert_eq!(ask(3, "GET", "keys/http/flag", "").text(), "on");
+    // Who was told at one node goes on at another.
+    wait_for("the first node has both", SOON, || match ask(1, "GET", "keys/http/set", "").status {
+        409 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    let place = format!("/v1/ns/floor/watch?prefix=http/&after={}", begins.id.unwrap());
+    let mut other = Sse::open(up.at(1).api, &place, token, None).unwrap();
+    let names: Vec<String> = (0..3).map(|_| other.next().unwrap().name).collect();
+    assert_eq!(names, ["put", "put", "cursor"]);
+    assert_eq!(ask(3, "DELETE", "keys/http/set", "").status, 204);
+    assert_eq!(ask(3, "DELETE", "keys/http/flag", "").status, 204);
+    wait_for("the removals are told", SOON, || match other.next()?.name.as_str() {
+        "remove" => Ok(()),
+        other => Err(other.to_owned()),
+    });
+    wait_for("the first node has them", SOON, || match ask(1, "GET", "keys/http/flag", "").status {
+        404 if ask(1, "GET", "keys/http/set", "").status == 404 => Ok(()),
+        other => Err(other.to_string()),
+    });
 }
 
 /// Commands and their answers at one node.
@@ -152,15 +204,28 @@ fn kinds(resp: &mut Resp) {
         ZREM z a => 1
         ZCARD z => 2
         TYPE z => +zset
+        RPUSH l a b c a => 4
+        LINSERT l BEFORE b x => 5
+        LSET l -1 d => +OK
+        LSET l 9 d => -ERR index out of range
+        LSET none 0 d => -ERR no such key
+        LINDEX l 1 => "x"
+        LPOS l d => 4
+        LREM l 0 x => 1
+        LTRIM l 1 -1 => +OK
+        LPUSHX none x => 0
+        LRANGE l 0 -1 => ["b" "c" "d"]
+        LLEN l => 3
+        TYPE l => +list
         ZADD z NX 1 a => -ERR ZADD with NX is not offered by class soft: two nodes could both succeed
         SET s v NX => -ERR SET with a condition is not offered by class soft: two nodes could both succeed
         SETNX s v => -ERR 'SETNX' is not offered by class soft: two nodes could both succeed
         LPOP l => -ERR 'LPOP' is not offered by class soft: two nodes could both succeed
         SPOP set => -ERR 'SPOP' is not offered by class soft: two nodes could both succeed
         MULTI => -ERR 'MULTI' is not offered by class soft: nodes do not wait
-        DEL text h set z => 4
+        DEL text h set z l => 5
         SCAN 0 COUNT 100 TYPE zset => ["0" ["seen"]]
-        DBSIZE => 5
+        DBSIZE => 6
         "#,
     );
 }

@@ -27,7 +27,7 @@ fn linear_asked(answers: Vec<Vec<Reply>>, request: Request<Body>) -> (u16, Vec<(
 }
 
 /// With so many shards.
-fn carts(shards: u64) -> node::view::NamespaceView {
+pub(super) fn carts(shards: u64) -> node::view::NamespaceView {
     let shard =
         |nth| serde_json::json!({"name": "", "from": format!("{nth:x}"), "to": format!("{nth:x}"), "members": []});
     let shards: Vec<_> = (0..shards).map(shard).collect();

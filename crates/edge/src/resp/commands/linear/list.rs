@@ -153,39 +153,60 @@ impl Many {
     }
 }
 
+/// `key item [RANK rank] [COUNT count] [MAXLEN length]`.
+pub struct Positions {
+    /// Which of those that are equal is the first one; negative ones count from the end.
+    pub rank: i64,
+    /// None: one is wanted, not a list. 0: all.
+    pub count: Option<i64>,
+    /// So many are looked at; 0: all.
+    pub length: i64,
+}
+
+impl Positions {
+    pub fn read(command: &Command) -> Result<Self, Reply> {
+        let (mut rank, mut count, mut length) = (1, None, 0);
+        let syntax = || Reply::error("ERR syntax error");
+        if command.len().is_multiple_of(2) {
+            return Err(syntax());
+        }
+        for at in (3..command.len()).step_by(2) {
+            let number = integer(command.arg(at + 1)).ok_or_else(not_an_integer)?;
+            if is(command.arg(at), "RANK") {
+                if number == i64::MIN {
+                    return Err(Reply::error("ERR value is out of range"));
+                }
+                if number == 0 {
+                    return Err(Reply::error(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+                         negative to start from the end of the list",
+                    ));
+                }
+                rank = number;
+            } else if is(command.arg(at), "COUNT") {
+                if number < 0 {
+                    return Err(Reply::error("ERR COUNT can't be negative"));
+                }
+                count = Some(number);
+            } else if is(command.arg(at), "MAXLEN") {
+                if number < 0 {
+                    return Err(Reply::error("ERR MAXLEN can't be negative"));
+                }
+                length = number;
+            } else {
+                return Err(syntax());
+            }
+        }
+        Ok(Self { rank, count, length })
+    }
+}
+
 fn positions(call: &mut Call<'_>) -> Act {
     let command = call.command;
-    let (mut rank, mut count, mut length) = (1, None, 0);
-    if command.len().is_multiple_of(2) {
-        return syntax_error();
-    }
-    for at in (3..command.len()).step_by(2) {
-        let Some(number) = integer(command.arg(at + 1)) else { return Act::Now(not_an_integer()) };
-        if is(command.arg(at), "RANK") {
-            if number == i64::MIN {
-                return Act::Now(Reply::error("ERR value is out of range"));
-            }
-            if number == 0 {
-                return Act::Now(Reply::error(
-                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative \
-                     to start from the end of the list",
-                ));
-            }
-            rank = number;
-        } else if is(command.arg(at), "COUNT") {
-            if number < 0 {
-                return Act::Now(Reply::error("ERR COUNT can't be negative"));
-            }
-            count = Some(number);
-        } else if is(command.arg(at), "MAXLEN") {
-            if number < 0 {
-                return Act::Now(Reply::error("ERR MAXLEN can't be negative"));
-            }
-            length = number;
-        } else {
-            return syntax_error();
-        }
-    }
+    let Positions { rank, count, length } = match Positions::read(command) {
+        Ok(positions) => positions,
+        Err(error) => return Act::Now(error),
+    };
     let numbers = [rank, count.unwrap_or(1), length].map(|n| word(n.to_string()));
     let args = [&[command.value(2)], &numbers[..]].concat();
     one_with(call, "list.positions", args, if count.is_some() { plain } else { first_of })

@@ -17,7 +17,7 @@ pub mod block;
 mod fcall;
 mod hash;
 mod keys;
-mod list;
+pub(super) mod list;
 mod once;
 mod pages;
 mod probe;

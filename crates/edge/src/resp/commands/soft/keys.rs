@@ -18,7 +18,7 @@ pub const ALL: &[Spec] = &[
     spec("EXISTS", -2, Keys::All, Does::Read, "key [key ...]", "how many of these keys there are", |call| {
         act(call, Action::Exists { keys: names(call, 1) }, int)
     }),
-    spec("TYPE", 2, Keys::One, Does::Read, "key", "`string`, `hash`, `set`, `zset` or `none`", |call| {
+    spec("TYPE", 2, Keys::One, Does::Read, "key", "`string`, `hash`, `set`, `list`, `zset` or `none`", |call| {
         act(call, Action::Kind { key: call.command.key(1) }, |got| match got {
             Got::Kind(kind) => Reply::Simple(kind.map_or("none", Kind::name)),
             other => odd(&other),

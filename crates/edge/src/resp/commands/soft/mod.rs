@@ -12,12 +12,13 @@ use super::*;
 
 mod hash;
 mod keys;
+mod list;
 mod ranking;
 mod set;
 mod text;
 
 /// Everything that is offered beside what each class offers.
-pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, set::ALL, ranking::ALL];
+pub static ALL: &[&[Spec]] = &[keys::ALL, text::ALL, hash::ALL, set::ALL, list::ALL, ranking::ALL];
 
 /// Makes the reply of a command.
 pub type Then = fn(Got) -> Reply;
@@ -34,7 +35,6 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 }
 
 const ONE_GETS_IT: &str = "two nodes could both succeed: what only one may get belongs in a namespace of class linear";
-const LATER: &str = "it comes later; class linear has it";
 const WHOLE: &str = "a value is read and written whole: GET it, change it, SET it; INCRBY counts";
 
 /// What is left out, and what works instead.
@@ -48,7 +48,6 @@ pub static INSTEAD: refused::Table = &[
     ),
     (&["RENAME", "RENAMENX", "COPY", "MOVE"], "read it, and write it under the new key"),
     (&["*STORE"], "read the members, and write what comes of them: SADD, ZADD"),
-    (&["LPUSH*", "RPUSH*", "LRANGE", "LLEN", "LREM", "LTRIM", "LINDEX", "LSET", "LINSERT", "LPOS"], LATER),
     (&["APPEND", "SETRANGE", "GETRANGE", "SUBSTR", "INCRBYFLOAT", "INCREX", "SETBIT", "GETBIT", "BIT*", "LCS"], WHOLE),
     (&["GETSET", "GETEX", "MSETEX", "DIGEST", "DELEX"], "GET, SET with EX, and EXPIRE do it in two steps"),
     (&["TOUCH", "EXPIRETIME", "PEXPIRETIME"], "EXISTS looks, TTL and PTTL tell what is left"),
@@ -71,12 +70,12 @@ pub static INSTEAD: refused::Table = &[
         &["ZRANGEBY*", "ZREVRANGE*", "ZLEXCOUNT", "ZREMRANGEBY*"],
         "ZRANGE with REV, BYSCORE and LIMIT reads, ZREM takes members away",
     ),
-    (&["X*", "PF*", "GEO*"], "texts, hashes, sets and sorted sets are what there is"),
+    (&["X*", "PF*", "GEO*"], "texts, hashes, sets, lists and sorted sets are what there is"),
     (&["SORT", "SORT_RO"], "SMEMBERS reads, and the program sorts"),
     (&["JSON.*"], "GET and SET a JSON text; HSET fields that are changed one by one"),
     (
         &["FT.*", "TS.*", "BF.*", "CF.*", "CMS.*", "TOPK.*", "TDIGEST.*", "V*", "AR*"],
-        "texts, hashes, sets and sorted sets are what there is",
+        "texts, hashes, sets, lists and sorted sets are what there is",
     ),
     (
         &["DUMP", "RESTORE*", "MIGRATE", "OBJECT", "DEBUG", "MEMORY"],

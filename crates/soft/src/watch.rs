@@ -1,0 +1,190 @@
+//! Changes of a namespace from a cursor on. A cursor is what its holder has been told of: a context. What is missing in it leads by
+//! the index to the cells that have changed, which are told as they are now: so it costs what differs, and goes on at any node.
+//! Where the index has forgotten what is missing everything is told anew, a page at a time.
+//!
+//! The holder was told by a node that may know what this one does not. What this node lacks is taken out of the cursor: when it
+//! comes here its cell is told, as it is then. Otherwise a change that was told in between would stay for ever, though older.
+//!
+//! A question waits here while there is nothing to tell. A place in it costs a cursor, and no memory of what was told.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use base::{AskId, Now, Outcome, Refused, Span, Time};
+use bytes::Bytes;
+use prost::Message;
+
+use crate::catchup::Held;
+use crate::context::{Context, Range};
+use crate::dot::Dot;
+use crate::limits::*;
+use crate::op::{Change, Changes, Kind, Watch};
+use crate::space::{Address, Space};
+use crate::wire::{self, At, ranges};
+use crate::{Asked, Output, Reply, Soft};
+
+/// How far somebody is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cursor {
+    /// What the holder has been told of; while all is told to it, what was there when that began.
+    told: Context,
+    /// All is told to it, and of addresses up to this one it has been.
+    at: Option<Address>,
+}
+
+/// A question that waits for a change.
+pub struct Watcher {
+    asked: Asked,
+    space: u32,
+    prefix: Bytes,
+    cursor: Cursor,
+}
+
+impl Cursor {
+    fn of(told: Context) -> Self {
+        Self { told, at: None }
+    }
+
+    fn text(&self, space: u32) -> Bytes {
+        let at = self.at.as_ref().map(At::from);
+        wire::Cursor { space, told: ranges(self.told.ranges()), at }.encode_to_vec().into()
+    }
+
+    /// None: no node has given this for the namespace.
+    fn read(bytes: &Bytes, space: u32) -> Option<Self> {
+        let wire::Cursor { space: of, told, at } = wire::Cursor::decode(bytes.clone()).ok()?;
+        let at = match at {
+            Some(at) => Some(at.read()?),
+            None => None,
+        };
+        (of == space).then_some(Self { told: wire::context(&told)?, at })
+    }
+}
+
+impl Space {
+    /// What has changed since, as much as one answer takes; and moves the cursor behind it.
+    fn changes(&self, cursor: &mut Cursor, prefix: &Bytes) -> Changes {
+        let mut told = Changes::default();
+        if !self.floor.is_within(&cursor.told) {
+            *cursor = Cursor { told: self.context.clone(), at: Some(Address::from_hash(0)) };
+            told.is_reset = true;
+        }
+        cursor.told = cursor.told.meet(&self.context);
+        let mut bytes = 0;
+        if let Some(at) = cursor.at.take() {
+            for (looked, (at, cell)) in self.cells.range((Bound::Excluded(at), Bound::Unbounded)).enumerate() {
+                if at.kind != Kind::End && cell.is_there() && at.key.starts_with(prefix) {
+                    bytes += told.put(self.change_at(at));
+                }
+                if bytes >= WATCH_BYTES || looked >= WATCH_CELLS {
+                    (cursor.at, told.is_more) = (Some(at.clone()), true);
+                    return told;
+                }
+            }
+        }
+        let mut seen: BTreeSet<&Address> = BTreeSet::new();
+        'all: for Range { life, first, last } in self.context.minus(&cursor.told) {
+            for (dot, at) in self.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
+                if seen.insert(at) && at.kind != Kind::End && at.key.starts_with(prefix) {
+                    bytes += told.put(self.change_at(at));
+                }
+                cursor.told.insert(*dot);
+                if bytes >= WATCH_BYTES || seen.len() >= WATCH_CELLS {
+                    told.is_more = true;
+                    break 'all;
+                }
+            }
+        }
+        told
+    }
+
+    fn change_at(&self, at: &Address) -> Change {
+        let cell = self.cells.get(at).filter(|cell| cell.is_there());
+        let value = cell.map(crate::run::value);
+        Change { key: at.key.clone(), kind: at.kind, element: at.element.clone(), value }
+    }
+}
+
+impl Changes {
+    /// Adds one; its bytes.
+    fn put(&mut self, change: Change) -> usize {
+        let value = change.value.iter().flatten().map(Bytes::len).sum::<usize>();
+        let bytes = change.key.len() + change.element.len() + value + 64;
+        self.changes.push(change);
+        bytes
+    }
+}
+
+impl Soft {
+    /// Answers what has changed, or keeps the question until something has.
+    pub(crate) fn watch(&mut self, now: Now, id: u32, asked: Asked, watch: Watch, out: &mut Vec<Output>) {
+        let refuse = |refused| Output::Answer { id: asked.id, answer: Outcome::Refused(refused) };
+        let Some(held) = self.spaces.get_mut(&id) else { return };
+        held.watched = Some(now.mono);
+        let mut cursor = match watch.after {
+            None => Cursor::of(held.space.context.clone()),
+            Some(text) if text.is_empty() => Cursor::of(Context::default()),
+            Some(text) => match Cursor::read(&text, id) {
+                Some(cursor) => cursor,
+                None => return out.push(refuse(Refused::wrong(NO_CURSOR))),
+            },
+        };
+        let is_new = watch.hold == Span::ZERO;
+        let told = held.space.changes(&mut cursor, &watch.prefix);
+        if is_new || told.says_something() {
+            return out.push(told.answer(asked.id, id, &cursor));
+        }
+        if self.watchers.len() >= WATCHERS_MAX {
+            let why = format!("{WATCHERS_MAX} questions for changes wait already");
+            return out.push(refuse(Refused::busy(why, Span::millis(100))));
+        }
+        let until = (now.mono + watch.hold.min(WATCH_HOLD)).min(asked.deadline);
+        self.watchers.insert((until, asked.id), Watcher { asked, space: id, prefix: watch.prefix, cursor });
+    }
+
+    /// At the end of a turn: tells those who wait what it has brought, and those whose time is over how far they are.
+    pub(crate) fn tell_watchers(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let moved = |held: &mut Held| held.space.moves != std::mem::replace(&mut held.looked, held.space.moves);
+        let moved: BTreeSet<u32> = self.spaces.iter_mut().filter_map(|(id, held)| moved(held).then_some(*id)).collect();
+        if moved.is_empty() && self.watchers.first_key_value().is_none_or(|((until, _), _)| *until > now.mono) {
+            return;
+        }
+        self.watchers.retain(|(until, _), watcher| {
+            let Some(held) = self.spaces.get(&watcher.space) else {
+                let refused = Refused::wrong("the namespace was taken out of the declaration");
+                out.push(Output::Answer { id: watcher.asked.id, answer: Outcome::Refused(refused) });
+                return false;
+            };
+            let told = match moved.contains(&watcher.space) {
+                true => held.space.changes(&mut watcher.cursor, &watcher.prefix),
+                false => Changes::default(),
+            };
+            let is_over = told.says_something() || *until <= now.mono;
+            if is_over {
+                out.push(told.answer(watcher.asked.id, watcher.space, &watcher.cursor));
+            }
+            !is_over
+        });
+    }
+
+    pub(crate) fn watchers_wake_at(&self) -> Option<Time> {
+        self.watchers.first_key_value().map(|((until, _), _)| *until)
+    }
+}
+
+/// Why a question with a cursor that is none of the namespace's is refused.
+pub const NO_CURSOR: &str = "this is no cursor that a node has given for this namespace";
+
+impl Changes {
+    fn says_something(&self) -> bool {
+        self.is_reset || self.is_more || !self.changes.is_empty()
+    }
+
+    fn answer(mut self, id: AskId, space: u32, cursor: &Cursor) -> Output {
+        self.cursor = cursor.text(space);
+        Output::Answer { id, answer: Outcome::Done(Reply::Changes(self)) }
+    }
+}
