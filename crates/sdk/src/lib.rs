@@ -21,7 +21,8 @@
 //! - `tcp.rs`: connections of its TCP doors, told apart from HTTP by what `proxy.rs` reads.
 //! - `certificates.rs`: certificates of its node, for TLS that it ends itself.
 //! - `sessions.rs`: values of class `session`, by a cookie that a browser keeps or by key. `linear.rs`: class `linear`.
-//!   `objects.rs`: objects of owners, of class `object`. `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
+//!   `objects.rs`: objects of owners, of class `object`. `soft.rs`: class `soft`; `soft/replica.rs`: all of it in this program.
+//!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
@@ -48,6 +49,7 @@ mod proxy;
 mod service;
 mod sessions;
 mod shown;
+mod soft;
 mod stage;
 mod stream;
 mod tcp;
@@ -72,6 +74,7 @@ pub use pressure::{overloaded, pressure};
 pub use proxy::Tls;
 pub use service::Service;
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
+pub use soft::{Replica, Soft, SoftError};
 pub use stage::{Overloaded, Stage, Turn};
 pub use tcp::{Conn, Drain};
 pub use tokio;

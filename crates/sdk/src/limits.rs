@@ -35,8 +35,8 @@ pub const STREAM_WAIT_FIRST: base::Span = base::Span::millis(50);
 pub const STREAM_WAIT_MAX: base::Span = base::Span::secs(2);
 /// Nodes send a comment each 15 s; a stream that is silent for so long is cut.
 pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(40);
-/// One event: all members of the largest service, a message as base64, or a text of 64 KiB of which each byte is escaped.
-pub const EVENT_BYTES_MAX: usize = 512 << 10;
+/// One event: a text of 1 MiB of which each byte is escaped.
+pub const EVENT_BYTES_MAX: usize = 8 << 20;
 
 /// A service is told that it is hard pressed from here on, and that it is not from there down: far enough apart not to flap.
 pub const PRESSURE_HIGH: f32 = 0.9;

@@ -24,7 +24,7 @@ use crate::limits::*;
 use crate::pressure::Watch;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
-use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, StartError};
+use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, Soft, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -76,6 +76,11 @@ impl Service {
     /// The objects of a namespace of class `object` that the service names.
     pub fn objects(&self, namespace: &str) -> Result<Objects, StartError> {
         Ok(Objects::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// The values of a namespace of class `soft` that the service names.
+    pub fn soft(&self, namespace: &str) -> Result<Soft, StartError> {
+        Ok(Soft::new(self.node.clone(), namespace, self.given.token(namespace)?))
     }
 
     /// The clones of this service as a group.

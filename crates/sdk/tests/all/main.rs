@@ -7,5 +7,6 @@ mod ledger;
 mod linear;
 mod objects;
 mod scripted;
+mod soft;
 mod stage;
 mod tcp;

@@ -1,0 +1,178 @@
+//! Class `soft` by the SDK: what is asked, what becomes of the answers, and a copy in memory that goes on at another node.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sdk::{Happened, Node, Soft, SoftError};
+
+use crate::scripted::Does::{Answers, Dies, Hangs};
+use crate::scripted::Scripted;
+
+const DONE: crate::scripted::Does = Answers(204, "", "");
+
+fn floor(at: impl IntoIterator<Item = SocketAddr>) -> Soft {
+    Soft::new(Node::at(at).unwrap(), "floor", "token")
+}
+
+#[tokio::test]
+async fn each_operation_is_one_question() {
+    let node = Scripted::new(&[
+        DONE,
+        Answers(200, "", "on"),
+        Answers(404, "", "{}"),
+        Answers(204, "", ""),
+        Answers(404, "", "{}"),
+        Answers(200, "", r#"{"result":7}"#),
+        Answers(200, "", r#"{"result":1}"#),
+        Answers(200, "", r#"{"result":"v"}"#),
+        Answers(200, "", r#"{"result":null}"#),
+        Answers(200, "", r#"{"result":["f","1","g",{"base64":"/w=="}]}"#),
+        Answers(200, "", r#"{"result":0}"#),
+        Answers(200, "", r#"{"result":1}"#),
+        Answers(200, "", r#"{"result":["ann","bob"]}"#),
+        Answers(200, "", r#"{"result":3}"#),
+        Answers(200, "", r#"{"result":null}"#),
+        Answers(200, "", r#"{"result":["a"]}"#),
+    ]);
+    let floor = floor([node.at]);
+    floor.set("a/b", "on").await.unwrap();
+    assert_eq!(floor.get("a/b").await.unwrap().as_deref(), Some(&b"on"[..]));
+    assert_eq!(floor.get("x").await, Ok(None));
+    assert_eq!((floor.remove("x").await, floor.remove("x").await), (Ok(true), Ok(false)));
+    assert_eq!(floor.add("n", -3).await, Ok(7));
+    assert_eq!(floor.set_field("h", "f", "1").await, Ok(true));
+    assert_eq!(floor.field("h", "f").await.unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(floor.field("h", "g").await, Ok(None));
+    let fields = floor.fields("h").await.unwrap();
+    assert_eq!(fields, [("f".into(), "1".into()), ("g".into(), vec![255].into())]);
+    assert_eq!(floor.insert("s", "ann").await, Ok(false));
+    assert_eq!(floor.contains("s", "ann").await, Ok(true));
+    assert_eq!(floor.members("s").await.unwrap(), ["ann", "bob"]);
+    assert_eq!(floor.push_left("l", vec![255]).await, Ok(3));
+    floor.trim("l", 0, 9).await.unwrap();
+    assert_eq!(floor.range("l", 0, -1).await.unwrap(), ["a"]);
+    let apply = |key: &str, function: &str, args: &str| {
+        format!(r#"POST /v1/ns/floor/apply/{key} {{"args":{args},"function":"{function}"}}"#)
+    };
+    let asked = node.asked();
+    assert_eq!(
+        asked[..3],
+        ["PUT /v1/ns/floor/keys/a%2Fb on", "GET /v1/ns/floor/keys/a%2Fb", "GET /v1/ns/floor/keys/x"]
+    );
+    let expected = [
+        apply("n", "number.add", r#"["-3"]"#),
+        apply("h", "hash.set", r#"["f","1"]"#),
+        apply("h", "hash.get", r#"["f"]"#),
+        apply("h", "hash.get", r#"["g"]"#),
+        apply("h", "hash.all", "[]"),
+        apply("s", "set.add", r#"["ann"]"#),
+        apply("s", "set.has", r#"["ann"]"#),
+        apply("s", "set.members", "[]"),
+        apply("l", "list.push-left", r#"[{"base64":"/w=="}]"#),
+        apply("l", "list.trim", r#"["0","9"]"#),
+        apply("l", "list.range", r#"["0","-1"]"#),
+    ];
+    assert_eq!(asked[5..], expected);
+}
+
+#[tokio::test]
+async fn a_read_goes_on_at_another_node_and_a_write_is_not_done_twice() {
+    let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[Answers(200, "", r#"{"result":["ann"]}"#)]));
+    assert_eq!(floor([dies.at, other.at]).members("s").await.unwrap(), ["ann"]);
+    let (dies, other) = (Scripted::new(&[Dies]), Scripted::new(&[Answers(200, "", r#"{"result":1}"#)]));
+    let error = floor([dies.at, other.at]).add("n", 1).await.unwrap_err();
+    assert_eq!((error.happened(), other.asked().len()), (Happened::Maybe, 0));
+    let node =
+        Scripted::new(&[Answers(409, "", r#"{"error":"of another kind"}"#), Answers(507, "", r#"{"error":"full"}"#)]);
+    let floor = floor([node.at]);
+    assert_eq!(floor.add("s", 1).await, Err(SoftError::Kind("of another kind".into())));
+    assert!(matches!(floor.set("s", "v").await, Err(SoftError::Refused(refused)) if refused.retry_after.is_none()));
+}
+
+fn event(name: &str, data: &str) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+fn cursor(id: &str, more: &str) -> String {
+    format!("event: cursor\nid: {id}\ndata: {{\"cursor\":\"{id}\"{more}}}\n\n")
+}
+
+fn stream(events: &[String]) -> crate::scripted::Does {
+    Answers(200, "content-type: text/event-stream\r\n", Box::leak(events.concat().into_boxed_str()))
+}
+
+/// Waits until it is so.
+async fn until(what: impl Fn() -> bool) {
+    let waits = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits).await.expect("it never is so");
+}
+
+#[tokio::test]
+async fn a_replica_is_there_when_all_has_come_and_goes_on_from_its_cursor() {
+    let first = stream(&[
+        event("put", r#"{"key":"flag","type":"string","value":"on"}"#),
+        event("put", r#"{"key":"visits","type":"string","value":"7"}"#),
+        event("put", r#"{"key":"cart:7","type":"hash","element":"honey","value":"2"}"#),
+        cursor("A", ",\"more\":true"),
+        event("put", r#"{"key":"online","type":"set","element":"ann"}"#),
+        event("put", r#"{"key":"recent","type":"list","element":{"base64":"gAAB"},"value":"b"}"#),
+        event("put", r#"{"key":"recent","type":"list","element":{"base64":"f/8="},"value":"a"}"#),
+        event("put", r#"{"key":"seen","type":"zset","element":"ann","value":"1.5"}"#),
+        event("put", r#"{"key":"new","type":"nosuch","element":"x","value":"1"}"#),
+        cursor("B", ""),
+    ]);
+    let second = stream(&[
+        event("remove", r#"{"key":"flag","type":"string"}"#),
+        event("put", r#"{"key":"visits","type":"string","value":"8"}"#),
+        event("put", r#"{"key":"online","type":"set","element":"bob"}"#),
+        cursor("C", ""),
+    ]);
+    // It cannot tell what it has forgotten; and is then asked for what comes next, which never does.
+    let third = stream(&[
+        event("reset", "{}"),
+        event("put", r#"{"key":"all","type":"string","value":"anew"}"#),
+        cursor("D", ",\"more\":true"),
+    ]);
+    let fourth = stream(&[event("put", r#"{"key":"rest","type":"string","value":"x"}"#), cursor("E", "")]);
+    let node = Scripted::new(&[first, second, Hangs]);
+    let replica = floor([node.at]).replica().await;
+    assert_eq!(node.asked()[0], "GET /v1/ns/floor/watch?prefix=&after=");
+    assert_eq!(replica.get("flag").as_deref().or(Some(b"on")), Some(&b"on"[..]), "it is there, or gone again");
+    until(|| replica.number("visits") == Some(8)).await;
+    assert_eq!(node.asked()[1], "GET /v1/ns/floor/watch?prefix=&after= last-event-id: B");
+    assert_eq!(replica.get("flag"), None);
+    assert_eq!(replica.field("cart:7", "honey").as_deref(), Some(&b"2"[..]));
+    assert_eq!((replica.fields("cart:7").len(), replica.members("online")), (1, vec!["ann".into(), "bob".into()]));
+    assert!(replica.contains("online", "bob") && !replica.contains("online", "eve"));
+    assert_eq!((replica.items("recent"), replica.score("seen", "ann")), (vec!["a".into(), "b".into()], Some(1.5)));
+    assert_eq!((replica.len(), replica.keys().len()), (5, 5), "what has gone takes nothing, nor what is not known");
+    assert!(replica.age() < Duration::from_secs(20));
+    let node = Scripted::new(&[third, fourth, Hangs]);
+    let replica = floor([node.at]).replica_of("a/").await;
+    assert_eq!((replica.get("all").as_deref(), replica.get("rest").as_deref()), (Some(&b"anew"[..]), Some(&b"x"[..])));
+    assert_eq!(
+        node.asked()[..2],
+        ["GET /v1/ns/floor/watch?prefix=a%2F&after=", "GET /v1/ns/floor/watch?prefix=a%2F&after= last-event-id: D"]
+    );
+}
+
+#[tokio::test]
+async fn while_all_is_told_anew_what_was_there_is_read_and_then_it_is_gone() {
+    let old = stream(&[event("put", r#"{"key":"old","type":"string","value":"1"}"#), cursor("A", "")]);
+    let gone = Answers(410, "", r#"{"error":"begin anew","type":"compacted"}"#);
+    let half = stream(&[event("put", r#"{"key":"new","type":"string","value":"2"}"#), cursor("B", ",\"more\":true")]);
+    let rest = stream(&[cursor("C", "")]);
+    let node = Scripted::new(&[old, gone, half, rest, Hangs]);
+    let replica = floor([node.at]).replica().await;
+    until(|| {
+        let (old, new) = (replica.get("old").is_some(), replica.get("new").is_some());
+        assert!(old != new, "one or the other");
+        new
+    })
+    .await;
+    assert_eq!(node.asked()[2], "GET /v1/ns/floor/watch?prefix=&after=", "nobody knows where it was");
+}
