@@ -4,7 +4,7 @@
 //! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it, `list.rs`: to lists.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
-//! - `watch.rs`: who is told of changes, from a cursor on.
+//! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,6 +13,7 @@ mod cell;
 mod checkpoint;
 mod context;
 mod dot;
+mod dump;
 pub mod limits;
 mod list;
 mod machine;
@@ -34,11 +35,11 @@ use std::sync::Arc;
 
 use base::{AskId, Boot, GroupId, NodeId, Now, Outcome, Rng, Time};
 use bytes::Bytes;
-use class::dump::{self, Nothing};
+use class::dump::Record;
 use class::{Birth, Class, Figure, Number};
 use flow::stage::Shown;
 
-pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch};
+pub use op::{Action, Change, Changes, End, Kind, List, Op, Reply, Side, Watch, Whole};
 pub use spec::Spec;
 
 use catchup::Held;
@@ -135,12 +136,11 @@ impl Class for Soft {
     type Record = ();
     type Report = ();
 
-    type Dump = Nothing<Op, Reply>;
+    type Dump = dump::Dump;
 
-    const ON_DISK: bool = false;
-    const DUMPED: &'static str = "nothing";
-    const NOT_DUMPED: Option<&'static str> =
-        Some("its collections are in memory alone, and cannot be read out as a whole yet");
+    // Checkpoints are there again when all nodes have ended.
+    const ON_DISK: bool = true;
+    const DUMPED: &'static str = "keys as one node has them, each as it was when it was read: not all at one moment";
 
     fn born(birth: &mut Birth, (): ()) -> Self {
         Soft::new(birth.me, birth.boot, birth.rng.fork())
@@ -185,16 +185,16 @@ impl Class for Soft {
         Vec::new()
     }
 
-    fn dump(_: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> Self::Dump {
-        Nothing::default()
+    fn dump(space: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> dump::Dump {
+        dump::Dump::new(space)
     }
 
-    fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Op>, String> {
-        Err("values of this class are not loaded".into())
+    fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {
+        dump::load(space, record, wall_ms)
     }
 
-    fn loaded(_: &Reply) -> Result<(), String> {
-        Ok(())
+    fn loaded(reply: &Reply) -> Result<(), String> {
+        dump::loaded(reply)
     }
 }
 

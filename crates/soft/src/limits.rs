@@ -86,3 +86,8 @@ const _: () = assert!(
     "a frame with one more value is a frame"
 );
 const _: () = assert!(SETTLE_WITHIN.0 > ALONE_AFTER.0, "who appears late is still waited for");
+
+/// Keys of a page, while a namespace is dumped.
+pub const DUMP_KEYS: u32 = 256;
+/// Keys that are read at once then.
+pub const DUMP_GETS: usize = 16;

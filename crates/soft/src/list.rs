@@ -20,9 +20,9 @@ use crate::space::{Address, Space};
 const MIDDLE: u64 = 1 << 63;
 
 /// One item that is there.
-struct Item {
+pub(crate) struct Item {
     at: Address,
-    value: Bytes,
+    pub(crate) value: Bytes,
 }
 
 impl Space {
@@ -100,13 +100,13 @@ impl Space {
         self.cells.range(first..Address::behind(key))
     }
 
-    fn items<'a>(&'a self, key: &'a Bytes) -> impl DoubleEndedIterator<Item = Item> + use<'a> {
+    pub(crate) fn items<'a>(&'a self, key: &'a Bytes) -> impl DoubleEndedIterator<Item = Item> + use<'a> {
         let there = self.places(key).filter(|(at, cell)| at.key == *key && cell.is_there());
         there.map(|(at, cell)| Item { at: at.clone(), value: crate::run::value(cell).unwrap_or_default() })
     }
 
     /// Puts these at an end, the last of them outermost. None: there is no room beyond.
-    fn push(&mut self, now: Now, key: &Bytes, side: Side, values: Vec<Bytes>) -> Option<usize> {
+    pub(crate) fn push(&mut self, now: Now, key: &Bytes, side: Side, values: Vec<Bytes>) -> Option<usize> {
         let end = |(at, _): (&Address, &Cell)| base_of(&at.element);
         let base = match side {
             Side::Left => self.places(key).next().map(end).map_or(Some(MIDDLE), |first| first.checked_sub(1)),

@@ -211,11 +211,16 @@ impl Soft {
             op => op,
         };
         let adds = match &op.action {
-            Action::Set { .. } | Action::Put { .. } | Action::Add { .. } => true,
+            Action::Set { .. } | Action::Put { .. } | Action::Add { .. } | Action::Load { .. } => true,
             Action::List { what, .. } => what.adds(),
             _ => false,
         };
-        if matches!(op.action, Action::List { .. }) && self.level < LIST_LEVEL {
+        let is_list = match &op.action {
+            Action::List { .. } => true,
+            Action::Load { whole, .. } => whole.kind == crate::Kind::Item,
+            _ => false,
+        };
+        if is_list && self.level < LIST_LEVEL {
             let why = format!("lists of class soft need level {LIST_LEVEL} of all nodes: some have an older program");
             return out.push(refuse(asked.id, Refused::wrong(why)));
         }

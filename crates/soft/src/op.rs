@@ -177,6 +177,32 @@ pub enum Action {
     Scan { cursor: u64, count: u32 },
     /// What changes. Answer: `Changes`.
     Watch(Watch),
+    /// All of a key, to be written to a file. Answer: `Whole` or `NoKey`.
+    Whole { key: Bytes },
+    /// Puts that in the place of what is there. Answer: `Done` or `NoRoom`.
+    Load { key: Bytes, whole: Whole },
+}
+
+/// All that a key has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Whole {
+    pub kind: Kind,
+    /// The text; fields and values in turn; members; members and scores in turn; items.
+    pub values: Vec<Bytes>,
+    /// How long it is still there; none: it does not end.
+    pub left: Option<Span>,
+}
+
+impl Whole {
+    /// Keys or elements, and values.
+    fn texts(&self) -> (Vec<&Bytes>, Vec<&Bytes>) {
+        let every = |first: usize| self.values.iter().skip(first).step_by(2).collect();
+        match self.kind {
+            Kind::Field | Kind::Score => (every(0), every(1)),
+            Kind::Member => (self.values.iter().collect(), Vec::new()),
+            Kind::Register | Kind::Item | Kind::End => (Vec::new(), self.values.iter().collect()),
+        }
+    }
 }
 
 impl Action {
@@ -188,6 +214,7 @@ impl Action {
             | Action::Take { .. }
             | Action::Add { .. }
             | Action::Remove { .. }
+            | Action::Load { .. }
             | Action::End { .. } => true,
             Action::Read { .. }
             | Action::Peek { .. }
@@ -197,6 +224,7 @@ impl Action {
             | Action::Kind { .. }
             | Action::Count
             | Action::Scan { .. }
+            | Action::Whole { .. }
             | Action::Watch(_) => false,
         }
     }
@@ -215,8 +243,15 @@ impl Action {
             Action::Peek { at: keys } | Action::Remove { keys } | Action::Exists { keys } => {
                 (keys.iter().collect(), Vec::new())
             }
-            Action::All { key, .. } | Action::End { key, .. } | Action::Left { key } | Action::Kind { key } => {
-                (vec![key], Vec::new())
+            Action::All { key, .. }
+            | Action::End { key, .. }
+            | Action::Left { key }
+            | Action::Kind { key }
+            | Action::Whole { key } => (vec![key], Vec::new()),
+            Action::Load { key, whole } => {
+                let (mut names, values) = whole.texts();
+                names.push(key);
+                (names, values)
             }
             Action::List { key, what } => (vec![key], what.values()),
             Action::Watch(watch) => (vec![&watch.prefix], Vec::new()),
@@ -235,6 +270,7 @@ pub enum Reply {
     /// None: no key. None inside: it has no end.
     Left(Option<Option<Span>>),
     Kind(Option<Kind>),
+    Whole(Whole),
     Changes(Changes),
     /// Cursor 0: it was the last.
     Page {

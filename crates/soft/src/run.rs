@@ -52,6 +52,11 @@ impl Space {
             Action::Kind { key } => Reply::Kind(self.kind(now.mono, &key)),
             Action::Count => Reply::Int(self.keys() as i64),
             Action::Scan { cursor, count } => self.scan(now.mono, cursor, count),
+            Action::Whole { key } => self.whole(now.mono, &key).map_or(Reply::NoKey, Reply::Whole),
+            Action::Load { key, whole } => match self.load(now, key, whole) {
+                true => Reply::Done,
+                false => Reply::NoRoom,
+            },
             Action::Watch(_) => unreachable!("the machine answers it, as it may have to wait"),
         }
     }
@@ -83,7 +88,7 @@ impl Space {
         Reply::Values(at.into_iter().map(one).collect())
     }
 
-    fn all(&self, now: Time, kind: Kind, key: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
+    pub(crate) fn all(&self, now: Time, kind: Kind, key: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
         if self.has_ended(key, now) {
             return Vec::new();
         }
@@ -114,7 +119,7 @@ impl Space {
         }
     }
 
-    fn put_all(&mut self, now: Now, kind: Kind, key: Bytes, pairs: Vec<(Bytes, Option<Bytes>)>) -> Reply {
+    pub(crate) fn put_all(&mut self, now: Now, kind: Kind, key: Bytes, pairs: Vec<(Bytes, Option<Bytes>)>) -> Reply {
         self.begin(now, &key);
         let mut new = 0;
         for (element, value) in pairs {
@@ -172,7 +177,7 @@ impl Space {
     }
 
     /// The kind that was written last, as far as is known.
-    fn kind(&self, now: Time, key: &Bytes) -> Option<Kind> {
+    pub(crate) fn kind(&self, now: Time, key: &Bytes) -> Option<Kind> {
         let there = self.cells_of(key).filter(|(at, cell)| at.kind != Kind::End && cell.is_there());
         let stamped = there.map(|(at, cell)| (cell.newest().map(|newest| newest.stamp), at.kind));
         stamped.max_by_key(|(stamp, _)| *stamp).map(|(_, kind)| kind).filter(|_| !self.has_ended(key, now))

@@ -1,6 +1,6 @@
 //! A few nodes whose frames a test may lose, double and hold back, in a world with one clock.
 //!
-//! - `stories.rs`, `disks.rs`, `repair.rs`, `lists.rs`, `watch.rs`: stories. `strangers.rs`: bytes that nobody made.
+//! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`: stories. `strangers.rs`: bytes that nobody made.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,7 @@ use crate::*;
 
 mod chance;
 mod disks;
+mod dumps;
 mod lists;
 mod repair;
 mod stories;

@@ -121,7 +121,7 @@ fn copies(call: &Call<'_>) -> Copies {
         Class::Cache => 0,
     };
     let is_in_memory = declared.is_some_and(|namespace| namespace.durability.as_deref() == Some("memory"));
-    Copies { elsewhere: elsewhere as i64, is_on_disk: class.is_on_disk() && !is_in_memory }
+    Copies { elsewhere: elsewhere as i64, is_on_disk: class == Class::Linear && !is_in_memory }
 }
 
 /// The log of this client's namespace, the latest first.
