@@ -40,10 +40,20 @@ pub(crate) struct Running {
 }
 
 pub(crate) enum Goal {
-    Put { body: Bytes, sum: u32 },
+    Put {
+        body: Bytes,
+        sum: u32,
+    },
     Get,
     Delete,
-    List { after: Option<Id>, limit: usize },
+    List {
+        after: Option<Id>,
+        limit: usize,
+    },
+    /// Behind the owner of the key.
+    Owners {
+        limit: usize,
+    },
 }
 
 /// What a node said that it has.
@@ -57,6 +67,10 @@ pub(crate) enum Look {
     },
     Page {
         items: Vec<(Id, Held)>,
+        more: bool,
+    },
+    Owners {
+        owners: Vec<Bytes>,
         more: bool,
     },
 }
@@ -133,7 +147,8 @@ impl Object {
     fn begin(&mut self, call: &Call, ask: AskId, budget: Span, op: Op) -> Result<Running, Refused> {
         let Op { namespace, owner, action, priority } = op;
         let soon = Span::millis(500);
-        if !(1..=OWNER_BYTES_MAX).contains(&owner.len()) {
+        let least = usize::from(!matches!(action, Action::Owners { .. }));
+        if !(least..=OWNER_BYTES_MAX).contains(&owner.len()) {
             let why = format!("the name of an owner has 1 to {OWNER_BYTES_MAX} bytes, not {}", owner.len());
             return Err(Refused::wrong(why));
         }
@@ -161,6 +176,7 @@ impl Object {
                 (Goal::Delete, id)
             }
             Action::List { after, limit } => (Goal::List { after, limit: limit.clamp(1, LIST_MAX) }, Id::default()),
+            Action::Owners { limit } => (Goal::Owners { limit: limit.clamp(1, LIST_MAX) }, Id::default()),
         };
         let look = |node: &NodeId| match *node == self.me || self.peers.is_live(*node) {
             true => (*node, Look::Waiting),
@@ -284,11 +300,14 @@ impl Object {
                     }
                     op.step = Step::Read(Read::default());
                 }
-                Goal::List { .. } => {
+                Goal::List { .. } | Goal::Owners { .. } => {
                     if op.waits(call.now, LOOK_LONG) {
                         return None;
                     }
-                    return Some(Outcome::Done(Reply::List(op.list())));
+                    return Some(Outcome::Done(match op.goal {
+                        Goal::Owners { limit } => Reply::Owners(op.owners(limit)),
+                        _ => Reply::List(op.list()),
+                    }));
                 }
             }
         }
@@ -346,6 +365,25 @@ impl Object {
         });
         Some(())
     }
+
+    pub(crate) fn owners(
+        &mut self,
+        call: &mut Call,
+        from: NodeId,
+        id: u64,
+        page: crate::wire::OwnersPage,
+    ) -> Option<()> {
+        let crate::wire::OwnersPage { owners, more } = page;
+        let are_owners = owners.iter().all(|owner| (1..=OWNER_BYTES_MAX).contains(&owner.len()));
+        if owners.len() > LIST_MAX || !are_owners || !owners.is_sorted_by(|a, b| a < b) || more && owners.is_empty() {
+            return None;
+        }
+        self.with(call, id, |_, op| {
+            op.hear(from, Look::Owners { owners, more });
+            None
+        });
+        Some(())
+    }
 }
 
 impl Running {
@@ -357,13 +395,23 @@ impl Running {
                 after: after.map_or_else(Bytes::new, |id| Bytes::copy_from_slice(&id.0)),
                 limit: limit as u64,
             }),
-            _ => What::Look((&self.key).into()),
+            Goal::Owners { limit } => What::Walk(ListMessage {
+                ns: self.key.ns,
+                owner: self.key.owner.clone(),
+                after: Bytes::new(),
+                limit: limit as u64,
+            }),
+            Goal::Put { .. } | Goal::Get | Goal::Delete => What::Look((&self.key).into()),
         }
     }
 
     /// An answer to its question; not one that nobody was asked for, nor one of the other kind.
     fn hear(&mut self, from: NodeId, said: Look) {
-        let fits = matches!(self.goal, Goal::List { .. }) == matches!(said, Look::Page { .. });
+        let fits = match self.goal {
+            Goal::List { .. } => matches!(said, Look::Page { .. }),
+            Goal::Owners { .. } => matches!(said, Look::Owners { .. }),
+            Goal::Put { .. } | Goal::Get | Goal::Delete => matches!(said, Look::Here { .. }),
+        };
         if let Some(look) = self.looks.get_mut(&from).filter(|_| fits) {
             *look = said;
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::limits::{AHEAD_MS_MAX, LIST_MAX, OWNER_BYTES_MAX};
 use crate::log::Waiter;
 use crate::table::{Entry, Held, Merged};
-use crate::wire::{self, Here, Item, ListMessage, Page, PutMessage, Took, Verdict, What};
+use crate::wire::{self, Here, Item, ListMessage, OwnersPage, Page, PutMessage, Took, Verdict, What};
 use crate::{Call, Key, Object};
 
 /// A write that has come: from who was asked for it, or pushed by a holder.
@@ -51,6 +51,19 @@ impl Object {
         let more = items.len() > limit;
         items.truncate(limit);
         self.send(call, from, id, Priority::NORMAL, What::Page(Page { items, more }), Bytes::new());
+        Some(())
+    }
+
+    pub(crate) fn walked(&mut self, call: &mut Call, from: NodeId, id: u64, list: ListMessage) -> Option<()> {
+        let ListMessage { ns, owner, limit, .. } = list;
+        if owner.len() > OWNER_BYTES_MAX {
+            return None;
+        }
+        let limit = (limit as usize).clamp(1, LIST_MAX);
+        let mut owners: Vec<Bytes> = self.table.owners_behind(ns, &owner).take(limit + 1).cloned().collect();
+        let more = owners.len() > limit;
+        owners.truncate(limit);
+        self.send(call, from, id, Priority::NORMAL, What::Owners(OwnersPage { owners, more }), Bytes::new());
         Some(())
     }
 

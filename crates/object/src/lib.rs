@@ -11,7 +11,7 @@
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
 //! Files: `op` the words; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
-//! does with it, `log` its disk, `push` what is open or thin; `asker` operations of this node's doors, `write` and `read` their second
+//! does with it, `log` its disk, `push` what is open or thin; `dump` a namespace as a file and back; `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
@@ -19,6 +19,7 @@
 
 mod asker;
 mod choose;
+mod dump;
 mod holder;
 pub mod limits;
 mod log;
@@ -37,13 +38,13 @@ use std::sync::Arc;
 
 use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
 use bytes::Bytes;
-use class::dump::{self, Nothing};
+use class::dump::Record;
 use class::version::Clock;
 use class::{Birth, Class, Declared, Figure, Number};
 use flow::stage::Shown;
 use prost::Message;
 
-pub use op::{Action, List, Listed, Op, Reply};
+pub use op::{Action, List, Listed, Op, Owners, Reply};
 pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
 
@@ -152,11 +153,11 @@ impl Class for Object {
     type Reply = Reply;
     type Record = ();
     type Report = ();
-    type Dump = Nothing<Op, Reply>;
+    type Dump = dump::Dump;
 
     const ON_DISK: bool = true;
-    const DUMPED: &'static str = "nothing";
-    const NOT_DUMPED: Option<&'static str> = Some("its objects cannot be read out as a whole yet");
+    const DUMPED: &'static str =
+        "each object that is there throughout; nothing while as many nodes are silent as have an object";
 
     fn born(birth: &mut Birth, settings: Settings) -> Self {
         Self::new(birth.me, birth.boot, birth.rng.fork(), settings)
@@ -230,16 +231,16 @@ impl Class for Object {
         Vec::new()
     }
 
-    fn dump(_: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> Self::Dump {
-        Nothing::default()
+    fn dump(space: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> dump::Dump {
+        dump::Dump::new(space)
     }
 
-    fn load(_: &Arc<str>, _: &dump::Record, _: u64) -> Result<Option<Op>, String> {
-        Err("values of this class are not loaded".into())
+    fn load(space: &Arc<str>, record: &Record, _: u64) -> Result<Option<Op>, String> {
+        dump::load(space, record)
     }
 
-    fn loaded(_: &Reply) -> Result<(), String> {
-        Ok(())
+    fn loaded(reply: &Reply) -> Result<(), String> {
+        dump::loaded(reply)
     }
 }
 
@@ -318,6 +319,8 @@ impl Object {
             Some(What::Here(here)) => self.here(call, from, id, here),
             Some(What::Got(got)) => self.body(call, from, id, got, body),
             Some(What::Page(page)) => self.page(call, from, id, page),
+            Some(What::Walk(list)) => self.walked(call, from, id, list),
+            Some(What::Owners(page)) => self.owners(call, from, id, page),
             // A newer program says more.
             None => Some(()),
         };

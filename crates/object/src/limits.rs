@@ -61,3 +61,6 @@ pub const SAVE_BYTES_MIN: u64 = 32 << 20;
 const _: () = assert!(OBJECT_BYTES_MAX + (64 << 10) < FRAME_BYTES_MAX, "an object travels in one frame");
 const _: () = assert!(SPREAD >= COPIES, "an owner's nodes have room for all copies");
 const _: () = assert!(SILENT_FOR.as_micros() < PUSH_AFTER.as_micros(), "whoever asks is first to see to it");
+
+/// Objects that are read at once while a namespace is dumped.
+pub const DUMP_GETS: usize = 8;

@@ -12,7 +12,7 @@ use crate::Id;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Op {
     pub namespace: Arc<str>,
-    /// Whose object it is: 1 to 255 bytes.
+    /// Whose object it is: 1 to 255 bytes; but see [`Action::Owners`].
     pub owner: Bytes,
     pub action: Action,
     pub priority: Priority,
@@ -28,6 +28,8 @@ pub enum Action {
     Delete { id: Id },
     /// Objects in order of their ids, behind one; at most so many.
     List { after: Option<Id>, limit: usize },
+    /// Owners that have objects, in order, behind the one that the operation names (an empty one: from the first); at most so many.
+    Owners { limit: usize },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +49,7 @@ pub enum Reply {
         copies: u32,
     },
     List(List),
+    Owners(Owners),
     /// There is no such object: all nodes that could have it said so.
     Absent,
     /// It was there, and was deleted.
@@ -71,4 +74,15 @@ pub struct Listed {
     pub id: Id,
     pub version: Version,
     pub size: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Owners {
+    pub owners: Vec<Bytes>,
+    /// There are more behind this one.
+    pub after: Option<Bytes>,
+    /// Nodes that did not say whose objects they have.
+    pub missing: Vec<NodeId>,
+    /// So many nodes have an object, as it is declared.
+    pub copies: u32,
 }

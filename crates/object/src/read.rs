@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::asker::{Ended, Goal, Look, Running, Step};
 use crate::limits::READ_FOR;
 use crate::wire::{Here, What};
-use crate::{Call, Id, List, Listed, Object, Reply, Stamp};
+use crate::{Call, Id, List, Listed, Object, Owners, Reply, Stamp};
 
 #[derive(Default)]
 pub(crate) struct Read {
@@ -111,5 +111,26 @@ impl Running {
             end = objects.last().map(|last| last.id);
         }
         List { objects, after: end, missing: self.silent().collect() }
+    }
+
+    /// The same of owners.
+    pub(crate) fn owners(&self, limit: usize) -> Owners {
+        let mut all: BTreeSet<&Bytes> = BTreeSet::new();
+        let mut end: Option<&Bytes> = None;
+        for look in self.looks.values() {
+            let Look::Owners { owners, more } = look else { continue };
+            if let Some(last) = owners.last().filter(|_| *more) {
+                end = Some(end.map_or(last, |end| end.min(last)));
+            }
+            all.extend(owners);
+        }
+        let mut owners: Vec<Bytes> =
+            all.into_iter().filter(|owner| end.is_none_or(|end| *owner <= end)).cloned().collect();
+        let mut after = end.cloned();
+        if owners.len() > limit {
+            owners.truncate(limit);
+            after = owners.last().cloned();
+        }
+        Owners { owners, after, missing: self.silent().collect(), copies: self.spec.copies }
     }
 }

@@ -129,6 +129,16 @@ impl Table {
         self.owners.get(&(ns, owner.clone())).copied().unwrap_or(0)
     }
 
+    /// Owners that have objects here, behind this one, in order.
+    pub fn owners_behind<'a>(&'a self, ns: u32, owner: &Bytes) -> impl Iterator<Item = &'a Bytes> {
+        let from = Bound::Excluded((ns, owner.clone()));
+        self.owners
+            .range((from, Bound::Unbounded))
+            .map(|(key, _)| key)
+            .take_while(move |key| key.0 == ns)
+            .map(|key| &key.1)
+    }
+
     /// What there is of an owner behind an id, tombstones too, in order.
     pub fn behind<'a>(&'a self, ns: u32, owner: &'a Bytes, after: Option<Id>) -> impl Iterator<Item = (Id, &'a Entry)> {
         let key = |id| Key { ns, owner: owner.clone(), id };

@@ -24,7 +24,7 @@ pub(crate) struct Head {
     /// The sender takes no more objects.
     #[prost(bool, tag = "3")]
     pub full: bool,
-    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "What", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub what: Option<What>,
 }
 
@@ -53,6 +53,11 @@ pub(crate) enum What {
     /// These nodes have this write, and know all its homes. No answer.
     #[prost(message, tag = "12")]
     Done(PutMessage),
+    /// Whose objects have you? Answer: `Owners`.
+    #[prost(message, tag = "13")]
+    Walk(ListMessage),
+    #[prost(message, tag = "14")]
+    Owners(OwnersPage),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -146,6 +151,16 @@ pub(crate) struct Item {
     pub id: Bytes,
     #[prost(message, optional, tag = "2")]
     pub held: Option<HeldMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OwnersPage {
+    /// In order.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub owners: Vec<Bytes>,
+    /// There are more behind the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
 }
 
 /// What a node did with a write.

@@ -218,6 +218,33 @@ fn lists_of_all_nodes_are_one_in_order_and_in_pages() {
 }
 
 #[test]
+fn owners_are_told_in_pages_whoever_has_their_objects() {
+    let mut world = World::new(11, 5);
+    let names: Vec<String> = (1..=40).map(|n| format!("o{n:02}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        copies(world.ask(n as u64 % 5 + 1, "mail", name, put(1, "x")));
+    }
+    // One that has nothing left is none.
+    copies(world.ask(1, "mail", "o07", delete(1)));
+    let (mut after, mut told) = (String::new(), Vec::new());
+    loop {
+        let Outcome::Done(Reply::Owners(page)) = world.ask(2, "mail", &after, Action::Owners { limit: 7 }) else {
+            panic!("owners are always told")
+        };
+        assert!(page.missing.is_empty() && page.owners.len() <= 7 && page.copies == 2);
+        told.extend(page.owners.iter().map(|owner| String::from_utf8(owner.to_vec()).unwrap()));
+        let Some(last) = page.after else { break };
+        after = String::from_utf8(last.to_vec()).unwrap();
+    }
+    assert_eq!(told, names.into_iter().filter(|name| name != "o07").collect::<Vec<_>>());
+    world.kill(NodeId(3));
+    let Outcome::Done(Reply::Owners(page)) = world.ask(2, "mail", "", Action::Owners { limit: 100 }) else {
+        panic!("owners are told without it")
+    };
+    assert_eq!((page.missing, page.owners.len()), (vec![NodeId(3)], 39));
+}
+
+#[test]
 fn a_clock_that_is_far_ahead_does_not_matter_where_objects_are_written_once() {
     let mut world = World::new(10, 3);
     world.skew.insert(NodeId(1), 3_600_000);

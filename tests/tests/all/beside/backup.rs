@@ -25,6 +25,28 @@ class = "session"
 merge = "fields"
 "#;
 
+/// Of other classes whose values outlive a stop of all nodes. The nodes must have agreed that all know these classes.
+const OTHERS: &str = "[namespace.mail]\nclass = \"object\"\n\n[namespace.floor]\nclass = \"soft\"\n";
+
+fn declare_others(up: &Up) {
+    wait_for("all nodes agree on the classes", Duration::from_secs(30), || {
+        let said = up.apply("others.toml", OTHERS);
+        if said.is_good() { Ok(()) } else { Err(said.err) }
+    });
+}
+
+/// Asks for an object of ann's; the status and the bytes.
+fn object(up: &Up, method: &str, id: u32, body: &str) -> (u16, String) {
+    let bearer = format!("Bearer {}", up.token("mail"));
+    let path = format!("/v1/ns/mail/objects/ann/{id:032x}");
+    let asked = || http::request(up.at(2).api, method, &path, &[("Authorization", &bearer)], body.as_bytes());
+    let (reply, _) = wait_for("the node answers", Duration::from_secs(30), || match asked() {
+        Ok(reply) if !matches!(reply.status, 503 | 504) => Ok(reply),
+        other => Err(format!("{other:?}")),
+    });
+    (reply.status, reply.text())
+}
+
 /// Values of all kinds, and many.
 fn fill(bank: &mut Resp, carts: &mut Resp) {
     for n in 0..300 {
@@ -189,6 +211,13 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
         let (mut bank, mut carts) = (open(&up, "bank"), open(&up, "carts"));
         fill(&mut bank, &mut carts);
         (banked, carted) = (all(&mut bank), all(&mut carts));
+        declare_others(&up);
+        (1..=3).for_each(|id| assert!(object(&up, "PUT", id, &format!("letter {id}")).0 < 300));
+        assert!(object(&up, "DELETE", 2, "").0 < 300);
+        let mut floor = open(&up, "floor");
+        for line in ["HINCRBY cart honey 2", "SADD online ann", "SET flag on EX 5000"] {
+            floor.ask(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        }
         let said = up.coppice(&["backup", &folder]).good();
         assert!(said.contains("left out: carts (class session"), "{said}");
         // The second of the same second would have the same name.
@@ -207,7 +236,7 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
     let verify = || {
         tools::run(Command::new(e2e::program::coppice()).args(["backup", "verify", &folder]), Duration::from_secs(30))
     };
-    assert!(verify().good().contains("is whole: 3 namespaces with"));
+    assert!(verify().good().contains("is whole: 5 namespaces with"));
     let moment = fs::read_dir(&outside.0).unwrap().flatten().map(|e| e.path()).find(|p| p.join("ns").exists()).unwrap();
     let file = moment.join("ns").join("bank.dump");
     let whole = fs::read(&file).unwrap();
@@ -226,6 +255,14 @@ fn a_cluster_that_is_lost_comes_back_elsewhere() {
     up.settle(Duration::from_secs(30), 1);
     assert_eq!(http::get(up.at(3).http, "/").unwrap().text().trim(), "as before");
     assert_eq!((all(&mut open(&up, "bank")), all(&mut open(&up, "carts"))), (banked.clone(), carted));
+    assert_eq!(object(&up, "GET", 1, ""), (200, "letter 1".to_owned()));
+    assert_eq!(object(&up, "GET", 2, "").0, 404);
+    assert_eq!(object(&up, "GET", 3, "").1, "letter 3");
+    let mut floor = open(&up, "floor");
+    let word = |text: &str| Word::Bulk(text.into());
+    assert_eq!(floor.ask(&["HGETALL", "cart"]), Ok(Word::List(vec![word("honey"), word("2")])));
+    assert_eq!(floor.ask(&["SMEMBERS", "online"]), Ok(Word::List(vec![word("ann")])));
+    assert!(matches!(floor.ask(&["TTL", "flag"]), Ok(Word::Int(4_000..=5_000))));
     // One of it, under a name that nobody has declared.
     up.coppice(&["restore", &folder, "--namespace", "bank", "--as", "bank-then"]).good();
     assert_eq!(all(&mut open(&up, "bank-then")), banked);
