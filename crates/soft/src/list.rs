@@ -224,6 +224,22 @@ mod tests {
         assert_eq!((base_of(&[1]), base_of(&[0, 0, 0, 0, 0, 0, 0, 2, 9])), (1 << 56, 2));
     }
 
+    #[test]
+    fn some_thousand_fit_at_one_point() {
+        let (first, last) = (place(&MIDDLE.to_be_bytes(), [1; 24], 0), place(&(MIDDLE + 1).to_be_bytes(), [1; 24], 0));
+        for nearer in [false, true] {
+            let (mut low, mut high, mut count) = (first.clone(), last.clone(), 0);
+            while let Some(new) = between(&low, &high).map(|base| place(&base, [1; 24], 0))
+                && new.len() <= NAME_BYTES_MAX
+            {
+                assert!(low < new && new < high);
+                *(if nearer { &mut low } else { &mut high }) = new;
+                count += 1;
+            }
+            assert!(count > 3_000, "{count}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_put_between_two_lies_between_them(

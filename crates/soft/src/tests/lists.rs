@@ -116,11 +116,16 @@ fn an_item_that_is_replaced_and_removed_at_one_moment_stays() {
 fn where_no_place_is_left_it_is_said() {
     let mut world = World::new(1);
     world.list(1, pushes(Side::Right, &["a", "z"]));
-    let insert = |value: &str| List::Insert { side: Side::Right, pivot: bytes("a"), value: bytes(value) };
-    let count = (0..).take_while(|_| world.list(1, insert("x")) != Reply::NoRoom).count();
-    assert!(count > 3_000, "{count}");
-    let items = world.items(1);
-    assert_eq!((items.len(), items[0].as_str(), items[count + 1].as_str()), (count + 2, "a", "z"));
+    // A peer has put an item right behind the first one.
+    let now = world.now;
+    let space = &mut world.nodes.get_mut(&1).unwrap().spaces.get_mut(&7).unwrap().space;
+    let first = space.cells.keys().find(|at| at.kind == Kind::Item).unwrap().clone();
+    let behind = Address::new(bytes("l"), Kind::Item, [&first.element[..], &[0]].concat().into());
+    space.put(now, &behind, Some((Some(bytes("b")), None)));
+    let insert = |pivot, value| List::Insert { side: Side::Right, pivot: bytes(pivot), value: bytes(value) };
+    assert_eq!(world.list(1, insert("a", "x")), Reply::NoRoom);
+    assert_eq!(world.list(1, insert("b", "x")), Reply::Int(4));
+    assert_eq!(world.items(1), ["a", "b", "x", "z"]);
     world.check();
     // Ends that a peer has set to the last that there is.
     let ends = [[255u8; 8], [0; 8]];
