@@ -31,7 +31,7 @@
 //!
 //! Level 6:
 //!
-//! - lists of class `soft` (`soft/src/list.rs`): a kind of cell, which older nodes take no frame with
+//! - lists of class `soft` (`soft/src/list.rs`): a kind of cell, which older nodes take no frame with; frames that compare what nodes have that have seen the same (`soft/src/mend.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 6;

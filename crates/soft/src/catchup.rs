@@ -24,6 +24,8 @@ pub struct Held {
     pub watched: Option<Time>,
     /// What is forgotten by the index while somebody watches, and since when: not sooner than it is worth to a cursor.
     pub stable: Option<(Time, Context)>,
+    /// Peers that have seen the same and have other cells: how often in a row they have said so.
+    pub unequal: BTreeMap<NodeId, u32>,
     /// The moves of the space of which watchers were told.
     pub looked: u64,
 }
@@ -49,6 +51,7 @@ impl Held {
             catches_up: catches_up.then(catch_up),
             watched: None,
             stable: None,
+            unequal: BTreeMap::new(),
             looked: 0,
         }
     }

@@ -17,6 +17,8 @@ pub struct Sibling {
     pub stamp: Stamp,
     /// None where being there is all that is said: a member of a set.
     pub value: Option<Bytes>,
+    /// Of the value, made by its origin.
+    pub sum: u32,
     /// When it is over, by this node's monotonic clock; what is left of it travels.
     pub ends: Option<Time>,
 }
@@ -123,6 +125,31 @@ impl Cell {
                 Err(at) => self.slots.insert(at, *theirs),
             }
         }
+    }
+
+    /// Joins with the cell of one that has seen the same and should have the same: what either has stays, and of what both have
+    /// differently the greater. True if something changed.
+    pub fn mend(&mut self, sent: &Cell) -> bool {
+        let before = (self.siblings.clone(), self.slots.clone());
+        for theirs in &sent.siblings {
+            let rank = |sibling: &Sibling| (sibling.stamp, sibling.value.clone());
+            match self.siblings.binary_search_by_key(&theirs.dot, |s| s.dot) {
+                Ok(at) if rank(theirs) > rank(&self.siblings[at]) => self.siblings[at] = theirs.clone(),
+                Ok(_) => (),
+                Err(at) => self.siblings.insert(at, theirs.clone()),
+            }
+        }
+        // At most one of a life: the later.
+        self.siblings.reverse();
+        self.siblings.dedup_by_key(|s| s.dot.life);
+        self.siblings.reverse();
+        for theirs in &sent.slots {
+            match self.slots.binary_search_by_key(&theirs.birth, |s| s.birth) {
+                Ok(at) => self.slots[at].join(theirs),
+                Err(at) => self.slots.insert(at, *theirs),
+            }
+        }
+        before != (self.siblings.clone(), self.slots.clone())
     }
 
     /// Forgets of `gone` what has been seen.

@@ -4,6 +4,7 @@
 //! - `dot.rs`, `context.rs`, `cell.rs`: what is joined. `space.rs`: one namespace; `run.rs`: what operations do to it, `list.rs`: to lists.
 //! - `machine.rs`: who is told what when, and when an operation is answered. `repair.rs`: what was lost on its way, and what
 //!   a node that starts or was away for long gets. `catchup.rs`: until when it serves nobody. `checkpoint.rs`: what is on disk.
+//! - `mend.rs`: nodes that have seen the same and have different cells.
 //! - `watch.rs`: who is told of changes, from a cursor on. `dump.rs`: a namespace as a file, and back.
 //! - `op.rs` the words; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -17,6 +18,7 @@ mod dump;
 pub mod limits;
 mod list;
 mod machine;
+mod mend;
 mod op;
 mod repair;
 mod run;
@@ -100,6 +102,7 @@ pub struct Soft {
 struct Seen {
     alone: u64,
     heard: u64,
+    mended: u64,
     odd: u64,
     repaired: u64,
     transfers: u64,
@@ -119,6 +122,10 @@ impl Class for Soft {
         Figure::counter("soft.heard", "Updates of other nodes that came as they were made."),
         Figure::gauge("soft.index", "Updates that not all nodes are known to have."),
         Figure::gauge("soft.keys", "Keys."),
+        Figure::counter(
+            "soft.mended",
+            "Elements that were not what another node had that had seen the same: damaged memory, or a node that lied.",
+        ),
         Figure::counter("soft.odd", "Frames that no node of this program can have made."),
         Figure::counter("soft.repaired", "Elements that came by comparison with another node."),
         Figure::gauge("soft.settled", "1 if this node has what the others had when it started."),
@@ -162,7 +169,7 @@ impl Class for Soft {
 
     fn figures(&self) -> Vec<u64> {
         let sum = |of: fn(&Held) -> u64| self.spaces.values().map(of).sum::<u64>();
-        let Seen { alone, heard, odd, repaired, transfers, unknown, updates } = self.seen;
+        let Seen { alone, heard, mended, odd, repaired, transfers, unknown, updates } = self.seen;
         vec![
             alone,
             sum(|held| held.space.bytes()),
@@ -170,6 +177,7 @@ impl Class for Soft {
             heard,
             sum(|held| held.space.index.len() as u64),
             sum(|held| held.space.keys()),
+            mended,
             odd,
             repaired,
             u64::from(self.spaces.values().all(Held::is_settled)),

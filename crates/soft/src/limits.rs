@@ -54,6 +54,8 @@ pub const END_AGAIN: Span = Span::secs(1);
 pub const AHEAD_MS_MAX: u64 = 1_000;
 /// Longest time to a key's end: a hundred years.
 pub const END_MAX: Span = Span::secs(100 * 365 * 86_400);
+/// Parts of a namespace whose hashes are compared: by the first byte of a key's hash.
+pub const PARTS: usize = 256;
 /// Questions for changes that wait at a node, at most.
 pub const WATCHERS_MAX: usize = 4 << 10;
 /// How long one waits for a change.

@@ -77,6 +77,7 @@ impl Soft {
             context: digest(&held.space.context),
             settles: !held.is_settled(),
             kept: held.keeper.as_ref().map_or(0, |keeper| digest(keeper.kept())),
+            state: held.space.state.whole(),
         };
         let message = Digest { boot: self.life.boot.0, spaces: self.spaces.iter().map(of).collect() };
         out.push(Output::Send { to, frame: Frame::new(kind::DIGEST, message.encode_to_vec()) });
@@ -91,9 +92,9 @@ impl Soft {
         if !self.is_of_life(from, message.boot) {
             return Ok(());
         }
-        for DigestOf { space, context, settles, kept } in message.spaces {
+        for DigestOf { space, context, settles, kept, state } in message.spaces {
             let same = self.spaces.get(&space).filter(|held| digest(&held.space.context) == context);
-            let mut wants = false;
+            let (mut wants, is_same) = (false, same.is_some());
             if let (Some(held), Some(peer)) = (same, self.peers.get_mut(&from)) {
                 let before = peer.told.remove(&space).and_then(|heard| heard.kept);
                 let known =
@@ -104,8 +105,11 @@ impl Soft {
                 let known = (kept != 0).then(|| known.or(before).unwrap_or_default());
                 peer.told.insert(space, Heard { context, kept: known });
             }
-            if wants || settles || same.is_none() && self.spaces.contains_key(&space) {
+            if wants || settles || !is_same && self.spaces.contains_key(&space) {
                 self.send_have(from, space, (false, wants), out);
+            }
+            if is_same {
+                self.compare_state(from, space, state, out);
             }
         }
         Ok(())
@@ -335,11 +339,11 @@ impl Held {
 
 /// A cell that many nodes wrote at one moment, each a large value, may be more than a frame takes. It waits for the next
 /// write, which replaces them.
-fn fits(frame: &Frame) -> bool {
+pub(crate) fn fits(frame: &Frame) -> bool {
     frame.wire_len() <= base::limits::FRAME_BYTES_MAX
 }
 
-fn digest(of: &Context) -> u64 {
+pub(crate) fn digest(of: &Context) -> u64 {
     let mut bytes = Vec::new();
     for Range { life, first, last } in of.ranges() {
         [life.node.0, life.boot.0, first, last].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
@@ -351,7 +355,7 @@ fn address(told: Option<At>) -> Result<Option<Address>, Odd> {
     told.map(|at| at.read().ok_or(Odd("an address that cannot be"))).transpose()
 }
 
-fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
+pub(crate) fn read(now: Now, whole: Whole) -> Result<(Address, Cell, Vec<Range>), Odd> {
     let at = whole.at.read().ok_or(Odd("an address that cannot be"))?;
     let cell = whole.cell.read(now.mono).ok_or(Odd("a cell that cannot be, or was damaged"))?;
     let mut covers = Vec::new();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::checksum::place_hash;
+use base::checksum::{Checksum, place_hash};
 use base::{NodeId, Now, Time};
 use bytes::Bytes;
 
@@ -14,6 +14,7 @@ use crate::cell::{Cell, Known, Sibling};
 use crate::context::{Context, Range};
 use crate::dot::{Dot, Life, Stamp};
 use crate::limits::*;
+use crate::mend::{self, State};
 use crate::op::Kind;
 use crate::wire::{ACell, At, Delta, dot, dots_of};
 
@@ -72,6 +73,8 @@ pub struct Space {
     /// Addresses that changed since the last checkpoint, while such are written.
     pub(crate) changed: BTreeSet<Address>,
     pub(crate) is_kept: bool,
+    /// What all cells come to.
+    pub(crate) state: State,
     /// Keys whose ends are to be looked at.
     ends: BTreeSet<(Time, Bytes)>,
     stamp: Stamp,
@@ -97,6 +100,7 @@ impl Space {
             index: BTreeMap::new(),
             changed: BTreeSet::new(),
             is_kept: false,
+            state: State::default(),
             ends: BTreeSet::new(),
             stamp: Stamp::default(),
             moves: 0,
@@ -143,7 +147,7 @@ impl Space {
     }
 
     /// Changes one cell, and what is counted of it.
-    fn change<R>(&mut self, at: &Address, how: impl FnOnce(&mut Cell, &mut Context) -> R) -> R {
+    pub(crate) fn change<R>(&mut self, at: &Address, how: impl FnOnce(&mut Cell, &mut Context) -> R) -> R {
         let cost = |cell: &Cell| {
             let values: usize = cell.siblings.iter().filter_map(|s| s.value.as_ref()).map(Bytes::len).sum();
             let held = CELL_BYTES + (at.key.len() + at.element.len() + values) as u64;
@@ -155,6 +159,7 @@ impl Space {
         }
         let cell = self.cells.entry(at.clone()).or_default();
         let before = (cost(cell), cell.is_there());
+        let hashed = mend::hash(at, cell);
         let done = how(cell, &mut self.context);
         let after = (cost(cell), cell.is_there());
         if at.kind == Kind::End
@@ -162,6 +167,7 @@ impl Space {
         {
             self.ends.insert((ends, at.key.clone()));
         }
+        self.state.moves(at, hashed, mend::hash(at, cell));
         if cell.is_empty() {
             self.cells.remove(at);
         }
@@ -216,7 +222,8 @@ impl Space {
     /// Writes a value, or removes what is there.
     pub(crate) fn put(&mut self, now: Now, at: &Address, value: Option<(Option<Bytes>, Option<Time>)>) {
         let (dot, stamp) = (self.next_dot(), self.next_stamp(now));
-        let sibling = value.map(|(value, ends)| Sibling { dot, stamp, value, ends });
+        let sum = |value: &Option<Bytes>| value.as_ref().map_or(0, |value| Checksum::of(value).0);
+        let sibling = value.map(|(value, ends)| Sibling { dot, stamp, sum: sum(&value), value, ends });
         let (part, supersedes) = self.change(at, |cell, seen| {
             seen.insert(dot);
             cell.put(sibling)

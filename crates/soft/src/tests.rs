@@ -1,6 +1,7 @@
 //! A few nodes whose frames a test may lose, double and hold back, in a world with one clock.
 //!
-//! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`: stories. `strangers.rs`: bytes that nobody made.
+//! - `stories.rs`, `disks.rs`, `dumps.rs`, `repair.rs`, `lists.rs`, `watch.rs`, `mended.rs`: stories. `strangers.rs`: bytes that
+//!   nobody made.
 //! - `chance.rs`: all of it by chance, beside a dumb model.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ mod chance;
 mod disks;
 mod dumps;
 mod lists;
+mod mended;
 mod repair;
 mod stories;
 mod strangers;
@@ -39,6 +41,8 @@ struct World {
     cut: BTreeSet<(u64, u64)>,
     answers: BTreeMap<u64, Outcome<Reply>>,
     asks: u64,
+    /// What nodes have told people.
+    warnings: Vec<String>,
     spec: Spec,
     /// What each node has written, by group.
     disks: BTreeMap<u64, BTreeMap<GroupId, Vec<Bytes>>>,
@@ -62,6 +66,7 @@ impl World {
             cut: BTreeSet::new(),
             answers: BTreeMap::new(),
             asks: 0,
+            warnings: Vec::new(),
             spec,
             disks: BTreeMap::new(),
         };
@@ -154,6 +159,7 @@ impl World {
                     self.disks.entry(n).or_default().insert(group, parts.0.collect());
                     written.push(Input::Saved { group, ticket });
                 }
+                Output::Warn { text } => self.warnings.push(text),
                 Output::Forget { group } => drop(self.disks.entry(n).or_default().remove(&group)),
                 other => panic!("{n} wants {other:?}"),
             }

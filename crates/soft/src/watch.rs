@@ -15,8 +15,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::catchup::Held;
-use crate::context::{Context, Range};
-use crate::dot::Dot;
+use crate::context::Context;
 use crate::limits::*;
 use crate::op::{Change, Changes, Kind, Watch};
 use crate::space::{Address, Space};
@@ -83,8 +82,8 @@ impl Space {
             }
         }
         let mut seen: BTreeSet<&Address> = BTreeSet::new();
-        'all: for Range { life, first, last } in self.context.minus(&cursor.told) {
-            for (dot, at) in self.index.range(Dot { life, seq: first }..=Dot { life, seq: last }) {
+        'all: for range in self.context.minus(&cursor.told) {
+            for (dot, at) in self.updates(&range) {
                 if seen.insert(at) && at.kind != Kind::End && at.key.starts_with(prefix) {
                     bytes += told.put(self.change_at(at));
                 }

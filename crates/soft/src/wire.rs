@@ -143,6 +143,38 @@ pub struct DigestOf {
     /// What is in its checkpoint; 0 if it writes none.
     #[prost(fixed64, tag = "4")]
     pub kept: u64,
+    /// Over all cells (`mend.rs`); 0: not told.
+    #[prost(fixed64, tag = "5")]
+    pub state: u64,
+}
+
+/// Hashes of the parts of a namespace.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Parts {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    /// Of the context that they are for.
+    #[prost(fixed64, tag = "3")]
+    pub context: u64,
+    #[prost(fixed64, repeated, tag = "4")]
+    pub parts: Vec<u64>,
+    #[prost(bool, tag = "5")]
+    pub is_answer: bool,
+}
+
+/// Cells that its receiver may have otherwise, though it has seen the same.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Mend {
+    #[prost(uint32, tag = "1")]
+    pub space: u32,
+    #[prost(uint64, tag = "2")]
+    pub boot: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub context: Vec<Ranges>,
+    #[prost(message, repeated, tag = "4")]
+    pub cells: Vec<Whole>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -318,7 +350,7 @@ impl ACell {
             dot: dot(of.dot),
             ms: of.stamp.ms,
             counter: of.stamp.counter,
-            sum: of.value.as_ref().map_or(0, |value| Checksum::of(value).0),
+            sum: of.sum,
             value: of.value.clone(),
             left: of.ends.map(|ends| ends.since(now).0),
         };
@@ -348,6 +380,7 @@ impl ACell {
                 dot: dot_of(told.dot)?,
                 stamp: Stamp { ms: told.ms, counter: told.counter },
                 value: told.value,
+                sum: told.sum,
                 ends: told.left.map(|left| now + Span(left.min(END_MAX.0))),
             })
         };
