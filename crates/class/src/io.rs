@@ -57,6 +57,24 @@ pub struct Declared<C: Class> {
     pub unread: usize,
     /// All nodes that were let in and not removed since, whether they live or not.
     pub nodes: BTreeSet<NodeId>,
+    /// Of all namespaces, of other classes too.
+    pub numbers: Numbers,
+}
+
+/// The numbers of namespaces ([`Space::id`]): which are in use, and which was given last.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    pub used: BTreeSet<u32>,
+    /// 0: not known.
+    pub last: u32,
+}
+
+impl Numbers {
+    /// There was a namespace with this number, and never will be one again: what lies under it may go. Never true of one that is declared
+    /// later than what this node has heard, nor of one whose declaration this program cannot read.
+    pub fn is_over(&self, number: u32) -> bool {
+        number <= self.last && !self.used.contains(&number)
+    }
 }
 
 /// A declared namespace of a class.

@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 
 pub use dump::Dump;
 pub use figure::{Figure, Kind};
-pub use io::{Declared, Input, Output, Space};
+pub use io::{Declared, Input, Numbers, Output, Space};
 pub use number::Number;
 pub use quota::{Bound, Bounds, Quota, Used};
 pub use secret::{CookieKey, CookieSecret};

@@ -247,6 +247,7 @@ fn founding(dir: &Path, identity: &Identity, level: u32) -> Result<Option<Change
     let me = serde_json::to_vec(&identity.node).expect("plain data");
     puts.push((kind::NODE.to_owned(), identity.name.clone(), me.into()));
     puts.push(node::level::put(level));
+    puts.extend(node::numbers::founding(level));
     Ok(Some(Change { expect: None, puts, removes: Vec::new() }))
 }
 

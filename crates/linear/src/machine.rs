@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{Boot, Frame, GroupId, LEVEL, NodeId, Note, Now, Outcome, Priority, Rng, Time, Work, kind};
 use bytes::Bytes;
 use class::dump::Record;
-use class::{Birth, Bounds, Class, Declared, Figure, Number, Space as Declaration, Used};
+use class::{Birth, Bounds, Class, Declared, Figure, Number, Numbers, Space as Declaration, Used};
 use cluster::raft::{self, LogBounds};
 use flow::floor::Told;
 use flow::stage::Shown;
@@ -269,7 +269,7 @@ impl Linear {
                 None => out.push(Output::Bad { from, why: "is of no group".to_owned() }),
             },
             Input::Ask { id, budget, op } => self.ask(now, Asker::Door(id), budget, op, out),
-            Input::Declared(Declared { version, level, spaces, records, unread, nodes: _ }) => {
+            Input::Declared(Declared { version, level, spaces, records, unread, nodes: _, numbers: _ }) => {
                 (self.agreed, self.unread) = (level, unread);
                 let bounds = |space: &Declaration<Self>| class::Spec::quota(&space.spec).bounds(level);
                 let bounds = spaces.into_iter().map(|(name, space)| (name, bounds(&space)));
@@ -635,7 +635,8 @@ impl Linear {
 /// A declaration of these groups, and of nothing else: what tests and measurements of the class alone begin with.
 pub fn declared(version: u64, level: u32, groups: impl IntoIterator<Item = Placed>) -> Input {
     let records = groups.into_iter().map(|placed| (placed.id.to_string(), placed)).collect();
-    Input::Declared(Declared { version, level, spaces: BTreeMap::new(), records, unread: 0, nodes: BTreeSet::new() })
+    let (spaces, nodes, numbers) = (BTreeMap::new(), BTreeSet::new(), Numbers::default());
+    Input::Declared(Declared { version, level, spaces, records, unread: 0, nodes, numbers })
 }
 
 /// All figures of the class, in order of their names.

@@ -21,6 +21,7 @@ use state::{Class, NamespaceSpec};
 use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
+use crate::numbers::Giver;
 use crate::{deploy, facts};
 
 /// Kinds of record in the root group. One list, as with frames.
@@ -44,6 +45,8 @@ pub mod kind {
     pub const OFF: &str = "off";
     /// What all nodes understand alike ([`crate::level`]).
     pub const LEVEL: &str = "level";
+    /// The last number that was given to a namespace ([`crate::numbers`]).
+    pub const NUMBER: &str = "number";
     /// Consensus groups of `linear` namespaces and their members, by `namespace/shard`.
     pub const GROUP: &str = "group";
 }
@@ -161,6 +164,7 @@ pub fn only_service(file: &str, text: &str) -> Result<(String, ServiceSpec), Str
 pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Result<Diff, String> {
     let parsed: File = toml::from_str(text).map_err(|e| format!("{file}: {}", e.to_string().trim_end()))?;
     let mut diff = Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } };
+    let mut numbers = Giver::new(now);
     for (name, spec) in &parsed.namespace {
         check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("namespace.{name}"), &e))?;
         let wrong =
@@ -172,7 +176,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
         }
         note(now, file, kind::NAMESPACE, name, &spec, &mut diff);
         if now.get(kind::SECRET, &secret_name(name)).is_none() {
-            let secret = new_secret(now, name, entropy, diff.change.puts.len());
+            let secret = new_secret(numbers.give(), name, entropy);
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
         }
     }
@@ -219,6 +223,9 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.removes.push((kind::DEPLOY.into(), name.clone()));
         }
         diff.change.removes.push((kind.into(), name));
+    }
+    if !diff.change.puts.is_empty() || !diff.change.removes.is_empty() {
+        diff.change.puts.extend(numbers.record());
     }
     let after = after(now, &diff.change);
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
@@ -677,7 +684,7 @@ fn partition_line(lines: &[(usize, &str)], name: &str, key: Option<&str>) -> Opt
     Some(lines[from..to].iter().position(of_key).map_or(at, |n| from + n))
 }
 
-fn new_secret(now: &Declared, name: &str, entropy: &[u8; 32], nth: usize) -> NamespaceSecret {
+fn new_secret(id: u32, name: &str, entropy: &[u8; 32]) -> NamespaceSecret {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, entropy);
     let derive = |what: &str| -> [u8; 32] {
         let tag = ring::hmac::sign(&key, format!("{what}/{name}").as_bytes());
@@ -685,9 +692,8 @@ fn new_secret(now: &Declared, name: &str, entropy: &[u8; 32], nth: usize) -> Nam
     };
     let realm = derive("realm");
     let realm = realm.first_chunk().expect("32 bytes begin with 4");
-    let last = secrets(now).values().map(|s| s.id).max().unwrap_or(0);
     NamespaceSecret {
-        id: last + 1 + nth as u32,
+        id,
         token: derive("token")[..20].iter().map(|b| format!("{b:02x}")).collect(),
         cookie: CookieSecret::new(u32::from_be_bytes(*realm), derive("mac")),
     }

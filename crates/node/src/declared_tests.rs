@@ -51,6 +51,59 @@ fn a_change_names_the_keys_and_what_is_no_longer_declared_goes() {
     assert!(gone.records.is_empty(), "secrets go with their namespace: {:?}", gone.records.keys());
 }
 
+/// A cluster that has agreed on this level.
+fn agreed(level: u32) -> Declared {
+    let (kind, name, bytes) = crate::level::put(level);
+    Declared { version: 1, records: [((kind, name), bytes)].into() }
+}
+
+fn number(now: &Declared, name: &str) -> u32 {
+    secrets(now)[name].id
+}
+
+#[test]
+fn no_two_namespaces_have_one_number_ever() {
+    let (two, one) =
+        ("[namespace.a]\nclass = \"soft\"\n[namespace.b]\nclass = \"soft\"\n", "[namespace.a]\nclass = \"soft\"\n");
+    let mut founded = agreed(base::LEVEL);
+    founded.records.extend(crate::numbers::founding(base::LEVEL).map(|(kind, name, bytes)| ((kind, name), bytes)));
+    for now in [founded.clone(), agreed(base::LEVEL)] {
+        let mut now = applied(&now, "ns.toml", two);
+        let mut given = vec![number(&now, "a"), number(&now, "b")];
+        for _ in 0..3 {
+            // The highest one goes, and comes back.
+            now = applied(&now, "ns.toml", one);
+            now = applied(&now, "ns.toml", two);
+            given.push(number(&now, "b"));
+            assert_eq!(number(&now, "a"), given[0]);
+        }
+        // All go.
+        now = applied(&applied(&now, "ns.toml", ""), "ns.toml", one);
+        given.push(number(&now, "a"));
+        assert!(given.is_sorted_by(|a, b| a < b), "{given:?}");
+        assert_eq!(crate::numbers::last(&now), given.last().copied());
+        let again = diff(&now, "ns.toml", one, &[9; 32]).unwrap();
+        assert!(again.change.puts.is_empty(), "what stands is not kept once more");
+    }
+    let now = applied(&founded, "ns.toml", one);
+    assert_eq!(number(&now, "a"), 1);
+}
+
+#[test]
+fn a_cluster_of_older_programs_begins_above_all_that_it_may_have_given() {
+    let two = "[namespace.a]\nclass = \"soft\"\n[namespace.b]\nclass = \"soft\"\n";
+    let old = applied(&agreed(crate::numbers::LEVEL - 1), "ns.toml", two);
+    assert_eq!((number(&old, "a"), number(&old, "b"), crate::numbers::last(&old)), (1, 2, None), "as ever");
+    let mut now = Declared { version: old.version, ..old };
+    let (kind, name, bytes) = crate::level::put(crate::numbers::LEVEL);
+    now.records.insert((kind, name), bytes);
+    // Its first change takes the highest one away, without giving any.
+    let now = applied(&now, "ns.toml", "[namespace.a]\nclass = \"soft\"\n");
+    let last = crate::numbers::last(&now).unwrap();
+    let now = applied(&now, "ns.toml", two);
+    assert!(last > 2 && number(&now, "b") > last);
+}
+
 #[test]
 fn whoever_lets_keys_leave_to_clones_is_told_so_once() {
     let with = "[service.mail]\nrun = [\"x\"]\ncertificates = true\n";

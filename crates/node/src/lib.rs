@@ -32,6 +32,7 @@ pub mod level;
 pub mod limits;
 mod lives;
 pub mod node;
+pub mod numbers;
 mod pace;
 mod picture;
 mod tokens;

@@ -23,7 +23,7 @@ use crate::facts::{self, BrickReport, NodeReport};
 use crate::limits::{GROUPS_EVERY, LEADS_TOLD_MAX};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
-use crate::{Answer, Leaving, deploy};
+use crate::{Answer, Leaving, deploy, numbers};
 
 impl Node {
     fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
@@ -322,9 +322,10 @@ impl Node {
             Class::ALL.iter().map(|class| (class.records(), of_kind(class.records()))).collect();
         let records = |kind: &'static str| records.get(kind).cloned().unwrap_or_default();
         let nodes = declared.of_kind(record::NODE).filter_map(|(_, id)| facts::decode(id)).collect();
+        let last = numbers::last(declared).unwrap_or(0);
         self.classes_in(now, out, |classes, wants| {
             let (namespaces, secrets, records, nodes) = (&namespaces, &secrets, &records, &nodes);
-            let declaration = Declaration { version, level, namespaces, secrets, records, nodes };
+            let declaration = Declaration { version, level, namespaces, secrets, records, nodes, last };
             classes.declared(now, &declaration, wants);
         });
     }

@@ -110,6 +110,10 @@ impl Object {
     /// Decides about a write. With a ticket the verdict holds as soon as the log is safe up to there.
     fn take(&mut self, call: &mut Call, key: &Key, come: Come) -> (Verdict, Option<Ticket>) {
         let stamp = come.held.stamp;
+        // Whoever sends it has not heard yet that its namespace was removed.
+        if self.numbers.is_over(key.ns) {
+            return (Verdict::Full, None);
+        }
         let is_ahead = stamp.version.ms > call.wall_ms.saturating_add(AHEAD_MS_MAX);
         if is_ahead && !stamp.once {
             return (Verdict::Ahead, None);

@@ -40,7 +40,7 @@ use base::{Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Time};
 use bytes::Bytes;
 use class::dump::Record;
 use class::version::Clock;
-use class::{Birth, Class, Declared, Figure, Number};
+use class::{Birth, Class, Declared, Figure, Number, Numbers};
 use flow::stage::Shown;
 use prost::Message;
 
@@ -83,6 +83,7 @@ pub struct Object {
     spaces: BTreeMap<Arc<str>, (u32, Spec)>,
     /// Copies that are declared, by number of the namespace.
     copies: BTreeMap<u32, u32>,
+    numbers: Numbers,
     peers: Peers,
     table: Table,
     open: Open,
@@ -259,6 +260,7 @@ impl Object {
             settings,
             spaces: BTreeMap::new(),
             copies: BTreeMap::new(),
+            numbers: Numbers::default(),
             peers: Peers::default(),
             table: Table::default(),
             open: Open::default(),
@@ -275,8 +277,20 @@ impl Object {
         self.copies = declared.spaces.values().map(|space| (space.id, space.spec.copies)).collect();
         let spaces = declared.spaces.into_iter();
         self.spaces = spaces.map(|(name, space)| (name.into(), (space.id, space.spec))).collect();
+        self.numbers = declared.numbers;
+        self.drop_removed();
         self.peers.declared(self.me, call.now, declared.nodes);
         self.recheck_all(call);
+    }
+
+    /// What lies under the number of a namespace that was removed goes, from the disk with the next checkpoint.
+    fn drop_removed(&mut self) {
+        let over = self.table.iter().filter(|(key, _)| self.numbers.is_over(key.ns)).map(|(key, _)| key.clone());
+        for key in over.collect::<Vec<_>>() {
+            self.table.remove(&key);
+            self.open.forget(&key);
+            self.log.has_removed = true;
+        }
     }
 
     fn birth(&mut self, call: &mut Call, peer: NodeId, boot: Boot) {

@@ -31,6 +31,8 @@ pub(crate) struct Log {
     appended_bytes: u64,
     /// A checkpoint is under way.
     saving: Option<Ticket>,
+    /// The disk has what lies under numbers of namespaces that were removed: the next checkpoint is without it, and comes soon.
+    pub has_removed: bool,
     /// The disk takes nothing.
     pub is_full: bool,
 }
@@ -97,9 +99,11 @@ impl Object {
     /// Replaces the log by what there is, when that makes it much shorter. Deletions that all have, and that are old, are forgotten.
     pub(crate) fn checkpoint(&mut self, call: &mut Call) {
         let enough = SAVE_BYTES_MIN.max(self.table.bytes);
-        if self.log.saving.is_some() || self.log.appended_bytes < enough || self.log.is_full {
+        let is_due = self.log.appended_bytes >= enough || self.log.has_removed;
+        if self.log.saving.is_some() || !is_due || self.log.is_full {
             return;
         }
+        self.log.has_removed = false;
         self.forget_tombstones(call.wall_ms);
         let entry = |(key, Entry { held, body, .. }): (&Key, &Entry)| {
             let body = (!held.stamp.gone).then(|| body.clone());

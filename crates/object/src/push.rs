@@ -37,6 +37,11 @@ impl Open {
         }
     }
 
+    pub fn forget(&mut self, key: &Key) {
+        self.thin.remove(key);
+        self.close(key);
+    }
+
     fn set(&mut self, key: &Key, at: Time) {
         self.close(key);
         self.of.insert(key.clone(), at);
@@ -71,10 +76,7 @@ impl Object {
 
     /// Sees whether an entry is open or thin now.
     pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
-        let Some(entry) = self.table.get(key) else {
-            self.open.thin.remove(key);
-            return self.open.close(key);
-        };
+        let Some(entry) = self.table.get(key) else { return self.open.forget(key) };
         let counts = |home: &&NodeId| self.is_node(**home) && !self.peers.is_long_away(**home);
         let homes = entry.held.homes.iter().filter(counts).count();
         let wanted = self.copies.get(&key.ns).copied().unwrap_or(COPIES) as usize;

@@ -38,6 +38,7 @@ impl Node {
             records,
             unread: 0,
             nodes: std::collections::BTreeSet::new(),
+            numbers: Default::default(),
         }));
         node.ask(0, Action::Get).unwrap();
         node.before = ALLOCATOR.current_usage();

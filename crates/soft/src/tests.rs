@@ -102,6 +102,7 @@ impl World {
                 records: BTreeMap::new(),
                 unread: 0,
                 nodes: Default::default(),
+                numbers: Default::default(),
             }),
         );
     }

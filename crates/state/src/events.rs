@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Boot, GroupId, NodeId, Now, Outcome, Span, Ticket, Work};
 use bytes::Bytes;
-use class::{CookieSecret, Declared, Input, Number, Space};
+use class::{CookieSecret, Declared, Input, Number, Numbers, Space};
 
 use crate::{Answer, Classes, NamespaceSpec};
 
@@ -24,6 +24,8 @@ pub struct Declaration<'a> {
     pub records: &'a dyn Fn(&'static str) -> Vec<(String, Bytes)>,
     /// All nodes that were let in and not removed since.
     pub nodes: &'a BTreeSet<NodeId>,
+    /// The number that a namespace was given last; 0 if that is not known.
+    pub last: u32,
 }
 
 impl Declaration<'_> {
@@ -45,7 +47,9 @@ impl Declaration<'_> {
         let read = |(name, bytes): &(String, Bytes)| Some((name.clone(), serde_json::from_slice(bytes).ok()?));
         let records: BTreeMap<String, C::Record> = all.iter().filter_map(read).collect();
         let unread = all.len() - records.len();
-        Declared { version: self.version, level: self.level, spaces, records, unread, nodes: self.nodes.clone() }
+        let used = self.secrets.values().map(|(id, _)| *id).collect();
+        let (nodes, numbers) = (self.nodes.clone(), Numbers { used, last: self.last });
+        Declared { version: self.version, level: self.level, spaces, records, unread, nodes, numbers }
     }
 }
 

@@ -68,6 +68,7 @@ impl Bench {
             records: BTreeMap::new(),
             unread: 0,
             nodes: Default::default(),
+            numbers: Default::default(),
         };
         let mut out = Vec::new();
         cache.handle(self.at(), Input::Declared(declared), &mut out);

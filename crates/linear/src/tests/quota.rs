@@ -182,7 +182,15 @@ fn declare(lone: &mut Lone, version: u64, level: u32, quota: Quota) {
     let one = vec![NodeId(1)];
     let placed = Placed { members: one.clone(), founders: one, ..placed() };
     let records = [("bank/0".to_owned(), placed)].into();
-    lone.handle(Input::Declared(Declared { version, level, spaces, records, unread: 0, nodes: Default::default() }));
+    lone.handle(Input::Declared(Declared {
+        version,
+        level,
+        spaces,
+        records,
+        unread: 0,
+        nodes: Default::default(),
+        numbers: Default::default(),
+    }));
 }
 
 fn put(lone: &mut Lone, key: &str, value: &str) -> Outcome<Ran> {
@@ -254,6 +262,7 @@ fn a_shard_has_its_part_of_what_is_declared() {
         records,
         unread: 0,
         nodes: Default::default(),
+        numbers: Default::default(),
     }));
     lone.wait(Span::secs(10));
     assert_eq!(lone.linear.used().map(|(_, _, bounds)| bounds).collect::<Vec<_>>(), [keys(3), keys(8)]);

@@ -36,7 +36,9 @@ struct Story {
     world: World,
     rng: Rng,
     known: BTreeMap<u8, Known>,
-    under_way: BTreeMap<AskId, (u8, Asked)>,
+    under_way: BTreeMap<AskId, (u8, Asked, u64)>,
+    /// How often the namespace was declared anew: what is answered to questions of before does not count.
+    life: u64,
     names: u64,
     acknowledged: u64,
 }
@@ -51,7 +53,7 @@ impl Story {
         (world.loss, world.double, world.slow) = (loss, 0.1, 12_000);
         let known = (0..IDS as u8).map(|n| (n, Known::default())).collect();
         let rng = Rng::new(seed);
-        let mut story = Self { world, rng, known, under_way: BTreeMap::new(), names: NODES, acknowledged: 0 };
+        let mut story = Self { world, rng, known, under_way: BTreeMap::new(), life: 0, names: NODES, acknowledged: 0 };
         story.slow_disks();
         story
     }
@@ -60,7 +62,7 @@ impl Story {
         let live = self.world.live();
         let Some(at) = self.rng.pick(&live).copied() else { return };
         let action = match asked {
-            Asked::Put => put(n, &format!("body of {n}")),
+            Asked::Put => put(n, &self.body(n)),
             Asked::Delete => Action::Delete { id: id(n) },
             Asked::Get { .. } => Action::Get { id: id(n) },
         };
@@ -68,12 +70,28 @@ impl Story {
             self.known.get_mut(&n).unwrap().maybe_deleted = true;
         }
         let ask = self.world.begin(at.0, "mail", &owner(n), action, Span::secs(2));
-        self.under_way.insert(ask, (n, asked));
+        self.under_way.insert(ask, (n, asked, self.life));
+    }
+
+    fn body(&self, n: u8) -> String {
+        format!("body of {n} in life {}", self.life)
+    }
+
+    /// The namespace is removed, and declared anew at once or a moment later: it begins empty.
+    fn declare_anew(&mut self) {
+        self.life += 1;
+        self.known.values_mut().for_each(|known| *known = Known::default());
+        let is_seen = self.rng.chance(0.5);
+        self.world.declare_anew("mail", is_seen);
     }
 
     fn hear(&mut self) {
         for (ask, (_, answer)) in std::mem::take(&mut self.world.answers) {
-            let (n, asked) = self.under_way.remove(&ask).unwrap();
+            let (n, asked, life) = self.under_way.remove(&ask).unwrap();
+            if life < self.life {
+                continue;
+            }
+            let body_of = self.body(n);
             let known = self.known.get_mut(&n).unwrap();
             match (asked, answer) {
                 (Asked::Put, Outcome::Done(Reply::Stored { copies, .. })) => {
@@ -89,7 +107,7 @@ impl Story {
                 }
                 (Asked::Get { .. }, Outcome::Done(Reply::Gone)) => assert!(known.maybe_deleted),
                 (Asked::Get { .. }, Outcome::Done(Reply::Object { body, .. })) => {
-                    assert_eq!(body, format!("body of {n}").into_bytes());
+                    assert_eq!(body, body_of.into_bytes());
                 }
                 (_, Outcome::Refused(_) | Outcome::Unknown(_)) => (),
                 (_, Outcome::Done(reply)) => panic!("{reply:?}"),
@@ -100,7 +118,8 @@ impl Story {
     fn step(&mut self, disks_go: bool) {
         let n = self.rng.below(IDS) as u8;
         match self.rng.below(100) {
-            0..37 => self.begin(n, Asked::Put),
+            0..36 => self.begin(n, Asked::Put),
+            36 => self.declare_anew(),
             37..40 => self.black_out(n),
             40..52 => self.begin(n, Asked::Delete),
             52..75 => {
@@ -214,7 +233,10 @@ impl Story {
             for (n, known) in &self.known {
                 let answer = self.world.ask(node.0, "mail", &owner(*n), Action::Get { id: id(*n) });
                 match answer {
-                    Outcome::Done(Reply::Object { .. }) => assert!(!known.deleted, "{n} was deleted, {node} shows it"),
+                    Outcome::Done(Reply::Object { body, .. }) => {
+                        assert!(!known.deleted, "{n} was deleted, {node} shows it");
+                        assert_eq!(body, self.body(*n).into_bytes());
+                    }
                     Outcome::Done(Reply::Gone) => assert!(known.maybe_deleted),
                     Outcome::Done(Reply::Absent) => assert!(!known.stored, "{n} was acknowledged, {node} has lost it"),
                     other => panic!("all is well, and {node} says of {n}: {other:?}"),

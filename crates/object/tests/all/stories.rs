@@ -295,3 +295,59 @@ fn holders_that_never_heard_of_each_other_all_hear_of_the_deletion() {
     world.run(Span::secs(20));
     assert_eq!(holders(&world), [0_u64; 0]);
 }
+
+#[test]
+fn a_namespace_that_is_declared_anew_begins_empty_and_what_it_had_goes_from_the_disks() {
+    for is_seen in [true, false] {
+        let mut world = World::new(20, 3);
+        for n in 1..=9 {
+            copies(world.ask(1, "mail", "ann", put(n, "old")));
+            copies(world.ask(1, "notes", "ann", put(n, "stays")));
+        }
+        copies(world.ask(1, "mail", "ann", delete(9)));
+        world.run(Span::secs(20));
+        // One does not hear of it, and comes back with all that it has.
+        world.kill(NodeId(3));
+        world.run(Span::secs(1));
+        world.declare_anew("mail", is_seen);
+        copies(world.ask(1, "mail", "ann", put(9, "new")));
+        world.start(NodeId(3));
+        world.run(Span::secs(20));
+        for node in 1..=3 {
+            assert_eq!(world.ask(node, "mail", "ann", get(1)), Outcome::Done(Reply::Absent), "{node}");
+            assert_eq!(text(world.ask(node, "mail", "ann", get(9))), "new", "what was deleted was another object");
+            assert_eq!(text(world.ask(node, "notes", "ann", get(1))), "stays");
+            let Outcome::Done(Reply::List(list)) =
+                world.ask(node, "mail", "ann", Action::List { after: None, limit: 10 })
+            else {
+                panic!("a list is always given")
+            };
+            assert_eq!(list.objects.len(), 1);
+        }
+        assert_eq!(world.objects().values().sum::<u64>(), 20, "two copies of ten");
+        assert!((1..=3).map(|node| world.records(node)).sum::<usize>() < 60, "checkpoints are without it");
+        // No disk brings it back.
+        for node in 1..=3 {
+            world.kill(NodeId(node));
+        }
+        world.run(Span::secs(1));
+        (1..=3).for_each(|node| world.start(NodeId(node)));
+        assert_eq!(world.objects().values().sum::<u64>(), 20);
+    }
+}
+
+#[test]
+fn what_lies_under_a_number_that_is_not_over_stays() {
+    let mut world = World::new(21, 3);
+    copies(world.ask(1, "mail", "ann", put(1, "hello")));
+    // A node hears an older declaration: this namespace is not in it yet.
+    let (number, spec) = world.spaces.remove("sure").unwrap();
+    let mail = world.spaces.remove("mail").unwrap();
+    world.last = 0;
+    world.declare_all();
+    world.run(Span::secs(1));
+    world.last = number;
+    world.spaces.extend([("sure".to_owned(), (number, spec)), ("mail".to_owned(), mail)]);
+    world.declare_all();
+    assert_eq!(text(world.ask(2, "mail", "ann", get(1))), "hello");
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{AskId, Boot, Frame, GroupId, NodeId, Now, Outcome, Priority, Rng, Span, Ticket, Time};
 use bytes::Bytes;
-use class::{Class, CookieSecret, Declared, Space};
+use class::{Class, CookieSecret, Declared, Numbers, Space};
 use object::{Action, Id, Object, Op, Output, Reply, Settings, Spec, Writes};
 
 type Input = object::Input;
@@ -24,6 +24,9 @@ pub struct World {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     /// Added to a node's wall clock, milliseconds.
     pub skew: BTreeMap<NodeId, i64>,
+    /// Declared namespaces with their numbers, and the last number given.
+    pub spaces: BTreeMap<String, (u32, Spec)>,
+    pub last: u32,
     queue: BTreeMap<(Time, u64), Happening>,
     count: u64,
     asks: u64,
@@ -33,9 +36,11 @@ pub struct World {
 pub struct Host {
     pub boot: Boot,
     pub object: Option<Object>,
-    /// What is forced, and what is on its way there.
-    disk: Vec<Bytes>,
-    cache: Vec<(Vec<Bytes>, Ticket)>,
+    /// What is forced, and what is on its way there, by when it was appended.
+    disk: BTreeMap<u64, Vec<Bytes>>,
+    cache: Vec<(u64, Vec<Bytes>, Ticket)>,
+    /// A save is on the disk in place of all that was appended before it.
+    saved: u64,
     /// Its disk takes so long for a force, microseconds.
     pub force: u64,
     /// It hears and does nothing until then.
@@ -47,6 +52,7 @@ enum Happening {
     Birth { at: NodeId, peer: NodeId, boot: Boot },
     Death { at: NodeId, peer: NodeId },
     Forced { at: NodeId, boot: Boot, ticket: Ticket },
+    Saved { at: NodeId, boot: Boot, ticket: Ticket, upto: u64, records: Vec<Bytes> },
     Tend,
 }
 
@@ -66,10 +72,18 @@ impl World {
             slow: 400,
             cut: BTreeSet::new(),
             skew: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            last: 0,
             queue: BTreeMap::new(),
             count: 0,
             asks: 0,
         };
+        let newest = Spec { writes: Writes::Newest, ..Spec::default() };
+        let sure = Spec { copies_min: 2, ..Spec::default() };
+        for (name, spec) in [("mail", Spec::default()), ("notes", newest), ("sure", sure)] {
+            world.last += 1;
+            world.spaces.insert(name.to_owned(), (world.last, spec));
+        }
         for node in world.members.clone() {
             world.start(node);
         }
@@ -95,7 +109,8 @@ impl World {
         host.hung_until = Time::ZERO;
         let boot = host.boot;
         let mut object = Object::new(node, boot, rng, Settings::default());
-        assert!(!object.start([(GROUP, host.disk.clone())].into(), true));
+        let kept = host.disk.values().flatten().cloned().collect();
+        assert!(!object.start([(GROUP, kept)].into(), true));
         host.object = Some(object);
         self.declare(node);
         for peer in self.live().into_iter().filter(|peer| *peer != node) {
@@ -132,18 +147,27 @@ impl World {
     }
 
     fn declare(&mut self, node: NodeId) {
-        let newest = Spec { writes: Writes::Newest, ..Spec::default() };
-        let sure = Spec { copies_min: 2, ..Spec::default() };
-        let spaces = [("mail", 1, Spec::default()), ("notes", 2, newest), ("sure", 3, sure)];
         let secret = CookieSecret::new(1, [7; 32]);
-        let spaces =
-            spaces.map(|(name, id, spec)| (name.to_owned(), Space { id, spec, secret: secret.clone() })).into();
-        let nodes = self.members.clone();
-        let records = BTreeMap::new();
-        self.input(
-            node,
-            Input::Declared(Declared { version: 1, level: base::LEVEL, spaces, records, unread: 0, nodes }),
-        );
+        let space = |(name, (id, spec)): (&String, &(u32, Spec))| {
+            (name.clone(), Space { id: *id, spec: spec.clone(), secret: secret.clone() })
+        };
+        let spaces = self.spaces.iter().map(space).collect();
+        let used = self.spaces.values().map(|(id, _)| *id).collect();
+        let (nodes, numbers) = (self.members.clone(), Numbers { used, last: self.last });
+        let (level, records) = (base::LEVEL, BTreeMap::new());
+        let declared = Declared { version: 1, level, spaces, records, unread: 0, nodes, numbers };
+        self.input(node, Input::Declared(declared));
+    }
+
+    /// Takes a namespace away, and declares it anew, with or without a moment in which nodes hear that it is not there.
+    pub fn declare_anew(&mut self, name: &str, is_seen: bool) {
+        let (_, spec) = self.spaces.remove(name).unwrap();
+        if is_seen {
+            self.declare_all();
+        }
+        self.last += 1;
+        self.spaces.insert(name.to_owned(), (self.last, spec));
+        self.declare_all();
     }
 
     pub fn input(&mut self, node: NodeId, input: Input) {
@@ -166,15 +190,23 @@ impl World {
             }
             Output::Append { group, records, ticket, .. } => {
                 assert_eq!(group, GROUP);
+                self.count += 1;
                 let host = self.nodes.get_mut(&node).unwrap();
-                host.cache.push((records.into_iter().map(Bytes::from).collect(), ticket));
+                host.cache.push((self.count, records.into_iter().map(Bytes::from).collect(), ticket));
                 let (boot, force) = (host.boot, host.force);
                 let took = Span::micros(force / 2 + self.rng.below(force));
                 self.push(took, Happening::Forced { at: node, boot, ticket });
             }
             Output::Bad { from, why } => panic!("{node} of {from}: {why}"),
             Output::Distrust { why } => panic!("{node}: {why}"),
-            Output::Save { .. } => panic!("nothing here is so large"),
+            Output::Save { group, parts, ticket } => {
+                assert_eq!(group, GROUP);
+                self.count += 1;
+                let (upto, host) = (self.count, &self.nodes[&node]);
+                let (boot, records) = (host.boot, parts.0.collect());
+                let took = Span::micros(1 + self.rng.below(20 * host.force));
+                self.push(took, Happening::Saved { at: node, boot, ticket, upto, records });
+            }
             _ => (),
         }
     }
@@ -243,11 +275,22 @@ impl World {
                 else {
                     return;
                 };
-                let (forced, rest) = std::mem::take(&mut host.cache).into_iter().partition(|(_, t)| *t <= ticket);
-                let forced: Vec<(Vec<Bytes>, Ticket)> = forced;
+                let (forced, rest) = std::mem::take(&mut host.cache).into_iter().partition(|(.., t)| *t <= ticket);
+                let forced: Vec<(u64, Vec<Bytes>, Ticket)> = forced;
                 host.cache = rest;
-                host.disk.extend(forced.into_iter().flat_map(|(records, _)| records));
+                let forced = forced.into_iter().map(|(at, records, _)| (at, records));
+                host.disk.extend(forced.filter(|(at, _)| *at > host.saved));
                 self.input(at, Input::Appended { group: GROUP, ticket });
+            }
+            Happening::Saved { at, boot, ticket, upto, records } => {
+                let Some(host) = self.nodes.get_mut(&at).filter(|host| host.boot == boot && host.object.is_some())
+                else {
+                    return;
+                };
+                host.disk.retain(|at, _| *at > upto);
+                host.disk.insert(upto, records);
+                host.saved = upto;
+                self.input(at, Input::Saved { group: GROUP, ticket });
             }
             Happening::Tend => {
                 let hung = |host: &Host| host.hung_until > self.now;
@@ -283,6 +326,11 @@ impl World {
     pub fn figure(&self, node: u64, name: &str) -> u64 {
         let object = self.nodes[&NodeId(node)].object.as_ref().unwrap();
         object.shown().find(|(figure, _)| figure.name == name).unwrap().1
+    }
+
+    /// Records on a node's disk.
+    pub fn records(&self, node: u64) -> usize {
+        self.nodes[&NodeId(node)].disk.values().map(Vec::len).sum()
     }
 
     /// Nodes that have objects, by the count of them.

@@ -18,6 +18,7 @@ pub fn alone() -> Cache {
         records: BTreeMap::new(),
         unread: 0,
         nodes: Default::default(),
+        numbers: Default::default(),
     };
     cache.handle(Now::default(), Input::Declared(declared), &mut out);
     cache.handle(Now::default(), Input::Voters([NodeId(1)].into()), &mut out);

@@ -197,6 +197,7 @@ impl World {
                 records,
                 unread: 0,
                 nodes: BTreeSet::new(),
+                numbers: Default::default(),
             }),
         );
     }
