@@ -79,6 +79,7 @@ pub fn session(data: &[u8]) -> bool {
             records,
             unread: 0,
             nodes: Default::default(),
+            numbers: Default::default(),
         }),
         &mut out,
     );
