@@ -146,7 +146,7 @@ impl Cache {
             Input::Voters(voters) => self.leases.set_voters(voters),
             // It has no report, no group and no log, and leads nothing.
             Input::Told { .. } | Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
-            Input::DiskFull(_) | Input::Aside(_) => (),
+            Input::DiskFull(_) | Input::Aside(_) | Input::Leaving(_) => (),
             Input::Probe { id, .. } => out.push(Output::Probed { id, answers: false }),
             Input::Tend | Input::Wake => (),
         }

@@ -32,6 +32,9 @@ pub enum Input<C: Class> {
     DiskFull(bool),
     /// These nodes lead nothing that another one can lead: they are about to end, drained, or their disks are slow.
     Aside(BTreeSet<NodeId>),
+    /// These nodes are about to leave for good, each with whether that is by force: others are to have what they have
+    /// ([`Class::counted_on`]).
+    Leaving(BTreeMap<NodeId, bool>),
     /// The voters of the root group, as this node knows them.
     Voters(BTreeSet<NodeId>),
     /// Does this group of its own have a majority now? Ends in [`Output::Probed`] with this id, within the budget.

@@ -97,6 +97,11 @@ pub trait Class: Sized {
     /// The moment at which it next wants [`Input::Wake`].
     fn wake_at(&self) -> Option<Time>;
 
+    /// This node leaves for good ([`Input::Leaving`]): what others have yet to take over of what it has, in words.
+    fn counted_on(&self) -> Option<String> {
+        None
+    }
+
     /// Values of [`Class::FIGURES`], in the same order.
     fn figures(&self) -> Vec<u64>;
 

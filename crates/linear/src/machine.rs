@@ -300,6 +300,8 @@ impl Linear {
                 self.call(now, Asker::Probe(id), budget, judged, nothing);
             }
             Input::Aside(aside) => self.aside(now, aside, out),
+            // The root group's leader moves its members elsewhere.
+            Input::Leaving(_) => (),
             // Its groups have voters of their own.
             Input::Voters(_) => (),
             Input::DiskFull(full) => self.disk_full(now, full, out),

@@ -267,7 +267,10 @@ impl Node {
         parting.gone = self.root.members().iter().filter(removed).copied().collect();
         if parting != self.parting {
             self.parting = parting.clone();
-            self.classes_in(now, out, |classes, wants| classes.aside(now, &parting.aside, wants));
+            self.classes_in(now, out, |classes, wants| {
+                classes.aside(now, &parting.aside, wants);
+                classes.leaving(now, &parting.leaving, wants);
+            });
             self.root_in(now, root::Input::Parting(parting), out);
             // The leader looks at groups at once.
             self.groups_at = now.mono;
@@ -285,6 +288,17 @@ impl Node {
             let wanted = self.namespaces.get(&placed.namespace).and_then(NamespaceSpec::linear);
             wanted.is_some_and(|spec| place::would_lack(placed, usable, spec.groups()) > 0)
         };
+        let too_many = |(name, spec): (&String, &NamespaceSpec)| {
+            let copies = spec.object()?.copies;
+            (copies as usize > usable).then(|| {
+                format!(
+                    "namespace {name} keeps {copies} copies of each object, and {usable} other live nodes are not enough for that; let another node join first, or declare fewer copies"
+                )
+            })
+        };
+        if let Some(why) = self.namespaces.iter().find_map(too_many) {
+            return Some(why);
+        }
         let its = |placed: &&Placed| placed.members.contains(&who);
         let placed = self.placed.values().filter(its).find(|placed| lacks(placed))?;
         let (namespace, copies) = (&placed.namespace, placed.members.len());
@@ -298,7 +312,7 @@ impl Node {
         })
     }
 
-    /// Which groups count on this node, as long as one does.
+    /// What counts on this node, as long as anything does.
     fn counted_on(&self) -> Option<String> {
         let me = self.me();
         let is_in = |placed: &Placed| placed.members.contains(&me) || placed.founders.contains(&me);
@@ -306,7 +320,7 @@ impl Node {
         let shards: BTreeSet<GroupId> = placed.chain(self.classes.linear.groups()).collect();
         match shards.len() {
             0 if self.root.counts_on(me) => Some("the root group still counts on its vote".into()),
-            0 => None,
+            0 => self.classes.counted_on(),
             1 => Some("others have yet to take over 1 shard".into()),
             n => Some(format!("others have yet to take over {n} shards")),
         }

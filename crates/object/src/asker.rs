@@ -84,6 +84,12 @@ pub(crate) enum Step {
 pub(crate) type Ended = Option<Outcome<Reply>>;
 
 impl Ops {
+    /// Of the next question. No two of this life have one.
+    pub fn next_id(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(1).max(1);
+        self.next
+    }
+
     /// `first`: by chance, so that answers to a former life of this node fit nothing.
     pub fn new(first: u64) -> Self {
         Self { of: BTreeMap::new(), timers: BTreeSet::new(), next: first, bytes: 0 }
@@ -126,8 +132,7 @@ impl Object {
     pub(crate) fn ask(&mut self, call: &mut Call, ask: AskId, budget: Span, op: Op) {
         match self.begin(call, ask, budget, op) {
             Ok(running) => {
-                self.ops.next = self.ops.next.wrapping_add(1).max(1);
-                let id = self.ops.next;
+                let id = self.ops.next_id();
                 self.ops.bytes += running.bytes();
                 let (to, question) = (running.looks.keys().copied().collect::<Vec<_>>(), running.question());
                 let waits = |node: &NodeId| matches!(running.looks[node], Look::Waiting);
@@ -341,6 +346,10 @@ impl Object {
             Some(held) => Some(held.held()?),
             None => None,
         };
+        if self.giving.is_asked(id) {
+            self.holds_it(call, from, id, held.filter(|_| here.safe));
+            return Some(());
+        }
         if let Some(held) = &held
             && held.stamp.version.ms <= call.wall_ms.saturating_add(crate::limits::AHEAD_MS_MAX)
         {

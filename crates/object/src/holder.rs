@@ -23,15 +23,16 @@ pub(crate) struct Come {
 
 impl Object {
     pub(crate) fn looked(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
-        let held = self.table.get(key).map(|entry| (&entry.held).into());
-        let here = Here { objects: self.table.objects_of(key.ns, &key.owner), held };
+        let entry = self.table.get(key);
+        let (held, safe) = (entry.map(|entry| (&entry.held).into()), entry.is_some_and(|e| self.log.is_safe(e.ticket)));
+        let here = Here { objects: self.table.objects_of(key.ns, &key.owner), held, safe };
         self.send(call, from, id, Priority::NORMAL, What::Here(here), Bytes::new());
     }
 
     pub(crate) fn got(&mut self, call: &mut Call, from: NodeId, id: u64, key: &Key) {
         let entry = self.table.get(key);
         let body = entry.map(|entry| entry.body.clone()).unwrap_or_default();
-        let here = Here { objects: 0, held: entry.map(|entry| (&entry.held).into()) };
+        let here = Here { objects: 0, held: entry.map(|entry| (&entry.held).into()), safe: false };
         self.send(call, from, id, Priority::NORMAL, What::Got(here), body);
     }
 
@@ -152,7 +153,8 @@ impl Object {
 
     /// Takes a write that stands above all that was here.
     fn keep(&mut self, call: &mut Call, key: &Key, come: Come, before: BTreeSet<NodeId>) -> (Verdict, Option<Ticket>) {
-        if !come.held.stamp.gone && self.is_full() {
+        let is_new = self.table.get(key).is_none();
+        if !come.held.stamp.gone && (self.is_full() || is_new && self.declines()) {
             return (Verdict::Full, None);
         }
         let mut held = come.held;

@@ -11,7 +11,8 @@
 //! - That an object is *absent* is said only when all nodes of the cluster have said that they do not have it.
 //!
 //! Files: `op` the words; `spec` the keys of a declaration; `stamp` names, and which write stays; `table` what a node has; `holder` what it
-//! does with it, `log` its disk, `push` what is open or thin; `dump` a namespace as a file and back; `asker` operations of this node's doors, `write` and `read` their second
+//! does with it, `log` its disk, `push` what is open or thin, `give_up` copies that are too many; `dump` a namespace as a file and back;
+//! `asker` operations of this node's doors, `write` and `read` their second
 //! half, `choose` who gets a new object; `peers` who lives; `wire` bytes on the wire and in the log.
 //!
 //! What is not there yet, and why an acknowledged object stays: docs/design/object.md.
@@ -20,6 +21,7 @@
 mod asker;
 mod choose;
 mod dump;
+mod give_up;
 mod holder;
 pub mod limits;
 mod log;
@@ -49,6 +51,7 @@ pub use spec::{Spec, Writes};
 pub use stamp::{Id, Key, NotAnId, Stamp};
 
 use asker::Ops;
+use give_up::Giving;
 use log::Log;
 use peers::Peers;
 use push::Open;
@@ -87,6 +90,9 @@ pub struct Object {
     peers: Peers,
     table: Table,
     open: Open,
+    giving: Giving,
+    /// The level of programs that the cluster has agreed on.
+    level: u32,
     log: Log,
     ops: Ops,
     /// What this node says to itself, in this turn.
@@ -107,6 +113,7 @@ struct Figures {
     replaced: u64,
     pushes: u64,
     damaged: u64,
+    given_up: u64,
 }
 
 /// One call of the machine: its time, and what it wants.
@@ -130,6 +137,7 @@ impl Class for Object {
         ),
         Figure::counter("object.deletes", "Deletions that this node's doors asked for."),
         Figure::counter("object.gets", "Objects that this node's doors asked for."),
+        Figure::counter("object.given_up", "Copies that this node dropped, as enough others have the object."),
         Figure::gauge("object.objects", "Objects at this node."),
         Figure::gauge("object.open", "Writes at this node that not all nodes have which should have them."),
         Figure::gauge("object.pending", "Writes that wait for this node's disk."),
@@ -186,6 +194,7 @@ impl Class for Object {
             Input::Saved { group, ticket } if group == GROUP => self.log.saved(ticket),
             Input::DiskFull(is_full) => self.log.is_full = is_full,
             Input::Aside(aside) => self.peers.aside = aside,
+            Input::Leaving(leaving) => self.leaving(call, leaving),
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
             Input::Tend => self.tend(call),
             Input::Appended { .. } | Input::Saved { .. } | Input::Worked { .. } => (),
@@ -205,8 +214,16 @@ impl Class for Object {
         self.ops.wake_at()
     }
 
+    fn counted_on(&self) -> Option<String> {
+        match self.open.left() {
+            0 => None,
+            1 => Some("others have yet to take over 1 object".into()),
+            n => Some(format!("others have yet to take over {n} objects")),
+        }
+    }
+
     fn figures(&self) -> Vec<u64> {
-        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged } = self.figures;
+        let Figures { puts, gets, deletes, refused, unknown, replaced, pushes, damaged, given_up } = self.figures;
         let objects = self.table.len() as u64 - self.table.tombstones;
         let (open, thin) = self.open.counts();
         vec![
@@ -215,6 +232,7 @@ impl Class for Object {
             damaged,
             deletes,
             gets,
+            given_up,
             objects,
             open,
             self.log.pending(),
@@ -264,6 +282,8 @@ impl Object {
             peers: Peers::default(),
             table: Table::default(),
             open: Open::default(),
+            giving: Giving::default(),
+            level: 1,
             log: Log::default(),
             ops: Ops::new(rng.u64()),
             own: VecDeque::new(),
@@ -277,7 +297,7 @@ impl Object {
         self.copies = declared.spaces.values().map(|space| (space.id, space.spec.copies)).collect();
         let spaces = declared.spaces.into_iter();
         self.spaces = spaces.map(|(name, space)| (name.into(), (space.id, space.spec))).collect();
-        self.numbers = declared.numbers;
+        (self.numbers, self.level) = (declared.numbers, declared.level);
         self.drop_removed();
         self.peers.declared(self.me, call.now, declared.nodes);
         self.recheck_all(call);
@@ -289,6 +309,7 @@ impl Object {
         for key in over.collect::<Vec<_>>() {
             self.table.remove(&key);
             self.open.forget(&key);
+            self.giving.forget(&key);
             self.log.has_removed = true;
         }
     }
@@ -303,11 +324,16 @@ impl Object {
         }
         self.recheck_all(call);
         self.push_to(call, peer);
+        self.tell_spare(peer);
     }
 
     fn death(&mut self, call: &mut Call, peer: NodeId) {
         if self.peers.death(call.now, peer) {
             self.lose(call, peer);
+            if self.peers.leaves(self.me) {
+                // What it has counts no more.
+                self.recheck_all(call);
+            }
         }
     }
 
@@ -360,6 +386,19 @@ impl Object {
             || self.table.bytes >= self.settings.bytes_max
             || self.table.len() >= limits::ENTRIES_MAX
             || self.log.unforced_bytes() >= limits::UNFORCED_BYTES_MAX
+    }
+
+    /// Nodes leave for good, or stay after all.
+    fn leaving(&mut self, call: &mut Call, leaving: BTreeMap<NodeId, bool>) {
+        if leaving != self.peers.leaving {
+            self.peers.leaving = leaving;
+            self.recheck_all(call);
+        }
+    }
+
+    /// It leaves, and others are there: it takes no objects that it does not have already.
+    fn declines(&self) -> bool {
+        self.peers.leaves(self.me) && self.peers.live().any(|node| !self.peers.leaves(node))
     }
 
     /// A node that may hold objects: the declaration names it. Before that is known, every node may.

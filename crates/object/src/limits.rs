@@ -46,6 +46,10 @@ pub const PUSH_AFTER: Span = Span::secs(5);
 /// Pushed in one go, four times a second: bytes and entries. About 10 % of a link of a gigabit.
 pub const PUSH_BYTES: usize = 4 << 20;
 pub const PUSH_ENTRIES: usize = 256;
+/// Copies that are given up in one go, four times a second, and questions before that which are under way.
+pub const GIVE_UP_ENTRIES: usize = 256;
+/// Who does not say in this time whether it has what is to be dropped is asked again.
+pub const GIVE_UP_FOR: Span = Span::secs(5);
 /// Copies of a node that has been away for so long are made elsewhere. Longer than a reboot: it may be gigabytes.
 pub const REPAIR_AFTER: Span = Span::secs(600);
 /// A version that is further ahead of this node's clock is refused (`writes = "newest"` alone).

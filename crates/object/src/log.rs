@@ -73,7 +73,17 @@ impl Object {
     pub(crate) fn append(&mut self, call: &mut Call, key: &Key, with_body: bool, force: bool) -> Ticket {
         let Entry { held, body, .. } = self.table.get(key).expect("what is appended is there");
         let body = (with_body && !held.stamp.gone).then(|| body.clone());
-        let record = Logged { key: key.clone(), held: held.clone(), body }.record();
+        let logged = Logged { key: key.clone(), held: held.clone(), body, dropped: false };
+        self.append_record(call, &logged, force)
+    }
+
+    /// Keeps that there is nothing here any more. If that is lost, it is given up once more.
+    pub(crate) fn append_drop(&mut self, call: &mut Call, key: &Key, held: Held) {
+        self.append_record(call, &Logged { key: key.clone(), held, body: None, dropped: true }, false);
+    }
+
+    fn append_record(&mut self, call: &mut Call, logged: &Logged, force: bool) -> Ticket {
+        let record = logged.record();
         let (ticket, bytes) = (self.log.next(), record.len());
         self.log.appended_bytes += bytes as u64;
         if force {
@@ -107,7 +117,7 @@ impl Object {
         self.forget_tombstones(call.wall_ms);
         let entry = |(key, Entry { held, body, .. }): (&Key, &Entry)| {
             let body = (!held.stamp.gone).then(|| body.clone());
-            Logged { key: key.clone(), held: held.clone(), body }
+            Logged { key: key.clone(), held: held.clone(), body, dropped: false }
         };
         let all: Vec<Logged> = self.table.iter().map(entry).collect();
         let ticket = self.log.next();
@@ -133,10 +143,14 @@ impl Object {
     /// What the disk has kept: records in order, each later one instead of what it is about.
     pub(crate) fn restore(&mut self, records: Vec<Bytes>) {
         for record in records {
-            let Some(Logged { key, held, body }) = Logged::read(record) else {
+            let Some(Logged { key, held, body, dropped }) = Logged::read(record) else {
                 self.distrust = Some("the log has an object that this program cannot read".into());
                 return;
             };
+            if dropped {
+                self.table.remove(&key);
+                continue;
+            }
             let body = match (body, held.stamp.gone) {
                 // What lies in memory for long must not keep all that was read.
                 (Some(body), false) => Bytes::copy_from_slice(&body),

@@ -13,6 +13,8 @@ pub(crate) struct Peers {
     declared: BTreeSet<NodeId>,
     /// About to end, drained, or slow: no new copies go there.
     pub aside: BTreeSet<NodeId>,
+    /// About to leave for good, each with whether that is by force: their copies do not count.
+    pub leaving: BTreeMap<NodeId, bool>,
 }
 
 struct Peer {
@@ -70,6 +72,15 @@ impl Peers {
 
     pub fn is_live(&self, node: NodeId) -> bool {
         self.all.get(&node).is_some_and(|peer| peer.live)
+    }
+
+    /// It lives, or is away, since.
+    pub fn since(&self, node: NodeId) -> Time {
+        self.all.get(&node).map_or(Time::ZERO, |peer| peer.since)
+    }
+
+    pub fn leaves(&self, node: NodeId) -> bool {
+        self.leaving.contains_key(&node)
     }
 
     pub fn is_long_away(&self, node: NodeId) -> bool {

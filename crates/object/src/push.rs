@@ -18,6 +18,8 @@ pub(crate) struct Open {
     of: BTreeMap<Key, Time>,
     due: BTreeSet<(Time, Key)>,
     thin: BTreeSet<Key>,
+    /// While this node leaves for good: what not enough others have.
+    left: BTreeSet<Key>,
     /// Where the last look at thin ones ended.
     thin_after: Option<Key>,
 }
@@ -37,8 +39,14 @@ impl Open {
         }
     }
 
+    /// So much of what is here others have yet to take over, as this node leaves.
+    pub fn left(&self) -> usize {
+        self.left.len()
+    }
+
     pub fn forget(&mut self, key: &Key) {
         self.thin.remove(key);
+        self.left.remove(key);
         self.close(key);
     }
 
@@ -65,7 +73,12 @@ impl Object {
     /// Homes that do not have a write, as far as this node knows.
     fn lacking(&self, entry: &Entry) -> Vec<NodeId> {
         let homes = entry.held.homes.iter().copied();
-        homes.filter(|home| *home != self.me && !entry.held.has.contains(home) && self.is_node(*home)).collect()
+        let lacks = |home: &NodeId| {
+            *home != self.me && !entry.held.has.contains(home) && self.is_node(*home) && !entry.held.is_spare(*home)
+        };
+        // Who leaves must hear of deletions, and takes no more objects.
+        let may = |home: &NodeId| entry.held.stamp.gone || !self.peers.leaves(*home);
+        homes.filter(|home| lacks(home) && may(home)).collect()
     }
 
     /// Nodes that are no homes of an entry.
@@ -74,20 +87,52 @@ impl Object {
         self.peers.nodes().difference(&entry.held.homes).copied().take(room).collect()
     }
 
+    /// This node leaves, and not enough others have it. By force it waits only for what those that live can have.
+    fn is_left(&self, key: &Key, entry: &Entry) -> bool {
+        let Some(by_force) = self.peers.leaving.get(&self.me) else { return false };
+        let stays = |node: &NodeId| {
+            *node != self.me && self.is_node(*node) && !self.peers.leaves(*node) && !entry.held.is_spare(*node)
+        };
+        let may = |node: &NodeId| stays(node) && (!by_force || self.peers.is_live(*node));
+        let possible = self.peers.nodes().iter().filter(|node| may(node)).count();
+        let has = entry.held.has.iter().filter(|node| stays(node) && self.peers.is_live(**node)).count();
+        has < possible.min(self.wanted(key))
+    }
+
+    pub(crate) fn wanted(&self, key: &Key) -> usize {
+        self.copies.get(&key.ns).copied().unwrap_or(COPIES) as usize
+    }
+
     /// Sees whether an entry is open or thin now.
     pub(crate) fn recheck(&mut self, now: Time, key: &Key) {
-        let Some(entry) = self.table.get(key) else { return self.open.forget(key) };
-        let counts = |home: &&NodeId| self.is_node(**home) && !self.peers.is_long_away(**home);
+        let Some(entry) = self.table.get(key) else {
+            self.giving.forget(key);
+            return self.open.forget(key);
+        };
+        let counts = |home: &&NodeId| {
+            self.is_node(**home)
+                && !self.peers.is_long_away(**home)
+                && !self.peers.leaves(**home)
+                && !entry.held.is_spare(**home)
+        };
         let homes = entry.held.homes.iter().filter(counts).count();
-        let wanted = self.copies.get(&key.ns).copied().unwrap_or(COPIES) as usize;
+        let (wanted, is_left) = (self.wanted(key), self.is_left(key, entry));
         let is_open = !self.lacking(entry).is_empty();
         // The first holder pushes; the others see later whether it did.
-        let before = entry.held.has.iter().filter(|node| **node < self.me && self.peers.is_live(**node)).count();
+        let is_first = |node: &&NodeId| **node < self.me && self.peers.is_live(**node) && !entry.held.is_spare(**node);
+        let before = entry.held.has.iter().filter(is_first).count();
         // A deletion goes to every node: one that joined later must not take the object of a put that is repeated.
         let is_thin = match entry.held.stamp.gone {
             true => !self.strangers(entry).is_empty(),
             false => homes < wanted,
         };
+        let (is_spare, is_surplus) = (entry.held.is_spare(self.me), !is_open && self.too_many(key, entry).is_some());
+        self.giving.set(key, is_spare, is_surplus);
+        if is_left {
+            self.open.left.insert(key.clone());
+        } else {
+            self.open.left.remove(key);
+        }
         if is_thin {
             self.open.thin.insert(key.clone());
         } else {
@@ -120,6 +165,7 @@ impl Object {
         }
         self.push_due(call);
         self.complete_thin(call);
+        self.give_up(call);
         self.checkpoint(call);
     }
 
@@ -173,16 +219,23 @@ impl Object {
     fn complete_thin(&mut self, call: &mut Call) {
         for key in self.open.some_thin(PUSH_ENTRIES) {
             let Some(entry) = self.table.get(&key) else { continue };
-            if entry.held.has.iter().any(|node| *node < self.me && self.peers.is_live(*node)) {
+            if !self.is_first_holder(&entry.held) {
                 continue;
             }
+            if let Some(node) = self.taken_back(entry) {
+                self.turn_over(call, &key, node);
+                continue;
+            }
+            let Some(entry) = self.table.get(&key) else { continue };
             let homes = match entry.held.stamp.gone {
                 true => self.strangers(entry),
                 false => {
-                    let may = |node: &NodeId| self.is_node(*node) && !self.peers.is_full(*node);
+                    let may =
+                        |node: &NodeId| self.is_node(*node) && !self.peers.is_full(*node) && !self.peers.leaves(*node);
                     let others = self.others(&entry.held.homes).into_iter().filter(may);
-                    let others = others.filter(|node| !self.peers.aside.contains(node));
-                    others.min_by_key(|node| self.peers.pending(*node)).into_iter().collect()
+                    // One that is aside is better than none.
+                    let key = |node: &NodeId| (self.peers.aside.contains(node), self.peers.pending(*node));
+                    others.min_by_key(key).into_iter().collect()
                 }
             };
             let (held, _) = self.table.held_mut(&key).expect("it was there");

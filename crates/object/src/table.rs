@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub homes: BTreeSet<NodeId>,
     /// Those of them whose disks have this write together with at least these homes.
     pub has: BTreeSet<NodeId>,
+    /// Homes whose copies were given up (odd), or wanted again (even): each turn is one more, and the highest counts. Others have none.
+    pub turns: BTreeMap<NodeId, u32>,
 }
 
 /// What a merge has changed.
@@ -36,18 +38,60 @@ impl Held {
     pub fn merge(&mut self, me: NodeId, other: &Held) -> Merged {
         debug_assert!(self.stamp.is_same(&other.stamp), "two writes are not one");
         let before = (self.stamp, self.has.len());
+        let turned = self.turn_with(me, other);
+        // What somebody had at an earlier turn it may have given up since.
+        let has: BTreeSet<NodeId> =
+            other.has.iter().copied().filter(|node| other.turn(*node) == self.turn(*node)).collect();
         // The same write came through several nodes; all keep the first version.
         self.stamp.version = self.stamp.version.min(other.stamp.version);
         if other.homes == self.homes {
-            self.has.extend(&other.has);
+            self.has.extend(&has);
         } else if !other.homes.is_subset(&self.homes) {
             let knows_all = other.homes.is_superset(&self.homes);
             self.homes.extend(&other.homes);
-            self.has = if knows_all { other.has.clone() } else { BTreeSet::new() };
+            self.has = if knows_all { has } else { BTreeSet::new() };
             self.has.insert(me);
             return Merged::Homes;
         }
-        if before == (self.stamp, self.has.len()) { Merged::Nothing } else { Merged::Has }
+        if !turned && before == (self.stamp, self.has.len()) { Merged::Nothing } else { Merged::Has }
+    }
+
+    pub fn turn(&self, node: NodeId) -> u32 {
+        self.turns.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Its copy of the object is given up: it is told of deletions, and counts for nothing else.
+    pub fn is_spare(&self, node: NodeId) -> bool {
+        !self.stamp.gone && self.turn(node) % 2 == 1
+    }
+
+    /// Takes a home's copy back into what counts, or gives it up. What is known of that node is of before. False: there is no room.
+    pub fn turn_over(&mut self, me: NodeId, node: NodeId) -> bool {
+        let may = self.turns.len() < HOMES_MAX || self.turns.contains_key(&node);
+        if may {
+            let turn = self.turns.entry(node).or_default();
+            *turn = turn.saturating_add(1);
+            if node != me {
+                self.has.remove(&node);
+            }
+        }
+        may
+    }
+
+    /// True if somebody knows of later turns.
+    fn turn_with(&mut self, me: NodeId, other: &Held) -> bool {
+        let mut turned = false;
+        for (node, turn) in &other.turns {
+            let may = self.turns.len() < HOMES_MAX || self.turns.contains_key(node);
+            if may && *turn > self.turn(*node) {
+                self.turns.insert(*node, *turn);
+                if *node != me {
+                    self.has.remove(node);
+                }
+                turned = true;
+            }
+        }
+        turned
     }
 
     /// More homes. True if there are any new ones; then nobody else is known to know of them.
@@ -164,7 +208,27 @@ mod tests {
     fn held(homes: &[u64], has: &[u64]) -> Held {
         let of = |nodes: &[u64]| nodes.iter().map(|n| NodeId(*n)).collect();
         let stamp = Stamp { version: Version::default(), once: true, gone: false, sum: 1, size: 1 };
-        Held { stamp, homes: of(homes), has: of(has) }
+        Held { stamp, homes: of(homes), has: of(has), turns: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_copy_that_was_given_up_counts_only_when_it_is_there_again() {
+        let (me, other) = (NodeId(1), NodeId(2));
+        let before = held(&[1, 2, 3], &[1, 2, 3]);
+        let mut mine = before.clone();
+        assert!(mine.turn_over(me, other) && mine.is_spare(other));
+        assert_eq!(mine.merge(me, &before), Merged::Nothing, "it had it, a turn ago");
+        assert_eq!(mine.has, [1, 3].map(NodeId).into());
+        let mut third = before.clone();
+        assert_eq!(third.merge(NodeId(3), &mine), Merged::Has);
+        assert_eq!((third.is_spare(other), third.has.contains(&other)), (true, false));
+        // It is wanted again, and has it again.
+        assert!(mine.turn_over(me, other) && !mine.is_spare(other) && !mine.has.contains(&other));
+        assert_eq!(mine.merge(me, &third), Merged::Nothing);
+        let mut again = mine.clone();
+        again.has.insert(other);
+        assert_eq!(mine.merge(me, &again), Merged::Has);
+        assert!(mine.has.contains(&other));
     }
 
     #[test]

@@ -90,6 +90,11 @@ pub(crate) struct HeldMessage {
     homes: Vec<u64>,
     #[prost(fixed64, repeated, tag = "9")]
     has: Vec<u64>,
+    /// From level 6 on: homes with turns, and the turn of each.
+    #[prost(fixed64, repeated, tag = "10")]
+    turned: Vec<u64>,
+    #[prost(uint32, repeated, tag = "11")]
+    turns: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -99,6 +104,9 @@ pub(crate) struct Here {
     pub objects: u64,
     #[prost(message, optional, tag = "2")]
     pub held: Option<HeldMessage>,
+    /// It is on the sender's disk, all of it.
+    #[prost(bool, tag = "3")]
+    pub safe: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -218,18 +226,22 @@ fn nodes(numbers: Vec<u64>) -> Option<BTreeSet<NodeId>> {
 }
 
 impl From<&Held> for HeldMessage {
-    fn from(Held { stamp, homes, has }: &Held) -> Self {
+    fn from(Held { stamp, homes, has, turns }: &Held) -> Self {
         let Stamp { version: Version { ms, counter, node }, once, gone, sum, size } = *stamp;
-        Self { ms, counter, node: node.0, once, gone, sum, size, homes: numbers(homes), has: numbers(has) }
+        let (homes, has) = (numbers(homes), numbers(has));
+        let (turned, turns) = turns.iter().map(|(node, turn)| (node.0, *turn)).unzip();
+        Self { ms, counter, node: node.0, once, gone, sum, size, homes, has, turned, turns }
     }
 }
 
 impl HeldMessage {
     pub fn held(self) -> Option<Held> {
-        let Self { ms, counter, node, once, gone, sum, size, homes, has } = self;
+        let Self { ms, counter, node, once, gone, sum, size, homes, has, turned, turns } = self;
         let stamp = Stamp { version: Version { ms, counter, node: NodeId(node) }, once, gone, sum, size };
         let is_sound = size as usize <= OBJECT_BYTES_MAX && (!gone || (sum, size) == (0, 0));
-        is_sound.then_some(Held { stamp, homes: nodes(homes)?, has: nodes(has)? })
+        let fits = is_sound && turned.len() == turns.len() && turned.len() <= HOMES_MAX;
+        let turns = turned.into_iter().map(NodeId).zip(turns).collect();
+        fits.then_some(Held { stamp, homes: nodes(homes)?, has: nodes(has)?, turns })
     }
 }
 
@@ -242,6 +254,8 @@ pub(crate) struct Logged {
     pub key: Key,
     pub held: Held,
     pub body: Option<Bytes>,
+    /// This node has given its copy up: there is nothing here any more.
+    pub dropped: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -252,6 +266,9 @@ struct LoggedMessage {
     held: Option<HeldMessage>,
     #[prost(bool, tag = "3")]
     has_body: bool,
+    /// From level 6 on.
+    #[prost(bool, tag = "4")]
+    dropped: bool,
 }
 
 impl Logged {
@@ -265,6 +282,7 @@ impl Logged {
             key: Some((&self.key).into()),
             held: Some((&self.held).into()),
             has_body: self.body.is_some(),
+            dropped: self.dropped,
         };
         let mut bytes = BytesMut::with_capacity(5 + head.encoded_len());
         bytes.put_u8(FORM);
@@ -288,7 +306,7 @@ impl Logged {
         let head = LoggedMessage::decode(rest.split_to(length)).ok()?;
         let (key, held) = (head.key?.key()?, head.held?.held()?);
         let fits = rest.len() == if head.has_body { held.stamp.size as usize } else { 0 };
-        fits.then_some(Self { key, held, body: head.has_body.then_some(rest) })
+        fits.then_some(Self { key, held, body: head.has_body.then_some(rest), dropped: head.dropped })
     }
 }
 
@@ -299,9 +317,9 @@ mod tests {
     fn logged(body: Option<&'static [u8]>) -> Logged {
         let version = Version { ms: 1000, counter: 2, node: NodeId(3) };
         let stamp = Stamp { version, once: true, gone: false, sum: 0x0102_0304, size: 5 };
-        let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into() };
+        let held = Held { stamp, homes: [NodeId(1), NodeId(3)].into(), has: [NodeId(1)].into(), turns: [].into() };
         let key = Key { ns: 7, owner: Bytes::from_static(b"ann"), id: Id([9; 16]) };
-        Logged { key, held, body: body.map(Bytes::from_static) }
+        Logged { key, held, body: body.map(Bytes::from_static), dropped: false }
     }
 
     /// Written by this program, and to be read by every later one.
@@ -314,7 +332,9 @@ mod tests {
             "01000000550a1908071203616e6e1a1009090909090909090909090909090909123608e807150200000019030000000000000020013504030201\
              38054210010000000000000003000000000000004a080100000000000000180168656c6c6f"
         );
-        for logged in [logged(Some(b"hello")), logged(None)] {
+        let mut given_up = Logged { dropped: true, ..logged(None) };
+        given_up.held.turns = [(NodeId(1), 1), (NodeId(3), 2)].into();
+        for logged in [logged(Some(b"hello")), logged(None), given_up] {
             assert_eq!(Logged::read(logged.record().into()), Some(logged));
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Write {
     body: Bytes,
     /// All that may have it, or an older write of the object.
     homes: BTreeSet<NodeId>,
+    /// Of this write, if it was there: homes that have given their copies up are not asked once more.
+    turns: BTreeMap<NodeId, u32>,
     asked: BTreeMap<NodeId, Asked>,
     /// All homes that live are waited for: they have what this write stands above, and would show it.
     waits_for_all: bool,
@@ -47,6 +49,10 @@ impl Write {
     /// Somebody may have it.
     pub fn has_begun(&self) -> bool {
         self.asked.values().any(|asked| !matches!(asked, Asked::Refused))
+    }
+
+    fn held(&self, has: BTreeSet<NodeId>) -> Held {
+        Held { stamp: self.stamp, homes: self.homes.clone(), has, turns: self.turns.clone() }
     }
 
     fn kept(&self) -> usize {
@@ -90,8 +96,14 @@ impl Object {
             }
         };
         let homes: BTreeSet<NodeId> = homes.into_iter().filter(|home| self.is_node(*home)).take(HOMES_MAX).collect();
+        let mut known = Held { stamp, homes: homes.clone(), has: BTreeSet::new(), turns: BTreeMap::new() };
+        let same = op.held().filter(|(_, held)| held.stamp.is_same(&stamp));
+        same.for_each(|(_, held)| {
+            known.merge(self.me, held);
+        });
+        let turns = known.turns;
         let waits_for_all = best.is_some_and(|best| !best.is_same(&stamp)) || stamp.gone;
-        op.step = Step::Write(Write { stamp, body, homes, asked: BTreeMap::new(), waits_for_all });
+        op.step = Step::Write(Write { stamp, body, homes, turns, asked: BTreeMap::new(), waits_for_all });
         None
     }
 
@@ -109,8 +121,9 @@ impl Object {
             return Some(self.written(call, op));
         }
         let lives = |node: &NodeId| *node == self.me || self.peers.is_live(*node);
+        let known = write.held(BTreeSet::new());
         let mut to: Vec<NodeId> = match is_first {
-            true => write.homes.iter().copied().filter(lives).collect(),
+            true => write.homes.iter().copied().filter(|home| lives(home) && !known.is_spare(*home)).collect(),
             false => Vec::new(),
         };
         let lacks = copies.saturating_sub(write.kept() + write.waiting() + to.len());
@@ -123,7 +136,7 @@ impl Object {
         to.extend(chosen);
         let Step::Write(write) = &mut op.step else { return None };
         write.homes.extend(&to);
-        let held = Held { stamp: write.stamp, homes: write.homes.clone(), has: BTreeSet::new() };
+        let held = write.held(BTreeSet::new());
         let put = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
         for node in to {
             write.asked.insert(node, Asked::Waiting { since: call.now });
@@ -160,7 +173,10 @@ impl Object {
             is_here: node == self.me,
             is_aside: self.peers.aside.contains(&node),
         };
-        may.map(candidate).collect()
+        let all: Vec<Candidate> = may.map(candidate).collect();
+        // Who leaves is asked only if nobody else is there.
+        let (leaving, stay): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| self.peers.leaves(one.node));
+        if stay.is_empty() { leaving } else { stay }
     }
 
     /// Enough disks have it. They are told who has it, so that none pushes it to the others.
@@ -168,7 +184,7 @@ impl Object {
         let Step::Write(write) = &op.step else { unreachable!("what was written is a write") };
         let knows_all = |asked: &Asked| matches!(asked, Asked::Kept { homes } if *homes == write.homes);
         let has = write.asked.iter().filter(|(_, asked)| knows_all(asked)).map(|(node, _)| *node).collect();
-        let held = Held { stamp: write.stamp, homes: write.homes.clone(), has };
+        let held = write.held(has);
         let done = PutMessage { key: Some((&op.key).into()), held: Some((&held).into()), push: false };
         if held.has.len() > 1 {
             for (node, _) in write.asked.iter().filter(|(_, asked)| matches!(asked, Asked::Kept { .. })) {

@@ -355,7 +355,8 @@ impl Session {
             | Input::Saved { .. }
             | Input::Worked { .. }
             | Input::DiskFull(_)
-            | Input::Aside(_) => (),
+            | Input::Aside(_)
+            | Input::Leaving(_) => (),
             Input::Voters(_) | Input::Tend | Input::Wake => (),
             Input::Probe { id, .. } => call.out.push(Output::Probed { id, answers: false }),
         }

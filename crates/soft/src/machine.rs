@@ -87,7 +87,7 @@ impl Soft {
             Input::DiskFull(is_full) => self.is_disk_full = is_full,
             Input::Tend => self.forget_kept(now, out),
             // It leads nothing, has no scripts and hears no reports.
-            Input::Aside(_) | Input::Told { .. } | Input::Voters(_) | Input::Worked { .. } => (),
+            Input::Aside(_) | Input::Leaving(_) | Input::Told { .. } | Input::Voters(_) | Input::Worked { .. } => (),
         }
         self.end_keys(now);
         self.gossip(now, out);

@@ -69,6 +69,7 @@ pub(crate) enum OfAll {
     Death { peer: NodeId },
     DiskFull(bool),
     Aside(BTreeSet<NodeId>),
+    Leaving(BTreeMap<NodeId, bool>),
     Voters(BTreeSet<NodeId>),
 }
 
@@ -79,6 +80,7 @@ impl OfAll {
             OfAll::Death { peer } => Input::Death { peer: *peer },
             OfAll::DiskFull(full) => Input::DiskFull(*full),
             OfAll::Aside(aside) => Input::Aside(aside.clone()),
+            OfAll::Leaving(leaving) => Input::Leaving(leaving.clone()),
             OfAll::Voters(voters) => Input::Voters(voters.clone()),
         }
     }
@@ -120,6 +122,11 @@ impl Classes {
     /// These nodes lead nothing that another one can lead.
     pub fn aside(&mut self, now: Now, aside: &BTreeSet<NodeId>, out: &mut Vec<Output>) {
         self.all(now, &OfAll::Aside(aside.clone()), out);
+    }
+
+    /// These are about to leave for good, each with whether that is by force.
+    pub fn leaving(&mut self, now: Now, leaving: &BTreeMap<NodeId, bool>, out: &mut Vec<Output>) {
+        self.all(now, &OfAll::Leaving(leaving.clone()), out);
     }
 
     /// These vote in the root group.

@@ -348,6 +348,11 @@ macro_rules! classes {
                 [$(class::Class::wake_at(&self.$field)),*].into_iter().flatten().min()
             }
 
+            /// What others have yet to take over of what this node has, while it leaves for good.
+            pub fn counted_on(&self) -> Option<String> {
+                [$(class::Class::counted_on(&self.$field)),*].into_iter().flatten().next()
+            }
+
             /// All figures with their values.
             pub fn shown(&self) -> impl Iterator<Item = (&'static class::Figure, u64)> {
                 let shown = std::iter::empty();

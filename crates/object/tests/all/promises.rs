@@ -150,6 +150,7 @@ impl Story {
                     self.world.cut.insert((a, b));
                 }
             }
+            98 => self.one_leaves(),
             _ if disks_go => self.replace_one(),
             _ => (),
         }
@@ -220,6 +221,35 @@ impl Story {
         let node = *self.rng.pick(&live).unwrap();
         self.names += 1;
         self.world.replace(node, NodeId(self.names));
+    }
+
+    /// A node leaves in order while all else is whole, and others go on asking; another one comes in its place.
+    fn one_leaves(&mut self) {
+        let (loss, double) = (self.world.loss, self.world.double);
+        self.quiet();
+        (self.world.loss, self.world.double) = (loss, double);
+        let live = self.world.live();
+        let node = *self.rng.pick(&live).unwrap();
+        self.world.leave(node, false);
+        for _ in 0..400 {
+            let n = self.rng.below(IDS) as u8;
+            let asked = if self.rng.chance(0.8) { Asked::Put } else { Asked::Delete };
+            self.begin(n, asked);
+            self.world.run(Span::millis(250));
+            self.hear();
+            if self.world.counted_on(node).is_none() {
+                break;
+            }
+        }
+        if self.world.counted_on(node).is_none() {
+            self.world.leaves(node);
+            self.names += 1;
+            self.world.members.insert(NodeId(self.names));
+            self.world.start(NodeId(self.names));
+        } else {
+            self.world.leaving.clear();
+        }
+        self.world.declare_all();
     }
 
     fn judge(mut self) {

@@ -351,3 +351,137 @@ fn what_lies_under_a_number_that_is_not_over_stays() {
     world.declare_all();
     assert_eq!(text(world.ask(2, "mail", "ann", get(1))), "hello");
 }
+
+#[test]
+fn a_node_that_leaves_for_good_ends_when_others_have_all_that_it_has() {
+    let mut world = World::new(22, 4);
+    for n in 1..=200 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+    }
+    copies(world.ask(1, "mail", "owner1", delete(1)));
+    let had = world.objects()[&2];
+    assert!(had > 40, "{had}");
+    world.leave(NodeId(2), false);
+    let left = world.counted_on(NodeId(2)).unwrap();
+    assert!(left.starts_with("others have yet to take over "), "{left}");
+    // Meanwhile it gets none, and what it has is read and deleted.
+    for n in 201..=220 {
+        copies(world.ask(2, "mail", "new", put(n, "hello")));
+    }
+    assert_eq!(world.objects()[&2], had);
+    copies(world.ask(2, "mail", "owner2", delete(2)));
+    let (mut before, mut waited) = (u64::MAX, 0);
+    while let Some(why) = world.counted_on(NodeId(2)) {
+        world.run(Span::millis(250));
+        waited += 1;
+        assert!(waited < 100, "{why}");
+        let left: u64 = why.split(' ').find_map(|word| word.parse().ok()).unwrap();
+        assert!(left <= before, "it becomes less: {left}, {before}");
+        before = left;
+    }
+    world.leaves(NodeId(2));
+    // Each single disk may go now.
+    for gone in [1, 3, 4] {
+        world.kill(NodeId(gone));
+        world.run(Span::millis(500));
+        let at = if gone == 1 { 3 } else { 1 };
+        for n in 3..=220 {
+            let owner = if n > 200 { "new".to_owned() } else { format!("owner{}", n % 7) };
+            assert_eq!(text(world.ask(at, "mail", &owner, get(n))), "hello");
+        }
+        for n in 1..=2 {
+            assert_eq!(world.ask(at, "mail", &format!("owner{n}"), get(n)), Outcome::Done(Reply::Gone));
+        }
+        world.start(NodeId(gone));
+        world.run(Span::secs(1));
+    }
+}
+
+#[test]
+fn who_leaves_waits_for_copies_at_nodes_that_live_and_who_stays_after_all_goes_on() {
+    let mut world = World::new(23, 3);
+    for n in 1..=20 {
+        copies(world.ask(1, "mail", "ann", put(n, "hello")));
+    }
+    world.kill(NodeId(3));
+    world.run(Span::secs(1));
+    world.leave(NodeId(2), false);
+    world.run(Span::secs(60));
+    assert!(world.counted_on(NodeId(2)).is_some(), "1 alone would have what it has");
+    world.leave(NodeId(2), true);
+    world.run(Span::secs(20));
+    assert_eq!(world.counted_on(NodeId(2)), None, "by force, what can be done is done");
+    for n in 1..=20 {
+        assert!(world.objects()[&1] >= 20, "{n}");
+    }
+    world.leaving.clear();
+    world.start(NodeId(3));
+    world.declare_all();
+    world.run(Span::secs(20));
+    for n in 21..=60 {
+        copies(world.ask(1, "mail", &format!("owner{n}"), put(n, "hello")));
+    }
+    assert_eq!(world.counted_on(NodeId(2)), None);
+    assert!(world.objects()[&2] > 20, "it takes objects again");
+    world.run(Span::secs(20));
+    assert_eq!((1..=3).map(|node| world.figure(node, "object.open")).sum::<u64>(), 0);
+}
+
+fn read_all(world: &mut World, at: u64, ns: std::ops::RangeInclusive<u8>) {
+    for n in ns {
+        assert_eq!(text(world.ask(at, "mail", &format!("owner{}", n % 7), get(n))), "hello", "{n}");
+    }
+}
+
+#[test]
+fn what_comes_back_after_its_copies_were_made_elsewhere_is_surplus_and_goes() {
+    let mut world = World::new(24, 4);
+    for n in 1..=60 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+    }
+    world.run(Span::secs(20));
+    let sum = |world: &World| world.objects().values().sum::<u64>();
+    for (round, away) in [2, 3, 4, 2].into_iter().enumerate() {
+        let before = sum(&world);
+        assert_eq!(before, 120, "two copies of each, in round {round}");
+        world.kill(NodeId(away));
+        world.run(Span::secs(660));
+        assert_eq!(sum(&world), 120, "they are made elsewhere, or taken back, in round {round}");
+        world.start(NodeId(away));
+        world.run(Span::secs(30));
+    }
+    assert!((1..=4).map(|node| world.figure(node, "object.given_up")).sum::<u64>() > 20);
+    // A disk does not bring back what it gave up, and no single disk has anything alone.
+    for node in 1..=4 {
+        world.kill(NodeId(node));
+        world.run(Span::secs(1));
+        read_all(&mut world, node % 4 + 1, 1..=60);
+        world.start(NodeId(node));
+        world.run(Span::secs(1));
+        assert_eq!(sum(&world), 120);
+    }
+    assert_eq!((1..=4).map(|node| world.figure(node, "object.open")).sum::<u64>(), 0);
+    for n in 1..=60 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), delete(n)));
+    }
+    assert_eq!(sum(&world), 0);
+}
+
+#[test]
+fn who_was_silent_and_was_replaced_gives_its_copy_up() {
+    let mut world = World::new(25, 3);
+    world.nodes.get_mut(&NodeId(2)).unwrap().hung_until = world.now + Span::secs(2);
+    for n in 1..=30 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+    }
+    assert!(world.figure(1, "object.replaced") > 0);
+    world.run(Span::secs(60));
+    assert_eq!(world.objects().values().sum::<u64>(), 60);
+    for gone in [2, 3] {
+        world.kill(NodeId(gone));
+        world.run(Span::secs(1));
+        read_all(&mut world, 1, 1..=30);
+        world.start(NodeId(gone));
+        world.run(Span::secs(1));
+    }
+}

@@ -27,6 +27,8 @@ pub struct World {
     /// Declared namespaces with their numbers, and the last number given.
     pub spaces: BTreeMap<String, (u32, Spec)>,
     pub last: u32,
+    /// About to leave for good, each with whether that is by force.
+    pub leaving: BTreeMap<NodeId, bool>,
     queue: BTreeMap<(Time, u64), Happening>,
     count: u64,
     asks: u64,
@@ -74,6 +76,7 @@ impl World {
             skew: BTreeMap::new(),
             spaces: BTreeMap::new(),
             last: 0,
+            leaving: BTreeMap::new(),
             queue: BTreeMap::new(),
             count: 0,
             asks: 0,
@@ -157,6 +160,27 @@ impl World {
         let (level, records) = (base::LEVEL, BTreeMap::new());
         let declared = Declared { version: 1, level, spaces, records, unread: 0, nodes, numbers };
         self.input(node, Input::Declared(declared));
+        self.input(node, Input::Leaving(self.leaving.clone()));
+    }
+
+    /// A node is asked to leave for good.
+    pub fn leave(&mut self, node: NodeId, by_force: bool) {
+        self.leaving.insert(node, by_force);
+        self.declare_all();
+    }
+
+    /// What it waits for.
+    pub fn counted_on(&self, node: NodeId) -> Option<String> {
+        self.nodes[&node].object.as_ref().unwrap().counted_on()
+    }
+
+    /// It ends, and is not one of the nodes any more.
+    pub fn leaves(&mut self, node: NodeId) {
+        self.kill(node);
+        self.nodes.remove(&node);
+        self.members.remove(&node);
+        self.leaving.remove(&node);
+        self.declare_all();
     }
 
     /// Takes a namespace away, and declares it anew, with or without a moment in which nodes hear that it is not there.
