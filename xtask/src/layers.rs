@@ -45,9 +45,11 @@ const TABLE: &[Layer] = &[
     // that carries them. Nothing of a brick or stub may be reached so; `node` hands none out.
     above("edge", &["base", "flow", "class", "clones", "channels", "node", "host", "state"]),
     above("sdk", &["base", "flow", "state", "host"]),
+    // What stands before a worker's program: what is declared of it, its cage, and a service for the rest.
+    above("stub", &["base", "clones", "host", "sdk"]),
     above("monitor", &["base", "flow", "cluster", "host"]),
     // The program wires everything that serves; only the simulator is not its business.
-    above("coppice", &["base", "flow", "cluster", "state", "clones", "node", "host", "edge", "monitor", "sdk"]),
+    above("coppice", &["base", "flow", "cluster", "state", "clones", "node", "host", "edge", "monitor", "sdk", "stub"]),
     // Parsers from everywhere; nothing may use it.
     above("fuzz", &["base", "cluster", "state", "clones", "node", "edge"]),
     // Experiments and end-to-end tests run the program from outside, and speak to it as its clients do. Only what takes

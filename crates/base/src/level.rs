@@ -19,6 +19,7 @@
 //! | 4 | after it | `bytes_max` and `keys_max` of a namespace: what a group may hold, in entries (`linear/src/wire.rs`), and what a brick says that has no more of it (`session/src/wire.rs`); services have `sandbox` (`clones/src/sandbox.rs`); sorted sets (`linear/src/sorted.rs`): a kind of value, and the functions `sorted.*`, which alone make one; `dump`, `load`, `versions.above` (`linear/src/dump.rs`); declarations with `answer_timeout`, `idle_timeout`, `body_max`, or more of `health` than a path (`clones/src/spec.rs`); namespaces of class `cache`, and its frames (`cache/src/wire.rs`); class `soft` may be declared: its frames (`soft/src/wire.rs`); namespaces of class `object`, with frames and records of their own (`object/src/wire.rs`) |
 //! | 5 | after it | the list below, a line for each |
 //! | 6 | after it | the second list below |
+//! | 5, 6 | after it | the lists below, a line for each |
 //!
 //! Level 5:
 //!
@@ -34,6 +35,7 @@
 //! - lists of class `soft` (`soft/src/list.rs`): a kind of cell, which older nodes take no frame with; frames that compare what nodes have that have seen the same (`soft/src/mend.rs`)
 //! - the last number that a namespace was given is kept (`node/src/numbers.rs`): no number is given twice, and what lies under one that is over may go
 //! - turns of an object's homes, and records of copies that were dropped (`object/src/wire.rs`)
+//! - services may be workers (`clones/src/worker.rs`), and have pipelines (`clones/src/pipeline.rs`): a kind of record
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 6;

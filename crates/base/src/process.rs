@@ -9,6 +9,21 @@ pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// First argument of the node's program when it is to be a clone of a built-in service, whose name follows.
 pub const SERVE_BUILTIN: &str = "serve-builtin";
 
+/// ... and when it is to stand before a worker's program: what the worker declares as JSON, `--`, program, arguments.
+pub const SERVE_WORKER: &str = "serve-worker";
+
+/// The words of a command line that are the program's own: those behind the stub of a worker.
+pub fn own_words<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> &[W] {
+    match words {
+        [program, serves, _, dashes, own @ ..]
+            if program.as_ref() == OWN_PROGRAM && serves.as_ref() == SERVE_WORKER && dashes.as_ref() == "--" =>
+        {
+            own
+        }
+        _ => words,
+    }
+}
+
 /// How to start a child. The host adds `HOST` and `PORT`, a free port that it chose on the node's own address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcSpec {

@@ -12,6 +12,7 @@ use crate::ServiceSpec;
 use crate::limits::VERSIONS_KEPT;
 use crate::sandbox::Sandbox;
 use crate::spec::Stop;
+use crate::worker::Worker;
 
 /// What a version of a service has of its own: all that its processes are started, probed and stopped with. The rest (where
 /// it is reached, how many clones) is the service's, whatever version runs.
@@ -34,6 +35,8 @@ pub struct Program {
     pub namespaces: Vec<String>,
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
     pub start_timeout: Span,
     pub stop: Stop,
 }
@@ -79,6 +82,7 @@ impl Program {
             health,
             namespaces,
             sandbox,
+            worker,
             start_timeout,
             stop,
             version: _,
@@ -90,11 +94,12 @@ impl Program {
             certificates: _,
             session: _,
             cache: _,
+            pipeline: _,
             answer_timeout: _,
             idle_timeout: _,
             body_max: _,
         } = spec.clone();
-        Self { code, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop }
+        Self { code, run, builtin, dir, env, health, namespaces, sandbox, worker, start_timeout, stop }
     }
 
     /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
@@ -105,9 +110,24 @@ impl Program {
 
     /// The service as it is with this program.
     pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
-        let Self { code, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop } = self.clone();
+        let Self { code, run, builtin, dir, env, health, namespaces, sandbox, worker, start_timeout, stop } =
+            self.clone();
         let rest = spec.clone();
-        ServiceSpec { code, version, run, builtin, dir, env, health, namespaces, sandbox, start_timeout, stop, ..rest }
+        ServiceSpec {
+            code,
+            version,
+            run,
+            builtin,
+            dir,
+            env,
+            health,
+            namespaces,
+            sandbox,
+            worker,
+            start_timeout,
+            stop,
+            ..rest
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub mod off;
 pub mod partition;
 mod partition_check;
 pub mod path;
+pub mod pipeline;
 pub mod plan;
 mod rollout;
 pub mod route;
@@ -39,6 +40,7 @@ pub mod spec;
 mod tcp;
 pub mod text;
 pub mod wire;
+pub mod worker;
 
 /// The level from which a declaration may say what [`Allows`] holds, `sandbox`, and more of `health` than a path (`base/src/level.rs`).
 pub const LEVEL: u32 = 4;
@@ -47,6 +49,8 @@ pub const CACHE_LEVEL: u32 = 5;
 
 /// The level from which a service may have doors with names, and `certificates`.
 pub const LEVEL_DOORS: u32 = 5;
+/// ... and from which it may be a worker, and be sent through a pipeline.
+pub const LEVEL_WORKERS: u32 = 6;
 
 pub use allows::Allows;
 pub use assign::{Assignments, Version};
@@ -63,8 +67,10 @@ pub use members::Members;
 pub use off::Off;
 pub use partition::Partition;
 pub use partition_check::tcp_ports;
-pub use route::{Found, RouteClone, RouteService, RouteSession, Routes};
+pub use pipeline::PipelineSpec;
+pub use route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes};
 pub use sandbox::Sandbox;
 pub use session::SessionCookie;
 pub use size::Size;
 pub use spec::{HttpRoute, ServiceSpec, SpecError, Stop, TcpRoute};
+pub use worker::Worker;

@@ -210,6 +210,33 @@ pub const OVERLOAD_RATE_MAX: f64 = 0.1;
 /// takes to judge who is asked little.
 pub const OWES_AFTER: Span = Span::millis(2500);
 
+/// Jobs that one clone of a worker does at a time: processes beside each other. More are for more clones.
+pub const WORKER_RUN_AT_ONCE_MAX: u32 = 64;
+/// Types that a worker, or a step of a pipeline, takes.
+pub const WORKER_TYPES_MAX: usize = 32;
+/// Of the name of a type of content.
+pub const TYPE_BYTES_MAX: usize = 127;
+/// One job of a worker. People wait for what it makes.
+pub const WORKER_TIMEOUT_DEFAULT: Span = Span::secs(10);
+pub const WORKER_TIMEOUT_MIN: Span = Span::millis(10);
+pub const WORKER_TIMEOUT_MAX: Span = Span::secs(600);
+/// Data of a worker's process: a large picture and what a decoder needs for it, and no node is brought down.
+pub const WORKER_MEMORY_DEFAULT: u64 = 1 << 30;
+pub const WORKER_MEMORY_MIN: u64 = 8 << 20;
+
+/// All steps of a pipeline: people wait, and better get the original than wait for longer.
+pub const PIPELINE_TIMEOUT_DEFAULT: Span = Span::secs(5);
+pub const PIPELINE_TIMEOUT_MAX: Span = Span::secs(60);
+/// An answer that is held whole at the edge, for its pipeline.
+pub const PIPELINE_BODY_DEFAULT: u64 = 2 << 20;
+/// ... and what a stub takes.
+pub const PIPELINE_BODY_MAX: u64 = 16 << 20;
+pub const PIPELINE_STEPS_MAX: usize = 16;
+pub const PIPELINES_MAX: usize = 256;
+/// Parameters of a step: what a stub takes as a query, percent-encoded.
+pub const PIPELINE_PARAMS_MAX: usize = 32;
+pub const PIPELINE_PARAMS_BYTES_MAX: usize = 2 << 10;
+
 const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
 const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");

@@ -51,6 +51,9 @@ pub struct Partition {
     /// What a request gets for which there is no room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop: Option<DropHandler>,
+    /// What its answers pass on their way out, in place of what its service says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
     /// These three as [`Allows`] has them; what is not said here is as of the service.
     #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
     pub answer_timeout: Option<Span>,
@@ -182,6 +185,7 @@ impl Partition {
             priority: Priority::default(),
             share: Fraction(0),
             drop: None,
+            pipeline: None,
             answer_timeout: None,
             idle_timeout: None,
             body_max: None,

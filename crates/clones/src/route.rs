@@ -22,6 +22,7 @@ use crate::allows::Allows;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::partition_check::door_at;
+use crate::pipeline::{self, PipelineSpec};
 use crate::session::SessionCookie;
 use crate::spec::{HttpRoute, ServiceSpec, TcpRoute};
 
@@ -43,6 +44,10 @@ pub struct RouteService {
     pub session: Option<Arc<RouteSession>>,
     /// The namespace in which edges keep its answers.
     pub cache: Option<Arc<str>>,
+    /// What its answers pass.
+    pub pipeline: Option<Arc<RoutePipeline>>,
+    /// ... and those of its partitions that name one of their own, by index.
+    pub partition_pipelines: BTreeMap<usize, Arc<RoutePipeline>>,
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
@@ -56,6 +61,15 @@ pub struct RouteService {
     pub partitions_off: Vec<usize>,
     /// What partitions say goes before.
     pub allows: Allows,
+}
+
+/// A pipeline, and what of its workers is in the keys of what they make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RoutePipeline {
+    pub name: String,
+    pub spec: PipelineSpec,
+    /// Of each step: changes with the worker's program.
+    pub versions: Vec<u64>,
 }
 
 /// What an edge must know to keep a service's sessions.
@@ -150,6 +164,21 @@ pub struct Step<'a> {
     pub miss: Option<Miss<'a>>,
 }
 
+impl RoutePipeline {
+    /// Of `services` those that do its steps.
+    pub fn new(name: &str, spec: &PipelineSpec, services: &BTreeMap<String, ServiceSpec>) -> Self {
+        let version = |step: &pipeline::Step| services.get(&step.worker).map_or(0, made_by);
+        Self { name: name.to_owned(), spec: spec.clone(), versions: spec.steps.iter().map(version).collect() }
+    }
+}
+
+/// What makes results differ: the program, not how many clones of it there are.
+fn made_by(spec: &ServiceSpec) -> u64 {
+    let ServiceSpec { code, version, dir, env, .. } = spec;
+    let all = serde_json::to_vec(&(spec.command(), code, version, dir, env)).expect("strings become JSON");
+    base::checksum::place_hash(&all)
+}
+
 impl RouteService {
     /// A declared service, without clones yet.
     pub fn new(name: &str, spec: &ServiceSpec) -> Self {
@@ -159,6 +188,8 @@ impl RouteService {
             tcp: spec.tcp.as_slice().into(),
             session: None,
             cache: spec.cache.as_ref().map(|cache| cache.namespace.as_str().into()),
+            pipeline: None,
+            partition_pipelines: BTreeMap::new(),
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones.min,
             clones: Vec::new(),
@@ -185,6 +216,8 @@ impl RouteService {
             tcp: _,
             session,
             cache,
+            pipeline,
+            partition_pipelines,
             partitions: _,
             wanted,
             clones,
@@ -201,6 +234,7 @@ impl RouteService {
         self.is_routed_like(other)
             && *session == other.session
             && *cache == other.cache
+            && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *partitions_off == other.partitions_off
             && clones.len() == other.clones.len()

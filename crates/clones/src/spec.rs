@@ -17,12 +17,14 @@ use crate::limits::*;
 use crate::partition::Partition;
 use crate::partition_check as partition;
 use crate::path::{canonical, is_clear};
+use crate::pipeline;
 use crate::route::bare_host;
 use crate::sandbox::{SANDBOX_KEYS, Sandbox};
 use crate::session::SessionCookie;
 use crate::size::Size;
 use crate::tcp::{self, keep_tcp_known};
 use crate::text;
+use crate::worker::{WORKER_KEYS, Worker};
 use crate::{LEVEL, LEVEL_DOORS};
 
 pub use crate::tcp::{ProxyVersion, TcpRoute};
@@ -77,6 +79,12 @@ pub struct ServiceSpec {
     /// Edges keep its answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<EdgeCache>,
+    /// Its clones make one content of another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
+    /// What its answers pass on their way out; a partition that names one goes before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
     /// What of their node's machine its clones reach.
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
@@ -124,7 +132,8 @@ pub struct SpecError {
 }
 
 /// Why a service without HTTP has no range.
-const NO_WAIT: &str = "a range needs http or tcp: nobody waits for what is not asked for anything; write a number";
+const NO_WAIT: &str =
+    "a range needs http, tcp or worker: nobody waits for what is not asked for anything; write a number";
 
 impl Default for Stop {
     fn default() -> Self {
@@ -166,6 +175,8 @@ impl ServiceSpec {
             certificates: false,
             session: None,
             cache: None,
+            worker: None,
+            pipeline: None,
             sandbox: Sandbox::default(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
@@ -213,7 +224,7 @@ impl ServiceSpec {
         }
         if min > max {
             wrong("clones", format!("min {min} is over max {max}"));
-        } else if min < max && (min == 0 || !self.is_reached()) {
+        } else if min < max && (min == 0 || !self.is_asked()) {
             let why = if min == 0 { "min is 1 at least: a request cannot wait for a start" } else { NO_WAIT };
             wrong("clones", why.into());
         }
@@ -259,6 +270,7 @@ impl ServiceSpec {
         }
         errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
         errors.extend(EdgeCache::validate(self));
+        errors.extend(Worker::validate(self));
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
             if span > PATIENCE_MAX {
@@ -296,6 +308,8 @@ impl ServiceSpec {
         let of_tcp = self.tcp.iter().any(|door| door.name.is_some()) || self.tcp.len() > 1;
         let newest = if of_tcp { Some("tcp") } else { self.certificates.then_some("certificates") };
         let newest = newest.map(|key| (key.to_owned(), LEVEL_DOORS));
+        let of_worker = self.worker.as_ref().map(|_| ("worker".to_owned(), crate::LEVEL_WORKERS));
+        let newest = of_worker.or_else(|| pipeline::newer_key(self)).or(newest);
         let newest = newest.or_else(|| self.cache.is_some().then(|| ("cache".into(), crate::CACHE_LEVEL)));
         newest.or_else(|| self.key_of_level_4().map(|key| (key, LEVEL)))
     }
@@ -312,9 +326,13 @@ impl ServiceSpec {
 
     /// Program and arguments of its clones, as their node starts them.
     pub fn command(&self) -> Vec<String> {
-        match &self.builtin {
+        let own = match &self.builtin {
             None => self.run.clone(),
             Some(name) => [OWN_PROGRAM, SERVE_BUILTIN, name].map(str::to_owned).to_vec(),
+        };
+        match &self.worker {
+            Some(worker) => worker.command(own),
+            None => own,
         }
     }
 
@@ -327,12 +345,13 @@ impl ServiceSpec {
     pub fn from_stored(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
         keep_known(&mut value, &SERVICE_KEYS);
-        let inner: [(&str, &[&str]); 5] = [
+        let inner: [(&str, &[&str]); 6] = [
             ("http", &HTTP_KEYS),
             ("stop", &STOP_KEYS),
             ("session", &SESSION_KEYS),
             ("cache", &CACHE_KEYS),
             ("sandbox", &SANDBOX_KEYS),
+            ("worker", &WORKER_KEYS),
         ];
         for (key, known) in inner {
             if let Some(inner) = value.get_mut(key) {
@@ -348,7 +367,12 @@ impl ServiceSpec {
 
     /// Whether its clones listen (and so can be probed).
     pub fn listens(&self) -> bool {
-        self.health.is_some() || self.is_reached()
+        self.health.is_some() || self.is_asked()
+    }
+
+    /// Whether anybody comes to it: the outside, or those for whom it works.
+    fn is_asked(&self) -> bool {
+        self.is_reached() || self.worker.is_some()
     }
 
     /// Whether the outside comes to it.
@@ -508,7 +532,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 22] = [
+const SERVICE_KEYS: [&str; 24] = [
     "run",
     "builtin",
     "code",
@@ -525,6 +549,8 @@ const SERVICE_KEYS: [&str; 22] = [
     "certificates",
     "session",
     "cache",
+    "worker",
+    "pipeline",
     "sandbox",
     "stop",
     "start_timeout",

@@ -97,7 +97,12 @@ fn the_known_keys_are_the_types_keys() {
     let priority = Some(crate::partition::Priority(7));
     let session = SessionCookie { path: Some("/shop".into()), priority, ..SessionCookie::new("carts", "sid") };
     let cache = Some(EdgeCache { namespace: "pages".into() });
-    let spec = ServiceSpec { session: Some(session), cache, builtin: Some("till".into()), ..full() };
+    let mut worker = Worker::new(crate::worker::Form::Stream);
+    (worker.run_at_once, worker.memory, worker.sandbox) = (2, Some(1 << 30), crate::worker::Cage::Net);
+    (worker.takes, worker.gives) = (vec!["text/*".into()], Some("text/plain".into()));
+    let worker = Some(worker);
+    let spec = ServiceSpec { session: Some(session), cache, worker, builtin: Some("till".into()), ..full() };
+    let spec = ServiceSpec { pipeline: Some("page".into()), ..spec };
     let value = serde_json::to_value(spec).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let list = |known: &[&str]| known.iter().map(|k| k.to_string()).collect::<BTreeSet<_>>();
@@ -109,6 +114,7 @@ fn the_known_keys_are_the_types_keys() {
     assert_eq!(keys(&value["session"]), list(&SESSION_KEYS));
     assert_eq!(keys(&value["cache"]), list(&CACHE_KEYS));
     assert_eq!(keys(&value["sandbox"]), list(&SANDBOX_KEYS));
+    assert_eq!(keys(&value["worker"]), list(&WORKER_KEYS));
 }
 
 fn open(path: &str) -> Sandbox {
@@ -145,7 +151,7 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
         (
             |s| *s = ServiceSpec { clones: s.clones, wait: s.wait, ..ServiceSpec::new(["a"]) },
             "clones",
-            "needs http or tcp",
+            "needs http, tcp or worker",
         ),
         (|s| (s.http, s.partitions, s.body_max) = (None, Vec::new(), None), "answer_timeout", "has no http"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),

@@ -142,13 +142,17 @@ Examples:
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
 
 fn main() {
-    // The node starts its children through this program; these three are not for people and do not parse options.
+    // The node starts its children through this program; these are not for people and do not parse options.
     let mut args = std::env::args_os();
     let _program = args.next();
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("keep") => host::keep_main(args),
         Some("reap") => host::reap_main(args),
         Some(base::process::SERVE_BUILTIN) => services::serve_main(args),
+        Some(base::process::SERVE_WORKER) => {
+            run::log();
+            stub::serve_main(args)
+        }
         Some(_) | None => (),
     }
     let command = Cli::parse().command;

@@ -22,7 +22,18 @@ pub type Figures = BTreeMap<String, u64>;
 pub struct CloneStages(Mutex<BTreeMap<String, Told>>);
 
 /// When, and by stage.
-type Told = (Instant, BTreeMap<String, Shown>);
+type Told = (Instant, BTreeMap<String, (Shown, Option<Work>)>);
+
+/// What the stub of a worker says beside the rest of its stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// Jobs that took a process with them.
+    pub crashes: u64,
+    /// Inputs that are withheld now, as they did so twice.
+    pub withheld: u64,
+    /// Jobs that were not begun for that.
+    pub withheld_jobs: u64,
+}
 
 impl CloneStages {
     /// What a clone of this node says of all its stages.
@@ -40,7 +51,7 @@ impl CloneStages {
                 "{wrong:?} is no name of a stage: up to {NAME_BYTES_MAX} letters, digits, - and _ are one"
             ));
         }
-        let stages = stages.into_iter().map(|(name, figures)| (name, shown(&figures))).collect();
+        let stages = stages.into_iter().map(|(name, figures)| (name, (shown(&figures), work(&figures)))).collect();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, (at, _)| now.saturating_duration_since(*at) < FRESH);
         all.insert(clone.to_owned(), (now, stages));
@@ -52,10 +63,27 @@ impl CloneStages {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = all.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < FRESH);
         let each = |(clone, (_, stages)): (&String, &Told)| {
-            stages.iter().map(|(stage, shown)| (clone.clone(), stage.clone(), *shown)).collect::<Vec<_>>()
+            stages.iter().map(|(stage, (shown, _))| (clone.clone(), stage.clone(), *shown)).collect::<Vec<_>>()
         };
         fresh.flat_map(each).collect()
     }
+
+    /// Of workers, by clone.
+    pub fn works(&self, now: Instant) -> Vec<(String, Work)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = all.iter().filter(|(_, (at, _))| now.saturating_duration_since(*at) < FRESH);
+        let each = |(clone, (_, stages)): (&String, &Told)| {
+            stages.values().find_map(|(_, work)| Some((clone.clone(), (*work)?)))
+        };
+        fresh.filter_map(each).collect()
+    }
+}
+
+/// None: it is no worker's stage.
+fn work(figures: &Figures) -> Option<Work> {
+    let of = |name: &str| figures.get(name).copied().unwrap_or(0);
+    let withheld = *figures.get("withheld")?;
+    Some(Work { crashes: of("crashes_total"), withheld, withheld_jobs: of("withheld_total") })
 }
 
 /// As a name among a node's stages: `clone-shop/2:database`.
@@ -105,6 +133,11 @@ mod tests {
         let again: Figures = again.map(|(name, value)| (name.to_owned(), value)).collect();
         assert_eq!(again, all.into_iter().map(|(n, v)| if n == "overloaded" { (n, 1) } else { (n, v) }).collect());
 
+        let jobs = figures(&[("withheld", 1), ("withheld_total", 5), ("crashes_total", 2)]);
+        stages.told(now, "shout/0", [("jobs".to_owned(), jobs)].into()).unwrap();
+        let work = Work { crashes: 2, withheld: 1, withheld_jobs: 5 };
+        assert_eq!(stages.works(now), [("shout/0".to_owned(), work)], "no stage of the shop is a worker's");
+        let (stages, now) = (CloneStages::default(), Instant::now());
         stages.told(now, "shop/2", [("db".to_owned(), figures(&[("limit", 8)]))].into()).unwrap();
         assert_eq!(stages.all(now).iter().map(|one| one.2.limit).collect::<Vec<_>>(), [8], "it has no other any more");
         assert!(stages.all(now + FRESH).is_empty());

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use flow::histogram::{BUCKETS, bucket_of, percentile};
 use flow::stage::Shown;
+use tokio::sync::Semaphore;
 
 use crate::clone_stages::{CloneStages, name as clone_stage};
 use crate::demand::Demands;
+use crate::http::limits::PIPED_BYTES_MAX;
 use crate::pace::Stays;
 use crate::share::{LEAVES, Share, Shares};
 use crate::turnstile::{Name, Turnstiles};
@@ -38,6 +40,7 @@ pub struct Meter {
     pub sessions: Arc<Sessions>,
     /// Of edge caches, by service.
     pub caches: Arc<CacheMeter>,
+    pub pipes: Arc<Pipes>,
     /// `functions.calls_total` and so on.
     pub calls: Arc<Calls>,
     /// `stage.NAME.waiting`, `stage.NAME.limit`, and so on.
@@ -133,6 +136,49 @@ impl CacheMeter {
 
     pub fn all(&self) -> Vec<(Box<str>, Arc<CacheCounts>)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(name, counts)| (name.clone(), Arc::clone(counts))).collect()
+    }
+}
+
+/// What the pipelines of services did since the start, of those that had requests; and the room for what waits in them.
+#[derive(Debug)]
+pub struct Pipes {
+    counts: Mutex<BTreeMap<Box<str>, Arc<PipeCounts>>>,
+    /// Bytes.
+    pub room: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+pub struct PipeCounts {
+    /// Answers as the pipeline makes them.
+    pub exact: AtomicU64,
+    /// As the service gave them.
+    pub original: AtomicU64,
+    /// 502 instead of them.
+    pub failed: AtomicU64,
+    /// Jobs that workers were asked for.
+    pub jobs: AtomicU64,
+    /// Jobs that were done before.
+    pub hits: AtomicU64,
+}
+
+impl Default for Pipes {
+    fn default() -> Self {
+        Self { counts: Mutex::default(), room: Arc::new(Semaphore::new(PIPED_BYTES_MAX)) }
+    }
+}
+
+impl Pipes {
+    pub fn of(&self, pipeline: &str) -> Arc<PipeCounts> {
+        let mut all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = all.get(pipeline) {
+            return Arc::clone(counts);
+        }
+        Arc::clone(all.entry(pipeline.into()).or_default())
+    }
+
+    pub fn all(&self) -> Vec<(Box<str>, Arc<PipeCounts>)> {
+        let all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|(name, counts)| (name.clone(), Arc::clone(counts))).collect()
     }
 }
@@ -302,6 +348,7 @@ impl Meter {
             tcp: Arc::new(Door::new("tcp", "streams")),
             sessions: Arc::default(),
             caches: Arc::default(),
+            pipes: Arc::default(),
             calls: Arc::default(),
             stages: Arc::default(),
             clones: CloneStages::default(),

@@ -12,7 +12,7 @@ use base::NodeId;
 use clones::Allows;
 use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Asked, DropHandler, Partition, Priority};
-use clones::route::{Found, RouteClone, RouteService, RouteSession, Routes, tcp_asked};
+use clones::route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes, tcp_asked};
 
 use crate::affinity;
 use crate::demand::{Demands, GroupCount, Visit};
@@ -60,6 +60,8 @@ pub struct Doorway {
     pub session: Option<Arc<RouteSession>>,
     /// The namespace in which answers are kept.
     pub cache: Option<Arc<str>>,
+    /// What its answers pass.
+    pub pipeline: Option<Arc<RoutePipeline>>,
     /// What the manager is told of its service.
     pub count: Arc<GroupCount>,
     /// What is said of its requests; for others the doors have their own numbers.
@@ -286,7 +288,7 @@ fn doors(
     let (of_open, part_of_rest) = all.of(&name(""), open.len());
     let session = || service.session.clone();
     let cache = || service.cache.clone();
-    let doorway = |partition: &Partition, own: &Option<Clones>| {
+    let doorway = |(index, (partition, own)): (usize, (&Partition, &Option<Clones>))| {
         let name = name(&partition.name);
         let (turnstile, part) = match own {
             Some(own) => all.of(&name, own.len()),
@@ -301,11 +303,12 @@ fn doors(
             drop,
             session: session(),
             cache: cache(),
+            pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
             count: Arc::clone(count),
             allows,
         })
     };
-    let mut doors: Vec<_> = service.partitions.iter().zip(own).map(|(p, own)| doorway(p, own)).collect();
+    let mut doors: Vec<_> = service.partitions.iter().zip(own).enumerate().map(doorway).collect();
     let class = Priority::default().0;
     doors.push(Arc::new(Doorway {
         turnstile: of_open,
@@ -314,6 +317,7 @@ fn doors(
         drop: None,
         session: session(),
         cache: cache(),
+        pipeline: service.pipeline.clone(),
         count: Arc::clone(count),
         allows: service.allows,
     }));

@@ -6,6 +6,7 @@
 //! knows effects, never a protocol: it cannot tell a beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cage;
 pub mod certificate;
 pub mod code;
 pub mod crowd;
@@ -39,6 +40,7 @@ pub mod tunnel;
 mod vitals;
 mod words;
 
+pub use cage::{Cage, Calls, caged};
 pub use certificate::Validity;
 pub use code::CodeStore;
 pub use crowd::Crowd;

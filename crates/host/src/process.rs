@@ -221,7 +221,7 @@ impl Procs {
             let code = spec.code.as_ref().map(|code| self.code_dir.join(code));
             Sandbox { node: self.dir.clone(), code, scratch: scratch.into(), services, read, write }
         });
-        Skin { sandbox }
+        Skin { sandbox, cage: None }
     }
 
     async fn live(self: &Rc<Self>, proc: ProcId, name: (String, u32), mut child: Child, run: Running) {

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::process::own_words;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
@@ -17,6 +18,7 @@ use rustix::thread::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::cage::Cage;
 use crate::{Error, private};
 
 /// Of the node's environment a clone gets these, and what begins with `LC_`.
@@ -81,6 +83,9 @@ const HOME: &str = "~/";
 pub(crate) struct Skin {
     /// None: the clone may reach all that its user may.
     pub sandbox: Option<Sandbox>,
+    /// Of a worker's program, which its stub starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cage: Option<Cage>,
 }
 
 /// Which files a clone may reach: those of the system and of the program that it is, and these.
@@ -140,7 +145,9 @@ impl Skin {
             give_up_powers().map_err(|e| format!("cannot give up what root may: {e}"))?;
             sandbox.enter(program).map_err(|e| format!("cannot close the node's folder to it: {e}"))?;
         }
-        close_descriptors().map_err(|e| format!("cannot close what the node had open: {e}"))
+        close_descriptors().map_err(|e| format!("cannot close what the node had open: {e}"))?;
+        // Last, as it would refuse what comes before.
+        self.cage.map_or(Ok(()), |cage| cage.enter())
     }
 }
 
@@ -157,7 +164,7 @@ impl Sandbox {
         for path in SYSTEM
             .iter()
             .map(PathBuf::from)
-            .chain(of_program(program))
+            .chain(of_program(own_words(program)))
             .chain(services.cloned())
             .chain(self.read.iter().map(|path| at_home(path)))
         {

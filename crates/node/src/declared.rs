@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::NodeId;
 use bytes::Bytes;
+use clones::limits::PIPELINES_MAX;
 use clones::off::{Off, Target};
 use clones::spec::{ServiceSpec, SpecError};
-use clones::{CloneId, tcp_ports};
+use clones::{CloneId, LEVEL_WORKERS, PipelineSpec, tcp_ports};
 use cluster::root::{Change, Declared};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ use crate::{deploy, facts};
 pub mod kind {
     pub const SERVICE: &str = "service";
     pub const NAMESPACE: &str = "namespace";
+    /// What answers of services pass.
+    pub const PIPELINE: &str = "pipeline";
     /// Token and cookie keys of a namespace; the cluster's authority; the operator's token. Never exported.
     pub const SECRET: &str = "secret";
     /// Join tokens, by the hash of their secret.
@@ -115,6 +118,8 @@ struct File {
     /// As they are written: what is wrong in one is told with its line.
     #[serde(default)]
     namespace: BTreeMap<String, Spanned<Written>>,
+    #[serde(default)]
+    pipeline: BTreeMap<String, Spanned<PipelineSpec>>,
 }
 
 /// A record as the root group keeps it.
@@ -180,6 +185,10 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.puts.push((kind::SECRET.into(), secret_name(name), json(&secret)));
         }
     }
+    for (name, spec) in &parsed.pipeline {
+        check_name(name).map_err(|e| at_key(file, text, &parsed, &format!("pipeline.{name}"), &e))?;
+        note(now, file, kind::PIPELINE, name, spec.get_ref(), &mut diff);
+    }
     let mut refused = Vec::new();
     for (name, spec) in &parsed.service {
         let mut spec = spec.get_ref().clone();
@@ -231,6 +240,7 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
     let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
     let mut errors = wrong_classes(&services, &specs);
     errors.extend(wrong_functions(&services, &specs));
+    errors.extend(wrong_pipelines(&all(&after, kind::PIPELINE), &services, &specs));
     errors.extend(refused);
     let mut ours: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
     ours.sort_by_key(|(_, spec)| spec.span().start);
@@ -298,7 +308,8 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
         let (key, level) = spec.get_ref().newer_key()?;
         newer(format!("service.{name}.{key}"), level)
     });
-    let errors: Vec<String> = namespaces.chain(services).collect();
+    let pipelines = parsed.pipeline.keys().filter_map(|name| newer(format!("pipeline.{name}"), LEVEL_WORKERS));
+    let errors: Vec<String> = namespaces.chain(services).chain(pipelines).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
@@ -352,6 +363,27 @@ fn wrong_classes(
         })
     };
     services.iter().filter_map(wrong).chain(services.iter().filter_map(wrong_cache)).collect()
+}
+
+/// Steps are done by workers, and what they make is kept in caches.
+fn wrong_pipelines(
+    pipelines: &BTreeMap<String, PipelineSpec>,
+    services: &BTreeMap<String, ServiceSpec>,
+    namespaces: &BTreeMap<String, NamespaceSpec>,
+) -> Vec<SpecError> {
+    let caches = namespaces.iter().filter(|(_, spec)| spec.class() == Class::Cache).map(|(name, _)| name.clone());
+    let caches = caches.collect();
+    let of = |(name, spec): (&String, &PipelineSpec)| {
+        let found = spec.mistakes(services, &caches).into_iter();
+        found.map(|(key, why)| SpecError { key: format!("pipeline.{name}.{key}"), why }).collect::<Vec<_>>()
+    };
+    let names = pipelines.keys().cloned().collect();
+    let unknown = services.iter().flat_map(|(name, spec)| clones::pipeline::unknown(name, spec, &names));
+    let many = (pipelines.len() > PIPELINES_MAX).then(|| SpecError {
+        key: "pipeline".into(),
+        why: format!("{} pipelines are over the limit of {PIPELINES_MAX}", pipelines.len()),
+    });
+    pipelines.iter().flat_map(of).chain(unknown).chain(many).collect()
 }
 
 /// Who knows a namespace's functions is a service that nodes can ask over HTTP.
@@ -495,8 +527,11 @@ pub fn export(now: &Declared) -> String {
         namespace: BTreeMap<String, NamespaceSpec>,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         service: BTreeMap<String, ServiceSpec>,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pipeline: BTreeMap<String, PipelineSpec>,
     }
-    let out = Out { namespace: all(now, kind::NAMESPACE), service: all(now, kind::SERVICE) };
+    let (namespace, service) = (all(now, kind::NAMESPACE), all(now, kind::SERVICE));
+    let out = Out { namespace, service, pipeline: all(now, kind::PIPELINE) };
     toml::to_string(&out).expect("specs are plain tables")
 }
 
@@ -515,6 +550,12 @@ impl Spec for NamespaceSpec {
     fn from_stored(value: serde_json::Value) -> Option<Self> {
         let serde_json::Value::Object(stored) = value else { return None };
         NamespaceSpec::from_stored(stored)
+    }
+}
+
+impl Spec for PipelineSpec {
+    fn from_stored(value: serde_json::Value) -> Option<Self> {
+        PipelineSpec::from_stored(value)
     }
 }
 
@@ -595,13 +636,14 @@ fn dropped(now: &Declared, file: &str, parsed: &File) -> Vec<(&'static str, Stri
         |bytes: &Bytes| serde_json::from_slice::<Kept<serde_json::Value>>(bytes).is_ok_and(|kept| kept.file == file);
     let mut gone = Vec::new();
     for ((kind, name), bytes) in &now.records {
-        let still = match kind.as_str() {
-            kind::SERVICE => parsed.service.contains_key(name),
-            kind::NAMESPACE => parsed.namespace.contains_key(name),
+        let (kind, still) = match kind.as_str() {
+            kind::SERVICE => (kind::SERVICE, parsed.service.contains_key(name)),
+            kind::NAMESPACE => (kind::NAMESPACE, parsed.namespace.contains_key(name)),
+            kind::PIPELINE => (kind::PIPELINE, parsed.pipeline.contains_key(name)),
             _ => continue,
         };
         if !still && of_file(bytes) {
-            gone.push((if kind == kind::SERVICE { kind::SERVICE } else { kind::NAMESPACE }, name.clone()));
+            gone.push((kind, name.clone()));
         }
     }
     gone
@@ -638,6 +680,7 @@ fn at_key(file: &str, text: &str, parsed: &File, key: &str, why: &str) -> String
     let span = match table {
         Some("service") => parsed.service.get(name).map(Spanned::span),
         Some("namespace") => parsed.namespace.get(name).map(Spanned::span),
+        Some("pipeline") => parsed.pipeline.get(name).map(Spanned::span),
         Some(_) | None => None,
     };
     let Some(span) = span else { return format!("{file}: {key}: {why}") };

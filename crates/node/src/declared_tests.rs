@@ -402,3 +402,55 @@ fn keys_that_an_older_node_would_not_keep_need_all_nodes_to_be_newer() {
     }
     assert_eq!(is_understood("shop.toml", SHOP, 1), Ok(()), "all others are as they were");
 }
+
+const PIPED: &str = r#"
+[namespace.made]
+class = "cache"
+[service.shout]
+run = ["shout"]
+worker = { form = "stream" }
+[service.site]
+run = ["site"]
+http = {}
+pipeline = "page"
+[pipeline.page]
+cache = "made"
+[[pipeline.page.step]]
+worker = "shout"
+"#;
+
+#[test]
+fn a_pipeline_comes_changes_and_goes_with_its_file() {
+    let said = ["+ namespace made", "+ pipeline page", "+ service shout", "+ service site"];
+    assert_eq!(lines(&empty(), "site.toml", PIPED), said);
+    let now = applied(&empty(), "site.toml", PIPED);
+    assert_eq!(lines(&now, "site.toml", PIPED), [""; 0]);
+    assert_eq!(applied(&empty(), "site.toml", &export(&now)).records.len(), now.records.len(), "it is exported whole");
+    let faster = PIPED.replace("cache = \"made\"", "cache = \"made\"\ntimeout = \"1s\"");
+    assert_eq!(lines(&now, "site.toml", &faster), ["~ pipeline page: timeout \"5s\" -> \"1s\""]);
+    let none = PIPED.replace("pipeline = \"page\"\n", "");
+    let none = none.split("[pipeline.page]").next().unwrap();
+    assert!(lines(&now, "site.toml", none).contains(&"- pipeline page".to_owned()));
+    assert!(is_understood("site.toml", PIPED, clones::LEVEL_WORKERS - 1).unwrap_err().contains("pipeline.page: needs"));
+    assert_eq!(is_understood("site.toml", PIPED, clones::LEVEL_WORKERS), Ok(()));
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_is_told_with_its_line() {
+    for (from, to, told) in [
+        (
+            "worker = \"shout\"",
+            "worker = \"site\"",
+            "site.toml:13: pipeline.page.step.worker: service \"site\" is no worker",
+        ),
+        (
+            "cache = \"made\"",
+            "cache = \"none\"",
+            "site.toml:12: pipeline.page.cache: \"none\" is no declared namespace",
+        ),
+        ("pipeline = \"page\"", "pipeline = \"side\"", "site.toml:10: service.site.pipeline: \"side\" is not declared"),
+    ] {
+        let why = diff(&empty(), "site.toml", &PIPED.replacen(from, to, 1), &[7; 32]).unwrap_err();
+        assert!(why.contains(told), "{why}");
+    }
+}

@@ -10,8 +10,8 @@ use clones::deploy::Deployed;
 use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
 use clones::members::{self, Member, Said, Scene};
 use clones::{
-    Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, RouteService, RouteSession, ServiceSpec, Sick,
-    group, manager,
+    Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, RoutePipeline, RouteService,
+    RouteSession, ServiceSpec, Sick, group, manager,
 };
 use cluster::{Card, Door, beacon, membership, root};
 use state::linear::{Placed, place};
@@ -285,8 +285,17 @@ impl Node {
         let services = declared::all::<ServiceSpec>(self.root.declared(), record::SERVICE);
         self.off = declared::off(self.root.declared());
         let off = &self.off;
+        let pipelines = declared::all::<PipelineSpec>(self.root.declared(), record::PIPELINE);
+        let pipelines: BTreeMap<&String, Arc<RoutePipeline>> =
+            pipelines.iter().map(|(name, spec)| (name, Arc::new(RoutePipeline::new(name, spec, &services)))).collect();
+        let pipeline = |named: &Option<String>| pipelines.get(named.as_ref()?).cloned();
         let routed = |(name, spec): (&String, &ServiceSpec)| RouteService {
             session: route_session(spec, &leases).map(Arc::new),
+            pipeline: pipeline(&spec.pipeline),
+            partition_pipelines: (0..)
+                .zip(&spec.partitions)
+                .filter_map(|(index, partition)| Some((index, pipeline(&partition.pipeline)?)))
+                .collect(),
             is_off: off.service(name),
             partitions_off: (0..)
                 .zip(&spec.partitions)

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use crate::functions::{Args, Functions};
 use crate::limits::*;
 use crate::pressure::Watch;
+use crate::shown;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
 use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, Soft, StartError};
@@ -40,7 +41,7 @@ pub struct Service {
     node: Node,
     watch: Option<Arc<Watch>>,
     stage: Option<Stage>,
-    shown: BTreeMap<String, Stage>,
+    shown: BTreeMap<String, shown::Figures>,
     functions: Option<Functions>,
 }
 
@@ -121,7 +122,18 @@ impl Service {
     /// let service = service.shows("database", &database);
     /// ```
     pub fn shows(mut self, name: &str, stage: &Stage) -> Self {
-        self.shown.insert(name.to_owned(), stage.clone());
+        self.shown.insert(name.to_owned(), shown::of_stage(stage));
+        self
+    }
+
+    /// The same for something that counts by itself. Names are those of [`Shown`](crate::Shown), and `crashes_total`,
+    /// `withheld_total` and `withheld` of a worker; others are not shown.
+    pub fn shows_figures(
+        mut self,
+        name: &str,
+        figures: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static,
+    ) -> Self {
+        self.shown.insert(name.to_owned(), Arc::new(figures));
         self
     }
 
@@ -242,7 +254,7 @@ impl Service {
                 next.run(request)
             }));
         }
-        let tells = crate::shown::tell(self.node.clone(), Arc::clone(&self.given), self.shown);
+        let tells = shown::tell(self.node.clone(), Arc::clone(&self.given), self.shown);
         let (stopping, stopped) = watch::channel(None);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let accepts = Accepts { app, doors, stopped, room: Arc::clone(&room) };

@@ -11,10 +11,13 @@ use crate::limits::SHOW_EVERY;
 use crate::node::{Call, Failed};
 use crate::{Given, Node, Stage};
 
+/// Gives the figures of a stage, with their names.
+pub(crate) type Figures = Arc<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>;
+
 const LIFE: HeaderName = HeaderName::from_static("coppice-member");
 
 /// For ever. Nothing depends on it: a node that does not hear it, or is too old to, shows less.
-pub(crate) async fn tell(node: Node, given: Arc<Given>, stages: BTreeMap<String, Stage>) {
+pub(crate) async fn tell(node: Node, given: Arc<Given>, stages: BTreeMap<String, Figures>) {
     let Some((life, token)) = given.life.as_deref().zip(given.token_of_service.as_deref()) else {
         return std::future::pending().await;
     };
@@ -27,7 +30,7 @@ pub(crate) async fn tell(node: Node, given: Arc<Given>, stages: BTreeMap<String,
     let mut was_told = true;
     loop {
         every.tick().await;
-        let body = Value::Object(stages.iter().map(|(name, stage)| (name.clone(), figures(stage))).collect());
+        let body = Value::Object(stages.iter().map(|(name, figures)| (name.clone(), as_json(figures()))).collect());
         let Ok(mut call) = Call::new(Method::POST, path.clone(), token).body(body.to_string()).header(LIFE, life)
         else {
             return std::future::pending().await;
@@ -47,8 +50,14 @@ pub(crate) async fn tell(node: Node, given: Arc<Given>, stages: BTreeMap<String,
     }
 }
 
-fn figures(stage: &Stage) -> Value {
-    let shown = stage.show();
-    let all = shown.gauges().into_iter().chain(shown.totals());
-    Value::Object(all.map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>())
+pub(crate) fn of_stage(stage: &Stage) -> Figures {
+    let stage = stage.clone();
+    Arc::new(move || {
+        let shown = stage.show();
+        shown.gauges().into_iter().chain(shown.totals()).collect()
+    })
+}
+
+fn as_json(figures: Vec<(&'static str, u64)>) -> Value {
+    Value::Object(figures.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>())
 }

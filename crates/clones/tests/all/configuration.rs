@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use clones::partition::{DropHandler, HashRange, HeaderMatch, Partition};
+use clones::pipeline::Step;
 use clones::sandbox::Sandbox;
 use clones::session::SessionCookie;
 use clones::size::Size;
 use clones::spec::{HttpRoute, ServiceSpec, Stop, TcpRoute};
-use clones::{EdgeCache, Health};
+use clones::{EdgeCache, Health, PipelineSpec, Worker};
 use serde::de::DeserializeOwned;
 use state::Class;
 
@@ -43,6 +44,9 @@ fn the_page_has_every_key_of_a_declaration_and_no_other() {
         ("http", of_type::<HttpRoute>()),
         ("tcp", of_type::<TcpRoute>()),
         ("cache", of_type::<EdgeCache>()),
+        ("worker", of_type::<Worker>()),
+        ("pipeline", of_type::<PipelineSpec>()),
+        ("step", of_type::<Step>()),
         ("sandbox", of_type::<Sandbox>()),
         ("stop", of_type::<Stop>()),
         ("session", of_type::<SessionCookie>()),

@@ -16,14 +16,17 @@ use node::View;
 use node::view::{AskedView, CloneState, NodeState, StubView, UsedView};
 
 use super::Api;
-use crate::meter::{CacheCounts, CacheMeter};
+use crate::clone_stages::Work;
+use crate::meter::{CacheCounts, CacheMeter, PipeCounts, Pipes};
 use crate::turnstile::{Front, PartFigures, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
     let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
     text += &partitions(&api.meter.turnstiles);
     text += &caches(&api.meter.caches);
+    text += &pipes(&api.meter.pipes);
     text += &clone_stages(&api.meter.clones.all(Instant::now()));
+    text += &works(&api.meter.clones.works(Instant::now()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -286,6 +289,40 @@ fn clone_stages(all: &[(String, String, Shown)]) -> String {
     out.0
 }
 
+/// Workers on this node, as their stubs tell it.
+fn works(all: &[(String, Work)]) -> String {
+    let mut out = Text::default();
+    type Figure = fn(&Work) -> u64;
+    let families: [(&str, &str, &str, Figure); 3] = [
+        (
+            "coppice_clone_crashes_total",
+            "counter",
+            "Jobs of a worker on this node that took a process with them.",
+            |w| w.crashes,
+        ),
+        (
+            "coppice_clone_withheld",
+            "gauge",
+            "Inputs that are withheld from it now, as they crashed workers twice.",
+            |w| w.withheld,
+        ),
+        (
+            "coppice_clone_withheld_jobs_total",
+            "counter",
+            "Jobs that were not begun, as their input is withheld.",
+            |w| w.withheld_jobs,
+        ),
+    ];
+    for (family, kind, help, figure) in families {
+        out.family(family, kind, help);
+        for (clone, work) in all {
+            let service = clone.split_once('/').map_or(&**clone, |(service, _)| service);
+            out.sample(family, &[("service", service), ("clone", clone)], figure(work));
+        }
+    }
+    out.0
+}
+
 /// What each partition's requests and connections met at this node's doors. Those that nobody has asked are left out.
 fn partitions(turnstiles: &Turnstiles) -> String {
     let mut out = Text::default();
@@ -308,6 +345,28 @@ fn partitions(turnstiles: &Turnstiles) -> String {
             let door = if part.door == Front::Tcp { "tcp" } else { "http" };
             let labels = [("service", &*part.service), ("partition", &*part.partition), ("door", door)];
             out.sample(family, &labels, figure(part));
+        }
+    }
+    out.0
+}
+
+/// What pipelines did at this node's door.
+fn pipes(meter: &Pipes) -> String {
+    let mut out = Text::default();
+    let all = meter.all();
+    type Figure = fn(&PipeCounts) -> &AtomicU64;
+    let families: [(&str, &str, Figure); 5] = [
+        ("exact", "Answers that a pipeline made as it is to.", |c| &c.exact),
+        ("original", "Answers that went out as the service gave them: not for it, or a step failed.", |c| &c.original),
+        ("failed", "Answers instead of which 502 went out, as a step failed.", |c| &c.failed),
+        ("jobs", "Jobs that its workers were asked for.", |c| &c.jobs),
+        ("hits", "Jobs that had been done before: the result was in its cache.", |c| &c.hits),
+    ];
+    for (what, help, figure) in families {
+        let family = format!("coppice_pipeline_{what}_total");
+        out.family(&family, "counter", help);
+        for (pipeline, counts) in &all {
+            out.sample(&family, &[("pipeline", pipeline)], figure(counts).load(Relaxed));
         }
     }
     out.0
@@ -463,7 +522,10 @@ What `GET /metrics` of a node's API says, in the text format of Prometheus. This
         let mut all = text(&view, &meter.totals(), stages) + &partitions(&meter.turnstiles);
         meter.caches.of("shop");
         all += &caches(&meter.caches);
+        meter.pipes.of("page");
+        all += &pipes(&meter.pipes);
         all += &clone_stages(&[("shop/0".into(), "work".into(), Shown::default())]);
+        all += &works(&[("shout/0".into(), Work::default())]);
         let kinds: BTreeMap<&str, &str> =
             all.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
         let helps = all.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));

@@ -180,6 +180,8 @@ fn more(rest: SizeHint, bytes: usize) -> SizeHint {
 
 /// An answer's body.
 pub struct DownBody {
+    /// Comes before the rest.
+    ahead: Bytes,
     kind: Kind,
     _busy: Busy,
 }
@@ -191,12 +193,17 @@ pub enum Source {
     Bytes(Bytes),
     /// A clone, while it is kept.
     Fill(Reader),
+    /// What was read of it, and the rest.
+    Ahead(Bytes, Box<Source>),
+    /// It broke off.
+    Broken(io::ErrorKind),
 }
 
 enum Kind {
     Text(Bytes),
     Fill(Box<Reader>),
     FromClone(Box<FromClone>),
+    Broken(io::ErrorKind),
 }
 
 pub struct FromClone {
@@ -233,18 +240,61 @@ impl Drop for Busy {
 
 impl DownBody {
     pub fn text(text: impl Into<Bytes>, busy: Busy) -> Self {
-        Self { kind: Kind::Text(text.into()), _busy: busy }
+        Self { ahead: Bytes::new(), kind: Kind::Text(text.into()), _busy: busy }
     }
 
     pub fn of(source: Source, busy: Busy) -> Self {
+        let (ahead, source) = source.parted();
         let kind = match source {
+            Source::Ahead(..) => unreachable!("it was taken apart"),
+            Source::Broken(kind) => Kind::Broken(kind),
             Source::Nothing => Kind::Text(Bytes::new()),
             Source::Bytes(bytes) => Kind::Text(bytes),
             Source::Clone(from) => Kind::FromClone(Box::new(from)),
             Source::Fill(reader) => Kind::Fill(Box::new(reader)),
         };
-        Self { kind, _busy: busy }
+        Self { ahead, kind, _busy: busy }
     }
+}
+
+impl Source {
+    /// What was read of it, and the rest, of which nothing was.
+    fn parted(self) -> (Bytes, Source) {
+        match self {
+            Source::Ahead(ahead, rest) => match rest.parted() {
+                (more, rest) if more.is_empty() => (ahead, rest),
+                (more, rest) => ([ahead, more].concat().into(), rest),
+            },
+            other => (Bytes::new(), other),
+        }
+    }
+
+    /// The next part of it, for who reads it before its client does.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self {
+            Source::Nothing => Poll::Ready(None),
+            Source::Bytes(bytes) => text(bytes),
+            Source::Clone(from) => from.poll_frame(cx),
+            Source::Fill(reader) => reader.poll_frame(cx),
+            Source::Ahead(ahead, rest) if ahead.is_empty() => rest.poll_frame(cx),
+            Source::Ahead(ahead, _) => text(ahead),
+            Source::Broken(kind) => Poll::Ready(Some(Err((*kind).into()))),
+        }
+    }
+
+    /// Whether its end is none that its clone made: it was cut here.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Source::Clone(from) => from.is_ended,
+            Source::Ahead(_, rest) => rest.is_cut(),
+            Source::Nothing | Source::Bytes(_) | Source::Fill(_) | Source::Broken(_) => false,
+        }
+    }
+}
+
+fn text(bytes: &mut Bytes) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    let bytes = std::mem::take(bytes);
+    Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
 }
 
 impl Body for DownBody {
@@ -252,18 +302,24 @@ impl Body for DownBody {
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match &mut self.get_mut().kind {
-            Kind::Text(text) => {
-                let text = std::mem::take(text);
-                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
-            }
+        let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            return text(&mut this.ahead);
+        }
+        match &mut this.kind {
+            Kind::Text(bytes) => text(bytes),
             Kind::Fill(reader) => reader.poll_frame(cx),
             Kind::FromClone(from) => from.poll_frame(cx),
+            Kind::Broken(kind) => Poll::Ready(Some(Err((*kind).into()))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
+        if !self.ahead.is_empty() {
+            return false;
+        }
         match &self.kind {
+            Kind::Broken(_) => false,
             Kind::Text(text) => text.is_empty(),
             Kind::Fill(reader) => reader.is_over(),
             Kind::FromClone(from) => from.first.is_none() && from.line.as_ref().is_none_or(|line| line.is_over()),
@@ -271,7 +327,8 @@ impl Body for DownBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
+        let rest = match &self.kind {
+            Kind::Broken(_) => SizeHint::new(),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
             Kind::Fill(reader) => reader.left.map_or_else(SizeHint::new, SizeHint::with_exact),
             Kind::FromClone(from) => {
@@ -279,7 +336,8 @@ impl Body for DownBody {
                 let rest = from.line.as_ref().and_then(|line| line.left());
                 more(rest.map_or_else(SizeHint::new, SizeHint::with_exact), first)
             }
-        }
+        };
+        more(rest, self.ahead.len())
     }
 }
 

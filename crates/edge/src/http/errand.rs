@@ -94,7 +94,7 @@ pub struct Answer {
 /// A request of the node's own. Whoever gets it may get it twice.
 pub struct Own<'a> {
     pub service: &'a str,
-    pub path: &'static str,
+    pub path: &'a str,
     pub headers: HeaderMap,
     pub body: Bytes,
     /// For each clone that is tried, until its answer begins.
@@ -107,6 +107,15 @@ pub struct Own<'a> {
 /// # Errors
 /// No clone gave a whole answer. Some may have seen the request.
 pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refusal> {
+    let (response, body) = ask_whole(pool, own).await?;
+    Ok((response.status(), body))
+}
+
+/// The same, with the answer's whole head.
+///
+/// # Errors
+/// As of [`ask`].
+pub async fn ask_whole(pool: &Pool, own: Own<'_>) -> Result<(Response<()>, Bytes), Refusal> {
     let answer_bytes_max = own.answer_bytes_max;
     let peer = Arc::new(Peer::new(Ipv4Addr::LOCALHOST.into(), 0, false));
     let client = Client { peer, flags: Arc::default(), open: None };
@@ -122,7 +131,7 @@ pub async fn ask(pool: &Pool, own: Own<'_>) -> Result<(StatusCode, Bytes), Refus
         }
         whole.extend_from_slice(part);
     }
-    Ok((response.status(), whole.freeze()))
+    Ok((response, whole.freeze()))
 }
 
 /// Requests that have the same effect once or twice.
@@ -192,7 +201,7 @@ impl Errand {
             framing,
             host: HeaderValue::from_static(""),
             method: Method::POST,
-            uri: Uri::from_static(own.path),
+            uri: own.path.parse().unwrap_or_default(),
             headers: own.headers,
             place: None,
             stay: None,

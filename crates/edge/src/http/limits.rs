@@ -191,6 +191,13 @@ pub const SESSION_OP_BUDGET: Span = Span::millis(1000);
 /// of its lease at least after its last request.
 pub const TOUCH_AFTER_PERCENT: u64 = 25;
 
+/// Bodies of all answers that wait for pipelines at this node, as large as they may be.
+pub const PIPED_BYTES_MAX: usize = 256 << 20;
+/// What a worker makes of one.
+pub const PIPED_ANSWER_BYTES_MAX: usize = 16 << 20;
+/// In less time no worker is asked.
+pub const PIPED_WAIT_MIN: Duration = Duration::from_millis(2);
+
 const _: () = assert!(TICKET_LIFE.as_secs() > TICKET_ANEW.as_secs() + ANSWER_TIME.as_secs(), "as for a handle");
 const _: () = assert!(TICKET_LIFE_LONG.as_secs() > TICKET_ANEW.as_secs() + ANSWER_TIMEOUT_MAX.as_millis() / 1000);
 const _: () = assert!(BODY_BYTES_MAX <= BODY_MAX_MAX, "no head is refused before it is known whom it is for");

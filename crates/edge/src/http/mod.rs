@@ -28,6 +28,7 @@ pub(crate) mod line;
 mod linger;
 mod parting;
 pub(crate) mod passed;
+mod piped;
 mod proxy;
 pub(crate) mod refusal;
 mod reserved;
@@ -147,6 +148,7 @@ pub async fn serve_with(
         config,
         sessions,
         cached,
+        pipes: Arc::clone(&meter.pipes),
         files: DropFiles::default(),
         tickets: Tickets::default(),
     });

@@ -30,13 +30,14 @@ use super::headers::{Fields, Peer, set_forwarded, strip_one_hop, wanted_upgrade}
 use super::lasting::Lasting;
 use super::limits::{ANSWER_IDLE, ANSWER_TIME, UPGRADED_IDLE};
 use super::passed::{self, Deadline, Tickets};
+use super::piped::Piped;
 use super::refusal::Refusal;
 use super::reserved::is_reserved;
 use super::session::{Sessions, remove_from_answer, remove_ours};
 use super::websocket::{self, Accept};
 use super::{Config, h2, upgrade};
 use crate::cookie;
-use crate::meter::{Door, Opened};
+use crate::meter::{Door, Opened, Pipes};
 use crate::pace::{Manner, Stays};
 use crate::pool::Pool;
 use crate::table::Place;
@@ -50,6 +51,8 @@ pub struct Edge {
     pub config: Config,
     pub sessions: Sessions,
     pub cached: Arc<Cached>,
+    /// What pipelines did.
+    pub pipes: Arc<Pipes>,
     pub files: DropFiles,
     pub tickets: Tickets,
 }
@@ -170,6 +173,9 @@ async fn carry(
     let (idle_time, upgraded_idle) = (idle_time(ANSWER_IDLE), idle_time(UPGRADED_IDLE));
     let deadline = Deadline::of(waits, began, answer_time);
     let cache = place.as_ref().filter(|place| !place.is_off()).and_then(|place| place.doorway.cache.clone());
+    let pipeline = place.as_ref().filter(|place| !place.is_off() && upgrade.is_none());
+    let pipeline = pipeline.and_then(|place| Some((place.doorway.pipeline.clone()?, place.doorway.class)));
+    let piped = pipeline.map(|(pipeline, class)| Piped::of(pipeline, &mut parts, class, deadline));
     let ready = Ready {
         parts,
         incoming,
@@ -186,10 +192,14 @@ async fn carry(
         idle_time,
         upgraded_idle,
     };
-    match cache {
-        None => Ok(forward(edge, client, ready).await?.down()),
-        Some(namespace) => Box::pin(cached::answer(edge, client, namespace, ready)).await,
-    }
+    let answer = match cache {
+        None => forward(edge, client, ready).await?.down(),
+        Some(namespace) => Box::pin(cached::answer(edge, client, namespace, ready)).await?,
+    };
+    Ok(match piped {
+        None => answer,
+        Some(piped) => Box::pin(piped.pass(edge, answer)).await,
+    })
 }
 
 /// A request that is understood, and where it goes.

@@ -72,7 +72,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
     let mut yard = mixed();
     let token = yard.namespace_token("bank");
     let view = yard.status(3).unwrap();
-    assert_eq!(levels(&view), (1, vec![1, 5, 5]), "{view}");
+    assert_eq!(levels(&view), (1, vec![1, 6, 6]), "{view}");
     let page = yard.coppice(2, &["status"]).good();
     assert!(
         page.contains(", level 1\n") && page.contains("level 6 waits for n1, ") && !page.contains("waits for n2"),
@@ -137,7 +137,7 @@ fn what_is_newer_waits_until_all_nodes_have_it_and_then_none_goes_back() {
 
 #[test]
 fn a_program_takes_part_with_no_level_that_it_has_not() {
-    for level in ["0", "6", "newest"] {
+    for level in ["0", "7", "newest"] {
         let mut command = Command::new(coppice());
         let said = tools::run(command.args(["run", "--level", level]), SOON);
         assert_eq!(said.code, Some(2), "the command line is wrong");

@@ -58,3 +58,4 @@ mod status;
 mod strangers;
 mod streams;
 mod up;
+mod workers;

@@ -74,6 +74,10 @@ impl Cached {
         let refreshes = Arc::new(Semaphore::new(CACHED_REFRESHES_MAX));
         Self { backend, flights: Arc::default(), filling: Arc::default(), refreshes, meter }
     }
+
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
 }
 
 type Given = Result<(Response<()>, Source), Refusal>;
@@ -146,6 +150,11 @@ pub async fn answer(edge: &Arc<Edge>, client: &Arc<Client>, namespace: Arc<str>,
         return Ok(past(forward(edge, client, ready).await?, "fwd=bypass"));
     }
     case.get(ready).await
+}
+
+/// Whether `Cache-Control` says this word.
+pub fn says(fields: &HeaderMap, word: &str) -> bool {
+    directives::any_part(fields, &header::CACHE_CONTROL, word.as_bytes())
 }
 
 /// None: it is asked for something in a way that is not in a key.

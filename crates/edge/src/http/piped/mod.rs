@@ -1,0 +1,307 @@
+//! Pipelines of a service: its answers pass workers on their way out (TACC 2.3). What comes of them is `exact`; if a
+//! step fails or has no time, the answer goes out as the service gave it, `original`, and is asked for anew soon, or
+//! 502 goes out, as the pipeline says. What no step is for, or is not to be changed, passes as it comes and is not held
+//! here.
+//!
+//! - `content.rs`: which answers are taken and how they look afterwards. `made.rs`: what workers made before.
+//!
+//! A pipeline stands before the edge cache: that one keeps what the service said, so each variant is made of one
+//! original.
+
+mod content;
+mod made;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use clones::RoutePipeline;
+use clones::pipeline::{OnFail, Step};
+use futures_util::future::poll_fn;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::body::Source;
+use super::errand::{self, Own};
+use super::limits::{PIPED_ANSWER_BYTES_MAX, PIPED_WAIT_MIN};
+use super::passed::{DEADLINE, Deadline, PRIORITY};
+use super::proxy::Edge;
+use crate::meter::PipeCounts;
+use content::{ANSWER, Content, is_changeable, of_made, of_original, takes_any};
+use made::Made;
+
+const JOB: HeaderName = HeaderName::from_static("coppice-job");
+const JOB_URL: HeaderName = HeaderName::from_static("coppice-url");
+/// In a query all but what is surely itself.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A request whose answer passes a pipeline.
+pub struct Piped {
+    pipeline: Arc<RoutePipeline>,
+    method: Method,
+    url: HeaderValue,
+    class: u8,
+    until: Instant,
+}
+
+/// Why a step came to nothing: for the log.
+struct Failed {
+    step: usize,
+    why: String,
+}
+
+impl Piped {
+    /// Takes from the request what would bring a part of the answer, one in another form, or none.
+    pub fn of(pipeline: Arc<RoutePipeline>, parts: &mut Parts, class: u8, deadline: Deadline) -> Self {
+        for name in
+            [header::RANGE, header::IF_RANGE, header::ACCEPT_ENCODING, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]
+        {
+            parts.headers.remove(name);
+        }
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let url = HeaderValue::from_str(path).unwrap_or_else(|_| HeaderValue::from_static("/"));
+        Self { pipeline, method: parts.method.clone(), url, class, until: deadline.at.into() }
+    }
+
+    /// What becomes of the service's answer.
+    pub async fn pass(self, edge: &Edge, answer: (Response<()>, Source)) -> (Response<()>, Source) {
+        let counts = edge.pipes.of(&self.pipeline.name);
+        let (mut response, source) = answer;
+        let spec = &self.pipeline.spec;
+        if matches!(source, Source::Nothing) && self.method != Method::HEAD {
+            return (response, source);
+        }
+        if !takes_any(spec, response.headers()) || response.status() != StatusCode::OK {
+            return (response, source);
+        }
+        if !is_changeable(&self.method, response.headers(), spec.body_max()) {
+            return original(response, source, &counts);
+        }
+        if self.method == Method::HEAD {
+            // Of what GET would give nothing is known.
+            content::strip(response.headers_mut());
+            return (response, source);
+        }
+        // Beyond its time a client would get nothing at all.
+        let until = self.until.min(Instant::now() + Duration::from(spec.timeout));
+        let room = Arc::clone(&edge.pipes.room).try_acquire_many_owned(spec.body_max() as u32);
+        let Ok(room) = room else {
+            return original(response, source, &counts);
+        };
+        let body = match whole(source, spec.body_max() as usize, until).await {
+            Ok(body) => body,
+            Err(source) => return original(response, source, &counts),
+        };
+        match self.carry(edge, &counts, &response, body.clone(), until, room).await {
+            Ok(None) => {
+                counts.exact.fetch_add(1, Relaxed);
+                response.headers_mut().insert(ANSWER, HeaderValue::from_static("exact"));
+                (response, Source::Bytes(body))
+            }
+            Ok(Some(Content { kind, body })) => {
+                counts.exact.fetch_add(1, Relaxed);
+                of_made(response.headers_mut(), &kind);
+                (response, Source::Bytes(body))
+            }
+            Err(Failed { step, why }) => {
+                let worker = &spec.steps[step].worker;
+                tracing::debug!(pipeline = self.pipeline.name, worker, why, "a step of a pipeline has failed");
+                match spec.on_fail(&spec.steps[step]) {
+                    OnFail::Bypass => {
+                        counts.original.fetch_add(1, Relaxed);
+                        of_original(response.headers_mut(), true);
+                        (response, Source::Bytes(body))
+                    }
+                    OnFail::Error => {
+                        counts.failed.fetch_add(1, Relaxed);
+                        failed(worker)
+                    }
+                }
+            }
+        }
+    }
+
+    /// None: every step leaves it as it is.
+    async fn carry(
+        &self,
+        edge: &Edge,
+        counts: &PipeCounts,
+        response: &Response<()>,
+        body: Bytes,
+        until: Instant,
+        _room: OwnedSemaphorePermit,
+    ) -> Result<Option<Content>, Failed> {
+        let kind = content::kind(response.headers()).to_owned();
+        let (mut content, mut is_changed) = (Content { kind, body }, false);
+        for (step, (spec, version)) in self.pipeline.spec.steps.iter().zip(&self.pipeline.versions).enumerate() {
+            if !spec.applies(&content.kind, content.body.len() as u64) {
+                continue;
+            }
+            let own = spec.timeout.map(|own| Instant::now() + Duration::from(own));
+            let until = own.map_or(until, |own| own.min(until));
+            let failed = |why| Failed { step, why };
+            let made = self.step(edge, counts, (spec, *version), &content, until).await.map_err(failed)?;
+            if let Some(made) = made {
+                (content, is_changed) = (made, true);
+            }
+        }
+        Ok(is_changed.then_some(content))
+    }
+
+    /// None: it leaves the content as it is.
+    async fn step(
+        &self,
+        edge: &Edge,
+        counts: &PipeCounts,
+        (step, version): (&Step, u64),
+        content: &Content,
+        until: Instant,
+    ) -> Result<Option<Content>, String> {
+        let made = self.pipeline.spec.cache.as_ref().map(|cache| Made::new(edge, cache, step, version, content));
+        let mut mark = None;
+        if let Some(made) = &made {
+            let (found, to_write) = made.read().await;
+            if let Some(found) = found {
+                counts.hits.fetch_add(1, Relaxed);
+                return Ok(found);
+            }
+            mark = to_write;
+        }
+        counts.jobs.fetch_add(1, Relaxed);
+        let done = self.ask(edge, step, content, until).await?;
+        if let Some((made, mark)) = made.zip(mark) {
+            made.write(done.as_ref(), mark).await;
+        }
+        Ok(done)
+    }
+
+    async fn ask(
+        &self,
+        edge: &Edge,
+        step: &Step,
+        content: &Content,
+        until: Instant,
+    ) -> Result<Option<Content>, String> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left < PIPED_WAIT_MIN {
+            return Err("no time was left".into());
+        }
+        let mut headers = HeaderMap::new();
+        if let Ok(kind) = HeaderValue::from_str(&content.kind) {
+            headers.insert(header::CONTENT_TYPE, kind);
+        }
+        headers.insert(JOB_URL, self.url.clone());
+        headers.insert(DEADLINE, HeaderValue::from(left.as_millis() as u64));
+        headers.insert(PRIORITY, HeaderValue::from(u16::from(self.class)));
+        let path = path(step);
+        let own = Own {
+            service: &step.worker,
+            path: &path,
+            headers,
+            body: content.body.clone(),
+            patience: left,
+            answer_bytes_max: PIPED_ANSWER_BYTES_MAX,
+        };
+        let asked = timeout_at(until, errand::ask_whole(&edge.pool, own)).await;
+        let (head, body) = match asked {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(refusal)) => return Err(format!("{refusal:?}")),
+            Err(_) => return Err("it took too long".into()),
+        };
+        match head.status() {
+            StatusCode::OK => {
+                let kind = head.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+                Ok(Some(Content { kind: kind.unwrap_or(&content.kind).to_owned(), body }))
+            }
+            StatusCode::NO_CONTENT => Ok(None),
+            status => {
+                let end = head.headers().get(JOB).and_then(|end| end.to_str().ok()).unwrap_or_default();
+                Err(format!("{status} {end}"))
+            }
+        }
+    }
+}
+
+/// Where a job is asked for, with its parameters.
+fn path(step: &Step) -> String {
+    let text = |text: &str| utf8_percent_encode(text, PLAIN).to_string();
+    let params: Vec<String> =
+        step.params.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect();
+    if params.is_empty() { "/".to_owned() } else { format!("/?{}", params.join("&")) }
+}
+
+/// As the service gave it, since it is not for pipelines.
+fn original(mut response: Response<()>, source: Source, counts: &PipeCounts) -> (Response<()>, Source) {
+    counts.original.fetch_add(1, Relaxed);
+    of_original(response.headers_mut(), false);
+    (response, source)
+}
+
+fn failed(worker: &str) -> (Response<()>, Source) {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let text =
+        format!("worker {worker:?} has not done its part of this answer; nothing else is wrong with the request\n");
+    (response, Source::Bytes(text.into()))
+}
+
+/// A whole body. Else, with what was read before the rest: it is too large, too slow, or it broke off.
+async fn whole(mut source: Source, bytes_max: usize, until: Instant) -> Result<Bytes, Source> {
+    let mut read = BytesMut::new();
+    loop {
+        let frame = timeout_at(until, poll_fn(|cx| source.poll_frame(cx))).await;
+        let (part, fits) = match frame {
+            Ok(None) if !source.is_cut() => return Ok(read.freeze()),
+            Ok(None) | Err(_) => return Err(Source::Ahead(read.freeze(), Box::new(source))),
+            Ok(Some(Err(error))) => return Err(Source::Ahead(read.freeze(), Box::new(Source::Broken(error.kind())))),
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(part) => {
+                    let fits = read.len() + part.len() <= bytes_max;
+                    (part, fits)
+                }
+                // Fields at its end are of the original.
+                Err(_) => continue,
+            },
+        };
+        read.extend_from_slice(&part);
+        if !fits {
+            return Err(Source::Ahead(read.freeze(), Box::new(source)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_to_the_worker_as_they_were_declared() {
+        let step = |params: &str| -> Step { serde_json::from_str(&format!("{{\"worker\":\"a\"{params}}}")).unwrap() };
+        assert_eq!(path(&step("")), "/");
+        assert_eq!(path(&step(",\"params\":{\"word\":\"a b&c=é\",\"x\":\"\"}")), "/?word=a%20b%26c%3D%C3%A9&x=");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_read_whole_or_passes_with_what_was_read() {
+        let until = Instant::now() + Duration::from_secs(1);
+        let source = |text: &'static [u8]| Source::Bytes(Bytes::from_static(text));
+        assert_eq!(whole(source(b"abc"), 3, until).await.ok(), Some(Bytes::from_static(b"abc")));
+        let ahead = Source::Ahead(Bytes::from_static(b"ab"), Box::new(source(b"cd")));
+        let Err(mut rest) = whole(ahead, 3, until).await else { panic!("it is too large") };
+        let mut all = Vec::new();
+        while let Some(frame) = poll_fn(|cx| rest.poll_frame(cx)).await {
+            all.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        assert_eq!(all, b"abcd", "nothing is lost");
+        let broken = Source::Ahead(Bytes::from_static(b"ab"), Box::new(Source::Broken(std::io::ErrorKind::Other)));
+        assert!(whole(broken, 9, until).await.is_err(), "half a body is not given to a worker");
+    }
+}
