@@ -317,7 +317,12 @@ impl Up {
     }
 
     /// Kills it with everything, at once, and starts it again in its folder.
-    pub fn kill_all_and_start(mut self) -> Up {
+    pub fn kill_all_and_start(self) -> Up {
+        self.kill_all_change_and_start(|_| ())
+    }
+
+    /// The same, with something done to its folder in between.
+    pub fn kill_all_change_and_start(mut self, change: impl FnOnce(&Path)) -> Up {
         let all = self.everything();
         for one in &all {
             procs::kill(one.pid, Signal::KILL);
@@ -327,6 +332,7 @@ impl Up {
         self.keeps_dir = true;
         let (dir, ports, nodes, options) = (self.dir.clone(), self.ports, self.nodes, self.options.clone());
         drop(self);
+        change(&dir);
         let mut up = Up::begin_in(dir, ports, nodes, options);
         up.ready = up.event("ready", READY_WITHIN);
         up.took = up.took_since_start();

@@ -35,6 +35,10 @@ pub enum UpEvent {
         pid: u32,
         restarts: u32,
     },
+    /// Its folder was empty: the cluster has given up who it was, and it enters as another one.
+    Emptied {
+        name: String,
+    },
     Error {
         text: String,
     },
@@ -91,6 +95,7 @@ fn as_json(event: &UpEvent) -> serde_json::Value {
         UpEvent::Restarted { name, pid, restarts } => {
             json!({"event": "restarted", "name": name, "pid": pid, "restarts": restarts})
         }
+        UpEvent::Emptied { name } => json!({"event": "emptied", "name": name}),
         UpEvent::Error { text } => json!({"event": "error", "text": text}),
     }
 }
@@ -103,6 +108,11 @@ fn as_text(event: &UpEvent) -> String {
         UpEvent::Died { name, pid, how } => format!("{name} (pid {pid}) ended: {how}; starting it again"),
         UpEvent::Removed { name, pid } => format!("{name} (pid {pid}) has left the cluster"),
         UpEvent::Restarted { name, pid, .. } => format!("{name} runs again (pid {pid})"),
+        UpEvent::Emptied { name } => {
+            format!(
+                "{name}'s folder is empty: it enters anew and gets its copies from the others; what only it had is lost"
+            )
+        }
         UpEvent::Error { text } => text.clone(),
     }
 }
@@ -188,7 +198,7 @@ fn mail_text(nodes: &[(String, u32, DoorAddrs)], demo: Option<Demo>, people: &[P
     out += &format!("  kill a node:     kill -9 {}    ({})\n", last.1, last.0);
     out += &format!("  read again:      {}\n", read(first));
     out += &format!(
-        "  lose a disk:     Ctrl-C, rm -r .coppice/{}/log (or where --dir says), start again, and read again\n",
+        "  lose a disk:     Ctrl-C, rm -r .coppice/{} (or where --dir says), start again, and read again\n",
         last.0
     );
     out
@@ -229,6 +239,8 @@ mod tests {
         assert_eq!(as_json(&restarted), json!({"event": "restarted", "name": "n1", "pid": 8, "restarts": 1}));
         let removed = UpEvent::Removed { name: "n4".into(), pid: 8 };
         assert_eq!(as_json(&removed), json!({"event": "removed", "name": "n4", "pid": 8}));
+        let emptied = UpEvent::Emptied { name: "n3".into() };
+        assert_eq!(as_json(&emptied), json!({"event": "emptied", "name": "n3"}));
         assert_eq!(as_json(&UpEvent::Error { text: "no".into() }), json!({"event": "error", "text": "no"}));
         assert_eq!(as_text(&ready).matches("http").count(), 4, "{}", as_text(&ready));
         let secure = addresses.with(Door::Https, ([127, 0, 0, 1], 8443).into());

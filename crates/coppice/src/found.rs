@@ -179,6 +179,13 @@ pub fn admin_token(dir: &Path) -> Result<String, String> {
     ))
 }
 
+/// Keeps the operator's token in the folder of `up`, too: whose founder loses its folder has it still.
+pub fn keep_admin_token(dir: &Path) -> Result<(), String> {
+    let token = admin_token(dir)?;
+    let kept = dir.join(ADMIN_TOKEN);
+    if kept.exists() { Ok(()) } else { write_private(&kept, format!("{token}\n").as_bytes()) }
+}
+
 pub fn random_hex<const N: usize>() -> Result<String, String> {
     let mut bytes = [0u8; N];
     ring::rand::SystemRandom::new().fill(&mut bytes).map_err(|_| "the system gives no random bytes".to_owned())?;

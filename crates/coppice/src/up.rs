@@ -27,6 +27,8 @@ use crate::{found, handover};
 pub const NODES_MAX: u8 = 16;
 /// A node that cannot say it is ready by then will not.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// The others can do without a node whose folder is empty by then, or say why not.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(15);
 /// Between the death of a node and its restart: doubling up to the second figure while it keeps dying at once.
 const RESTART_AFTER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// A node that lived this long starts anew with the short wait.
@@ -119,7 +121,7 @@ async fn run(args: &UpArgs, told: Told) -> Result<(), String> {
         check_free(&doors::wanted(&args.doors(ward.host), |about| about.port_option))?;
     }
     tokio::select! {
-        ready = bring_up(args, &mut wards) => told.tell(&ready?),
+        ready = bring_up(args, &mut wards, told) => told.tell(&ready?),
         () = stop.wait() => return take_down(wards).await,
     }
     loop {
@@ -200,7 +202,7 @@ fn wards(args: &UpArgs) -> Result<Vec<Ward>, String> {
 }
 
 /// Founds or revives the cluster, deploys the demo, and waits until all of it works.
-async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> {
+async fn bring_up(args: &UpArgs, wards: &mut [Ward], told: Told) -> Result<UpEvent, String> {
     let begun = Instant::now();
     // The first one may have been removed: then it joins as the others do.
     let first = wards.iter().position(|w| found::is_node(&w.dir)).unwrap_or(0);
@@ -208,6 +210,7 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
         let host = wards[first].host;
         found::init(&wards[first].dir, "local", &wards[first].name, kept(&args.doors(host)))?;
     }
+    found::keep_admin_token(&args.dir)?;
     wards.swap(0, first);
     let (first, rest) = wards.split_first_mut().expect("at least one node");
     start(args, first)?;
@@ -220,12 +223,9 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     if !newcomers.is_empty() {
         ready(&api, first).await?;
         let token = join_token(&api, newcomers.len()).await?;
-        let joins = newcomers.into_iter().map(|ward| {
-            let token = token.clone();
-            async move {
-                let at = kept(&args.doors(ward.host));
-                found::join(&ward.dir, &ward.name, at, &token, base::LEVEL).await.map(|()| ward)
-            }
+        let joins = newcomers.into_iter().map(|ward| async {
+            enter(args, &api, ward, &token, told).await?;
+            Ok::<_, String>(ward)
         });
         for joined in join_all(joins).await {
             start(args, joined?)?;
@@ -259,6 +259,33 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward]) -> Result<UpEvent, String> 
     let namespaces = namespace_urls(args, &api, &view).await?;
     let nodes = wards.iter().map(|w| (w.name.clone(), w.pid, args.doors(w.host))).collect();
     Ok(UpEvent::Ready { nodes, namespaces, demo, people, millis: begun.elapsed().as_millis() as u64 })
+}
+
+/// Lets a node in. One that the cluster knows, and whose folder is empty, has lost its disk: the cluster gives up who it was, as far
+/// as it can do without what only that one had, and it enters as another one under its name.
+async fn enter(args: &UpArgs, api: &Api, ward: &Ward, token: &str, told: Told) -> Result<(), String> {
+    let at = || kept(&args.doors(ward.host));
+    let Err(refused) = found::join(&ward.dir, &ward.name, at(), token, base::LEVEL).await else { return Ok(()) };
+    give_up(api, &ward.name).await.map_err(|why| {
+        format!("node {} cannot enter: {refused}\n  nor be given up for another one of this name: {why}", ward.name)
+    })?;
+    told.tell(&UpEvent::Emptied { name: ward.name.clone() });
+    found::join(&ward.dir, &ward.name, at(), token, base::LEVEL).await
+}
+
+/// Takes a node out of the cluster that does not run.
+async fn give_up(api: &Api, name: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let reply = api.post(&format!("/v1/nodes/{name}/remove?now=true"), "", "").await?;
+        // The groups that it was in may be choosing their leaders.
+        let later = reply.status == 503 && begun.elapsed() < GIVEN_UP_WITHIN;
+        match reply.json() {
+            Ok(_) => return Ok(()),
+            Err(_) if later => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(why) => return Err(why),
+        }
+    }
 }
 
 /// Starts one node as a child that ends with us.

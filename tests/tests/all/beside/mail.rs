@@ -99,8 +99,9 @@ impl Loop {
 #[test]
 fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     let _turn = e2e::beside();
-    let cluster = Cluster::start();
-    let [(ann, password), (bob, _)] = cluster.accounts.as_slice() else { panic!("{:?}", cluster.accounts) };
+    let mut cluster = Cluster::start();
+    let accounts = cluster.accounts.clone();
+    let [(ann, password), (bob, _)] = accounts.as_slice() else { panic!("{accounts:?}") };
 
     // Taken at one node, read through another, with the words and the size that it has; a repetition is the same
     // message.
@@ -132,6 +133,13 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
         assert!(wrong.is_empty(), "through n{node}: {wrong:?} of {} are not there once: {subjects:?}", taken.len());
         // The last one may have been stored without its sender's hearing of it.
         assert!(subjects.values().all(|count| *count == 1), "through n{node}: {subjects:?}");
+    }
+
+    // A node's whole folder is gone: it enters anew, and what it had is read through it.
+    let before = cluster.read(1);
+    cluster.up = cluster.up.kill_all_change_and_start(|dir| std::fs::remove_dir_all(dir.join("n3")).unwrap());
+    for node in [3, 1] {
+        assert_eq!(cluster.read(node), before, "through n{node}, after n3's folder was emptied");
     }
 
     // What one session deletes is gone everywhere.
