@@ -279,7 +279,6 @@ impl Session {
             "8BITMIME",
             "SMTPUTF8",
             "CHUNKING",
-            "DSN",
             "ENHANCEDSTATUSCODES",
         ];
         if self.setting.offers_tls {
