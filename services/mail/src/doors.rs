@@ -388,6 +388,7 @@ mod tests {
             mailboxes: Mailboxes::new(Objects::new(node.clone(), "m", "t")),
             guesses: Guesses::new(&Linear::new(node, "g", "t")),
             verified: Verified::new().unwrap(),
+            checks: None,
             storing: Semaphore::new(1),
             verifying: Arc::new(Semaphore::new(1)),
         }

@@ -36,6 +36,23 @@ pub struct Stamp<'a> {
     pub host: &'a str,
     pub peer: Option<IpAddr>,
     pub at: SystemTime,
+    /// What the checks found, as it stands behind our name in `Authentication-Results`.
+    pub results: &'a str,
+}
+
+/// Fields, each with its end, and what stands behind the empty line.
+pub fn split(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+    let (mut fields, mut at) = (Vec::new(), 0);
+    while at < message.len() {
+        let field = &message[at..at + field_len(&message[at..])];
+        if name_of(field).is_none() {
+            break;
+        }
+        fields.push(field);
+        at += field.len();
+    }
+    let text = &message[at..];
+    (fields, text.strip_prefix(b"\r\n").unwrap_or(text))
 }
 
 impl<'a> Letter<'a> {
@@ -89,12 +106,12 @@ impl<'a> Letter<'a> {
     /// What is stored for one recipient.
     pub fn stored(&self, envelope: &Envelope, to: &Address, id: ObjectId, stamp: &Stamp<'_>) -> Vec<u8> {
         let from = envelope.from.as_ref().map_or(String::new(), ToString::to_string);
-        let Stamp { host, peer, at } = stamp;
+        let Stamp { host, peer, at, results } = stamp;
         let peer = peer.map_or(String::new(), |peer| format!(" ([{peer}])"));
         let Envelope { hello, protocol, .. } = envelope;
         let own = format!(
             "Return-Path: <{from}>\r\nDelivered-To: {to}\r\nReceived: from {hello}{peer}\r\n\tby {host} (Coppice) with {protocol} id {id}\r\n\t\
-             for <{to}>; {}\r\nAuthentication-Results: {host}; none\r\n",
+             for <{to}>; {}\r\nAuthentication-Results: {host};{results}\r\n",
             date(*at)
         );
         let mut bytes = own.into_bytes();
@@ -123,7 +140,7 @@ fn name_end(field: &[u8]) -> usize {
 }
 
 /// None: this is no field, so the text begins.
-fn name_of(field: &[u8]) -> Option<&[u8]> {
+pub fn name_of(field: &[u8]) -> Option<&[u8]> {
     // RFC 5322 lets spaces stand before the colon in old messages.
     let name = field[..name_end(field)].trim_ascii_end();
     (!name.is_empty() && name.iter().all(u8::is_ascii_graphic)).then_some(name)
@@ -179,7 +196,7 @@ mod tests {
     fn stored(message: &[u8]) -> String {
         let letter = Letter::of(message, "mx.example").unwrap();
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_698_972);
-        let stamp = Stamp { host: "mx.example", peer: "192.0.2.7".parse().ok(), at };
+        let stamp = Stamp { host: "mx.example", peer: "192.0.2.7".parse().ok(), at, results: " none" };
         let to = Address::parse("ann+x@here").unwrap();
         String::from_utf8(letter.stored(&envelope("eve@there", message), &to, ObjectId([0xab; 16]), &stamp)).unwrap()
     }
@@ -248,7 +265,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(message in proptest::collection::vec(proptest::sample::select(b"A: \r\n\tReceived(;\xff\0".to_vec()), 0..200)) {
             if let Ok(letter) = Letter::of(&message, "h") {
-                let stamp = Stamp { host: "h", peer: None, at: SystemTime::UNIX_EPOCH };
+                let stamp = Stamp { host: "h", peer: None, at: SystemTime::UNIX_EPOCH, results: " none" };
                 let to = Address::parse("a@b").unwrap();
                 letter.stored(&envelope("", &message), &to, letter.id("a@b", &message), &stamp);
             }

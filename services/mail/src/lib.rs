@@ -4,12 +4,14 @@
 //!
 //! - `smtp/`, `pop/`: the protocols, as machines that know no socket and no clock. `lines.rs`, `address.rs`: what they read.
 //! - `letter.rs`: a message as it is stored, and its id.
+//! - `check/`: SPF, DKIM and DMARC of what comes in.
 //! - `auth/`: passwords, and how often they were wrong. `store/`: accounts and mailboxes in the cluster.
 //! - `doors.rs`: connections. `post.rs`: what the machines want done.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
 mod auth;
+mod check;
 mod doors;
 mod letter;
 pub mod limits;
@@ -48,12 +50,15 @@ pub async fn serve(service: Service) -> Result<(), StartError> {
         Ok("no" | "") | Err(_) => false,
         Ok(other) => return Err(StartError(format!("MAIL_PLAIN_LOGIN is {other:?}: it is yes or no"))),
     };
+    let said = |name: &str| std::env::var(name).unwrap_or_default();
+    let checks = check::Checks::named(&said("MAIL_RESOLVER"), &said("MAIL_DMARC")).map_err(StartError)?;
     let post = Arc::new(Post {
         host: host.clone(),
         accounts: Accounts::new(&service.linear(ACCOUNTS)?),
         mailboxes: Mailboxes::new(service.objects(MESSAGES)?),
         guesses: Guesses::new(&service.linear(GUESSES)?),
         verified: Verified::new().map_err(StartError)?,
+        checks,
         storing: Semaphore::new(limits::STORING_MAX),
         verifying: Arc::new(Semaphore::new(limits::VERIFYING_MAX)),
     });

@@ -75,6 +75,40 @@ pub const SMTP_SILENCE_MAX: Duration = Duration::from_secs(300);
 pub const POP_SILENCE_MAX: Duration = Duration::from_secs(600);
 /// A message that takes longer from `DATA` to its end comes too slowly.
 pub const RECEIVE_TIME_MAX: Duration = Duration::from_secs(600);
+/// A DNS server has so long for an answer, and all of them are asked so often.
+pub const DNS_ANSWER_TIME: Duration = Duration::from_secs(2);
+pub const DNS_TRIES: u32 = 2;
+/// Servers of /etc/resolv.conf that are asked: as many as the C library takes.
+pub const DNS_SERVERS_MAX: usize = 3;
+/// An answer by datagram: what passes through most networks in one piece.
+pub const DNS_DATAGRAM_BYTES: usize = 1232;
+/// Records of one answer.
+pub const DNS_RECORDS_MAX: usize = 64;
+/// Answers that are remembered; then all are forgotten. And for how long at most, and where there was nothing.
+pub const DNS_KNOWN_MAX: usize = 10_000;
+pub const DNS_TTL_MAX: Duration = Duration::from_secs(3600);
+pub const DNS_NOTHING_TIME: Duration = Duration::from_secs(60);
+
+/// Checks of one message take so long at most: its sender waits for the answer.
+pub const CHECK_TIME_MAX: Duration = Duration::from_secs(10);
+/// Messages that a clone checks at a time; others wait, and go unchecked when their time is over.
+pub const CHECKING_MAX: usize = 64;
+/// What the checks write before a message, bytes: with all else it fits into `OWN_FIELDS_BYTES_MAX`.
+pub const RESULTS_BYTES_MAX: usize = 1900;
+/// Terms of an SPF record that ask something, questions that find nothing, names of one answer (RFC 7208 4.6.4).
+pub const SPF_LOOKUPS_MAX: u32 = 10;
+pub const SPF_VOIDS_MAX: u32 = 2;
+pub const SPF_NAMES_MAX: usize = 10;
+/// Terms of an SPF record.
+pub const SPF_TERMS_MAX: usize = 512;
+/// Signatures of a message that are looked at: each costs a key, and a hash of all of it.
+pub const DKIM_SIGNATURES_MAX: usize = 5;
+/// Tags of a signature or key, and fields that are signed.
+pub const DKIM_TAGS_MAX: usize = 64;
+pub const DKIM_FIELDS_MAX: usize = 256;
+/// Last labels of a name that are looked up on the way to its owner (DMARCbis).
+pub const DMARC_LABELS_MAX: usize = 7;
+
 /// A client that takes nothing for so long does not read.
 pub const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 /// A handshake of TLS.

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::address::Address;
 use crate::auth::guess::Guesses;
 use crate::auth::password;
+use crate::check::{Checked, Checks};
 use crate::letter::{self, Letter, Stamp};
 use crate::limits::*;
 use crate::pop::{Entry, Fetched, Refused};
@@ -29,6 +30,8 @@ pub struct Post {
     pub mailboxes: Mailboxes,
     pub guesses: Guesses,
     pub verified: Verified,
+    /// None: nobody is asked about senders.
+    pub checks: Option<Checks>,
     /// Messages that are being stored.
     pub storing: Semaphore,
     /// Passwords that are being compared.
@@ -78,8 +81,15 @@ impl Post {
             Err(letter::Unfit::Loops) => return vec![Delivered::Loop; envelope.to.len()],
             Err(letter::Unfit::Fields) => return vec![Delivered::Unfit; envelope.to.len()],
         };
+        let checked = match &self.checks {
+            Some(checks) => checks.of(envelope, peer).await,
+            None => Checked::not(),
+        };
+        if checked.is_refused {
+            return vec![Delivered::Forged; envelope.to.len()];
+        }
         let Ok(_turn) = self.storing.acquire().await else { return vec![Delivered::Later; envelope.to.len()] };
-        let stamp = Stamp { host: &self.host, peer, at: SystemTime::now() };
+        let stamp = Stamp { host: &self.host, peer, at: SystemTime::now(), results: &checked.results };
         let each = envelope.to.iter().map(|target| {
             let puts = target.mailboxes.iter().map(|mailbox| {
                 let id = letter.id(mailbox, &envelope.message);

@@ -73,6 +73,8 @@ pub enum Delivered {
     Loop,
     /// Nor will this: it is nearly all fields.
     Unfit,
+    /// Nor this: the owner of its sender's domain says that it is not from there, and is to be refused.
+    Forged,
 }
 
 /// A message and whom it is for.
@@ -427,6 +429,7 @@ impl Session {
             Delivered::Later => Reply::new(451, "4.3.0", "it is not known to be stored: send it again"),
             Delivered::Loop => Reply::new(554, "5.4.6", "it has come round too often"),
             Delivered::Unfit => Reply::new(554, "5.6.0", "it has too many fields"),
+            Delivered::Forged => Reply::new(550, "5.7.26", "the domain of its sender wants it refused (DMARC)"),
         };
         if self.setting.is_lmtp {
             let replies: Vec<Reply> = each.iter().copied().map(reply).collect();
@@ -434,8 +437,9 @@ impl Session {
         }
         // One answer for all: that nothing more is to be done for any of them, or else all are sent again, which
         // stores it once.
-        let worst =
-            [Delivered::Loop, Delivered::Unfit, Delivered::Later].into_iter().find(|worst| each.contains(worst));
+        let worst = [Delivered::Loop, Delivered::Unfit, Delivered::Forged, Delivered::Later]
+            .into_iter()
+            .find(|worst| each.contains(worst));
         self.answered(&[reply(worst.unwrap_or(Delivered::Stored))], out);
     }
 
