@@ -19,13 +19,14 @@ pub struct Part {
 }
 
 /// In reading order. Events are not here: they are only ever added to.
-pub static PARTS: [Part; 7] = [
+pub static PARTS: [Part; 8] = [
     Part { id: "nodes", title: "Nodes", write: |picture, _| nodes(picture) },
     Part { id: "traffic", title: "Traffic", write: |_, history| traffic(history) },
     Part { id: "services", title: "Services", write: |picture, _| services(picture) },
     Part { id: "namespaces", title: "Namespaces", write: |picture, _| namespaces(picture) },
     Part { id: "stages", title: "Stages", write: stages },
     Part { id: "bricks", title: "Bricks", write: |picture, _| bricks(picture) },
+    Part { id: "objects", title: "Objects", write: |picture, _| objects(picture) },
     Part { id: "root", title: "Declared configuration", write: |picture, _| root(picture) },
 ];
 
@@ -262,6 +263,37 @@ fn bricks(picture: &Picture) -> Markup {
     }
 }
 
+/// Of class `object`, as each node has them.
+fn objects(picture: &Picture) -> Markup {
+    let has_any =
+        |node: &&Node| ["object.objects", "object.tombstones", "object.open"].iter().any(|name| node.gauge(name) > 0);
+    let heads = ["Node", "Objects", "Memory", "Thin", "Not everywhere", "Waiting for the disk", "Deletions"];
+    html! {
+        @if !picture.nodes.iter().any(|node| has_any(&node)) { p { "There are none." } }
+        @else {
+            p { "Thin ones have fewer nodes to be on than are declared, as no more lived. \
+                What is not everywhere is pushed to those that do not have it yet: while one is away it grows." }
+            div.wide tabindex="0" role="group" aria-label="Table of objects" {
+                table {
+                    thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                    tbody {
+                        @for node in picture.nodes.iter().filter(|node| node.state != "dead") {
+                            tr {
+                                th scope="row" { (node.name) }
+                                td.n { (number(node.gauge("object.objects") as f64)) }
+                                td.n { (node.gauge("object.bytes") >> 20) " of " (node.gauge("object.bytes_max") >> 20) " MiB" }
+                                @for name in ["object.thin", "object.open", "object.pending", "object.tombstones"] {
+                                    td.n { (number(node.gauge(name) as f64)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn root(picture: &Picture) -> Markup {
     let root = &picture.root;
     html! {
@@ -400,6 +432,28 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains("n2"), "a dead one has no memory");
+    }
+
+    #[test]
+    fn objects_are_shown_as_each_node_has_them() {
+        let mut of = picture();
+        assert!(objects(&of).into_string().contains("There are none."));
+        let gauges = [
+            ("objects", 821),
+            ("bytes", 5 << 20),
+            ("bytes_max", 512 << 20),
+            ("thin", 31),
+            ("open", 42),
+            ("pending", 7),
+            ("tombstones", 96),
+        ];
+        of.nodes[0].gauges.extend(gauges.map(|(name, value)| (format!("object.{name}"), value)));
+        let shown = objects(&of).into_string();
+        let cells = [">821<", ">5 of 512 MiB<", ">31<", ">42<", ">7<", ">96<"];
+        let at: Vec<_> =
+            cells.iter().map(|cell| shown.find(cell).unwrap_or_else(|| panic!("{cell}: {shown}"))).collect();
+        assert!(at.is_sorted(), "{shown}");
+        assert!(shown.contains("n3") && !shown.contains("n2"), "a dead one has none: {shown}");
     }
 
     #[test]
