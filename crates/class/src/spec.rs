@@ -53,6 +53,11 @@ pub trait Spec: Clone + PartialEq + Eq + std::fmt::Debug {
     /// What it may take of its nodes.
     fn quota(&self) -> &Quota;
 
+    /// A key with a value that only newer programs know, and from which level on ([`base::level`]).
+    fn newer_key(&self) -> Option<(&'static str, u32)> {
+        None
+    }
+
     /// What an acknowledged write is safe against, in a sentence for people.
     fn promise(&self) -> &'static str;
 }

@@ -228,6 +228,19 @@ fn cache_page(n: &NamespaceView, size_max: u64) -> String {
     )
 }
 
+/// Whether its groups are split by themselves, of class `linear`.
+fn splits(n: &NamespaceView) -> String {
+    if n.class != "linear" {
+        return String::new();
+    }
+    let text = match n.shards_declared.as_deref() {
+        Some("auto") => "by themselves, when they have grown large: shards = \"auto\"".to_owned(),
+        Some(count) => format!("only as declared: shards = {count}"),
+        None => "never by themselves, as shards is not declared; \"auto\" is for programs that bear it that keys lie apart".into(),
+    };
+    format!("groups are split:  {text}\n")
+}
+
 fn page(n: &NamespaceView) -> String {
     if let Some(size_max) = n.size_max {
         return cache_page(n, size_max);
@@ -241,6 +254,7 @@ fn page(n: &NamespaceView) -> String {
             format!("group:             {}: {}, {leader}\n", s.name, s.members.join(" "))
         };
         let shards: String = n.shards.iter().map(shard).collect();
+        let shards = splits(n) + &shards;
         let (name, class, promise) = (&n.name, &n.class, &n.promise);
         let durability =
             n.durability.as_deref().unwrap_or(if n.class == "soft" { "memory, on every node" } else { "disk" });

@@ -59,7 +59,7 @@ pub use heat::HotKey;
 pub use machine::{Input, Linear, Output, declared};
 pub use op::{Condition, Op, Over, Ran, Reply, Step, Wrong};
 pub use place::Placed;
-pub use spec::{Durability, Spec};
+pub use spec::{Durability, Shards, Spec};
 pub use uuid::Uuid;
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ pub const CLOCK_WRITTEN: Span = Span::secs(60);
 /// Keys whose time has come that one entry removes; the others look absent already.
 pub const EXPIRED_AT_ONCE: usize = 1_000;
 
-/// A group with more keys than this is split, if its namespace does not say how many shards it has: members take their
+/// A group with more keys than this is split, if its namespace says `shards = "auto"`: members take their
 /// halves out between two entries, which takes about 0.1 s for so many.
 pub const SPLIT_KEYS: usize = 1_000_000;
 /// ... or with more bytes: the new group begins when a majority has its half on disk, and some of that is written in well

@@ -71,8 +71,10 @@ impl Placed {
 /// What a namespace asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// None: one, and more when it is large.
+    /// None: one.
     pub shards: Option<u32>,
+    /// ... and more when it is large.
+    pub grows: bool,
     pub replicas: u32,
     /// What two hold in memory counts as kept.
     pub memory: bool,
@@ -190,7 +192,7 @@ where
         let widest = || wide().max_by_key(|(name, placed)| (placed.to - placed.from, std::cmp::Reverse(*name)));
         match wanted.shards {
             Some(count) => widest().filter(|_| shards.len() < count as usize),
-            None if shards.len() >= SHARDS_MAX as usize => None,
+            None if !wanted.grows || shards.len() >= SHARDS_MAX as usize => None,
             None => wide().find(|(_, placed)| scene.large.contains(&placed.id)),
         }
     })?;
@@ -365,7 +367,7 @@ mod tests {
 
     fn scene(shards: u32, replicas: u32, live: &[u64]) -> Scene<'static> {
         Scene {
-            wanted: BTreeMap::from([("bank", Wanted { shards: Some(shards), replicas, memory: false })]),
+            wanted: BTreeMap::from([("bank", Wanted { shards: Some(shards), grows: false, replicas, memory: false })]),
             live: ids(live),
             fresh: 7,
             ..Scene::default()
@@ -531,6 +533,8 @@ mod tests {
                 it.settled = true;
                 assert_eq!(only(&it), None);
                 it.large.insert(founded.id);
+                assert_eq!(only(&it), None, "nobody has said that its programs bear more than one shard");
+                it.wanted.get_mut("bank").unwrap().grows = true;
             }
             it.settled = false;
             assert_eq!(only(&it), None, "something else is under way");

@@ -7,11 +7,15 @@ use super::functions;
 use super::limits::SHARDS_MAX;
 use super::place::Wanted;
 
+/// The level of programs from which `shards = "auto"` may be declared (`base/src/level.rs`).
+const AUTO_LEVEL: u32 = 6;
+
 /// One declared namespace: `shards = 1`, `replicas = 3`, `durability = "disk"`, `weak = ["set.add"]`, `functions = "bank"`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spec {
-    /// Consensus groups that its keys are spread over. None: 1, and more when they are large.
-    pub shards: Option<u32>,
+    /// Consensus groups that its keys are spread over. None: one, and it stays one: programs that use several keys at a time would
+    /// not bear more.
+    pub shards: Option<Shards>,
     /// Members of each group. None: 3.
     pub replicas: Option<u32>,
     /// Where an acknowledged write is. None: on disk.
@@ -21,6 +25,47 @@ pub struct Spec {
     /// The service whose clones know functions besides those that are built in.
     pub functions: Option<String>,
     pub quota: Quota,
+}
+
+/// How many groups the keys are spread over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shards {
+    /// So many.
+    Count(u32),
+    /// One, and more when they are large.
+    Auto,
+}
+
+impl Shards {
+    const AUTO: &'static str = "auto";
+
+    /// How many, if it is said.
+    pub fn count(self) -> Option<u32> {
+        match self {
+            Shards::Count(count) => Some(count),
+            Shards::Auto => None,
+        }
+    }
+
+    fn read(value: &Value) -> Result<Self, Wrong> {
+        if value.as_str() == Some(Self::AUTO) {
+            return Ok(Shards::Auto);
+        }
+        if value.is_string() {
+            let why = "write how many, like shards = 3, or shards = \"auto\": one, and more when they are large";
+            return Err(("shards".to_owned(), why.to_owned()));
+        }
+        is_number("shards", value).map(Shards::Count)
+    }
+}
+
+impl From<Shards> for Value {
+    fn from(shards: Shards) -> Value {
+        match shards {
+            Shards::Count(count) => count.into(),
+            Shards::Auto => Shards::AUTO.into(),
+        }
+    }
 }
 
 /// Where an acknowledged write is.
@@ -58,7 +103,8 @@ impl Spec {
     /// Groups and members that it is to have.
     pub fn groups(&self) -> Wanted {
         let memory = self.durability() == Durability::Memory;
-        Wanted { shards: self.shards, replicas: self.replicas.unwrap_or(3), memory }
+        let (shards, grows) = (self.shards.and_then(Shards::count), self.shards == Some(Shards::Auto));
+        Wanted { shards, grows, replicas: self.replicas.unwrap_or(3), memory }
     }
 
     /// Where an acknowledged write is.
@@ -72,7 +118,8 @@ impl class::Spec for Spec {
         Key {
             name: "shards",
             example: "4",
-            about: "Consensus groups that its keys are spread over: 1 to 256. Without it: 1, and more when they are large.",
+            about: "Consensus groups that its keys are spread over: 1 to 256, or \"auto\": 1, and more when they are large. Without \
+                    it: 1, however large it is.",
         },
         Key { name: "replicas", example: "5", about: "Members of each group: 1, 3 or 5, default 3." },
         Key {
@@ -109,7 +156,7 @@ impl class::Spec for Spec {
             None => Err(("functions".to_owned(), "write the name of a service, like functions = \"bank\"".to_owned())),
         });
         Ok(Self {
-            shards: number("shards")?,
+            shards: keys.get("shards").map(Shards::read).transpose()?,
             replicas: number("replicas")?,
             durability: keys.get("durability").map(Durability::read).transpose()?,
             weak: weak.unwrap_or_default(),
@@ -133,7 +180,7 @@ impl class::Spec for Spec {
 
     fn validate(&self) -> Result<(), Wrong> {
         let wrong = |key: &str, why: String| Err((key.to_owned(), why));
-        if !(1..=SHARDS_MAX).contains(&self.shards.unwrap_or(1)) {
+        if !(1..=SHARDS_MAX).contains(&self.shards.and_then(Shards::count).unwrap_or(1)) {
             return wrong("shards", format!("write a number from 1 to {SHARDS_MAX}"));
         }
         if ![1, 3, 5].contains(&self.replicas.unwrap_or(3)) {
@@ -153,7 +200,7 @@ impl class::Spec for Spec {
     }
 
     fn may_follow(&self, before: &Self, shards: u32) -> Result<(), Wrong> {
-        if self.shards.is_some_and(|wanted| wanted < shards) {
+        if self.shards.and_then(Shards::count).is_some_and(|wanted| wanted < shards) {
             let why =
                 format!("it has {shards} shards, which cannot become fewer: write {shards} or more, or leave it out");
             return Err(("shards".into(), why));
@@ -169,6 +216,10 @@ impl class::Spec for Spec {
 
     fn quota(&self) -> &Quota {
         &self.quota
+    }
+
+    fn newer_key(&self) -> Option<(&'static str, u32)> {
+        (self.shards == Some(Shards::Auto)).then_some(("shards", AUTO_LEVEL))
     }
 
     fn promise(&self) -> &'static str {
@@ -208,11 +259,14 @@ mod tests {
         assert_eq!(disk.may_follow(&Spec::default(), 1), Ok(()), "it only says so");
         assert_eq!(memory.may_follow(&disk, 1).unwrap_err().0, "durability");
         assert!(disk.may_follow(&memory, 1).is_err());
-        let fewer = Spec { shards: Some(1), ..Spec::default() };
+        let fewer = Spec { shards: Some(Shards::Count(1)), ..Spec::default() };
         assert_eq!(fewer.may_follow(&Spec::default(), 2).unwrap_err().0, "shards");
+        let auto = Spec { shards: Some(Shards::Auto), ..Spec::default() };
+        assert_eq!((auto.validate(), auto.may_follow(&Spec::default(), 200)), (Ok(()), Ok(())));
+        assert_eq!((auto.newer_key(), fewer.newer_key()), (Some(("shards", 6)), None));
         for (wrong, says) in [
             (Spec { replicas: Some(2), ..Spec::default() }, "replicas"),
-            (Spec { shards: Some(0), ..Spec::default() }, "shards"),
+            (Spec { shards: Some(Shards::Count(0)), ..Spec::default() }, "shards"),
             (Spec { replicas: Some(1), ..memory.clone() }, "second node's memory"),
             (Spec { weak: vec!["put".into()], ..Spec::default() }, "\\\"put\\\" cannot be weak"),
         ] {

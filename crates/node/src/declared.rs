@@ -302,7 +302,8 @@ pub fn is_understood(file: &str, text: &str, agreed: u32) -> Result<(), String> 
     };
     let namespaces = parsed.namespace.iter().filter_map(|(name, spec)| {
         let spec = NamespaceSpec::read(spec.get_ref()).ok()?;
-        newer(format!("namespace.{name}.class"), spec.class().since())
+        let of_key = spec.newer_key().and_then(|(key, level)| newer(format!("namespace.{name}.{key}"), level));
+        newer(format!("namespace.{name}.class"), spec.class().since()).or(of_key)
     });
     let services = parsed.service.iter().filter_map(|(name, spec)| {
         let (key, level) = spec.get_ref().newer_key()?;

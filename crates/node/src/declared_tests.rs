@@ -119,6 +119,11 @@ fn whoever_lets_keys_leave_to_clones_is_told_so_once() {
     // Programs before it would not know what they are told.
     let why = is_understood("mail.toml", with, 4).unwrap_err();
     assert!(why.contains("mail.toml:3: service.mail.certificates: needs programs of level 5"), "{why}");
+    let auto = "[namespace.bank]\nclass = \"linear\"\nshards = \"auto\"\n";
+    let why = is_understood("bank.toml", auto, 5).unwrap_err();
+    assert!(why.contains("bank.toml:3: namespace.bank.shards: needs programs of level 6"), "{why}");
+    assert_eq!(is_understood("bank.toml", auto, 6), Ok(()));
+    assert_eq!(is_understood("bank.toml", &auto.replace("\"auto\"", "3"), 5), Ok(()));
     let doors = "[service.mail]\nrun = [\"x\"]\ntcp = [{ name = \"smtp\", port = 25 }]\n";
     let why = is_understood("mail.toml", doors, 4).unwrap_err();
     assert!(why.contains("mail.toml:3: service.mail.tcp: needs programs of level 5"), "{why}");

@@ -130,6 +130,8 @@ pub struct Node {
     pub(crate) decisions: VecDeque<EventView>,
     /// By namespace: which step towards its bound was told last.
     pub(crate) used_told: BTreeMap<String, u32>,
+    /// The same of namespaces that have grown large and are not split.
+    pub(crate) large_told: BTreeMap<String, u32>,
     /// Namespaces that may ask only for so much a second, and what they have had here.
     pub(crate) rates: BTreeMap<String, (u32, flow::Rate)>,
     /// Operations refused for that.
@@ -251,6 +253,7 @@ impl Node {
             happened: VecDeque::new(),
             decisions: VecDeque::new(),
             used_told: BTreeMap::new(),
+            large_told: BTreeMap::new(),
             rates: BTreeMap::new(),
             over_rates: 0,
             pending: BTreeMap::new(),
@@ -464,6 +467,7 @@ impl Node {
             self.keep_map(now, out);
             self.keep_groups(now, out);
             self.keep_used(now, out);
+            self.keep_large(now, out);
         }
         self.stale = true;
     }

@@ -12,7 +12,7 @@ use clones::heal::are_routed;
 use clones::{CloneState, CloneStatus, RouteClone, RouteService, ServiceSpec};
 use cluster::Card;
 use state::NamespaceSpec;
-use state::linear::Durability;
+use state::linear::{Durability, Shards};
 use state::session::limits::BRICKS_ACKED;
 use state::session::odds::{Observed, odds};
 use state::session::{self, Merges};
@@ -288,6 +288,10 @@ impl Node {
             loss_window: (durability == Some(Durability::Memory)).then(|| LossWindow {
                 force_after_ms: base::limits::UNFORCED_MAX.as_millis(),
                 longest_ms: self.live_cards().filter_map(|card| longest(card.id)).max().unwrap_or(0),
+            }),
+            shards_declared: linear.and_then(|spec| spec.shards).map(|shards| match shards {
+                Shards::Count(count) => count.to_string(),
+                Shards::Auto => "auto".to_owned(),
             }),
             shards: self.shards_shown.of.get(name).cloned().unwrap_or_default(),
             hot,

@@ -3,6 +3,8 @@
 
 use base::text::size_text;
 use base::{Now, Outcome, Refused};
+use state::NamespaceSpec;
+use state::linear::limits::{SPLIT_BYTES, SPLIT_KEYS};
 use state::session::limits::BRICKS_ASKED;
 
 use crate::Node;
@@ -87,6 +89,25 @@ impl Node {
         })
     }
 
+    /// At the root group's leader: says it when a namespace whose shards are not declared grows so large that it would be split, if it
+    /// said that it may be.
+    pub(crate) fn keep_large(&mut self, now: Now, out: &mut Out) {
+        let silent = |spec: &NamespaceSpec| spec.linear().is_some_and(|spec| spec.shards.is_none());
+        let names: Vec<String> =
+            self.namespaces.iter().filter(|(_, spec)| silent(spec)).map(|(name, _)| name.clone()).collect();
+        self.large_told.retain(|name, _| names.contains(name));
+        for name in names {
+            let shards = self.placed.values().filter(|placed| placed.namespace == name).count();
+            let used = self.used_view(&name).unwrap_or_default();
+            let told = self.large_told.get(&name).copied().unwrap_or(0);
+            let Some(reached) = reached(told, large_percent(&used, shards)) else { continue };
+            self.large_told.insert(name.clone(), reached);
+            if reached > told {
+                self.decided(now, "shards", &name, large_text(&used, shards), out);
+            }
+        }
+    }
+
     /// At the root group's leader: says it when a namespace comes near its bound, and when it is there.
     pub(crate) fn keep_used(&mut self, now: Now, out: &mut Out) {
         let bound: Vec<String> = self
@@ -119,6 +140,22 @@ fn reached(told: u32, percent: u32) -> Option<u32> {
     (step > told || is_down).then_some(step)
 }
 
+/// How much it has of what makes a shard large.
+fn large_percent(used: &UsedView, shards: usize) -> u32 {
+    let of = |has: u64, most: u64| has.saturating_mul(100) / most.saturating_mul(shards.max(1) as u64);
+    u32::try_from(of(used.keys, SPLIT_KEYS as u64).max(of(used.bytes, SPLIT_BYTES as u64))).unwrap_or(u32::MAX)
+}
+
+fn large_text(used: &UsedView, shards: usize) -> String {
+    let (keys, bytes, most) = (used.keys, size_text(used.bytes), size_text(SPLIT_BYTES as u64));
+    let (s, are) = if shards == 1 { ("", "is") } else { ("s", "are") };
+    format!(
+        "has {keys} keys, {bytes}, in {shards} shard{s}, which {are} not split, as its declaration does not say shards: from {SPLIT_KEYS} \
+         keys or {most} a shard on, starts and moves of one take longer. If its programs bear it that keys lie apart, declare shards = \
+         \"auto\""
+    )
+}
+
 fn text(used: &UsedView) -> String {
     let bytes = used.bytes_max.map(|most| format!("{} of bytes_max = {}", size_text(used.bytes), size_text(most)));
     let keys = used.keys_max.map(|most| format!("{} of keys_max = {most}", used.keys));
@@ -130,6 +167,22 @@ fn text(used: &UsedView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_large_shards_are_goes_by_the_keys_or_bytes_of_each() {
+        let has = |keys, bytes| UsedView { keys, bytes, ..UsedView::default() };
+        for (used, shards, percent) in [
+            (has(799_999, 0), 1, 79),
+            (has(800_000, 0), 1, 80),
+            (has(800_000, 0), 2, 40),
+            (has(3, 256 << 20), 1, 100),
+            (has(3, 256 << 20), 0, 100),
+            (has(u64::MAX, u64::MAX), 1, u32::MAX),
+        ] {
+            assert_eq!(large_percent(&used, shards), percent, "{used:?} {shards}");
+        }
+        assert!(large_text(&has(800_000, 5), 1).starts_with("has 800000 keys, 5 bytes, in 1 shard, which is not split"));
+    }
 
     #[test]
     fn each_step_is_said_once_and_again_when_there_was_room_meanwhile() {

@@ -372,6 +372,9 @@ pub struct NamespaceView {
     /// With `durability = "memory"`: what may be lost, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_window: Option<LossWindow>,
+    /// What is declared of the number of its consensus groups: a number, `auto`, or nothing, and then it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards_declared: Option<String>,
     /// Its consensus groups, if its class has any.
     #[serde(default, skip_serializing_if = "<[ShardView]>::is_empty")]
     pub shards: Arc<[ShardView]>,

@@ -162,6 +162,13 @@ macro_rules! classes {
 
             /// Whether a namespace that was declared as `before`, and has so many shards now, may be declared as this.
             ///
+            /// A key with a value that only newer programs know, and from which level on.
+            pub fn newer_key(&self) -> Option<(&'static str, u32)> {
+                match self {
+                    $(NamespaceSpec::$Variant(spec) => class::Spec::newer_key(spec)),*
+                }
+            }
+
             /// # Errors
             /// The key that is wrong, and why.
             pub fn may_follow(&self, before: &Self, shards: u32) -> Result<(), class::Wrong> {

@@ -125,6 +125,7 @@ mod tests {
             r#"{"class":"session","lease":"30m","merge":"fields"}"#,
             r#"{"class":"session","lease":"30m","connections_max":5}"#,
             r#"{"class":"linear","replicas":5}"#,
+            r#"{"class":"linear","shards":"auto","replicas":5}"#,
             r#"{"class":"linear","functions":"bank","connections_max":5}"#,
             r#"{"class":"linear","functions":"bank"}"#,
             r#"{"class":"cache"}"#,

@@ -158,13 +158,13 @@ fn shards_are_split_under_load_and_nothing_is_lost_or_done_twice() {
 }
 
 #[test]
-fn a_shard_that_grows_large_is_split_by_itself() {
+fn a_shard_that_grows_large_is_split_if_its_namespace_says_so() {
     let _turn = e2e::alone();
     let yard = Yard::cluster(3);
     yard.apply(
         1,
         "big.toml",
-        "[namespace.big]\nclass = \"linear\"\n[namespace.kept]\nclass = \"linear\"\nshards = 1\n",
+        "[namespace.big]\nclass = \"linear\"\nshards = \"auto\"\n[namespace.kept]\nclass = \"linear\"\n",
     )
     .good();
     let token = yard.namespace_token("big");

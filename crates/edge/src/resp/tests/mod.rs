@@ -220,6 +220,7 @@ fn namespace(name: &str, merge: &str, connections_max: Option<u32>) -> node::vie
         timeout_ms: 60,
         hot: Vec::new(),
         odds: Default::default(),
+        shards_declared: None,
         shards: [].into(),
     }
 }
