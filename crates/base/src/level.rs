@@ -36,6 +36,7 @@
 //! - the last number that a namespace was given is kept (`node/src/numbers.rs`): no number is given twice, and what lies under one that is over may go
 //! - turns of an object's homes, and records of copies that were dropped (`object/src/wire.rs`)
 //! - services may be workers (`clones/src/worker.rs`), and have pipelines (`clones/src/pipeline.rs`): a kind of record
+//! - texts of scripts and libraries that a shard keeps: the functions `scripts.*` and `library.*`, which alone make some (`linear/src/texts.rs`)
 //! - `shards = "auto"` of class `linear` (`linear/src/spec.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

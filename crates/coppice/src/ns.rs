@@ -236,7 +236,10 @@ fn splits(n: &NamespaceView) -> String {
     let text = match n.shards_declared.as_deref() {
         Some("auto") => "by themselves, when they have grown large: shards = \"auto\"".to_owned(),
         Some(count) => format!("only as declared: shards = {count}"),
-        None => "never by themselves, as shards is not declared; \"auto\" is for programs that bear it that keys lie apart".into(),
+        None => {
+            "never by themselves, as shards is not declared; \"auto\" is for programs that bear it that keys lie apart"
+                .into()
+        }
     };
     format!("groups are split:  {text}\n")
 }

@@ -11,7 +11,8 @@
 //!   them, by name; `snapshot.rs` its copy in parts.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts.
 //! - `ledger.rs`: a ledger's folders and items, in pages (`pages.rs`).
-//! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one.
+//! - `script.rs`: what a leader lends to whoever runs scripts; `functions/script.rs`: what asks for one; `texts.rs`: the texts that
+//!   a shard keeps for them.
 //! - `sorted.rs`: a sorted set's trees; `score.rs`: scores as texts. `stream/`: a stream's entries and groups.
 //! - `freshness.rs`: how old a member's state is at most, for reads that may be stale.
 //! - `history.rs`: its last changes; `watchers.rs`: who waits at the leader for the next ones.
@@ -50,6 +51,7 @@ mod space;
 mod spec;
 mod split;
 pub mod stream;
+pub mod texts;
 mod together;
 mod value;
 mod watchers;

@@ -146,6 +146,17 @@ pub const DUMP_KEPT: Span = Span::secs(30);
 pub const DUMP_ENDS: Span = Span::secs(2);
 /// Such copies of one group: each keeps alive what was changed since.
 pub const DUMPS_MAX: usize = 4;
+/// Scripts that a shard keeps by their digests; the one that came first goes for a new one ...
+pub const SCRIPTS_KEPT_MAX: usize = 10_000;
+/// ... and bytes of them.
+pub const SCRIPTS_KEPT_BYTES_MAX: usize = 16 << 20;
+/// A longer script is not kept: whoever asks for it by its digest may have to send it again. It goes into the log with what a script
+/// changes.
+pub const SCRIPT_KEPT_MAX: usize = 1 << 20;
+/// Libraries of functions that a namespace has at most ...
+pub const LIBRARIES_MAX: usize = 1_000;
+/// ... and bytes of them: all are one answer.
+pub const LIBRARIES_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a page of a dump, but for a key that is larger alone.
 pub const DUMP_PAGE_BYTES: usize = 256 << 10;
 /// Versions that are loaded are no higher: there is room for as many above.

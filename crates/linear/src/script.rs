@@ -10,14 +10,16 @@ use bytes::Bytes;
 use class::Bounds;
 
 use super::functions::script::{is_script, says};
-use super::functions::{self, Run};
+use super::functions::{self, Run, texts};
 use super::limits::{
-    ANSWER_BYTES_MAX, BATCH_BYTES_MAX, COMMAND_BYTES_MAX, SCRIPT_ANSWER_BYTES_MAX, SCRIPT_BYTES_MAX, SCRIPT_STEPS_MAX,
+    ANSWER_BYTES_MAX, BATCH_BYTES_MAX, COMMAND_BYTES_MAX, SCRIPT_ANSWER_BYTES_MAX, SCRIPT_BYTES_MAX, SCRIPT_KEPT_MAX,
+    SCRIPT_STEPS_MAX,
 };
 use super::moment;
 use super::op::{Condition, Op, Ran, Reply, Step, Wrong};
 use super::space::Space;
 use super::split::hash_of;
+use super::texts::Texts;
 use super::wire;
 
 /// Runs scripts.
@@ -155,6 +157,21 @@ impl Draft {
         Outcome::Done(Ran::Done(replies))
     }
 
+    /// The texts that are kept here.
+    pub fn texts(&self) -> &Texts {
+        self.space.texts()
+    }
+
+    /// Has the text of a script kept, with what else the transaction changes.
+    pub fn keep_script(&mut self, sha: &Bytes, text: &Bytes) {
+        if self.agreed < texts::LEVEL || text.len() > SCRIPT_KEPT_MAX || !self.space.texts_mut().keep(sha, text) {
+            return;
+        }
+        let step = Step::new(Bytes::new(), texts::KEEP, vec![sha.clone(), text.clone()]);
+        self.bytes += wire::command_bytes(&[], std::slice::from_ref(&step));
+        self.steps.push(step);
+    }
+
     /// The script that is at work has done more than one may; this is what it is told.
     pub fn too_much(&self) -> Option<String> {
         self.is_over.then(|| {
@@ -217,6 +234,11 @@ impl Store {
     /// As a leader lends it.
     pub fn draft(&self, bounds: Bounds, agreed: u32) -> Draft {
         Draft::new(self.0.draft(0), bounds, (0, u64::MAX), agreed)
+    }
+
+    /// Applies a step by itself.
+    pub fn step(&mut self, step: &Step) -> Reply {
+        self.0.step(step, Bounds::default()).unwrap_or_else(Reply::Wrong)
     }
 
     /// As replicas apply it. What the transaction says, one reply behind the other, as text.

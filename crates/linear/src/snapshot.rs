@@ -16,6 +16,7 @@ use super::once::{Kept, Onces};
 use super::sorted::{Scored, Sorted};
 use super::space::Space;
 use super::stream;
+use super::texts::{Library, Texts};
 use super::value::{Entry, Value};
 use super::wire::WireRan;
 
@@ -52,6 +53,9 @@ struct WireHead {
     /// Seconds of which ids are forgotten: from, and up to without, in turn.
     #[prost(uint64, repeated, tag = "5")]
     once_closed: Vec<u64>,
+    /// How often all scripts were forgotten.
+    #[prost(uint64, tag = "6")]
+    flushes: u64,
 }
 
 /// What came of a write with a caller's id.
@@ -90,6 +94,19 @@ struct WireEntry {
     scores: Vec<f64>,
 }
 
+/// Of a script: its digest and text; of a library: its name, text and functions.
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireText {
+    #[prost(bytes = "bytes", tag = "1")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    text: Bytes,
+    #[prost(bool, tag = "3")]
+    is_library: bool,
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    functions: Vec<Bytes>,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 struct WirePart {
     #[prost(message, repeated, tag = "1")]
@@ -99,6 +116,9 @@ struct WirePart {
     clients: Vec<WireClient>,
     #[prost(message, repeated, tag = "3")]
     onces: Vec<WireOnceKept>,
+    /// Scripts in the order in which they came.
+    #[prost(message, repeated, tag = "4")]
+    texts: Vec<WireText>,
 }
 
 const TEXT: u32 = 1;
@@ -113,7 +133,14 @@ const STREAM: u32 = 8;
 pub fn parts(space: &Space) -> Parts {
     let (clock, revision, clients) = space.head();
     let once_closed = space.onces().closed().iter().flat_map(|(from, upto)| [*from, *upto]).collect();
-    let head = WireHead { clock, revision, splits: space.splits(), above: space.above(), once_closed };
+    let head = WireHead {
+        clock,
+        revision,
+        splits: space.splits(),
+        above: space.above(),
+        once_closed,
+        flushes: space.texts().flushes(),
+    };
     let mut first = vec![Bytes::from(head.encode_to_vec())];
     for (node, client) in clients {
         let mut wire = WireClient { node: node.0, boot: client.boot.0, floor: client.floor, answers: Vec::new() };
@@ -131,7 +158,36 @@ pub fn parts(space: &Space) -> Parts {
         first.push(WirePart { clients: vec![wire], ..WirePart::default() }.encode_to_vec().into());
     }
     let body = Body { leaves: space.map().leaves().into_iter(), leaf: None };
-    Parts(Box::new(first.into_iter().chain(once_parts(space.onces())).chain(body)))
+    Parts(Box::new(first.into_iter().chain(once_parts(space.onces())).chain(text_parts(space.texts())).chain(body)))
+}
+
+fn text_parts(texts: &Texts) -> Vec<Bytes> {
+    let script = |(sha, text): (&Bytes, &Bytes)| WireText {
+        name: sha.clone(),
+        text: text.clone(),
+        is_library: false,
+        functions: Vec::new(),
+    };
+    let library = |(name, library): (&Bytes, &Library)| WireText {
+        name: name.clone(),
+        text: library.text.clone(),
+        is_library: true,
+        functions: library.functions.clone(),
+    };
+    let mut parts = Vec::new();
+    let (mut part, mut bytes) = (WirePart::default(), 0);
+    for text in texts.scripts().map(script).chain(texts.libraries().iter().map(library)) {
+        if bytes > 0 && bytes + text.text.len() > PART_BYTES {
+            parts.push(std::mem::take(&mut part).encode_to_vec().into());
+            bytes = 0;
+        }
+        bytes += text.text.len() + 64;
+        part.texts.push(text);
+    }
+    if bytes > 0 {
+        parts.push(part.encode_to_vec().into());
+    }
+    parts
 }
 
 fn once_parts(onces: &Onces) -> impl Iterator<Item = Bytes> + Send + use<> {
@@ -189,9 +245,19 @@ pub fn read(parts: Vec<Bytes>) -> Option<Space> {
     let mut parts = parts.into_iter();
     let head = WireHead::decode(parts.next()?).ok()?;
     let mut space = Space::restored(head.clock, head.revision, head.splits, head.above);
+    if head.flushes > 0 {
+        space.texts_mut().restore_flushes(head.flushes);
+    }
     head.once_closed.chunks_exact(2).for_each(|range| space.restore_closed(range[0], range[1]));
     for part in parts {
         let part = WirePart::decode(part).ok()?;
+        for WireText { name, text, is_library, functions } in part.texts {
+            if is_library {
+                space.texts_mut().put_library(&name, Library { text, functions }, true);
+            } else {
+                space.texts_mut().keep(&name, &text);
+            }
+        }
         for client in part.clients {
             let mut answers = BTreeMap::new();
             for kept in client.answers {

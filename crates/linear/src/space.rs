@@ -6,6 +6,7 @@
 //!   below a number (`floor`); such commands never happen again. Of a node's former boots nothing happens any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::{Boot, GroupId, LEVEL, NodeId, Parts};
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use super::once::{Kept, Known, Once, Onces};
 use super::op::{Condition, Ran, Reply, Step, Wrong};
 use super::snapshot;
 use super::split::{Split, hash_of};
+use super::texts::Texts;
 use super::value::{Entry, Value};
 use super::wire::{self, Command};
 
@@ -55,6 +57,8 @@ pub struct Space {
     clients: BTreeMap<NodeId, Client>,
     /// ... and of those with ids that callers gave.
     onces: Onces,
+    /// Of scripts and libraries: not among the keys, and not removed with them.
+    texts: Arc<Texts>,
     /// How often it was split, and the first hash that has gone so.
     splits: u32,
     above: Option<u64>,
@@ -159,6 +163,7 @@ impl Space {
             revision: self.revision,
             clients: self.clients.clone(),
             onces: self.onces.clone(),
+            texts: Arc::clone(&self.texts),
             above: self.above,
             bytes,
             history: self.history.part(goes),
@@ -192,6 +197,7 @@ impl Space {
         let clock = self.clock.max(clock);
         let mut draft = Self {
             map: self.map.clone(),
+            texts: Arc::clone(&self.texts),
             clock,
             revision: self.revision,
             bytes: self.bytes,
@@ -206,6 +212,15 @@ impl Space {
             draft.remove(key);
         }
         draft
+    }
+
+    pub fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    /// A draft shares them: it gets its own, if one of both is changed.
+    pub fn texts_mut(&mut self) -> &mut Texts {
+        Arc::make_mut(&mut self.texts)
     }
 
     /// When the next key ends.
@@ -597,6 +612,6 @@ impl raft::State for Space {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.texts.bytes()
     }
 }

@@ -181,7 +181,9 @@ mod tests {
         ] {
             assert_eq!(large_percent(&used, shards), percent, "{used:?} {shards}");
         }
-        assert!(large_text(&has(800_000, 5), 1).starts_with("has 800000 keys, 5 bytes, in 1 shard, which is not split"));
+        assert!(
+            large_text(&has(800_000, 5), 1).starts_with("has 800000 keys, 5 bytes, in 1 shard, which is not split")
+        );
     }
 
     #[test]

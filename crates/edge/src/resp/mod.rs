@@ -88,8 +88,6 @@ pub struct Node {
     turned_away: Cell<u64>,
     /// What is known of how many keys there are (`INFO`).
     keyspace: Rc<commands::Keyspace>,
-    /// Scripts that this door has heard of.
-    scripts: Rc<RefCell<scripts::texts::Texts>>,
     /// Where scans of class `linear` go on.
     cursors: Rc<RefCell<Cursors>>,
     /// Bytes of large read buffers, all connections together.
@@ -123,7 +121,6 @@ impl Node {
             last_id: Cell::new(0),
             turned_away: Cell::new(0),
             keyspace: Rc::default(),
-            scripts: Rc::default(),
             cursors: Rc::default(),
             read_bytes: Cell::new(0),
             unread: RefCell::default(),

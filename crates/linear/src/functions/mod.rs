@@ -29,6 +29,7 @@ mod sorted;
 mod space;
 mod stream;
 mod text;
+pub mod texts;
 
 pub use key::PASSED;
 
@@ -209,6 +210,11 @@ const NEVER_GROW: &[&str] = &[
     "once.keep",
     "script.run",
     "script.run-keyless",
+    "scripts.keep",
+    "scripts.flush",
+    "library.put",
+    "library.remove",
+    "library.flush",
     "versions.above",
 ];
 /// Writes that do nothing where there is no key.
@@ -243,6 +249,7 @@ pub static ALL: &[&[Function]] = &[
     ledger::ALL,
     once::ALL,
     script::ALL,
+    texts::ALL,
     space::ALL,
     changes::ALL,
 ];

@@ -27,6 +27,7 @@ mod quota;
 mod scripts;
 mod split;
 mod stale;
+mod texts;
 mod together;
 
 fn id(seq: u64) -> CommandId {

@@ -105,13 +105,19 @@ impl Runner {
     }
 
     fn script(&mut self, namespace: &str, draft: &mut Draft, request: &Request) -> Ran {
+        let flushes = draft.texts().flushes();
+        self.texts.follow(namespace, flushes);
         let (sha, text) = match &request.what {
             What::Flush => {
                 self.texts.forget(namespace);
                 return Ran::Said(Bytes::from_static(b"+OK\r\n"));
             }
             What::Exists => {
-                let known = request.args.iter().map(|sha| i32::from(self.texts.get(namespace, sha).is_some()));
+                let is_known = |sha: &Bytes| {
+                    let kept = draft.texts().script(&sha.to_ascii_lowercase());
+                    kept.is_some() || self.texts.get(namespace, sha).is_some()
+                };
+                let known = request.args.iter().map(|sha| i32::from(is_known(sha)));
                 let lines: String = known.map(|is| format!(":{is}\r\n")).collect();
                 return Ran::Said(format!("*{}\r\n{lines}", request.args.len()).into());
             }
@@ -120,19 +126,42 @@ impl Runner {
                 let compiled = self.state(namespace).and_then(|state| state.compile(&sha, text).map(|_| ()));
                 return Ran::Said(match compiled {
                     Ok(()) => {
-                        self.texts.keep(namespace, text);
+                        self.texts.keep(namespace, text, flushes);
+                        draft.keep_script(&sha, text);
                         format!("${}\r\n{}\r\n", sha.len(), String::from_utf8_lossy(&sha)).into()
                     }
                     Err(why) => why,
                 });
             }
+            What::Library { code } => {
+                return Ran::Said(match self.state(namespace).and_then(|state| state.register(code)) {
+                    Ok(about) => {
+                        let about = about.with(b"");
+                        [format!("${}\r\n", about.len()).as_bytes(), &about, b"\r\n"].concat().into()
+                    }
+                    Err(why) => why,
+                });
+            }
+            What::Call { function } => {
+                return match self.state(namespace) {
+                    Ok(state) => state.call_function(draft, request, function),
+                    Err(why) => Ran::Said(why),
+                };
+            }
             What::Run { sha, text: Some(text) } => {
-                self.texts.keep(namespace, text);
+                self.texts.keep(namespace, text, flushes);
                 (sha.clone(), text.clone())
             }
-            What::Run { sha, text: None } => match self.texts.get(namespace, sha) {
+            What::Run { sha, text: None } => match draft.texts().script(sha).cloned() {
                 Some(text) => (sha.clone(), text),
-                None => return Ran::Said(error_line("NOSCRIPT No matching script. Please use EVAL.")),
+                None => match self.texts.get(namespace, sha) {
+                    // Who asks for it so will again, perhaps when another node leads.
+                    Some(text) => {
+                        draft.keep_script(sha, &text);
+                        (sha.clone(), text)
+                    }
+                    None => return Ran::Said(error_line("NOSCRIPT No matching script. Please use EVAL.")),
+                },
             },
         };
         match self.state(namespace) {
@@ -309,8 +338,22 @@ impl Door {
 
 /// Some have to do with a connection, or with other scripts.
 fn is_for_scripts(spec: &Spec) -> bool {
-    let never =
-        ["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH", "ONCE", "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"];
+    let never = [
+        "MULTI",
+        "EXEC",
+        "DISCARD",
+        "WATCH",
+        "UNWATCH",
+        "ONCE",
+        "EVAL",
+        "EVALSHA",
+        "EVAL_RO",
+        "EVALSHA_RO",
+        "SCRIPT",
+        "FUNCTION",
+        "FCALL",
+        "FCALL_RO",
+    ];
     let of_door = ["CLIENT", "READONLY", "READWRITE", "PRIORITY", "PUBLISH", "SPUBLISH", "PUBSUB", "INFO", "RESET"];
     let is_plain =
         matches!(spec.name, "PING" | "ECHO" | "SELECT") || !matches!(spec.does, Does::Connect | Does::Listen);

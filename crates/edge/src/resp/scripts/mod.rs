@@ -1,7 +1,8 @@
 //! Lua scripts of class `linear`: `EVAL` and its kin. A door sends a script with its arguments to the leader of the shard of its
 //! keys, as one step; that leader lends a draft of the shard (`linear/src/script.rs`) to this module, on its node.
 //!
-//! - `request.rs`: what a door sends. `texts.rs`: scripts that are known by their digests.
+//! - `request.rs`: what a door sends. `texts.rs`: scripts that a node has heard; those that were loaded are kept in the shard
+//!   (`linear/src/texts.rs`). `library.rs`: libraries of functions.
 //! - `desk.rs`: the threads that run scripts, and the door inside of them, whose commands are those of every door.
 //! - `vm.rs`, `prelude.lua`: a Lua state for a namespace, and what scripts may not do with it. `convert.rs`: values either way.
 //! - `cjson.rs`, `cmsgpack.rs`, `structs.rs`, `bits.rs`, `pattern.rs`: libraries that scripts find with Redis, and Lua's patterns,
@@ -14,6 +15,7 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 pub mod desk;
+pub mod library;
 pub mod limits;
 mod pattern;
 pub mod request;
@@ -24,4 +26,4 @@ mod vm;
 pub use desk::ScriptDesk;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -339,4 +339,143 @@ local function run(f, keys, argv)
   return ok, value
 end
 
-return env, run
+-- What a library registers while it is loaded.
+local registering
+local flags_known = { ["no-writes"] = true, ["allow-oom"] = true, ["allow-stale"] = true, ["no-cluster"] = true, ["allow-cross-slot-keys"] = true }
+
+local function refuse(why)
+  error({ err = "ERR " .. why }, 0)
+end
+
+local function is_flags(flags)
+  if type(flags) ~= "table" then
+    refuse("flags argument to redis.register_function must be a table representing function flags")
+  end
+  local all = {}
+  for i, flag in ipairs(flags) do
+    if type(flag) ~= "string" or not flags_known[flag] then
+      refuse("unknown flag given")
+    end
+    all[i] = flag
+  end
+  return all
+end
+
+local function by_names(given)
+  local made = { flags = {} }
+  for key, value in pairs(given) do
+    local kind = type(value)
+    if key == "function_name" then
+      if kind ~= "string" then
+        refuse("function_name argument given to redis.register_function must be a string")
+      end
+      made.name = value
+    elseif key == "description" then
+      if kind ~= "string" then
+        refuse("description argument given to redis.register_function must be a string")
+      end
+      made.description = value
+    elseif key == "callback" then
+      if kind ~= "function" then
+        refuse("callback argument given to redis.register_function must be a function")
+      end
+      made.callback = value
+    elseif key == "flags" then
+      made.flags = is_flags(value)
+    else
+      refuse("unknown argument given to redis.register_function")
+    end
+  end
+  if not made.name then
+    refuse("redis.register_function must get a function name argument")
+  elseif not made.callback then
+    refuse("redis.register_function must get a callback argument")
+  end
+  return made
+end
+
+local function register(...)
+  local count, first, second = select("#", ...), ...
+  local made
+  if not registering then
+    refuse("redis.register_function can only be called on FUNCTION LOAD command")
+  elseif count < 1 or count > 2 then
+    refuse("wrong number of arguments to redis.register_function")
+  elseif count == 1 then
+    if type(first) ~= "table" then
+      refuse("calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).")
+    end
+    made = by_names(first)
+  elseif type(first) ~= "string" then
+    refuse("first argument to redis.register_function must be a string")
+  elseif type(second) ~= "function" then
+    refuse("second argument to redis.register_function must be a function")
+  else
+    made = { name = first, callback = second, flags = {} }
+  end
+  if not string.find(made.name, "^[%w_]+$") or #made.name > 256 then
+    refuse("Function names can only contain letters, numbers, or underscores(_) and must be at least one character long")
+  end
+  for _, other in ipairs(registering) do
+    if other.name == made.name then
+      refuse("Function already exists in the library")
+    end
+  end
+  if #registering >= 1000 then
+    refuse("a library has 1000 functions at most")
+  end
+  registering[#registering + 1] = made
+end
+
+local not_at_load = { call = true, pcall = true, setresp = true, set_repl = true, breakpoint = true, debug = true, replicate_commands = true }
+local library_redis = setmetatable({}, {
+  __index = function(_, name)
+    if name == "register_function" then
+      return register
+    elseif registering and not_at_load[name] then
+      error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end
+    return redis[name]
+  end,
+  __newindex = function()
+    error("Attempt to modify a readonly table", 2)
+  end,
+  __metatable = false,
+})
+guarded[library_redis] = true
+
+local library_env = {}
+setmetatable(library_env, {
+  __index = function(_, name)
+    local value = globals[name]
+    if name == "redis" or name == "server" then
+      return library_redis
+    elseif name == "_G" then
+      return library_env
+    elseif value == nil then
+      error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end
+    return value
+  end,
+  __newindex = function()
+    error("Attempt to modify a readonly table", 2)
+  end,
+  __metatable = false,
+})
+guarded[library_env] = true
+
+local function load(f)
+  registering = {}
+  local ok, e = xpcall(f, rust.where)
+  local made = registering
+  registering = nil
+  return ok, ok and made or e
+end
+
+local function call_one(f, keys, argv)
+  return xpcall(function()
+    return (f(keys, argv))
+  end, rust.where)
+end
+
+return env, run, library_env, load, call_one

@@ -24,6 +24,10 @@ pub enum What {
     Run { sha: Bytes, text: Option<Bytes> },
     /// Know this script from now on.
     Load { text: Bytes },
+    /// Run the function of this name, of a library.
+    Call { function: Bytes },
+    /// What does this library register? Nothing comes of it.
+    Library { code: Bytes },
     /// Are scripts of these digests known? They are the arguments.
     Exists,
     /// Know none.
@@ -34,6 +38,8 @@ const RUNS: u8 = 0;
 const LOADS: u8 = 1;
 const EXISTS: u8 = 2;
 const FLUSHES: u8 = 3;
+const CALLS: u8 = 4;
+const LIBRARY: u8 = 5;
 const READS_ONLY: u8 = 1;
 const RESP3: u8 = 2;
 const HAS_TEXT: u8 = 4;
@@ -44,6 +50,8 @@ impl Request {
         let (what, text, sha) = match &self.what {
             What::Run { sha, text } => (RUNS, text.clone(), sha.clone()),
             What::Load { text } => (LOADS, Some(text.clone()), Bytes::new()),
+            What::Call { function } => (CALLS, None, function.clone()),
+            What::Library { code } => (LIBRARY, Some(code.clone()), Bytes::new()),
             What::Exists => (EXISTS, None, Bytes::new()),
             What::Flush => (FLUSHES, None, Bytes::new()),
         };
@@ -89,6 +97,8 @@ impl Request {
         let what = match what {
             RUNS => What::Run { sha, text },
             LOADS => What::Load { text: text? },
+            CALLS => What::Call { function: sha },
+            LIBRARY => What::Library { code: text? },
             EXISTS => What::Exists,
             FLUSHES => What::Flush,
             _ => return None,
@@ -110,6 +120,8 @@ mod tests {
             What::Run { sha: "abc".into(), text: None },
             What::Run { sha: "abc".into(), text: Some(Bytes::new()) },
             What::Load { text: "return 1".into() },
+            What::Call { function: "f".into() },
+            What::Library { code: "code".into() },
             What::Exists,
             What::Flush,
         ];

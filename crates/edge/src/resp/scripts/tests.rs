@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use bytes::Bytes;
 use class::Bounds;
 use state::linear::script::{Job, Loan};
+use state::linear::{Reply as Got, Step};
 
 use super::desk::Runner;
+use super::library::About;
 use super::request::{Request, What};
 use super::texts::sha1hex;
 use crate::resp::encode::Protocol;
@@ -30,18 +32,54 @@ impl Bank {
 
     fn request(&mut self, script: &str, keys: &[&str], args: &[&str], reads_only: bool, protocol: Protocol) -> String {
         let text = Bytes::copy_from_slice(script.as_bytes());
-        let own = |all: &[&str]| all.iter().map(|one| Bytes::copy_from_slice(one.as_bytes())).collect();
         let what = What::Run { sha: sha1hex(&text), text: Some(text) };
+        self.ask(what, keys, args, reads_only, protocol)
+    }
+
+    fn ask(&mut self, what: What, keys: &[&str], args: &[&str], reads_only: bool, protocol: Protocol) -> String {
+        let own = |all: &[&str]| all.iter().map(|one| Bytes::copy_from_slice(one.as_bytes())).collect();
         let step = Request { what, reads_only, protocol, keys: own(keys), args: own(args) }.step();
         let draft = self.store.draft(Bounds::default(), base::LEVEL);
         let loan = Loan { namespace: "bank".into(), draft, jobs: vec![Job { conditions: vec![], steps: vec![step] }] };
         let returned = self.runner.work(loan);
         self.store.apply(returned.0.into_iter().next().expect("one was run"))
     }
+
+    fn evalsha(&mut self, sha: &str) -> String {
+        self.ask(
+            What::Run { sha: Bytes::copy_from_slice(sha.as_bytes()), text: None },
+            &["k"],
+            &[],
+            false,
+            Protocol::Resp2,
+        )
+    }
+
+    /// As FUNCTION LOAD does it.
+    fn load(&mut self, code: &str, how: &str) -> String {
+        let code = Bytes::copy_from_slice(code.as_bytes());
+        let said = self.ask(What::Library { code: code.clone() }, &["lib"], &[], true, Protocol::Resp2);
+        let Some((_, about)) = said.strip_prefix('$').and_then(|said| said.split_once("\r\n")) else { return said };
+        let (about, _) = About::of(&Bytes::copy_from_slice(about.as_bytes())).expect("what is known of it");
+        let name = Bytes::from(about.name.clone().into_bytes());
+        let mut args = vec![name, Bytes::copy_from_slice(how.as_bytes()), about.with(&code)];
+        args.extend(about.functions.iter().map(|one| Bytes::from(one.name.clone().into_bytes())));
+        match self.store.step(&Step::new(Bytes::new(), "library.put", args)) {
+            Got::Int(1) => format!("${}\r\n{}\r\n", about.name.len(), about.name),
+            Got::Int(_) => format!("-ERR Library '{}' already exists\r\n", about.name),
+            Got::Bytes(name) => format!("-ERR Function {} already exists\r\n", String::from_utf8_lossy(&name)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fcall(&mut self, name: &str, keys: &[&str], args: &[&str], reads_only: bool) -> String {
+        let what = What::Call { function: Bytes::copy_from_slice(name.as_bytes()) };
+        self.ask(what, keys, args, reads_only, Protocol::Resp2)
+    }
 }
 
 /// redis-server, if there is one, on a socket of its own.
-struct Redis {
+pub struct Redis {
     child: Child,
     stream: BufReader<TcpStream>,
 }
@@ -54,7 +92,7 @@ impl Drop for Redis {
 }
 
 impl Redis {
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
         let args = ["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"];
         let child = Command::new("redis-server").args(args).stdout(Stdio::piped()).spawn();
@@ -75,7 +113,10 @@ impl Redis {
 
     fn eval(&mut self, script: &str, keys: &[&str], args: &[&str]) -> String {
         let count = keys.len().to_string();
-        let words = [&["EVAL", script, &count], keys, args].concat();
+        self.ask(&[&["EVAL", script, &count], keys, args].concat())
+    }
+
+    pub fn ask(&mut self, words: &[&str]) -> String {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
@@ -349,6 +390,106 @@ fn compare() {
         }
     }
     assert!(differ.is_empty(), "{} of {}:\n{}", differ.len(), LIKE_REDIS.len(), differ.join("\n"));
+}
+
+/// Libraries, and calls of their functions, whose replies are Redis' to the byte.
+const LIBRARIES: &[(&str, &str)] = &[
+    (
+        "#!lua name=one\nlocal function set(keys, args) return redis.call('SET', keys[1], args[1]) end\n\
+         redis.register_function('set_it', set)\n\
+         redis.register_function{function_name='get_it', callback=function(keys) return redis.call('GET', keys[1]) end, flags={'no-writes'}, description='gets'}\n\
+         redis.register_function{function_name='lies', callback=function(keys) local set = redis.call('SET', keys[1], 'x') return set end, flags={'no-writes'}}\n\
+         redis.register_function('all', function(keys, args) return {#keys, #args, keys, args} end)\n\
+         redis.register_function('none', function() end)\n\
+         redis.register_function('typed', function(keys) local pushed = redis.call('LPUSH', keys[1], 'a') return pushed end)",
+        "new",
+    ),
+    ("#!lua name=one\nredis.register_function('other', function() return 1 end)", "new"),
+    ("#!lua name=two\nredis.register_function('get_it', function() return 1 end)", "new"),
+    ("#!lua name=two\nredis.register_function('two_f', function() return 2 end)", "replace"),
+    ("#!lua name=three\n", "new"),
+    ("return 1", "new"),
+    ("#!lua name=three\nredis.register_function('f')", "new"),
+    ("#!lua name=three\nredis.register_function('f', 'g')", "new"),
+    ("#!lua name=three\nredis.register_function()", "new"),
+    ("#!lua name=three\nredis.register_function{function_name='f'}", "new"),
+    ("#!lua name=three\nredis.register_function{callback=function() end}", "new"),
+    ("#!lua name=three\nredis.register_function{function_name='f', callback=function() end, flags={'bad'}}", "new"),
+    ("#!lua name=three\nredis.register_function{function_name='f', callback=function() end, what=1}", "new"),
+    (
+        "#!lua name=three\nredis.register_function('f', function() end)\nredis.register_function('f', function() end)",
+        "new",
+    ),
+];
+
+#[test]
+fn libraries_and_their_functions_say_what_they_say_to_redis() {
+    on_a_thread(compare_libraries);
+}
+
+fn compare_libraries() {
+    let mut redis = Redis::start();
+    let mut bank = Bank::new();
+    let mut differ = Vec::new();
+    let mut check = |what: &str, ours: String, theirs: Option<String>| {
+        if theirs.as_ref().is_some_and(|theirs| *theirs != ours) {
+            differ.push(format!("{what}\n  ours   {ours:?}\n  theirs {theirs:?}"));
+        }
+        ours
+    };
+    for (code, how) in LIBRARIES {
+        let ours = bank.load(code, how);
+        let words: &[&str] =
+            if *how == "replace" { &["FUNCTION", "LOAD", "REPLACE", code] } else { &["FUNCTION", "LOAD", code] };
+        check(code, ours, redis.as_mut().map(|redis| redis.ask(words)));
+    }
+    let mut said = Vec::new();
+    for (name, reads_only) in [
+        ("set_it", false),
+        ("get_it", false),
+        ("get_it", true),
+        ("set_it", true),
+        ("lies", false),
+        ("all", false),
+        ("none", false),
+        ("two_f", false),
+        ("typed", false),
+        ("nothing", false),
+        ("nothing", true),
+    ] {
+        let ours = bank.fcall(name, &["k"], &["v", "w"], reads_only);
+        let command = if reads_only { "FCALL_RO" } else { "FCALL" };
+        let theirs = redis.as_mut().map(|redis| redis.ask(&[command, name, "1", "k", "v", "w"]));
+        said.push(check(name, ours, theirs));
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert_eq!(said[..3], ["+OK\r\n", "$1\r\nv\r\n", "$1\r\nv\r\n"], "also where there is no redis-server");
+}
+
+#[test]
+fn a_script_is_known_by_its_digest_where_its_shard_is_until_all_are_forgotten() {
+    on_a_thread(|| {
+        let mut bank = Bank::new();
+        let sha = sha1hex(b"return 7");
+        let sha = std::str::from_utf8(&sha).unwrap();
+        assert!(bank.evalsha(sha).starts_with("-NOSCRIPT"));
+        assert_eq!(bank.eval("return 7", &["k"], &[]), ":7\r\n");
+        // Another node that leads has nothing in its memory, and what was only said is not kept ...
+        bank.runner = Runner::default();
+        assert!(bank.evalsha(sha).starts_with("-NOSCRIPT"));
+        assert_eq!(bank.eval("return 7", &["k"], &[]), ":7\r\n");
+        // ... but what was asked for by its digest is.
+        assert_eq!(bank.evalsha(sha), ":7\r\n");
+        bank.runner = Runner::default();
+        assert_eq!(bank.evalsha(sha), ":7\r\n");
+        bank.store.step(&Step::new(Bytes::new(), "scripts.flush", Vec::new()));
+        assert!(bank.evalsha(sha).starts_with("-NOSCRIPT"), "nor does who ran it remember it");
+        let load = What::Load { text: "return 7".into() };
+        assert!(bank.ask(load, &["any"], &[], true, Protocol::Resp2).contains(sha));
+        bank.runner = Runner::default();
+        assert_eq!(bank.ask(What::Exists, &[], &[sha, "other"], true, Protocol::Resp2), "*2\r\n:1\r\n:0\r\n");
+        assert_eq!(bank.evalsha(sha), ":7\r\n");
+    });
 }
 
 #[test]

@@ -20,6 +20,8 @@ struct Of {
     by_sha: HashMap<Bytes, Bytes>,
     order: VecDeque<Bytes>,
     bytes: usize,
+    /// How often the namespace's scripts had been forgotten when these came.
+    flushes: u64,
 }
 
 impl Texts {
@@ -27,7 +29,7 @@ impl Texts {
         self.spaces.get(space)?.by_sha.get(&sha.to_ascii_lowercase()[..]).cloned()
     }
 
-    pub fn keep(&mut self, space: &str, text: &Bytes) -> Bytes {
+    pub fn keep(&mut self, space: &str, text: &Bytes, flushes: u64) -> Bytes {
         let sha = sha1hex(text);
         if !self.spaces.contains_key(space) {
             if self.order.len() == TEXTS_SPACES_MAX
@@ -37,7 +39,7 @@ impl Texts {
             }
             let name: Arc<str> = space.into();
             self.order.push_back(Arc::clone(&name));
-            self.spaces.insert(name, Of::default());
+            self.spaces.insert(name, Of { flushes, ..Of::default() });
         }
         let of = self.spaces.get_mut(space).expect("it was just seen or made");
         if of.by_sha.contains_key(&sha) || text.len() > TEXTS_BYTES_MAX {
@@ -52,6 +54,15 @@ impl Texts {
         // Its own memory: it would keep the whole buffer alive that it came in.
         of.by_sha.insert(sha.clone(), Bytes::copy_from_slice(text));
         sha
+    }
+
+    /// Forgets what came before the last flush that its shard tells of.
+    pub fn follow(&mut self, space: &str, flushes: u64) {
+        if let Some(of) = self.spaces.get_mut(space)
+            && of.flushes < flushes
+        {
+            *of = Of { flushes, ..Of::default() };
+        }
     }
 
     pub fn forget(&mut self, space: &str) {

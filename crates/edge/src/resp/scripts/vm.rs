@@ -9,9 +9,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState};
 use state::linear::script::Draft;
+use state::linear::texts::Texts;
 
 use super::convert::{self, number, shortest, type_name};
 use super::desk::Door;
+use super::library::{self, About};
 use super::limits::*;
 use super::pattern::{self, Captured};
 use super::request::Request;
@@ -24,6 +26,13 @@ pub struct Vm {
     lua: Lua,
     env: Table,
     run: Function,
+    /// What libraries see, and how one is loaded and a function of one is called.
+    library_env: Table,
+    load: Function,
+    call_one: Function,
+    /// Functions of the libraries with this id, and whether each only reads.
+    functions: HashMap<Bytes, (Function, bool)>,
+    libraries: u64,
     compiled: HashMap<Bytes, Function>,
     at: Rc<AtWork>,
 }
@@ -63,15 +72,22 @@ impl Vm {
         let made: MultiValue =
             lua.load(include_str!("prelude.lua")).set_name("=prelude").call((Self::ours(&lua, &at)?, sha_of))?;
         let mut made = made.into_iter();
-        let (Some(Value::Table(env)), Some(Value::Function(run))) = (made.next(), made.next()) else {
+        let mut next = || made.next();
+        let (Some(Value::Table(env)), Some(Value::Function(run))) = (next(), next()) else {
             return Err(mlua::Error::runtime("the prelude gives an environment and a function"));
+        };
+        let (Some(Value::Table(library_env)), Some(Value::Function(load)), Some(Value::Function(call_one))) =
+            (next(), next(), next())
+        else {
+            return Err(mlua::Error::runtime("the prelude gives the same for libraries"));
         };
         let looks = Rc::clone(&at);
         lua.set_global_hook(HookTriggers::new().every_nth_instruction(LOOK_AFTER), move |_, _| {
             if looks.is_over() { Err(mlua::Error::runtime("the script was ended")) } else { Ok(VmState::Continue) }
         })?;
         lua.set_memory_limit(MEMORY_MAX)?;
-        Ok(Self { lua, env, run, compiled: HashMap::new(), at })
+        let (functions, libraries) = (HashMap::new(), Texts::default().libraries_id());
+        Ok(Self { lua, env, run, library_env, load, call_one, functions, libraries, compiled: HashMap::new(), at })
     }
 
     /// What prelude.lua makes libraries of.
@@ -171,23 +187,106 @@ impl Vm {
         if let Some(known) = self.compiled.get(sha) {
             return Ok(known.clone());
         }
-        // Lua's own parser holds what no collector knows of (CVE-2025-49844).
-        self.lua.gc_stop();
-        let chunk = self.lua.load(text).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
-        let made = chunk.set_environment(self.env.clone()).into_function();
-        self.lua.gc_restart();
-        let made = made.map_err(|error| {
-            let why = match error {
-                mlua::Error::SyntaxError { message, .. } => message,
-                other => other.to_string(),
-            };
-            error_line(&format!("ERR Error compiling script (new function): {why}"))
-        })?;
+        let made = self
+            .chunk(text, "@user_script", &self.env)
+            .map_err(|why| error_line(&format!("ERR Error compiling script (new function): {why}")))?;
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
         }
         self.compiled.insert(sha.clone(), made.clone());
         Ok(made)
+    }
+
+    fn chunk(&self, text: &[u8], name: &str, env: &Table) -> Result<Function, String> {
+        // Lua's own parser holds what no collector knows of (CVE-2025-49844).
+        self.lua.gc_stop();
+        let chunk = self.lua.load(text).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
+        let made = chunk.set_environment(env.clone()).into_function();
+        self.lua.gc_restart();
+        made.map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => message,
+            other => other.to_string(),
+        })
+    }
+
+    /// What a library registers, with its functions. Err: why it is none.
+    fn library(&self, code: &[u8]) -> Result<(About, Vec<Function>), String> {
+        let (name, code) = library::header(code)?;
+        let code = self
+            .chunk(&code, "@user_function", &self.library_env)
+            .map_err(|why| format!("ERR Error compiling function: {why}"))?;
+        self.at.begin(true, &Bytes::from(name.clone().into_bytes()));
+        let failed = |why: &str| format!("ERR Error registering functions: {why}");
+        let (ok, made): (bool, Value) = self.load.call(code).map_err(|error| failed(&error_text(&error)))?;
+        if self.at.ended.get() {
+            return Err(failed("it takes too long"));
+        }
+        let Value::Table(made) = made else { return Err(failed("unknown")) };
+        if !ok {
+            let why: Option<mlua::LuaString> = made.raw_get("err").ok();
+            let why = why.map_or_else(|| "unknown".to_owned(), |why| why.to_string_lossy());
+            return Err(failed(&why));
+        }
+        let mut about = About { name, functions: Vec::new() };
+        let mut functions = Vec::new();
+        for one in made.sequence_values::<Table>() {
+            let read = one.and_then(|one| {
+                let text = |name: &str| one.raw_get::<Option<mlua::LuaString>>(name);
+                let flags: Vec<mlua::LuaString> = one.raw_get("flags")?;
+                about.functions.push(library::Function {
+                    name: text("name")?.map_or_else(String::new, |name| name.to_string_lossy()),
+                    description: text("description")?.map(|text| text.to_string_lossy()),
+                    flags: flags.iter().map(|flag| flag.to_string_lossy()).collect(),
+                });
+                one.raw_get("callback")
+            });
+            functions.push(read.map_err(|error| failed(&error_text(&error)))?);
+        }
+        if functions.is_empty() {
+            return Err("ERR No functions registered".into());
+        }
+        Ok((about, functions))
+    }
+
+    /// What a library would register.
+    pub fn register(&mut self, code: &[u8]) -> Result<About, Bytes> {
+        self.library(code).map(|(about, _)| about).map_err(|why| error_line(&why))
+    }
+
+    /// Has the libraries that the draft keeps, and no others.
+    fn follow(&mut self, texts: &Texts) {
+        let id = texts.libraries_id();
+        if id == self.libraries {
+            return;
+        }
+        self.functions.clear();
+        for (name, kept) in texts.libraries() {
+            let Some((_, code)) = About::of(&kept.text) else { continue };
+            match self.library(&code) {
+                Ok((about, functions)) => {
+                    let with = about.functions.iter().zip(functions);
+                    let named =
+                        with.map(|(one, f)| (Bytes::from(one.name.clone().into_bytes()), (f, one.only_reads())));
+                    self.functions.extend(named);
+                }
+                Err(why) => tracing::warn!("library {}: {why}", String::from_utf8_lossy(name)),
+            }
+        }
+        self.libraries = id;
+    }
+
+    /// Calls a function of a library.
+    pub fn call_function(&mut self, draft: &mut Draft, request: &Request, name: &Bytes) -> Ran {
+        self.follow(draft.texts());
+        let Some((function, only_reads)) = self.functions.get(name).cloned() else {
+            return Ran::Said(error_line("ERR Function not found"));
+        };
+        if request.reads_only && !only_reads {
+            return Ran::Said(error_line("ERR Can not execute a script with write flag using *_ro command."));
+        }
+        self.at.begin(only_reads, name);
+        let said = self.at.door.with(draft, || self.call(&self.call_one, &function, request));
+        self.ended(said, name)
     }
 
     /// Runs a script on a draft.
@@ -196,8 +295,13 @@ impl Vm {
             Ok(script) => script,
             Err(why) => return Ran::Said(why),
         };
-        self.at.begin(request, sha);
-        let said = self.at.door.with(draft, || self.call(&script, request));
+        self.at.begin(request.reads_only, sha);
+        let said = self.at.door.with(draft, || self.call(&self.run, &script, request));
+        self.ended(said, sha)
+    }
+
+    /// What is said, unless it was ended by force.
+    fn ended(&self, said: Bytes, sha: &Bytes) -> Ran {
         let is_large = self.lua.used_memory() > MEMORY_KEPT;
         if is_large && self.lua.gc_collect().is_err() {
             self.at.ended.set(true);
@@ -218,7 +322,7 @@ impl Vm {
         self.at.ended.get() || self.lua.used_memory() > MEMORY_KEPT
     }
 
-    fn call(&self, script: &Function, request: &Request) -> Bytes {
+    fn call(&self, how: &Function, script: &Function, request: &Request) -> Bytes {
         let array = |items: &[Bytes]| {
             let table = self.lua.create_table_with_capacity(items.len(), 0)?;
             for (at, item) in items.iter().enumerate() {
@@ -228,7 +332,7 @@ impl Vm {
         };
         let ran = array(&request.keys).and_then(|keys| {
             let argv = array(&request.args)?;
-            self.run.call::<(bool, Value)>((script, keys, argv))
+            how.call::<(bool, Value)>((script, keys, argv))
         });
         let sha = self.at.sha.borrow().clone();
         let raised = |err: &[u8], at: Option<(String, i64)>| {
@@ -306,7 +410,7 @@ fn at_where(lua: &Lua, error: Value) -> mlua::Result<Value> {
             (source, frame.current_line())
         });
         match seen {
-            Some((Some(source), Some(line))) if source == "@user_script" => {
+            Some((Some(source), Some(line))) if matches!(&*source, "@user_script" | "@user_function") => {
                 table.raw_set("source", source)?;
                 table.raw_set("line", line)?;
                 break;
@@ -340,10 +444,10 @@ fn text_of(args: &[Value], at: usize, of: &str) -> Result<Vec<u8>, String> {
 }
 
 impl AtWork {
-    fn begin(&self, request: &Request, sha: &Bytes) {
+    fn begin(&self, reads_only: bool, sha: &Bytes) {
         self.until.set(Instant::now() + TIME_MAX);
         self.ended.set(false);
-        self.reads_only.set(request.reads_only);
+        self.reads_only.set(reads_only);
         self.protocol.set(Protocol::Resp2);
         *self.sha.borrow_mut() = sha.clone();
     }

@@ -7,8 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use state::linear::functions;
 
+use super::script::said;
 use super::*;
 use crate::functions::{Call as Wanted, Ran as Of};
+use crate::resp::scripts::request::{Request, What};
 
 const ONE_KEY: &str = "ERR a function is applied to one key: FCALL function 1 key [arg ...]";
 
@@ -19,7 +21,7 @@ pub fn fcall(call: &mut Call<'_>) -> Act {
         if let Some(service) = call.node.gate.view().functions.get(&*call.space().name) {
             return of_service(call, service.as_str().into(), name.into_owned());
         }
-        return Act::Now(Reply::error("ERR Function not found: FUNCTION LIST names those that there are"));
+        return of_library(call);
     };
     if is(command.arg(0), "FCALL_RO") && !matches!(function.run, functions::Run::Read(_)) {
         return Act::Now(Reply::error("ERR Can not execute a script with write flag using *_ro command."));
@@ -43,6 +45,27 @@ fn called(got: Vec<Got>, shown: fn(Got) -> Reply) -> Reply {
         wrong @ Got::Wrong(_) => plain_one(wrong),
         got => shown(got),
     }
+}
+
+/// A function of a library in Lua, if there is one: the leader of its keys' shard knows.
+fn of_library(call: &Call<'_>) -> Act {
+    let command = call.command;
+    let count = match integer(command.arg(2)) {
+        None => return Act::Now(Reply::error("ERR Bad number of keys provided")),
+        Some(..0) => return Act::Now(Reply::error("ERR Number of keys can't be negative")),
+        Some(count) => usize::try_from(count).ok().filter(|count| *count <= command.len() - 3),
+    };
+    let Some(count) = count else {
+        return Act::Now(Reply::error("ERR Number of keys can't be greater than number of args"));
+    };
+    let request = Request {
+        what: What::Call { function: command.value(1) },
+        reads_only: is(command.arg(0), "FCALL_RO"),
+        protocol: call.client.protocol,
+        keys: (3..3 + count).map(|at| command.key(at)).collect(),
+        args: (3 + count..command.len()).map(|at| command.value(at)).collect(),
+    };
+    Act::Linear(Op::of(call.space().name, vec![request.step()]), said)
 }
 
 /// A function that a service's clones know.

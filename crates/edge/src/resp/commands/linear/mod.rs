@@ -17,6 +17,7 @@ pub mod block;
 mod fcall;
 mod hash;
 mod keys;
+mod library;
 pub(super) mod list;
 mod once;
 mod pages;
@@ -45,6 +46,7 @@ pub static ALL: &[&[Spec]] = &[
     probe::ALL,
     once::ALL,
     script::ALL,
+    library::ALL,
 ];
 
 /// Makes the reply of a command from those of its steps.

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::Span;
-use state::linear::functions;
 
 use super::fcall::fcall;
 use super::*;
@@ -103,11 +102,11 @@ pub const ALL: &[Spec] = &[
             -3,
             Keys::Counted(2),
             Does::WriteAll,
-            "function 1 key [arg ...]",
-            "applies a function by name to a key",
+            "function numkeys [key ...] [arg ...]",
+            "runs a function by name",
             fcall,
         ),
-        "functions are built in (FUNCTION LIST), or of the service that the namespace declares; exactly one key",
+        "functions are built in (FUNCTION LIST) or of the service that the namespace declares, with one key each, or of a library, with any",
     ),
     noted(
         spec(
@@ -115,37 +114,11 @@ pub const ALL: &[Spec] = &[
             -3,
             Keys::Counted(2),
             Does::ReadAll,
-            "function 1 key [arg ...]",
+            "function numkeys [key ...] [arg ...]",
             "FCALL, if it only reads",
             fcall,
         ),
-        "functions are built in: FUNCTION LIST; exactly one key",
-    ),
-    noted(
-        spec("FUNCTION", -2, Keys::None, Does::Ask, "LIST", "functions that FCALL applies", |call| {
-            if !is(call.command.arg(1), "LIST") || call.command.len() > 2 {
-                return Act::Now(Reply::error(
-                    "ERR functions are built in, FUNCTION LIST (alone) names them; none can be loaded",
-                ));
-            }
-            let one = |function: &functions::Function| {
-                let reads = matches!(function.run, functions::Run::Read(_));
-                let flags = if reads { vec![Reply::Simple("no-writes")] } else { Vec::new() };
-                Reply::Map(vec![
-                    (Reply::word("name"), Reply::word(function.name)),
-                    (Reply::word("description"), Reply::word(function.args)),
-                    (Reply::word("flags"), Reply::Set(flags)),
-                ])
-            };
-            let all = functions::ALL.iter().flat_map(|some| some.iter());
-            let all = all.filter(|function| function.is_offered()).map(one).collect();
-            Act::Now(Reply::List(vec![Reply::Map(vec![
-                (Reply::word("library_name"), Reply::word("coppice")),
-                (Reply::word("engine"), Reply::word("BUILT-IN")),
-                (Reply::word("functions"), Reply::List(all)),
-            ])]))
-        }),
-        "built in: nothing is loaded",
+        "functions are built in, with one key, or of a library",
     ),
 ];
 

@@ -1,7 +1,8 @@
 //! EVAL and its kin: what a client says becomes one step, which the leader of the keys' shard has run (`resp/scripts/`).
 
-use std::rc::Rc;
 use std::sync::Arc;
+
+use state::linear::functions::texts;
 
 use super::*;
 use crate::resp::scripts::request::{Request, What};
@@ -32,7 +33,7 @@ pub const ALL: &[Spec] = &[
             "runs a script that was loaded or run before",
             eval,
         ),
-        "NOSCRIPT, if neither this node nor the one that leads the shard has heard it since it started",
+        "a script that was only said (EVAL) is kept from its first EVALSHA on, in the shard of its keys; NOSCRIPT, if it was loaded nowhere and another node leads meanwhile",
     ),
     spec(
         "EVAL_RO",
@@ -62,7 +63,7 @@ pub const ALL: &[Spec] = &[
             "scripts that are known by their digests",
             script,
         ),
-        "a script is known to this node and to the one that leads the shard; KILL finds none, as a script ends by itself",
+        "loaded scripts are kept with the data, 10,000 of 16 MiB together (the oldest go) and 1 MiB each; KILL finds none, as a script ends by itself",
     ),
 ];
 
@@ -78,16 +79,12 @@ fn eval(call: &mut Call<'_>) -> Act {
     };
     let space = call.space().name;
     let by_sha = is(command.arg(0), "EVALSHA") || is(command.arg(0), "EVALSHA_RO");
-    let mut scripts = call.node.scripts.borrow_mut();
     let (sha, text) = if by_sha {
-        let sha = Bytes::from(command.arg(1).to_ascii_lowercase());
-        let text = scripts.get(&space, &sha);
-        (sha, text)
+        (Bytes::from(command.arg(1).to_ascii_lowercase()), None)
     } else {
         let text = command.value(1);
-        (scripts.keep(&space, &text), Some(text))
+        (sha1hex(&text), Some(text))
     };
-    drop(scripts);
     let request = Request {
         what: What::Run { sha, text },
         reads_only: command.arg(0).to_ascii_uppercase().ends_with(b"_RO"),
@@ -99,7 +96,7 @@ fn eval(call: &mut Call<'_>) -> Act {
 }
 
 /// What was said where the script was run.
-fn said(got: Vec<Got>) -> Reply {
+pub fn said(got: Vec<Got>) -> Reply {
     match only(got) {
         Got::Bytes(said) => match said.strip_prefix(b"-") {
             Some(why) => Reply::Error(String::from_utf8_lossy(why).trim_end().to_owned()),
@@ -112,62 +109,80 @@ fn said(got: Vec<Got>) -> Reply {
 fn script(call: &mut Call<'_>) -> Act {
     let (command, space) = (call.command, call.space());
     let protocol = call.client.protocol;
-    let ask = |what, args| {
-        let request = Request { what, reads_only: true, protocol, keys: Vec::new(), args };
+    let view = call.node.gate.view();
+    // Older programs know of no texts that are kept.
+    let keeps = view.root.level >= texts::LEVEL;
+    let ask = |what, keys, args| {
+        let request = Request { what, reads_only: true, protocol, keys, args };
         Op::of(Arc::clone(&space.name), vec![request.step()])
     };
-    let mut scripts = call.node.scripts.borrow_mut();
     let (sub, len) = (command.arg(1).to_ascii_uppercase(), command.len());
     match (&sub[..], len) {
         (b"LOAD", 3) => {
             let text = command.value(2);
             let sha = sha1hex(&text);
-            let op = ask(What::Load { text: text.clone() }, Vec::new());
-            let node = Rc::clone(&call.node.scripts);
-            drop(scripts);
+            // Any leader can tell whether it is a script, and keeps it.
+            let op = ask(What::Load { text: text.clone() }, vec![sha.clone()], Vec::new());
+            let named = view.namespaces.iter().find(|namespace| *namespace.name == *space.name);
+            let is_one = named.is_some_and(|namespace| namespace.shards.len() == 1);
             let space = space.clone();
             Call::later(async move {
-                let outcome = space.ask_linear(op).await;
-                // Of several shards each leader hears it with the first EVALSHA of this node.
-                let is_refused = matches!(outcome, Outcome::Refused(_));
-                let reply = if is_refused { Reply::Bulk(sha) } else { reply(outcome, said) };
-                if !reply.is_error() {
-                    node.borrow_mut().keep(&space.name, &text);
+                let loaded = reply(space.ask_linear(op).await, said);
+                if loaded.is_error() || is_one || !keeps {
+                    return loaded;
                 }
-                reply
+                let all = everywhere(&space, texts::KEEP, vec![sha, text]);
+                match reply(space.ask_linear(all).await, |got| plain_one(only(got))) {
+                    wrong if wrong.is_error() => wrong,
+                    _ => loaded,
+                }
             })
         }
         (b"EXISTS", 3..) => {
             let shas: Vec<Bytes> = (2..len).map(|at| command.value(at)).collect();
-            let here: Vec<bool> = shas.iter().map(|sha| scripts.get(&space.name, sha).is_some()).collect();
-            let op = ask(What::Exists, shas);
-            let space = space.clone();
-            Call::later(async move {
-                let there = match reply(space.ask_linear(op).await, said) {
-                    Reply::Made(made) => made,
-                    _ => Bytes::new(),
-                };
-                let mut there = there.split(|byte| *byte == b'\n').skip(1).map(|line| line.starts_with(b":1"));
-                let known = here.into_iter().map(|here| here | there.next().unwrap_or(false));
-                Reply::List(known.map(|is| Reply::Int(is.into())).collect())
-            })
-        }
-        (b"FLUSH", 2..=3) if len == 2 || is(command.arg(2), "ASYNC") || is(command.arg(2), "SYNC") => {
-            scripts.forget(&space.name);
-            let op = ask(What::Flush, Vec::new());
+            let count = shas.len();
+            let all =
+                everywhere(&space, "scripts.known", shas.iter().map(|sha| sha.to_ascii_lowercase().into()).collect());
+            // Who leads the only shard also knows what it was only shown.
+            let op = ask(What::Exists, Vec::new(), shas);
             let space = space.clone();
             Call::later(async move {
                 match space.ask_linear(op).await {
-                    Outcome::Refused(_) => Reply::OK,
+                    Outcome::Refused(_) if keeps => known(space.ask_linear(all).await, count),
                     outcome => reply(outcome, said),
+                }
+            })
+        }
+        (b"FLUSH", 2..=3) if len == 2 || is(command.arg(2), "ASYNC") || is(command.arg(2), "SYNC") => {
+            let op = if keeps {
+                everywhere(&space, "scripts.flush", Vec::new())
+            } else {
+                ask(What::Flush, Vec::new(), Vec::new())
+            };
+            let space = space.clone();
+            Call::later(async move {
+                match reply(space.ask_linear(op).await, |got| plain_one(only(got))) {
+                    wrong if wrong.is_error() && keeps => wrong,
+                    _ => Reply::OK,
                 }
             })
         }
         (b"FLUSH", 3) => Act::Now(Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
         (b"KILL", 2) => Act::Now(Reply::error("NOTBUSY No scripts in execution right now.")),
-        _ => {
-            drop(scripts);
-            unknown_subcommand(call, "LOAD, EXISTS, FLUSH and KILL")
-        }
+        _ => unknown_subcommand(call, "LOAD, EXISTS, FLUSH and KILL"),
     }
+}
+
+/// Something of all shards.
+pub fn everywhere(space: &ops::Space, function: &'static str, args: Vec<Bytes>) -> Op {
+    let step = Step::new(Bytes::new(), function, args);
+    Op { over: Over::Each, ..Op::of(Arc::clone(&space.name), vec![step]) }
+}
+
+/// Digests that all shards know: each has said it of all of them.
+fn known(outcome: Outcome<Ran>, count: usize) -> Reply {
+    let Outcome::Done(Ran::Done(got)) = outcome else { return reply(outcome, |got| plain_one(only(got))) };
+    let Got::List(of_all) = only(got) else { return Reply::error("ERR shards have not said which scripts they know") };
+    let is_known = |at: usize| of_all.iter().skip(at).step_by(count).all(|one| *one == Got::Int(1));
+    Reply::List((0..count).map(|at| Reply::Int(is_known(at).into())).collect())
 }
