@@ -1,6 +1,9 @@
 //! What a node may ask about child processes, and what it hears of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
 
 use crate::Span;
 
@@ -40,6 +43,33 @@ pub struct ProcSpec {
     pub env: BTreeMap<String, String>,
     /// What it may reach besides the system's files and its own; none: all that the node's user may.
     pub sandbox: Option<Open>,
+    pub given: Given,
+}
+
+/// What a child is given that nobody else is to see.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Given {
+    /// What stands for `${secret.NAME}` and `${NAMESPACE.url}` in its words and its environment, by what is in the braces. Text.
+    pub words: BTreeMap<String, Private>,
+    /// Files that are its alone, by their names; it finds the path of each in the variable `NAME_FILE`.
+    pub files: BTreeMap<String, Private>,
+}
+
+/// Bytes that no log, event or message shows.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Private(pub Bytes);
+
+impl Private {
+    /// What fits into an environment: text without a zero byte.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok().filter(|text| !text.contains('\0'))
+    }
+}
+
+impl fmt::Debug for Private {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(private)")
+    }
 }
 
 /// Files and folders that are open to a child. Paths begin with `/`, or with `~/` for the home of the node's user.

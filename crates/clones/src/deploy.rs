@@ -29,6 +29,8 @@ pub struct Program {
     pub dir: Option<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_files: Vec<String>,
     #[serde(default)]
     pub health: Option<Health>,
     #[serde(default)]
@@ -79,6 +81,7 @@ impl Program {
             builtin,
             dir,
             env,
+            secret_files,
             health,
             namespaces,
             sandbox,
@@ -99,7 +102,7 @@ impl Program {
             idle_timeout: _,
             body_max: _,
         } = spec.clone();
-        Self { code, run, builtin, dir, env, health, namespaces, sandbox, worker, start_timeout, stop }
+        Self { code, run, builtin, dir, env, secret_files, health, namespaces, sandbox, worker, start_timeout, stop }
     }
 
     /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
@@ -110,8 +113,20 @@ impl Program {
 
     /// The service as it is with this program.
     pub fn on(&self, spec: &ServiceSpec, version: u32) -> ServiceSpec {
-        let Self { code, run, builtin, dir, env, health, namespaces, sandbox, worker, start_timeout, stop } =
-            self.clone();
+        let Self {
+            code,
+            run,
+            builtin,
+            dir,
+            env,
+            secret_files,
+            health,
+            namespaces,
+            sandbox,
+            worker,
+            start_timeout,
+            stop,
+        } = self.clone();
         let rest = spec.clone();
         ServiceSpec {
             code,
@@ -120,6 +135,7 @@ impl Program {
             builtin,
             dir,
             env,
+            secret_files,
             health,
             namespaces,
             sandbox,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::checksum::place_hash;
-use base::process::Probe;
+use base::process::{Given, Probe};
 use base::{Boot, Exit, NodeId, Now, ProcId, ProcSpec, Rng, Signal, Span, Time};
 use flow::Backoff;
 
@@ -22,6 +22,7 @@ use crate::clone::{Happened, life_name};
 use crate::heal::{Budget, Scene, Sick};
 use crate::life::{Death, Life, Step};
 use crate::limits::*;
+use crate::secrets::{self, NONE, Secrets};
 use crate::spec::url_variable;
 use crate::wire::short;
 use crate::{Assignments, CloneId, CloneState, CloneStatus, NodeClones, ServiceSpec};
@@ -69,6 +70,8 @@ pub struct Declared {
     pub urls: BTreeMap<String, String>,
     /// The token of each service's clones.
     pub tokens: BTreeMap<String, String>,
+    /// The secrets of each service, by its name and theirs.
+    pub secrets: BTreeMap<String, Secrets>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,6 +106,7 @@ pub struct Group {
     codes: BTreeSet<String>,
     urls: BTreeMap<String, String>,
     tokens: BTreeMap<String, String>,
+    secrets: BTreeMap<String, Secrets>,
     apis: Vec<String>,
     /// Clones here that run a version that is being rolled out. They do until the declaration says how that ended: the
     /// leader's word that it is over may come first, and does not say how.
@@ -128,6 +132,7 @@ struct Wanted {
     spec: Arc<ServiceSpec>,
     /// The service's own environment and the URLs.
     env: BTreeMap<String, String>,
+    given: Given,
     hash: u64,
     /// Why it cannot be started now.
     lacks: Option<String>,
@@ -188,6 +193,7 @@ impl Group {
             codes: BTreeSet::new(),
             urls: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             apis: Vec::new(),
             fresh: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -215,10 +221,10 @@ impl Group {
                     }
                 }
             }
-            Input::Declared(Declared { services, next, urls, tokens }) => {
+            Input::Declared(Declared { services, next, urls, tokens, secrets }) => {
                 self.services = services.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
                 self.next = next.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
-                (self.urls, self.tokens) = (urls, tokens);
+                (self.urls, self.tokens, self.secrets) = (urls, tokens, secrets);
                 self.want(now);
             }
             Input::Codes(codes) => {
@@ -357,7 +363,18 @@ impl Group {
             Some(code) => serde_json::to_vec(&(&run, &spec.dir, &env, code, spec.version)),
         };
         let started_with = started_with.expect("strings become JSON");
-        Wanted { spec: spec.clone(), env, hash: place_hash(&started_with), lacks }
+        let secrets = self.secrets.get(service).unwrap_or(&NONE);
+        let started_with = secrets::marked(started_with, spec, secrets);
+        let (variables, given) = match secrets::given(spec, secrets, &self.urls) {
+            Ok(all) => all,
+            Err(why) => {
+                lacks = lacks.or(Some(why));
+                Default::default()
+            }
+        };
+        // What is declared holds: it may be made of a secret of its name.
+        variables.into_iter().for_each(|(name, value)| _ = env.entry(name).or_insert(value));
+        Wanted { spec: spec.clone(), env, given, hash: place_hash(&started_with), lacks }
     }
 
     /// Carries every life over what time has brought.
@@ -541,7 +558,7 @@ impl Group {
 
     fn start(&mut self, now: Now, id: CloneId, out: &mut Vec<Output>) {
         let want = &self.wanted[&id];
-        let mut env = want.env.clone();
+        let (mut env, given) = (want.env.clone(), want.given.clone());
         env.insert("COPPICE_SERVICE".into(), id.service.clone());
         env.insert("COPPICE_CLONE".into(), id.to_string());
         env.insert("COPPICE_NODE".into(), self.node_name.clone());
@@ -557,7 +574,7 @@ impl Group {
         let run = want.spec.command();
         let ServiceSpec { code, dir, version, .. } = (*want.spec).clone();
         let sandbox = want.spec.sandbox.open();
-        let spec = ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox };
+        let spec = ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, given };
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");

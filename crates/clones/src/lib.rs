@@ -33,6 +33,7 @@ pub mod plan;
 mod rollout;
 pub mod route;
 pub mod sandbox;
+pub mod secrets;
 pub mod session;
 pub mod size;
 pub mod sizing;
@@ -51,6 +52,8 @@ pub const CACHE_LEVEL: u32 = 5;
 pub const LEVEL_DOORS: u32 = 5;
 /// ... and from which it may be a worker, and be sent through a pipeline.
 pub const LEVEL_WORKERS: u32 = 6;
+/// ... and from which it may have secrets.
+pub const LEVEL_SECRETS: u32 = 6;
 
 pub use allows::Allows;
 pub use assign::{Assignments, Version};

@@ -13,6 +13,10 @@ pub const NAME_BYTES_MAX: usize = 63;
 pub const PATH_BYTES_MAX: usize = 1024;
 /// Paths in each list of `sandbox`. All stand in an argument of the program that starts a clone.
 pub const PATHS_OPEN_MAX: usize = 64;
+/// Of a secret, which is a variable's, bytes.
+pub const SECRET_NAME_BYTES_MAX: usize = 64;
+/// Secrets of one service that are files: each is written when a clone starts.
+pub const SECRET_FILES_MAX: usize = 64;
 /// Services at most: their names travel in each beacon, so 256 x 64 bytes are a quarter of one.
 pub const SERVICES_MAX: usize = 256;
 

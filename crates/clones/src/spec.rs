@@ -20,6 +20,7 @@ use crate::path::{canonical, is_clear};
 use crate::pipeline;
 use crate::route::bare_host;
 use crate::sandbox::{SANDBOX_KEYS, Sandbox};
+use crate::secrets;
 use crate::session::SessionCookie;
 use crate::size::Size;
 use crate::tcp::{self, keep_tcp_known};
@@ -49,6 +50,9 @@ pub struct ServiceSpec {
     pub dir: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Secrets that its clones get as files in place of variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_files: Vec<String>,
     /// How many clones are wanted, over all nodes: a number, or a range within which the manager chooses.
     #[serde(default = "clones_default")]
     pub clones: Size,
@@ -165,6 +169,7 @@ impl ServiceSpec {
             version: 0,
             dir: None,
             env: BTreeMap::new(),
+            secret_files: Vec::new(),
             clones: CLONES_DEFAULT.into(),
             wait: None,
             health: None,
@@ -258,6 +263,9 @@ impl ServiceSpec {
                 wrong(&format!("env.{name}"), why);
             }
         }
+        for error in secrets::mistakes(self) {
+            wrong(&error.key, error.why);
+        }
         let mut variables = BTreeMap::new();
         for namespace in &self.namespaces {
             if let Some(other) = variables.insert(url_variable(namespace), namespace) {
@@ -305,6 +313,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if let Some(key) = secrets::key(self) {
+            return Some((key.to_owned(), crate::LEVEL_SECRETS));
+        }
         let of_tcp = self.tcp.iter().any(|door| door.name.is_some()) || self.tcp.len() > 1;
         let newest = if of_tcp { Some("tcp") } else { self.certificates.then_some("certificates") };
         let newest = newest.map(|key| (key.to_owned(), LEVEL_DOORS));
@@ -469,7 +480,8 @@ pub fn url_variable(namespace: &str) -> String {
     format!("COPPICE_{name}_URL")
 }
 
-pub(crate) fn name_error(name: &str) -> Option<String> {
+/// Why a service may not be called so, if it may not.
+pub fn name_error(name: &str) -> Option<String> {
     let fits = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -517,7 +529,7 @@ pub(crate) fn host_error(host: &str) -> Option<String> {
     (!fits).then(|| format!("{host:?} is not a host name; write it without scheme and port, or \"*\" for every host"))
 }
 
-fn env_error(name: &str, value: &str) -> Option<String> {
+pub(crate) fn env_error(name: &str, value: &str) -> Option<String> {
     if name == "HOST" || name == "PORT" || name.starts_with("COPPICE_") {
         return Some("is given to the clone by its node and cannot be set".into());
     }
@@ -532,13 +544,14 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 24] = [
+const SERVICE_KEYS: [&str; 25] = [
     "run",
     "builtin",
     "code",
     "version",
     "dir",
     "env",
+    "secret_files",
     "clones",
     "wait",
     "health",

@@ -29,6 +29,7 @@ mod ports;
 mod postmaster;
 mod route;
 mod run;
+mod secret;
 mod services;
 mod size;
 mod status;
@@ -87,6 +88,19 @@ enum Command {
     /// List the versions of a service
     #[command(after_help = "Example:\n  coppice versions shop")]
     Versions(deploy::VersionsArgs),
+    /// Give a service another number of clones, without its file
+    #[command(
+        after_help = "Examples:\n  coppice scale shop 3\n  coppice scale shop 2..8    the manager chooses, by what requests wait"
+    )]
+    Scale(operate::ScaleArgs),
+    /// End a service, with its versions and secrets; its namespaces stay
+    #[command(
+        after_help = "Example:\n  coppice remove shop\n\n`coppice disable shop` takes it out of use and keeps it."
+    )]
+    Remove(operate::RemoveArgs),
+    /// Give a service's clones secrets: passwords, keys
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Restart nodes, one or all in turn, remove one, or drain one, under load
     #[command(subcommand)]
     Node(nodes::NodeCommand),
@@ -171,6 +185,9 @@ fn main() {
         Command::Deploy(args) => single(deploy::deploy(args)),
         Command::Rollback(args) => single(deploy::rollback(args)),
         Command::Versions(args) => single(deploy::versions(args)),
+        Command::Scale(args) => single(operate::scale(args)),
+        Command::Remove(args) => single(operate::remove(args)),
+        Command::Secret(command) => single(secret::secret(command)),
         Command::Node(command) => single(nodes::node(command)),
         Command::Disable(args) => single(operate::switch(args, true)),
         Command::Enable(args) => single(operate::switch(args, false)),
@@ -214,6 +231,7 @@ mod tests {
             (&["load", "https://127.0.0.1/"], "load the plain port"),
             (&["node", "restart"], "--rolling>"),
             (&["ns", "--help"], "of linear"),
+            (&["scale", "shop", "many"], "a range like 1..8"),
             (&["node", "restart", "n1", "--rolling"], "cannot be used with"),
         ] {
             assert!(wrong(words).contains(told), "{}", wrong(words));

@@ -1,14 +1,16 @@
-//! Commands that talk to a running node: apply, diff, export, disable, enable, status, token.
+//! Commands that talk to a running node: apply, diff, export, scale, remove, disable, enable, status, token.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::text::{span_from_text, span_text};
+use clones::Size;
 use node::JoinTokenView;
 use node::view::View;
 
 use crate::client::Api;
+use crate::plain::plain;
 use crate::{found, status as text};
 
 /// Which node to talk to; any node of the cluster will do.
@@ -45,6 +47,31 @@ pub struct SwitchArgs {
     /// A service (`shop`), a clone (`shop/2`) or a partition (`shop:search`)
     #[arg(value_name = "SERVICE[/CLONE][:PARTITION]")]
     pub part: String,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ScaleArgs {
+    /// The service
+    pub service: String,
+    /// A number, or a range within which the manager chooses
+    #[arg(value_name = "CLONES|MIN..MAX", value_parser = size)]
+    pub clones: Size,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RemoveArgs {
+    /// The service
+    pub service: String,
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
@@ -138,6 +165,51 @@ pub async fn apply(args: ApplyArgs, dry_run: bool) -> Result<(), String> {
         (false, false) => println!("applied, declaration {}", reply["version"]),
     }
     Ok(())
+}
+
+pub async fn scale(args: ScaleArgs) -> Result<(), String> {
+    let (path, body) = (service_path(&args.service, "/scale")?, serde_json::json!({"clones": args.clones}));
+    let reply = args.node.operator()?.post(&path, "", body.to_string()).await?.json()?;
+    tell_changes(&reply, args.json, &format!("nothing to change: {} has {} clones", args.service, args.clones));
+    Ok(())
+}
+
+pub async fn remove(args: RemoveArgs) -> Result<(), String> {
+    let reply = args.node.operator()?.delete(&service_path(&args.service, "")?).await?.json()?;
+    tell_changes(&reply, args.json, "");
+    Ok(())
+}
+
+/// What is no name in a path is told here: a slash would lead elsewhere.
+pub fn service_path(service: &str, rest: &str) -> Result<String, String> {
+    match clones::spec::name_error(service) {
+        Some(why) => Err(why),
+        None => Ok(format!("/v1/services/{service}{rest}")),
+    }
+}
+
+/// What was changed, or `same` if nothing was.
+pub fn tell_changes(reply: &serde_json::Value, json: bool, same: &str) {
+    if json {
+        return println!("{reply}");
+    }
+    let changes = changes(reply);
+    for line in &changes {
+        println!("{}", plain(line));
+    }
+    if changes.is_empty() {
+        println!("{same}");
+    }
+}
+
+/// `3` or `1..8`.
+fn size(text: &str) -> Result<Size, String> {
+    let number = |text: &str| text.trim().parse::<u32>().ok();
+    let size = match text.split_once("..") {
+        None => number(text).map(Size::from),
+        Some((min, max)) => number(min).zip(number(max)).map(|(min, max)| Size { min, max }),
+    };
+    size.ok_or_else(|| "write a number like 3, or a range like 1..8".to_owned())
 }
 
 fn changes(reply: &serde_json::Value) -> Vec<&str> {

@@ -4,14 +4,16 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use base::process::{Open, Probe};
+use base::process::{Open, Private, Probe};
 use base::{Event, Exit, ProcId, ProcSpec, Rng, Signal};
 use rustix::process::{Pid, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -29,7 +31,7 @@ use crate::output::{Gate, Lines, LogFiles};
 use crate::ports::free_port;
 use crate::skin::{self, Sandbox, Scratch, Skin};
 use crate::words::filled;
-use crate::{Error, probe};
+use crate::{Error, private, probe};
 
 pub(crate) struct Procs {
     host: IpAddr,
@@ -186,8 +188,14 @@ impl Procs {
             "HOST" => Some(host_text.as_str()),
             "TMPDIR" => Some(spec.env.get(name).map_or(&*scratch_text, String::as_str)),
             "PORT" => Some(port_text.as_str()),
-            other => spec.env.get(other).map(String::as_str),
+            other => match spec.given.words.get(other) {
+                Some(word) => word.text(),
+                None => spec.env.get(other).map(String::as_str),
+            },
         };
+        let files = own_files(&scratch, &spec.given.files).inspect_err(|_| cleared(&scratch))?;
+        // Of what stands in them only what is in braces with a point is put in: `$PORT` of a variable is its program's.
+        let env = spec.env.iter().map(|(name, text)| (name, filled(text, |name| spec.given.words.get(name)?.text())));
         let skin =
             serde_json::to_string(&self.skin(spec, &dir, &scratch)).map_err(|e| format!("a path is not text: {e}"))?;
         let child = Command::new(&self.keeper)
@@ -197,7 +205,8 @@ impl Procs {
             .env_clear()
             .envs(skin::passed())
             .env("TMPDIR", &scratch)
-            .envs(&spec.env)
+            .envs(files)
+            .envs(env)
             .env("HOST", &host_text)
             .env("PORT", &port_text)
             .env(LIFE_MARK, &self.life)
@@ -206,6 +215,7 @@ impl Procs {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
+            .inspect_err(|_| cleared(&scratch))
             .map_err(|e| format!("{} in {}: {e}", self.keeper.display(), dir.display()))?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         Ok((child, Running { pid: pid.expect("a child that was not waited for has a number"), port }, scratch))
@@ -353,6 +363,31 @@ async fn clear_away(life: String, mut ended: mpsc::UnboundedReceiver<Left>) {
         let _ = tokio::task::spawn_blocking(clear).await;
     }
 }
+
+/// Files that a child alone is given, in a folder that ends with it; the variables that say where they are.
+fn own_files(scratch: &Path, files: &BTreeMap<String, Private>) -> Result<Vec<(String, PathBuf)>, String> {
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dir = scratch.join(SECRETS_DIR);
+    private::make_dir(&dir).map_err(|e| format!("no folder {}: {e}", dir.display()))?;
+    let write = |(name, value): (&String, &Private)| {
+        let path = dir.join(name);
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path);
+        let written = file.and_then(|mut file| file.write_all(&value.0));
+        written.map_err(|e| format!("secret {name} cannot be written: {e}"))?;
+        Ok((format!("{name}_FILE"), path))
+    };
+    files.iter().map(write).collect()
+}
+
+/// Of a child that did not start.
+fn cleared(scratch: &Path) {
+    let _ = skin::remove(scratch);
+}
+
+/// Below a child's temporary folder.
+const SECRETS_DIR: &str = ".secrets";
 
 fn paths(texts: Vec<String>) -> Vec<PathBuf> {
     texts.into_iter().map(PathBuf::from).collect()

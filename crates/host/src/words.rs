@@ -1,7 +1,8 @@
 //! Words of a child's command line that name what only its node knows, like `--port $PORT`: put in without a shell, so that
 //! a program that reads no environment needs none. Other dollars stay as they are, for a shell that is started on purpose.
 
-/// What may be named. None of these is a secret: command lines are seen by everybody on a machine.
+/// What may be named, beside what a declaration puts there itself: `${secret.NAME}` and `${NAMESPACE.url}`, which alone have a point.
+/// None of these is a secret: command lines are seen by everybody on a machine.
 const NAMES: [&str; 7] =
     ["HOST", "PORT", "TMPDIR", "COPPICE_SERVICE", "COPPICE_CLONE", "COPPICE_NODE", "COPPICE_VERSION"];
 
@@ -9,7 +10,8 @@ const NAMES: [&str; 7] =
 pub fn filled<'a>(word: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
     let known = |text: &str| {
         let (name, len) = reference(text)?;
-        NAMES.contains(&name).then(|| value(name)).flatten().map(|value| (value, len))
+        let may_be = NAMES.contains(&name) || name.contains('.');
+        may_be.then(|| value(name)).flatten().map(|value| (value, len))
     };
     let (mut out, mut rest) = (String::with_capacity(word.len()), word);
     while let Some(at) = rest.find('$') {
@@ -52,6 +54,7 @@ mod tests {
             "PORT" => Some("4001"),
             "COPPICE_CLONE" => Some("shop/$PORT"),
             "COPPICE_TOKEN" | "HOME" => Some("secret"),
+            "secret.PW" => Some("a$PORT}"),
             _ => None,
         };
         for (word, expect) in [
@@ -69,6 +72,8 @@ mod tests {
             ("$COPPICE_TOKEN", "$COPPICE_TOKEN"),
             ("$COPPICE_VERSION", "$COPPICE_VERSION"),
             ("$(PORT) $port", "$(PORT) $port"),
+            ("x:${secret.PW}@$PORT", "x:a$PORT}@4001"),
+            ("$${secret.PW} $secret.PW ${secret.NO}", "${secret.PW} $secret.PW ${secret.NO}"),
             ("", ""),
         ] {
             assert_eq!(filled(word, value), expect, "{word:?}");

@@ -69,6 +69,7 @@ fn shell(script: &str) -> Act {
             dir: None,
             env,
             sandbox: Some(Open::default()),
+            given: Default::default(),
         },
     }
 }
@@ -182,6 +183,7 @@ fn a_child_that_cannot_start_says_why() {
             dir: folder,
             env: BTreeMap::new(),
             sandbox: Some(Open::default()),
+            given: Default::default(),
         };
         node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
         let exit = wait_exit(&node);
@@ -244,6 +246,7 @@ fn a_serving_child_is_found_healthy() {
         dir: None,
         env: BTreeMap::new(),
         sandbox: Some(Open::default()),
+        given: Default::default(),
     };
     node.act(vec![Effect::Spawn { proc: CHILD, spec }]);
     let port = node.wait("spawn", |event| match event {

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use base::process::Private;
 use base::{NodeId, Outcome};
 use bytes::Bytes;
 use clones::off::Target;
-use clones::{Demand, Doors, members};
+use clones::{Demand, Doors, Size, members};
 use serde::{Deserialize, Serialize};
 use state::{cache, linear, object, session, soft};
 
-use crate::deploy;
+use crate::{SecretView, deploy};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -41,6 +42,16 @@ pub enum Ask {
     Deploy { wish: deploy::Wish, entropy: [u8; 32] },
     /// Take back what is being rolled out, or go back to an older version; answered as `Apply` is.
     Rollback { service: String, to: Option<u32> },
+    /// Give a service another number of clones; answered as `Apply` is.
+    Scale { service: String, size: Size },
+    /// End a service; answered as `Apply` is.
+    RemoveService { service: String },
+    /// Set a secret of a service; answered as `Apply` is. `entropy` seals it.
+    SetSecret { service: String, name: String, value: Private, entropy: [u8; 32] },
+    /// Take a secret of a service away; answered as `Apply` is.
+    RemoveSecret { service: String, name: String },
+    /// The secrets of a service, without their values.
+    Secrets { service: String },
     /// Archives of deployed folders that are on this node. Done at once.
     Codes(BTreeSet<String>),
     /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.
@@ -83,6 +94,7 @@ pub enum Answer {
     Exported(String),
     Done(Outcome<()>),
     JoinTokens(Vec<JoinTokenView>),
+    Secrets(Outcome<Vec<SecretView>>),
     /// Of each other edge that was heard of just now.
     Doors(Vec<Doors>),
     Admitted(Outcome<Admitted>),

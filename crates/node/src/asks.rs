@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use base::process::Private;
 use base::{AskId, Effect, GroupId, LEVEL, NodeId, Now, Outcome, Refused, Span, Time, Unknown};
 use bytes::Bytes;
 use clones::off::Target;
-use clones::{group, members};
+use clones::{LEVEL_SECRETS, Size, group, members};
 use cluster::admission::Word;
 use cluster::root::{self, Change, Conflict};
 use cluster::{Card, Door};
@@ -16,7 +17,7 @@ use state::session::{BrickMap, MAP_RECORD};
 use crate::declared::{self, kind};
 use crate::limits::{PENDING_MAX, PROBE_WITHIN};
 use crate::node::{Node, Out};
-use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, tokens};
+use crate::{Admitted, Answer, Applied, Ask, Leaving, deploy, facts, level, secrets, services, tokens};
 
 /// An ask that waits for the root group.
 pub(crate) struct Pending {
@@ -54,6 +55,27 @@ enum What {
     Rollback {
         service: String,
         to: Option<u32>,
+        lines: Vec<String>,
+    },
+    Scale {
+        service: String,
+        size: Size,
+        lines: Vec<String>,
+    },
+    RemoveService {
+        service: String,
+        lines: Vec<String>,
+    },
+    SetSecret {
+        service: String,
+        name: String,
+        value: Private,
+        entropy: [u8; 32],
+        lines: Vec<String>,
+    },
+    RemoveSecret {
+        service: String,
+        name: String,
         lines: Vec<String>,
     },
     JoinToken {
@@ -106,6 +128,7 @@ impl What {
     /// It declares something that a cluster which agreed on this level does not understand.
     fn needs_more_than(&self, agreed: u32) -> bool {
         let text = match self {
+            Self::SetSecret { .. } => return agreed < LEVEL_SECRETS,
             Self::Apply { text, .. } => Some(text),
             Self::Deploy { wish, .. } => wish.declaration.as_ref(),
             _ => None,
@@ -190,6 +213,19 @@ impl Node {
             }
             Ask::Deploy { wish, entropy } => What::Deploy { wish, entropy, lines: Vec::new() },
             Ask::Rollback { service, to } => What::Rollback { service, to, lines: Vec::new() },
+            Ask::Scale { service, size } => What::Scale { service, size, lines: Vec::new() },
+            Ask::RemoveService { service } => What::RemoveService { service, lines: Vec::new() },
+            Ask::SetSecret { service, name, value, entropy } => {
+                What::SetSecret { service, name, value, entropy, lines: Vec::new() }
+            }
+            Ask::RemoveSecret { service, name } => What::RemoveSecret { service, name, lines: Vec::new() },
+            Ask::Secrets { service } => {
+                let outcome = match secrets::list(self.root.declared(), &service) {
+                    Ok(all) => Outcome::Done(all),
+                    Err(why) => Outcome::Refused(Refused::wrong(why)),
+                };
+                return out.push(Effect::Answer { id, answer: Answer::Secrets(outcome) });
+            }
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms, uses } => {
                 What::JoinToken { secret_hash, expires_wall_ms, uses }
@@ -331,6 +367,33 @@ impl Node {
             }
             What::Rollback { service, to, lines } => {
                 let diff = deploy::rollback(declared, service, *to).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok(Some(diff.change))
+            }
+            What::Scale { service, size, lines } => {
+                let diff = services::scale(declared, service, *size).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!lines.is_empty()).then_some(diff.change))
+            }
+            What::RemoveService { service, lines } => {
+                let diff = services::remove(declared, service).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok(Some(diff.change))
+            }
+            What::SetSecret { .. } if self.agreed().max(self.level_of_all()) < LEVEL_SECRETS => {
+                Err(Refused::wrong(format!(
+                    "secrets need programs of level {LEVEL_SECRETS} on all nodes, and this cluster agreed on level {}: upgrade them all first",
+                    self.agreed()
+                )))
+            }
+            What::SetSecret { service, name, value, entropy, lines } => {
+                let of = (service.as_str(), name.as_str());
+                let diff = secrets::set(declared, of, value, now.wall_ms, entropy).map_err(Refused::wrong)?;
+                *lines = diff.lines;
+                Ok((!diff.change.puts.is_empty()).then_some(diff.change))
+            }
+            What::RemoveSecret { service, name, lines } => {
+                let diff = secrets::remove(declared, service, name).map_err(Refused::wrong)?;
                 *lines = diff.lines;
                 Ok(Some(diff.change))
             }
@@ -534,6 +597,15 @@ impl Node {
                 if let What::Switch { target, lines, .. } = &pending.what {
                     self.happened(now, "switched", &target.to_string(), lines.join("; "));
                 }
+                if let What::Scale { service, lines, .. } | What::RemoveService { service, lines } = &pending.what {
+                    self.happened(now, "applied", service, lines.join("; "));
+                }
+                if let What::SetSecret { service, lines, .. } | What::RemoveSecret { service, lines, .. } =
+                    &pending.what
+                {
+                    let news = lines.first().cloned().unwrap_or_default();
+                    self.happened(now, "secret", service, news);
+                }
                 if let What::Verdict { service, text } = &pending.what {
                     self.decided(now, "deployed", service, text.clone(), out);
                 }
@@ -627,6 +699,10 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         What::Apply { lines, .. }
         | What::Rotate { lines, .. }
         | What::Switch { lines, .. }
+        | What::Scale { lines, .. }
+        | What::RemoveService { lines, .. }
+        | What::SetSecret { lines, .. }
+        | What::RemoveSecret { lines, .. }
         | What::Deploy { lines, .. }
         | What::Rollback { lines, .. } => {
             Answer::Applied(with(outcome, || Outcome::Done(Applied { changes: lines, version })))

@@ -23,7 +23,7 @@ use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
 use crate::numbers::Giver;
-use crate::{deploy, facts};
+use crate::{deploy, facts, secrets};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -31,7 +31,8 @@ pub mod kind {
     pub const NAMESPACE: &str = "namespace";
     /// What answers of services pass.
     pub const PIPELINE: &str = "pipeline";
-    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token. Never exported.
+    /// Token and cookie keys of a namespace; the cluster's authority; the operator's token; secrets of services, sealed, and their
+    /// key. Never exported.
     pub const SECRET: &str = "secret";
     /// Join tokens, by the hash of their secret.
     pub const JOIN: &str = "join";
@@ -204,12 +205,25 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
                 refused.push(SpecError { key: format!("service.{name}"), why });
             }
         }
+        for secret in secrets::not_text(now, name, &spec) {
+            let why = format!("secret {secret:?} is not text, so that it must stand here, or be removed");
+            refused.push(SpecError { key: format!("service.{name}.secret_files"), why });
+        }
         let had =
             now.get(kind::SERVICE, name).and_then(|bytes| kept::<ServiceSpec>(bytes)).is_some_and(|s| s.certificates);
         note(now, file, kind::SERVICE, name, &spec, &mut diff);
         if spec.certificates && !had {
             diff.lines.push(format!(
                 "! service {name}: private keys of all certificates in the nodes' folders (--tls-dir) leave to its clones"
+            ));
+        }
+    }
+    let changed =
+        |diff: &Diff, name: &str| diff.change.puts.iter().any(|(of, its, _)| of == kind::SERVICE && its == name);
+    for (name, spec) in parsed.service.iter().filter(|(name, _)| changed(&diff, name)).collect::<Vec<_>>() {
+        for secret in clones::secrets::in_run(spec.get_ref()) {
+            diff.lines.push(format!(
+                "! service {name}: secret {secret} stands in command lines, which every user of the nodes' machines sees; env is hidden"
             ));
         }
     }
@@ -223,33 +237,48 @@ pub fn diff(now: &Declared, file: &str, text: &str, entropy: &[u8; 32]) -> Resul
             diff.change.removes.extend(groups.map(|(group, _)| (kind::GROUP.to_owned(), group.to_owned())));
         }
         if kind == kind::SERVICE {
-            // What is declared anew under its name is in use.
-            let off = off(now);
-            let records = off.of_service(&name).filter_map(|part| Some(Target::parse(&part).ok()?.record()));
-            diff.change.removes.extend(records.map(|record| (kind::OFF.to_owned(), record)));
+            remove_service(now, &name, &mut diff);
+        } else {
+            diff.change.removes.push((kind.into(), name));
         }
-        if kind == kind::SERVICE && now.get(kind::DEPLOY, &name).is_some() {
-            diff.change.removes.push((kind::DEPLOY.into(), name.clone()));
-        }
-        diff.change.removes.push((kind.into(), name));
     }
     if !diff.change.puts.is_empty() || !diff.change.removes.is_empty() {
         diff.change.puts.extend(numbers.record());
     }
-    let after = after(now, &diff.change);
-    let (services, specs) = (all::<ServiceSpec>(&after, kind::SERVICE), all::<NamespaceSpec>(&after, kind::NAMESPACE));
-    let mut errors = wrong_classes(&services, &specs);
-    errors.extend(wrong_functions(&services, &specs));
-    errors.extend(wrong_pipelines(&all(&after, kind::PIPELINE), &services, &specs));
-    errors.extend(refused);
     let mut ours: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
     ours.sort_by_key(|(_, spec)| spec.span().start);
     let ours: Vec<&str> = ours.into_iter().map(|(name, _)| name.as_str()).collect();
-    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), &ours).err().unwrap_or_default());
+    let mut errors = mistakes(&after(now, &diff.change), &ours);
+    errors.extend(refused);
     if errors.is_empty() {
         return Ok(diff);
     }
     Err(errors.iter().map(|e| at_key(file, text, &parsed, &e.key, &e.why)).collect::<Vec<_>>().join("\n"))
+}
+
+/// Mistakes of a whole declaration; `ours` are the services that somebody declares now.
+pub(crate) fn mistakes(all_of_it: &Declared, ours: &[&str]) -> Vec<SpecError> {
+    let services = all::<ServiceSpec>(all_of_it, kind::SERVICE);
+    let specs = all::<NamespaceSpec>(all_of_it, kind::NAMESPACE);
+    let mut errors = wrong_classes(&services, &specs);
+    errors.extend(wrong_functions(&services, &specs));
+    errors.extend(wrong_pipelines(&all(all_of_it, kind::PIPELINE), &services, &specs));
+    errors.extend(clones::spec::validate_all(&services, &specs.into_keys().collect(), ours).err().unwrap_or_default());
+    errors
+}
+
+/// Removes a service, with all that is kept of it.
+pub(crate) fn remove_service(now: &Declared, name: &str, diff: &mut Diff) {
+    // What is declared anew under its name is in use, and has no secrets of somebody else.
+    let off = off(now);
+    let records = off.of_service(name).filter_map(|part| Some(Target::parse(&part).ok()?.record()));
+    diff.change.removes.extend(records.map(|record| (kind::OFF.to_owned(), record)));
+    let (records, lines) = secrets::gone_with(now, name);
+    diff.change.removes.extend(records);
+    diff.lines.extend(lines);
+    let deployed = now.get(kind::DEPLOY, name).map(|_| (kind::DEPLOY.to_owned(), name.to_owned()));
+    diff.change.removes.extend(deployed);
+    diff.change.removes.push((kind::SERVICE.to_owned(), name.to_owned()));
 }
 
 /// TCP services of a declaration that want a port on which nodes listen themselves: `doors`, each with what is there.
@@ -651,7 +680,7 @@ fn dropped(now: &Declared, file: &str, parsed: &File) -> Vec<(&'static str, Stri
 }
 
 /// The declaration as the change would leave it.
-fn after(now: &Declared, change: &Change) -> Declared {
+pub(crate) fn after(now: &Declared, change: &Change) -> Declared {
     let mut records = now.records.clone();
     for (kind, name) in &change.removes {
         records.remove(&(kind.clone(), name.clone()));

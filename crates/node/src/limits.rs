@@ -90,3 +90,12 @@ pub const TURNED_AWAY_WAIT: Span = Span::secs(1);
 pub const TURNED_AWAY_KEPT: Span = Span::secs(30);
 
 const _: () = assert!(TICK.as_micros() * 2 < TURNED_AWAY_WAIT.as_micros(), "it is looked at in between");
+
+/// A secret of a service: a key, a certificate, a file of passwords. It is twice as long in its record.
+pub const SECRET_BYTES_MAX: usize = 64 << 10;
+/// Of one service: variables of its clones, which the kernel bounds.
+pub const SECRETS_PER_SERVICE_MAX: usize = 64;
+/// Of all services: a quarter of what may be declared, in records of twice the length.
+pub const SECRETS_BYTES_MAX: usize = 1 << 20;
+const _: () =
+    assert!(SECRET_BYTES_MAX * 4 <= cluster::root::limits::CHANGE_BYTES_MAX, "a secret and its key are one change");

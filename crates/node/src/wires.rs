@@ -315,7 +315,9 @@ impl Node {
         let next =
             self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), all.next_on(services.get(name)?)?)));
         let next = next.collect();
-        self.group_in(now, group::Input::Declared(group::Declared { services, next, urls, tokens }), out);
+        let secrets = crate::secrets::opened(self.root.declared());
+        let declared = group::Declared { services, next, urls, tokens, secrets };
+        self.group_in(now, group::Input::Declared(declared), out);
         self.report_brick(now, out);
         self.cluster_changed(now, out);
     }

@@ -14,6 +14,7 @@
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
+//! - `secrets.rs`: secrets of services (operator).
 //! - `logs.rs`: what clones have printed (operator).
 //! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
@@ -60,6 +61,7 @@ mod objects;
 mod operate;
 mod places;
 mod problem;
+mod secrets;
 mod shown;
 mod soft;
 mod soft_watch;
@@ -167,6 +169,8 @@ pub fn router_with(
         .route("/v1/code/{digest}", get(code::get).put(code::put).layer(DefaultBodyLimit::disable()))
         .route("/v1/deploy", post(code::deploy))
         .route("/v1/services/{name}/rollback", post(code::rollback))
+        .route("/v1/services/{service}", axum::routing::delete(operate::remove_service))
+        .route("/v1/services/{service}/scale", post(operate::scale))
         .route("/v1/tokens", get(declare::tokens).post(declare::token))
         .route("/v1/tokens/{name}", axum::routing::delete(declare::revoke))
         .route("/v1/nodes/{name}/restart", post(operate::restart))
@@ -183,6 +187,8 @@ pub fn router_with(
         .route("/v1/services/{service}/broadcast", post(members::broadcast))
         .route("/v1/services/{service}/messages", get(members::messages))
         .route("/v1/services/{service}/logs", get(logs::logs))
+        .route("/v1/services/{service}/secrets", get(secrets::list))
+        .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
         .route("/v1/services/{service}/stages", post(stages::told))
         .route("/v1/services/{service}/certificates", get(certificates::certificates))
         .route("/v1/services/{service}/barrier/{barrier}", post(members::barrier))

@@ -2,16 +2,18 @@
 //! needed), and what anybody may see of namespaces.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use clones::Size;
 use clones::off::Target;
 use node::{Answer, Ask, Leaving};
 use serde::Deserialize;
 
 use super::address::{Path, Query};
-use super::declare::change;
-use super::limits::CHANGE_BUDGET;
+use super::declare::{change, whole};
+use super::limits::{BODY_BYTES_MAX, CHANGE_BUDGET};
 use super::problem::done;
 use super::shown::Sight;
 use super::{Api, Problem, guard};
@@ -82,6 +84,37 @@ pub async fn disable(api: State<Api>, Path(part): Path<String>, headers: HeaderM
 
 pub async fn enable(api: State<Api>, Path(part): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
     switch(api, Target::parse(&part).map_err(Problem::wrong)?, false, headers).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scale {
+    clones: Size,
+}
+
+/// Body: `{"clones": 3}` or `{"clones": {"min": 1, "max": 8}}`. Answer as for `apply`.
+pub async fn scale(
+    State(api): State<Api>,
+    Path(service): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    let body = whole(body, BODY_BYTES_MAX).await?;
+    let Scale { clones } = serde_json::from_slice(&body).map_err(|e| {
+        Problem::wrong(format!("the body must be {{\"clones\": 3}} or {{\"clones\": {{\"min\": 1, \"max\": 8}}}}: {e}"))
+    })?;
+    change(&api, Ask::Scale { service, size: clones }).await
+}
+
+/// Ends a service. Answer as for `apply`.
+pub async fn remove_service(
+    State(api): State<Api>,
+    Path(service): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    guard::operator(&headers, &api.view())?;
+    change(&api, Ask::RemoveService { service }).await
 }
 
 async fn switch(State(api): State<Api>, target: Target, off: bool, headers: HeaderMap) -> Result<Response, Problem> {

@@ -103,6 +103,7 @@ impl Toy {
                     dir: None,
                     env: BTreeMap::new(),
                     sandbox: Some(base::process::Open::default()),
+                    given: Default::default(),
                 };
                 out.push(Effect::Spawn { proc: ProcId(proc), spec });
             }
