@@ -1,3 +1,5 @@
+//! Signatures of the RFCs and of our own making, changed in all ways, with keys in a zone in memory.
+
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 

@@ -1,6 +1,6 @@
-//! What others say of who sent a message: SPF, DKIM and DMARC, written into `Authentication-Results`. Asks a DNS server,
-//! and so is off unless the operator names one. Each message has so long; what was not found out then is `temperror`,
-//! and never a reason to refuse it.
+//! What others say of who sent a message: SPF, DKIM and DMARC, written into `Authentication-Results`. Asks a DNS
+//! server, and so is off unless the operator names one. Each message has so long; what was not found out then is
+//! `temperror`, and never a reason to refuse it.
 //!
 //! - `dns.rs`: questions. `spf.rs`, `dkim.rs`, `dmarc.rs`: what the answers mean.
 
