@@ -261,8 +261,8 @@ async fn bring_up(args: &UpArgs, wards: &mut [Ward], told: Told) -> Result<UpEve
     Ok(UpEvent::Ready { nodes, namespaces, demo, people, millis: begun.elapsed().as_millis() as u64 })
 }
 
-/// Lets a node in. One that the cluster knows, and whose folder is empty, has lost its disk: the cluster gives up who it was, as far
-/// as it can do without what only that one had, and it enters as another one under its name.
+/// Lets a node in. One that the cluster knows, and whose folder is empty, has lost its disk: the cluster gives up who it
+/// was, as far as it can do without what only that one had, and it enters as another one under its name.
 async fn enter(args: &UpArgs, api: &Api, ward: &Ward, token: &str, told: Told) -> Result<(), String> {
     let at = || kept(&args.doors(ward.host));
     let Err(refused) = found::join(&ward.dir, &ward.name, at(), token, base::LEVEL).await else { return Ok(()) };
@@ -276,6 +276,10 @@ async fn enter(args: &UpArgs, api: &Api, ward: &Ward, token: &str, told: Told) -
 /// Takes a node out of the cluster that does not run.
 async fn give_up(api: &Api, name: &str) -> Result<(), String> {
     let begun = Instant::now();
+    let view: View = serde_json::from_value(api.get("/v1/status").await?.json()?).map_err(|e| e.to_string())?;
+    if view.nodes.iter().any(|node| node.name == name && node.state != NodeState::Dead) {
+        return Err("a node of this name runs elsewhere".to_owned());
+    }
     loop {
         let reply = api.post(&format!("/v1/nodes/{name}/remove?now=true"), "", "").await?;
         // The groups that it was in may be choosing their leaders.
