@@ -488,7 +488,7 @@ mod tests {
             ("<main ", 1),
             ("<footer>", 1),
             ("<h1>", 1),
-            ("<h2 ", 9),
+            ("<h2 ", 10),
             ("<dialog ", 1),
             ("lang=\"en\"", 1),
             ("aria-live=", 1),
