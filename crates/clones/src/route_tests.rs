@@ -14,6 +14,8 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         tcp: [].into(),
         session: None,
         cache: None,
+        pipeline: None,
+        partition_pipelines: Default::default(),
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),
