@@ -36,6 +36,7 @@
 //! - services may be workers (`clones/src/worker.rs`), and have pipelines (`clones/src/pipeline.rs`): a kind of record
 //! - texts of scripts and libraries that a shard keeps: the functions `scripts.*` and `library.*`, which alone make some (`linear/src/texts.rs`)
 //! - `shards = "auto"` of class `linear` (`linear/src/spec.rs`)
+//! - services have `access_log` (`clones/src/access.rs`)
 //! - services have secrets: their records, `secret_files`, and `${...}` in `env` and `run` (`clones/src/secrets.rs`, `node/src/secrets.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).

@@ -98,6 +98,7 @@ impl Program {
             session: _,
             cache: _,
             pipeline: _,
+            access_log: _,
             answer_timeout: _,
             idle_timeout: _,
             body_max: _,

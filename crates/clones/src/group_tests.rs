@@ -419,6 +419,49 @@ fn a_clone_that_moves_away_stays_until_the_leader_says_that_the_new_one_serves()
 }
 
 #[test]
+fn a_secret_is_waited_for_and_when_it_changes_clones_restart_in_turn() {
+    let mut spec = shop();
+    spec.env = BTreeMap::from([("DB".into(), "${secret.PW}".into())]);
+    let mut fake = Fake::with_shop(&spec, 2);
+    assert_eq!(fake.spawned(), []);
+    let why = fake.group.clones()[0].last_exit.clone().unwrap();
+    assert!(why.contains("waits for secret PW") && why.contains("coppice secret set"), "{why}");
+    let set = |fake: &mut Fake, value: &'static [u8], mark: &str| {
+        let secret = secrets::Secret { value: Some(base::process::Private(value.into())), mark: mark.into() };
+        fake.declared.secrets = BTreeMap::from([("shop".into(), Secrets::from([("PW".into(), secret)]))]);
+        fake.declare(&spec);
+    };
+    set(&mut fake, b"one", "1");
+    let spawned = fake.spawned();
+    assert_eq!((spawned.len(), spawned[0].1.env["PW"].as_str()), (2, "one"));
+    assert_eq!(spawned[0].1.env["DB"], "${secret.PW}", "it is filled in where the process starts");
+    assert_eq!(spawned[0].1.given.words["secret.PW"].text(), Some("one"));
+    (1..3).for_each(|proc| fake.serve(proc));
+    let hash = fake.group.clones()[0].spec_hash;
+    fake.take();
+
+    set(&mut fake, b"one", "1");
+    assert_eq!(fake.spawned(), [], "nothing has changed");
+    set(&mut fake, b"two", "2");
+    let spawned = fake.spawned();
+    assert_eq!((spawned.len(), spawned[0].1.env["PW"].as_str()), (1, "two"));
+    fake.serve(3);
+    assert_eq!(fake.spawned().len(), 1, "the next one's turn");
+    assert_eq!(fake.shown(), "0:serving@103 0:draining@101 1:starting 1:serving@102");
+    assert_ne!(fake.group.clones()[0].spec_hash, hash);
+
+    // One that goes away leaves those that run as they are: none could be started without it.
+    fake.serve(4);
+    fake.take();
+    fake.declared.secrets.clear();
+    fake.declare(&spec);
+    fake.pass(Span::secs(1));
+    assert_eq!(fake.spawned(), []);
+    let serving = fake.shown();
+    assert!(serving.contains("0:serving@103") && serving.contains("1:serving@104"), "{serving}");
+}
+
+#[test]
 fn a_changed_service_gets_its_new_clones_beside_the_old_ones_one_at_a_time() {
     let mut fake = Fake::with_shop(&shop(), 2);
     fake.serve(1);

@@ -8,6 +8,7 @@
 //! Both machines are pure: time and one input in, outputs out. Nothing here knows HTTP, a process or a socket.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod allows;
 pub mod assign;
 pub mod cache;
@@ -52,9 +53,10 @@ pub const CACHE_LEVEL: u32 = 5;
 pub const LEVEL_DOORS: u32 = 5;
 /// ... and from which it may be a worker, and be sent through a pipeline.
 pub const LEVEL_WORKERS: u32 = 6;
-/// ... and from which it may have secrets.
+/// ... and from which it may have secrets, and an access log.
 pub const LEVEL_SECRETS: u32 = 6;
 
+pub use access::AccessLog;
 pub use allows::Allows;
 pub use assign::{Assignments, Version};
 pub use cache::EdgeCache;

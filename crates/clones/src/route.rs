@@ -18,6 +18,7 @@ use std::sync::Arc;
 use base::hash::FixedMap;
 use base::{NodeId, Span};
 
+use crate::access::AccessLog;
 use crate::allows::Allows;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
@@ -48,6 +49,8 @@ pub struct RouteService {
     pub pipeline: Option<Arc<RoutePipeline>>,
     /// ... and those of its partitions that name one of their own, by index.
     pub partition_pipelines: BTreeMap<usize, Arc<RoutePipeline>>,
+    /// What edges write of each of its requests.
+    pub access_log: AccessLog,
     pub partitions: Arc<[Partition]>,
     /// How many clones were declared; their numbers are below.
     pub wanted: u32,
@@ -190,6 +193,7 @@ impl RouteService {
             cache: spec.cache.as_ref().map(|cache| cache.namespace.as_str().into()),
             pipeline: None,
             partition_pipelines: BTreeMap::new(),
+            access_log: spec.access_log,
             partitions: spec.partitions.as_slice().into(),
             wanted: spec.clones.min,
             clones: Vec::new(),
@@ -218,6 +222,7 @@ impl RouteService {
             cache,
             pipeline,
             partition_pipelines,
+            access_log,
             partitions: _,
             wanted,
             clones,
@@ -235,6 +240,7 @@ impl RouteService {
             && *session == other.session
             && *cache == other.cache
             && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
+            && *access_log == other.access_log
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
             && *partitions_off == other.partitions_off
             && clones.len() == other.clones.len()

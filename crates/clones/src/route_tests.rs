@@ -16,6 +16,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         cache: None,
         pipeline: None,
         partition_pipelines: Default::default(),
+        access_log: Default::default(),
         partitions: [].into(),
         wanted: 2,
         clones: Vec::new(),

@@ -10,6 +10,7 @@ use base::{Signal, Span};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessLog;
 use crate::allows::Allows;
 use crate::cache::EdgeCache;
 use crate::health::Health;
@@ -89,6 +90,9 @@ pub struct ServiceSpec {
     /// What its answers pass on their way out; a partition that names one goes before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<String>,
+    /// What nodes write of each of its requests.
+    #[serde(default, skip_serializing_if = "AccessLog::is_off")]
+    pub access_log: AccessLog,
     /// What of their node's machine its clones reach.
     #[serde(default, skip_serializing_if = "Sandbox::is_default")]
     pub sandbox: Sandbox,
@@ -182,6 +186,7 @@ impl ServiceSpec {
             cache: None,
             worker: None,
             pipeline: None,
+            access_log: AccessLog::Off,
             sandbox: Sandbox::default(),
             stop: Stop::default(),
             start_timeout: START_TIMEOUT_DEFAULT,
@@ -263,6 +268,9 @@ impl ServiceSpec {
                 wrong(&format!("env.{name}"), why);
             }
         }
+        if !self.access_log.is_off() && self.http.is_none() {
+            wrong("access_log", "is of HTTP requests, and the service has no http; leave it out".into());
+        }
         for error in secrets::mistakes(self) {
             wrong(&error.key, error.why);
         }
@@ -313,7 +321,8 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
-        if let Some(key) = secrets::key(self) {
+        let of_level_6 = secrets::key(self).or_else(|| (!self.access_log.is_off()).then_some("access_log"));
+        if let Some(key) = of_level_6 {
             return Some((key.to_owned(), crate::LEVEL_SECRETS));
         }
         let of_tcp = self.tcp.iter().any(|door| door.name.is_some()) || self.tcp.len() > 1;
@@ -544,7 +553,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 25] = [
+const SERVICE_KEYS: [&str; 26] = [
     "run",
     "builtin",
     "code",
@@ -564,6 +573,7 @@ const SERVICE_KEYS: [&str; 25] = [
     "cache",
     "worker",
     "pipeline",
+    "access_log",
     "sandbox",
     "stop",
     "start_timeout",

@@ -100,8 +100,9 @@ fn the_known_keys_are_the_types_keys() {
     let mut worker = Worker::new(crate::worker::Form::Stream);
     (worker.run_at_once, worker.memory, worker.sandbox) = (2, Some(1 << 30), crate::worker::Cage::Net);
     (worker.takes, worker.gives) = (vec!["text/*".into()], Some("text/plain".into()));
-    let worker = Some(worker);
-    let spec = ServiceSpec { session: Some(session), cache, worker, builtin: Some("till".into()), ..full() };
+    let (worker, builtin) = (Some(worker), Some("till".into()));
+    let (secret_files, access_log) = (vec!["KEY".into()], AccessLog::Json);
+    let spec = ServiceSpec { session: Some(session), cache, worker, builtin, secret_files, access_log, ..full() };
     let spec = ServiceSpec { pipeline: Some("page".into()), ..spec };
     let value = serde_json::to_value(spec).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();

@@ -22,7 +22,7 @@ pub struct DeployArgs {
     /// The folder: all that the service's clones run. A coppice.toml in it may declare the service
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// The service, if the folder does not declare one
+    /// The service, if the folder does not declare one, or one of several that it declares
     #[arg(long)]
     pub service: Option<String>,
     #[command(flatten)]
@@ -74,21 +74,21 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
     };
     let (left_out, secrets) = (packed.left_out, packed.secrets);
     let (code, files, bytes) = (packed.digest.clone(), packed.files as u64, packed.bytes.len() as u64);
-    let wish = Wish { service: args.service.clone(), declaration, code, files, bytes };
-    let service = match (&wish.service, &wish.declaration) {
-        (Some(service), _) => service.clone(),
-        (None, Some(text)) => node::declared::only_service(&own.display().to_string(), text)?.0,
+    let parts = match (&args.service, &declaration) {
+        (only, Some(text)) => those_of(&own.display().to_string(), text, only.as_deref())?,
+        (Some(service), None) => vec![(service.clone(), None)],
         (None, None) => {
             return Err(format!("{} has no {FILE}; name a declared service with --service", args.folder.display()));
         }
     };
-    let told = Told { json: args.how.json, service };
+    let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+    let told = Told { json: args.how.json, service: names.join(",") };
     if !secrets.is_empty() {
         let some: Vec<String> = secrets.iter().take(SECRETS_SHOWN).map(|path| format!("{path:?}")).collect();
         let more = secrets.len().saturating_sub(SECRETS_SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let text = format!(
-            "packs what looks like secrets: {}{more}; who can read a node's folder has them: name them in {}, and give them in env",
+            "packs what looks like secrets: {}{more}; who can read a node's folder has them: name them in {}, and give them by `coppice secret set`",
             some.join(", "),
             host::code::IGNORE_FILE
         );
@@ -99,11 +99,36 @@ pub async fn deploy(args: DeployArgs) -> Result<(), String> {
     told.tell(
         "kept",
         &format!("{files} files ({left_out} left out), {bytes} bytes, on {} nodes", kept["copies"]),
-        json!({"code": wish.code, "files": files, "left_out": left_out, "bytes": bytes, "copies": kept["copies"]}),
+        json!({"code": code, "files": files, "left_out": left_out, "bytes": bytes, "copies": kept["copies"]}),
     );
+    for (at, (service, declaration)) in parts.iter().enumerate() {
+        let (service, declaration, code) = (service.clone(), declaration.clone(), code.clone());
+        let wish = Wish { service: Some(service.clone()), declaration, code, files, bytes };
+        let rolled_out = roll_out(&api, &args.how, wish, service).await;
+        rolled_out.map_err(|why| match names[at + 1..].join(", ") {
+            rest if rest.is_empty() => why,
+            rest => format!("{why}\n  not begun: {rest}"),
+        })?;
+    }
+    Ok(())
+}
+
+async fn roll_out(api: &Api, how: &FollowArgs, wish: Wish, service: String) -> Result<(), String> {
+    let told = Told { json: how.json, service };
     let body = serde_json::to_string(&wish).map_err(|e| e.to_string())?;
     let reply = api.post("/v1/deploy", "", body).await?.json()?;
-    told.follow(&args.how.node.reader(), &reply, args.how.no_wait).await
+    told.follow(&how.node.reader(), &reply, how.no_wait).await
+}
+
+/// The services that a folder's declaration has, or one of them, in the order in which they are rolled out.
+fn those_of(file: &str, text: &str, only: Option<&str>) -> Result<Vec<(String, Option<String>)>, String> {
+    let all = node::declared::each_service(file, text)?;
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    if let Some(only) = only.filter(|only| !names.contains(only)) {
+        return Err(format!("{file} declares {}, and no service {only:?}", names.join(", ")));
+    }
+    let wanted = all.into_iter().filter(|(name, _)| only.is_none_or(|only| only == name));
+    Ok(wanted.map(|(name, text)| (name, Some(text))).collect())
 }
 
 pub async fn rollback(args: RollbackArgs) -> Result<(), String> {
@@ -209,5 +234,21 @@ impl Told {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_folders_services_may_be_named_and_a_wrong_name_says_which_there_are() {
+        let text = "[service.web]\nrun = [\"a\"]\nhttp = {}\n[service.worker]\nrun = [\"b\"]\n";
+        let names = |only| -> Result<Vec<String>, String> {
+            Ok(those_of("coppice.toml", text, only)?.into_iter().map(|(name, _)| name).collect())
+        };
+        assert_eq!(names(None).unwrap(), ["worker", "web"]);
+        assert_eq!(names(Some("web")).unwrap(), ["web"]);
+        assert_eq!(names(Some("wep")).unwrap_err(), "coppice.toml declares worker, web, and no service \"wep\"");
     }
 }

@@ -63,9 +63,17 @@ impl Logbook {
                 }
             }
         }
-        let service = &wanted.wish.service;
-        if parts.iter().all(|(_, part)| part.lines.is_empty()) && !view.services.iter().any(|s| s.name == *service) {
-            return Err(unknown(&view, service));
+        let service = &wanted.service;
+        if parts.iter().all(|(_, part)| part.lines.is_empty()) {
+            if !view.services.iter().any(|s| s.name == *service) {
+                return Err(unknown(&view, service));
+            }
+            let its = view.routes.services.iter().find(|s| s.name == *service);
+            if wanted.access && its.is_none_or(|s| s.access_log.is_off()) {
+                return Err(format!(
+                    "service {service:?} has no access log; declare access_log = \"common\" (or \"json\") in [service.{service}]"
+                ));
+            }
         }
         Ok(wanted.gathered(at_us, parts, silent))
     }

@@ -25,6 +25,9 @@ pub struct LogsArgs {
     /// Go on with what is printed from now on, until it is ended
     #[arg(short, long)]
     pub follow: bool,
+    /// Its requests, if it has an access log, in place of what its clones print
+    #[arg(long, conflicts_with_all = ["clone", "version"])]
+    pub access: bool,
     /// Only of this clone: 0, 1, ...
     #[arg(long, value_name = "NUMBER")]
     pub clone: Option<u32>,
@@ -49,6 +52,7 @@ Examples:
   coppice logs shop
   coppice logs -f shop --clone 2
   coppice logs shop --since 10m --lines 1000
+  coppice logs --access -f shop
   coppice logs shop --json | jq 'select(.source == \"err\")'
 
 Each node keeps the last 4 to 8 MiB of each of its clones. Lines of source `node` are the node's own: a start, an end.";
@@ -113,6 +117,9 @@ impl Asked {
             .collect();
         let mut path = format!("/v1/services/{service}/logs?lines={}&since_ms={}", args.lines, self.since_ms);
         args.clone.iter().for_each(|clone| path += &format!("&clone={clone}"));
+        if args.access {
+            path += "&access=true";
+        }
         args.version.iter().for_each(|version| path += &format!("&version={version}"));
         if self.reads_on {
             let after: Vec<String> = self.after_us.iter().map(|(node, us)| format!("{node}:{us}")).collect();
@@ -149,8 +156,13 @@ fn tell(args: &LogsArgs, line: &LogLine) {
     if args.json {
         println!("{}", serde_json::to_string(line).expect("a line is plain data"));
     } else {
-        println!("{}", text(&args.service, line));
+        println!("{}", if args.access { access_text(line) } else { text(&args.service, line) });
     }
+}
+
+/// `n1 | 192.0.2.1 - - [26/Nov/2026:03:12:07 +0000] "GET / HTTP/1.1" 200 512`: the line says when.
+fn access_text(LogLine { node, source, line, .. }: &LogLine) -> String {
+    format!("{} {} {}", plain(node), if *source == Source::Node { "*" } else { "|" }, plain(line))
 }
 
 /// `2026-11-22 14:03:07.123  n1 shop/2 v3 | the line`
@@ -185,6 +197,7 @@ mod tests {
     fn a_line_says_when_and_where_and_steers_no_terminal() {
         let mut one = line(1_795_662_727_123_456, "n1");
         assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 v3 | \\u{1b}[2J{}");
+        assert_eq!(access_text(&one), "n1 | \\u{1b}[2J{}");
         (one.version, one.source) = (0, Source::Node);
         assert_eq!(text("shop", &one), "2026-11-26 03:12:07.123  n1 shop/2 * \\u{1b}[2J{}");
     }
@@ -192,6 +205,9 @@ mod tests {
     #[test]
     fn the_next_look_begins_where_the_last_answer_said() {
         let args = Line::parse_from(["logs", "-f", "a b", "--clone", "1", "-n", "7"]).args;
+        let access = Line::parse_from(["logs", "shop", "--access"]).args;
+        assert_eq!(Asked::new(&access).path(&access), "/v1/services/shop/logs?lines=100&since_ms=0&access=true");
+        assert!(Line::try_parse_from(["logs", "shop", "--access", "--clone", "1"]).is_err());
         let mut asked = Asked::new(&args);
         assert_eq!(asked.path(&args), "/v1/services/a%20b/logs?lines=7&since_ms=0&clone=1");
         let after = |all: &[(&str, u64)]| all.iter().map(|(node, us)| ((*node).to_owned(), *us)).collect();

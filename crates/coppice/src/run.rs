@@ -14,6 +14,7 @@ use edge::resp::scripts::ScriptDesk;
 use edge::resp::secure::Arrived;
 use edge::tls::{Certs, Files};
 use edge::{Functions, Meter};
+use host::access::AccessLogs;
 use host::{DataDir, Dialer, HostConfig, Identity, Tls};
 use node::{Answer, Ask, Birth, Leaving, Node, View};
 use tokio::runtime::Runtime;
@@ -435,6 +436,7 @@ impl Started {
             trusted_headers: args.trusted_header.clone(),
             address_connections_max: args.address_connections_max,
             files_dir: home.services.clone(),
+            access: Some(AccessLogs::start(args.dir.join("logs")).map_err(|e| e.to_string())?),
             ..Default::default()
         };
         let own = Certs::own(&certificate::chain(&home.identity), &home.identity.key_pem)?;

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::NodeId;
-use clones::Allows;
 use clones::limits::LEAVE_ROUTES;
 use clones::partition::{Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes, tcp_asked};
+use clones::{AccessLog, Allows};
 
 use crate::affinity;
 use crate::demand::{Demands, GroupCount, Visit};
@@ -62,6 +62,8 @@ pub struct Doorway {
     pub cache: Option<Arc<str>>,
     /// What its answers pass.
     pub pipeline: Option<Arc<RoutePipeline>>,
+    /// What is written of each of its requests.
+    pub access_log: AccessLog,
     /// What the manager is told of its service.
     pub count: Arc<GroupCount>,
     /// What is said of its requests; for others the doors have their own numbers.
@@ -304,6 +306,7 @@ fn doors(
             session: session(),
             cache: cache(),
             pipeline: service.partition_pipelines.get(&index).or(service.pipeline.as_ref()).cloned(),
+            access_log: service.access_log,
             count: Arc::clone(count),
             allows,
         })
@@ -318,6 +321,7 @@ fn doors(
         session: session(),
         cache: cache(),
         pipeline: service.pipeline.clone(),
+        access_log: service.access_log,
         count: Arc::clone(count),
         allows: service.allows,
     }));

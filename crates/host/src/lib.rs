@@ -6,6 +6,7 @@
 //! knows effects, never a protocol: it cannot tell a beacon from a session. Anything that decides lives below, in a machine.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 mod cage;
 pub mod certificate;
 pub mod code;

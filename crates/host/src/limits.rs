@@ -131,6 +131,9 @@ pub const LOG_FILE_BYTES_MAX: u64 = 4 << 20;
 pub const LOG_READ_BYTES: u64 = 64 << 10;
 /// Lines in one answer about logs, with their text: what is more is asked for again.
 pub const LOG_ANSWER_BYTES_MAX: usize = 4 << 20;
+/// A line of an access log; its parts are cut at the edge so that it has room.
+pub const ACCESS_LINE_BYTES_MAX: usize = 32 << 10;
+const _: () = assert!((ACCESS_LINE_BYTES_MAX as u64) * 64 < LOG_FILE_BYTES_MAX, "a file has many lines");
 /// Lines that wait for the log thread; more are dropped, and a line of the log says how many.
 pub const LOG_LINES_WAITING_MAX: usize = 4096;
 /// Output may be read for this long after a child has ended; whoever still holds its pipe is not the child.

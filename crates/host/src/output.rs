@@ -99,7 +99,7 @@ impl LogFiles {
     pub fn write(&self, name: &str, version: u32, source: Source, text: &str) {
         let lost = self.lost.swap(0, Relaxed);
         if lost > 0 {
-            let text = format!("{lost} lines of this node's clones are missing here: the disk was too slow");
+            let text = format!("{lost} lines of this node are missing here: the disk was too slow");
             if !self.send(name, version, Source::Node, &text) {
                 self.lost.fetch_add(lost, Relaxed);
             }
@@ -207,7 +207,7 @@ mod tests {
         assert!(stamps.is_sorted_by(|a, b| (a.len(), a) < (b.len(), b)), "{stamps:?}");
         assert_eq!(stamps[4], format!("{}.{:06}", (ahead + 2) / 1_000_000, (ahead + 2) % 1_000_000));
         let rest: Vec<&str> = written.iter().map(|line| line.split_once(' ').unwrap().1).collect();
-        let missing = "v2 node 2 lines of this node's clones are missing here: the disk was too slow";
+        let missing = "v2 node 2 lines of this node are missing here: the disk was too slow";
         assert_eq!(rest, ["v2 err line 0", "v2 err line 1", "v2 err line 2", missing, "v2 out line 5"]);
     }
 

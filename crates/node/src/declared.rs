@@ -159,7 +159,37 @@ pub fn only_service(file: &str, text: &str) -> Result<(String, ServiceSpec), Str
     let mut services = parsed.service.into_iter();
     match (services.next(), services.next()) {
         (Some((name, spec)), None) => Ok((name, spec.into_inner())),
-        _ => Err(format!("{file} declares {count} services; a folder that is deployed declares one, [service.NAME]")),
+        _ => Err(format!("{file} declares {count} services; what is deployed here is one, [service.NAME]")),
+    }
+}
+
+/// The services of a folder's declaration, each with a declaration of its own that has all namespaces: in the order in which they are
+/// rolled out, those that nobody reaches first, else as they stand in the file. Of a single one it is the text itself.
+///
+/// # Errors
+/// A sentence: it cannot be read, or declares no service.
+pub fn each_service(file: &str, text: &str) -> Result<Vec<(String, String)>, String> {
+    let wrong = |e: String| format!("{file}: {}", e.trim_end());
+    let parsed: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    let mut services: Vec<(&String, &Spanned<ServiceSpec>)> = parsed.service.iter().collect();
+    services.sort_by_key(|(_, spec)| (spec.get_ref().is_reached(), spec.span().start));
+    match services[..] {
+        [] => {
+            Err(format!("{file} declares no service; a folder that is deployed declares one or more, [service.NAME]"))
+        }
+        [(only, _)] => Ok(vec![(only.clone(), text.to_owned())]),
+        _ => {
+            let whole: toml::Table = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+            let of = |(name, _): &(&String, &Spanned<ServiceSpec>)| {
+                let mut part = whole.clone();
+                if let Some(toml::Value::Table(services)) = part.get_mut(kind::SERVICE) {
+                    services.retain(|other, _| other == *name);
+                }
+                let text = toml::to_string(&part).map_err(|e| wrong(e.to_string()))?;
+                Ok(((*name).clone(), text))
+            };
+            services.iter().map(of).collect()
+        }
     }
 }
 

@@ -459,3 +459,24 @@ fn a_pipeline_that_cannot_be_is_told_with_its_line() {
         assert!(why.contains(told), "{why}");
     }
 }
+
+#[test]
+fn a_folder_of_several_services_is_one_declaration_for_each_with_all_namespaces() {
+    let text = "[service.web]\nrun = [\"a\"]\nhttp = {}\n[service.worker]\nrun = [\"b\"]\nnamespaces = [\"jobs\"]\n\
+                [service.api]\nrun = [\"c\"]\nhttp = { path = \"/api\" }\n[service.mail]\nrun = [\"d\"]\n\
+                [namespace.jobs]\nclass = \"linear\"\n";
+    let parts = each_service("coppice.toml", text).unwrap();
+    let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["worker", "mail", "web", "api"], "those that users come to are last");
+    for (name, part) in &parts {
+        let (only, spec) = only_service("part", part).unwrap();
+        let whole: File = toml::from_str(text).unwrap();
+        assert_eq!((&only, &spec), (name, whole.service[name].get_ref()));
+        let diff = diff(&empty(), "part", part, &[7; 32]).unwrap();
+        assert!(diff.lines.contains(&"+ namespace jobs".to_owned()), "no part of the file drops it: {:?}", diff.lines);
+    }
+    let one = "# mine\n[service.web]\nrun = [\"a\"]\n";
+    assert_eq!(each_service("coppice.toml", one).unwrap(), [("web".to_owned(), one.to_owned())], "with its lines");
+    assert!(each_service("coppice.toml", "").unwrap_err().contains("declares no service"));
+    assert!(each_service("coppice.toml", "[service.web]\nrum = 1\n").unwrap_err().contains("rum"));
+}

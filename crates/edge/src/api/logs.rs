@@ -15,6 +15,10 @@ use super::{Api, Problem, guard};
 /// What is asked of the logs of all nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
+    /// Whose they are.
+    pub service: String,
+    /// Its requests are asked for, not what its clones print.
+    pub access: bool,
     /// For a node that `after_us` does not name.
     pub wish: LogWish,
     /// Moment of the last line that whoever asks has of a node, by its name.
@@ -66,6 +70,9 @@ pub struct Gathered {
 pub struct Asked {
     clone: Option<u32>,
     version: Option<u32>,
+    /// Its access log, not what its clones print.
+    #[serde(default)]
+    access: bool,
     /// Lines after this moment, milliseconds since 1970.
     #[serde(default)]
     since_ms: u64,
@@ -87,7 +94,10 @@ pub async fn logs(
 }
 
 fn wanted(service: String, asked: Asked) -> Result<Wanted, String> {
-    let Asked { clone, version, since_ms, lines, after } = asked;
+    let Asked { clone, version, access, since_ms, lines, after } = asked;
+    if access && (clone.is_some() || version.is_some()) {
+        return Err("clone and version are not of the access log: its lines of the form json have `clone`".into());
+    }
     let lines = lines.unwrap_or(LOG_LINES);
     if !(1..=LOG_LINES_MAX).contains(&lines) {
         return Err(format!("lines is 1 to {LOG_LINES_MAX}; `more` in the answer says that there are others"));
@@ -100,7 +110,9 @@ fn wanted(service: String, asked: Asked) -> Result<Wanted, String> {
         after_us.insert(node.to_owned(), us);
     }
     let since_us = since_ms.saturating_mul(1000);
-    Ok(Wanted { wish: LogWish { service, clone, version, after_us: since_us, lines, oldest }, after_us })
+    let name = if access { host::access::log_name(&service) } else { service.clone() };
+    let wish = LogWish { service: name, clone, version, after_us: since_us, lines, oldest };
+    Ok(Wanted { service, access, wish, after_us })
 }
 
 #[cfg(test)]
@@ -152,6 +164,9 @@ mod tests {
         assert!(on.wish.oldest && on.wish.clone == Some(2) && on.wish.version == Some(3) && on.wish.lines == 10);
         // Whoever has no line of any node yet.
         assert!(asked("after=&since_ms=9").unwrap().wish.oldest);
+        let access = asked("access=true").unwrap();
+        assert_eq!((&*access.service, access.access, &*access.wish.service), ("shop", true, "_access_shop"));
+        assert!(asked("access=true&clone=1").unwrap_err().contains("not of the access log"));
         for wrong in ["lines=0", "lines=10001", "after=n1", "after=n1:x", "clone=-1", "clone=x", "else=1"] {
             assert!(asked(wrong).is_err(), "{wrong}");
         }

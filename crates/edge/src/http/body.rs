@@ -19,6 +19,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
+use super::access::Record;
 use super::cached::Reader;
 use super::check::{TOO_LARGE, Violation};
 use super::guard::Flags;
@@ -183,6 +184,8 @@ pub struct DownBody {
     /// Comes before the rest.
     ahead: Bytes,
     kind: Kind,
+    /// A line of it is to be written: of services that have an access log.
+    record: Option<Box<Record>>,
     _busy: Busy,
 }
 
@@ -240,7 +243,7 @@ impl Drop for Busy {
 
 impl DownBody {
     pub fn text(text: impl Into<Bytes>, busy: Busy) -> Self {
-        Self { ahead: Bytes::new(), kind: Kind::Text(text.into()), _busy: busy }
+        Self { ahead: Bytes::new(), kind: Kind::Text(text.into()), record: None, _busy: busy }
     }
 
     pub fn of(source: Source, busy: Busy) -> Self {
@@ -253,7 +256,24 @@ impl DownBody {
             Source::Clone(from) => Kind::FromClone(Box::new(from)),
             Source::Fill(reader) => Kind::Fill(Box::new(reader)),
         };
-        Self { ahead, kind, _busy: busy }
+        Self { ahead, kind, record: None, _busy: busy }
+    }
+
+    /// The clone that it comes from, if it comes from one.
+    pub fn clone_name(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::FromClone(from) => Some(&from.upstream.name),
+            Kind::Text(_) | Kind::Fill(_) | Kind::Broken(_) => None,
+        }
+    }
+
+    /// What goes on into its service's access log.
+    pub fn recorded(&mut self, mut record: Box<Record>) {
+        // Whoever serves it need not ask for more.
+        if self.is_end_stream() {
+            record.ended();
+        }
+        self.record = Some(record);
     }
 }
 
@@ -303,15 +323,20 @@ impl Body for DownBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        if !this.ahead.is_empty() {
-            return text(&mut this.ahead);
+        let polled = if this.ahead.is_empty() {
+            match &mut this.kind {
+                Kind::Text(bytes) => text(bytes),
+                Kind::Fill(reader) => reader.poll_frame(cx),
+                Kind::FromClone(from) => from.poll_frame(cx),
+                Kind::Broken(kind) => Poll::Ready(Some(Err((*kind).into()))),
+            }
+        } else {
+            text(&mut this.ahead)
+        };
+        if this.record.is_some() {
+            this.note(&polled);
         }
-        match &mut this.kind {
-            Kind::Text(bytes) => text(bytes),
-            Kind::Fill(reader) => reader.poll_frame(cx),
-            Kind::FromClone(from) => from.poll_frame(cx),
-            Kind::Broken(kind) => Poll::Ready(Some(Err((*kind).into()))),
-        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -338,6 +363,23 @@ impl Body for DownBody {
             }
         };
         more(rest, self.ahead.len())
+    }
+}
+
+impl DownBody {
+    fn note(&mut self, polled: &Poll<Option<io::Result<Frame<Bytes>>>>) {
+        let is_over = self.is_end_stream();
+        let Some(record) = &mut self.record else { return };
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                record.moved(frame.data_ref().map_or(0, Bytes::len));
+                if is_over {
+                    record.ended();
+                }
+            }
+            Poll::Ready(None) => record.ended(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => (),
+        }
     }
 }
 

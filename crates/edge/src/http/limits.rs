@@ -207,3 +207,12 @@ const _: () = assert!(READ_BUFFER_BYTES <= READ_BUFFER_KEPT_BYTES && READ_BUFFER
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX, "a long target is told from a long head");
 const _: () =
     assert!(CONNECT_TIME.as_millis() <= CLONE_WAIT.as_millis(), "one lost connect may use up the wait, not more");
+
+/// Ids of requests that are passed on: UUIDs have 36 bytes, and some systems put several into one.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// What an access log has of a path and its query, bytes: longer ones are cut.
+pub const ACCESS_TARGET_BYTES_MAX: usize = 4 << 10;
+/// ... and of each of the other texts.
+pub const ACCESS_FIELD_BYTES_MAX: usize = 1 << 10;
+// Escapes make a path four times as long at most, and a field twice.
+const _: () = assert!(ACCESS_TARGET_BYTES_MAX * 4 + ACCESS_FIELD_BYTES_MAX * 12 < host::limits::ACCESS_LINE_BYTES_MAX);

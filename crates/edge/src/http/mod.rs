@@ -6,10 +6,11 @@
 //! picks a clone from the pool and sends the request down a `line`, an idle or new connection on which we are the client.
 //! Bodies stream both ways. The line is driven by the same task, so a request crosses no thread.
 //!
-//! For services that say so, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
+//! For services that say so, `access` writes a line for each request, `cached` keeps answers and gives them without a clone; `session` opens the client's cookie before and stores the session after (`crate::cookie`).
 //!
 //! Who is chosen is the business of `crate::pool`, which services exist that of the node's view.
 
+pub(crate) mod access;
 pub(crate) mod admit;
 mod body;
 mod cached;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use host::access::AccessLogs;
 use http::HeaderName;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -87,6 +89,8 @@ pub struct Config {
     pub tls: Option<Arc<Certs>>,
     /// Where files of drop handlers are, unless their path is absolute.
     pub files_dir: PathBuf,
+    /// Where access logs go of services that have one; none: nowhere.
+    pub access: Option<AccessLogs>,
 }
 
 impl Default for Config {
@@ -100,6 +104,7 @@ impl Default for Config {
             accept_proxy: false,
             tls: None,
             files_dir: PathBuf::new(),
+            access: None,
         }
     }
 }

@@ -19,6 +19,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
+use super::access::Record;
 use super::admit;
 use super::body::{Busy, Counted, DownBody, FromClone, Source};
 use super::cached::{self, Cached};
@@ -83,13 +84,19 @@ pub async fn answer(
     client.flags.begin();
     let version = request.version();
     let request = request.map(|incoming| Counted::new(incoming, version, &client.flags));
-    let outcome = carry(&edge, &client, began, request).await;
+    let mut record = None;
+    let outcome = carry(&edge, &client, began, request, &mut record).await;
     let failed = outcome.as_ref().is_err_and(Refusal::is_ours);
     edge.door.done(began.elapsed(), failed);
     let mut response = match outcome {
         Ok((response, source)) => response.map(|()| DownBody::of(source, busy)),
         Err(refusal) => refusal.response(busy, &mut Rng::new(began.elapsed().as_nanos() as u64)),
     };
+    if let Some(mut record) = record {
+        let clone = response.body().clone_name().map(str::to_owned);
+        record.answered(&mut response, clone.as_deref());
+        response.body_mut().recorded(record);
+    }
     // Of HTTP/2 the connection says it.
     let parts = client.open.is_some() && edge.door.parts() && response.status() != StatusCode::SWITCHING_PROTOCOLS;
     if parts || !client.flags.keeps_rest() {
@@ -107,6 +114,7 @@ async fn carry(
     client: &Arc<Client>,
     began: Instant,
     mut request: Request<Counted>,
+    record: &mut Option<Box<Record>>,
 ) -> Result<(Response<()>, Source), Refusal> {
     if request.method().as_str() == REFUSED_METHOD {
         let unnamed = Violation { status: 400, why: "this method is not for clients" };
@@ -163,6 +171,12 @@ async fn carry(
         }
         table.place(&asked)
     };
+    if let (Some(place), Some(logs)) = (&place, &edge.config.access)
+        && !place.doorway.access_log.is_off()
+    {
+        let log = (logs, place.doorway.access_log, place.service_name());
+        *record = Some(Record::begin(log, &mut parts, &host, client.peer.ip, began));
+    }
     let doorway = place.as_ref().map(|place| &place.doorway);
     let body_max = doorway.and_then(|doorway| doorway.allows.body_max).unwrap_or(edge.config.body_bytes_max);
     if !incoming.may_have(body_max) {

@@ -4,6 +4,7 @@
 
 mod allows;
 mod common;
+mod http_access;
 mod http_between;
 mod http_broken_off;
 mod http_bytes;
