@@ -71,7 +71,7 @@ impl Said {
         let text = |name: &HeaderName| fields.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         let number = |name: &HeaderName| text(name).and_then(|text| text.parse::<u64>().ok());
         let left = number(&DEADLINE).map_or(timeout, Duration::from_millis);
-        let until = now.checked_add(left).unwrap_or(now + timeout);
+        let until = now + left.min(DEADLINE_MAX);
         let priority = number(&PRIORITY).map_or(PRIORITY_DEFAULT, |said| said.min(PRIORITY_MAX.into()) as u8);
         let kind = text(&header::CONTENT_TYPE).unwrap_or(TYPE_DEFAULT).to_owned();
         let url = text(&URL).map(str::to_owned);
@@ -194,6 +194,6 @@ mod tests {
         assert_eq!((&*said.kind, said.priority, said.until), ("text/plain", 9, now + Duration::from_millis(250)));
         assert_eq!(said.url.as_deref(), Some("/a"));
         // Longer than any clock has.
-        assert_eq!(of(&[(&DEADLINE, &u64::MAX.to_string())]).until, now + timeout);
+        assert_eq!(of(&[(&DEADLINE, &u64::MAX.to_string())]).until, now + DEADLINE_MAX);
     }
 }

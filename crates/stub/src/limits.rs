@@ -10,6 +10,8 @@ pub const RESULT_BYTES_MAX: usize = 64 << 20;
 pub const HELD_BYTES_MAX: usize = 64 << 20;
 /// Jobs that wait in one stub: at ten milliseconds each the last one waits for half a second. More are sent elsewhere.
 pub const WAITING_MAX: usize = 48;
+/// Nobody waits for longer: as no service may take longer for an answer.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 /// Parameters of a job, and bytes of the query that has them.
 pub const PARAMS_MAX: usize = 32;
 pub const QUERY_BYTES_MAX: usize = 8 << 10;
