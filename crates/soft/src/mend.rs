@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use base::checksum::place_hash;
-use base::{Boot, Frame, NodeId, Now};
+use base::{Frame, NodeId, Now};
 use prost::Message;
 
 use crate::cell::{Cell, Sibling, Slot};
@@ -122,7 +122,7 @@ impl Soft {
     }
 
     pub(crate) fn parts(&mut self, now: Now, from: NodeId, told: &Parts, out: &mut Vec<Output>) -> Result<(), Odd> {
-        if !self.peers.get(&from).is_some_and(|peer| peer.boot == Boot(told.boot)) {
+        if !self.is_of_life(from, told.boot) {
             return Ok(());
         }
         if told.parts.len() != PARTS {
@@ -170,7 +170,7 @@ impl Soft {
     }
 
     pub(crate) fn mend(&mut self, now: Now, from: NodeId, message: Mend, out: &mut Vec<Output>) -> Result<(), Odd> {
-        if !self.peers.get(&from).is_some_and(|peer| peer.boot == Boot(message.boot)) {
+        if !self.is_of_life(from, message.boot) {
             return Ok(());
         }
         let known = context(&message.context).ok_or(Odd("a context of what nobody gives"))?;

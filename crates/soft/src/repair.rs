@@ -84,7 +84,7 @@ impl Soft {
     }
 
     /// Is it from the life of a peer that is known here? What another life had is nobody's now.
-    fn is_of_life(&self, from: NodeId, boot: u64) -> bool {
+    pub(crate) fn is_of_life(&self, from: NodeId, boot: u64) -> bool {
         self.peers.get(&from).is_some_and(|peer| peer.boot == Boot(boot))
     }
 

@@ -197,7 +197,8 @@ proptest! {
         prop_assert_eq!(both(&a, &a), a.clone());
         // What is mended is a cell that joins go on with.
         let mut joined = both(&a, &b);
-        joined.join(&c, &Context::default(), Known::Push { dot: Dot { life: Life { node: NodeId(9), boot: Boot(1) }, seq: 1 }, supersedes: &[] });
+        let dot = Dot { life: Life { node: NodeId(9), boot: Boot(1) }, seq: 1 };
+        joined.join(&c, &Context::default(), Known::Push { dot, supersedes: &[] });
         prop_assert!(joined.siblings.windows(2).all(|pair| pair[0].dot.life < pair[1].dot.life));
     }
 }
