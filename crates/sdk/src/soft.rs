@@ -193,7 +193,7 @@ impl Soft {
     /// Takes away what is not in this range.
     pub async fn trim(&self, key: &str, first: i64, last: i64) -> Result<(), SoftError> {
         let args = vec![first.to_string().into(), last.to_string().into()];
-        self.apply(key, "list.trim", args, false).await.map(|_| ()).map_err(SoftError::from)
+        self.apply(key, "list.trim", args, false).await.map(drop)
     }
 
     // How it is asked.
@@ -206,7 +206,7 @@ impl Soft {
 
     /// `repeats`: it changes nothing.
     async fn apply(&self, key: &str, function: &str, args: Vec<Bytes>, repeats: bool) -> Result<Value, SoftError> {
-        let args: Vec<Value> = args.iter().map(|arg| text_of(arg)).collect();
+        let args: Vec<Value> = args.iter().map(text_of).collect();
         let body = json!({"function": function, "args": args}).to_string();
         let call = Call { repeats, ..self.call(Method::POST, "apply", key).body(body) };
         let answer = self.node.call(&call).await?;

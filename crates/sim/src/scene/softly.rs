@@ -53,7 +53,8 @@ impl Scene {
         let id = self.world.ask(by.0, budget, Ask::Soft(op)).expect("the node was seen to run");
         self.answers.asked(id, by.0, now, budget, self.world.is_hung(by.0));
         self.soft.begin(&act, by, now);
-        let must = self.must_serve();
+        // While programs of two levels run lists are refused.
+        let must = self.must_serve() && (self.all_agree() || soft_load::kind(act.key()) != Kind::Item);
         self.flights.insert(id, Flight { client: token, node: by.0, start: now, must, what: Asked::Soft(act) });
     }
 
