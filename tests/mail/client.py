@@ -1,4 +1,5 @@
 """Mail clients of Python's own library, for the test of the built-in mail: prints JSON lines."""
+import concurrent.futures
 import json
 import poplib
 import smtplib
@@ -67,6 +68,20 @@ def read(server, user, password, delete=False):
     print(json.dumps(found))
 
 
+def guess(address, count, servers):
+    """Tries wrong passwords, at all servers at once; what each try was told."""
+
+    def tries(number):
+        try:
+            opened(servers[number % len(servers)], address, f"wrong-{number}").quit()
+            return "in"
+        except poplib.error_proto as refused:
+            return refused.args[0].decode()
+
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        print(json.dumps(list(pool.map(tries, range(count)))))
+
+
 def main():
     what, rest = sys.argv[1], sys.argv[2:]
     if what == "loop":
@@ -79,6 +94,8 @@ def main():
             print(json.dumps([code for code, _ in refused.recipients.values()]))
     elif what in ("read", "empty"):
         read(*rest, delete=what == "empty")
+    elif what == "guess":
+        guess(rest[0], int(rest[1]), rest[2:])
     elif what == "login":
         try:
             opened(*rest).quit()

@@ -152,6 +152,19 @@ fn what_was_answered_250_is_there_once_through_every_address_whoever_dies() {
     assert_eq!(cluster.read(3), BTreeMap::new());
 }
 
+/// Failed logins are counted over all nodes: ten at each of two are too many at the third.
+fn who_guesses_goes_round_in_vain(cluster: &Cluster) {
+    let [_, (bob, password)] = cluster.accounts.as_slice() else { panic!("{:?}", cluster.accounts) };
+    let servers: Vec<&str> = cluster.pop3[..2].iter().map(String::as_str).collect();
+    let told = ask(&[&["guess", bob, "20"], &servers[..]].concat()).unwrap();
+    assert!(told.as_array().unwrap().iter().all(|told| told.as_str().unwrap().starts_with("-ERR ")), "{told}");
+    let login = || ask(&["login", &cluster.pop3[2], bob, password]).unwrap();
+    // A count may be two seconds old there.
+    e2e::soon("bob is not let in at n3, with the right password", 10, || {
+        login() == "-ERR [SYS/TEMP] too many failed logins: come again later"
+    });
+}
+
 /// Accounts and aliases are changed at one node and known at the others.
 fn who_is_refused_and_let_in(cluster: &Cluster, ann: &str, password: &str, bob: &str) {
     let Cluster { up, pop3, .. } = cluster;
@@ -179,4 +192,5 @@ fn who_is_refused_and_let_in(cluster: &Cluster, ann: &str, password: &str, bob: 
     soon("eve gets no mail at n1", &|| cluster.send(1, "more", &["eve@mail.test"]) == refused(550));
     assert_eq!(login(1, "eve@mail.test", added.trim()), wrong);
     up.coppice(&["mail", "user", "remove", "eve@mail.test"]).good();
+    who_guesses_goes_round_in_vain(cluster);
 }
