@@ -20,12 +20,14 @@ pub const ALL: &[Spec] = &[noted(
         -2,
         Keys::None,
         Does::Ask,
-        "LOAD [REPLACE] code | LIST [LIBRARYNAME pattern] [WITHCODE] | DELETE library | FLUSH [ASYNC | SYNC] | DUMP | RESTORE payload \
+        "LOAD [REPLACE] code | LIST [LIBRARYNAME pattern] [WITHCODE] | DELETE library | FLUSH [ASYNC | SYNC] | \
+         DUMP | RESTORE payload \
          [FLUSH | APPEND | REPLACE] | STATS | KILL",
         "libraries of functions in Lua",
         function,
     ),
-    "LIST begins with the functions that are built in; libraries are 1,000 of 4 MiB together, in all shards, and not where the namespace declares \
+    "LIST begins with the functions that are built in; libraries are 1,000 of 4 MiB together, in all shards, and \
+     not where the namespace declares \
      functions of a service; KILL finds nothing to end",
 )];
 

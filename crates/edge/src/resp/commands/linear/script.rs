@@ -33,7 +33,8 @@ pub const ALL: &[Spec] = &[
             "runs a script that was loaded or run before",
             eval,
         ),
-        "a script that was only said (EVAL) is kept from its first EVALSHA on, in the shard of its keys; NOSCRIPT, if it was loaded nowhere and another node leads meanwhile",
+        "a script that was only said (EVAL) is kept from its first EVALSHA on, in the shard of its keys; \
+         NOSCRIPT, if it was loaded nowhere and another node leads meanwhile",
     ),
     spec(
         "EVAL_RO",
@@ -63,7 +64,8 @@ pub const ALL: &[Spec] = &[
             "scripts that are known by their digests",
             script,
         ),
-        "loaded scripts are kept with the data, 10,000 of 16 MiB together (the oldest go) and 1 MiB each; KILL finds none, as a script ends by itself",
+        "loaded scripts are kept with the data, 10,000 of 16 MiB together (the oldest go) and 1 MiB each; KILL \
+         finds none, as a script ends by itself",
     ),
 ];
 
