@@ -26,6 +26,7 @@ const MEANS_NOTHING: &[(&[&str], &str, &str)] = &[
     ),
     (&["INFO"], "", "names of sections that there are not, as in Redis"),
     (&["QUIT"], "", "as in Redis"),
+    (&["FUNCTION"], "WITHCODE", "no library is loaded there, and those that are built in have no code"),
     (&["EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"], "", "what stands behind the keys is the script's own"),
 ];
 

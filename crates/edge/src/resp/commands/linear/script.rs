@@ -149,9 +149,10 @@ fn script(call: &mut Call<'_>) -> Act {
             let op = ask(What::Exists, Vec::new(), shas);
             let space = space.clone();
             Call::later(async move {
-                match space.ask_linear(op).await {
-                    Outcome::Refused(_) if keeps => known(space.ask_linear(all).await, count),
-                    outcome => reply(outcome, said),
+                match reply(space.ask_linear(op).await, said) {
+                    made @ Reply::Made(_) => made,
+                    _ if keeps => known(space.ask_linear(all).await, count),
+                    _ => Reply::List(vec![Reply::Int(0); count]),
                 }
             })
         }
