@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use base::{Priority, Span};
 use bytes::Bytes;
+use channels::Message;
 use host::crowd::{Crowd, Gone, Place, network};
 use node::View;
 use state::Class;
@@ -72,6 +73,8 @@ pub enum Queued {
     Steps(Vec<Step>, Then),
     /// It has nothing to do with keys, and this is its reply.
     Said(Reply),
+    /// What is sent when all else was done.
+    Message(Message),
 }
 
 impl Multi {
@@ -129,6 +132,7 @@ impl Queued {
         match self {
             Self::Steps(steps, _) => steps.iter().flat_map(|step| step.args.iter().chain([&step.key])).map(held).sum(),
             Self::Said(reply) => reply.bytes(),
+            Self::Message(message) => held(&message.channel) + held(&message.payload),
         }
     }
 }

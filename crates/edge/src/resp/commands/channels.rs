@@ -11,7 +11,9 @@ use node::Answer;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::resp::client::Queued;
 use crate::resp::encode::Protocol;
+use crate::resp::subscribers::Subscribers;
 
 const ALL_NODES: &str =
     "of clients at all nodes; the reply comes when all live nodes know it, after 60 ms at the latest";
@@ -57,7 +59,7 @@ pub static PUBLISH: Spec = Spec {
     does: Does::Ask,
     syntax: "channel message",
     summary: "sends a message to all who listen, at all nodes; answers how many",
-    note: "at most once; 1 MiB at most; not inside of MULTI",
+    note: "at most once; 1 MiB at most; inside of MULTI it is sent when EXEC was done",
     run: |call| publish(call, false),
 };
 
@@ -222,24 +224,30 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind, word: &'static str) -> Act {
 }
 
 fn publish(call: &mut Call<'_>, shard: bool) -> Act {
-    if let Some(act) = in_multi(call) {
-        return act;
-    }
     let (channel, payload) = (call.command.value(1), call.command.value(2));
     if channel.len() > NAME_BYTES_MAX || payload.len() > MESSAGE_BYTES_MAX {
         let why = format!("ERR a channel has at most {NAME_BYTES_MAX} bytes, a message {MESSAGE_BYTES_MAX}");
         return Act::Now(Reply::Error(why));
     }
     let message = Message { namespace: call.space().name.to_string(), shard, channel, payload };
-    let here = call.node.subscribers.deliver(&message);
-    let waiting = call.node.subscribers.ask(Op::Publish(message));
-    Call::later(async move {
+    if let Some(multi) = &mut call.client.multi {
+        // It leaves when EXEC has done what stands beside it.
+        return Act::Now(multi.keep(Queued::Message(message)).map_or_else(|full| full, |()| Reply::Simple("QUEUED")));
+    }
+    Call::later(send(Rc::clone(&call.node.subscribers), message))
+}
+
+/// Sends a message; how many hear it.
+pub fn send(all: Rc<Subscribers>, message: Message) -> impl Future<Output = Reply> + 'static {
+    let here = all.deliver(&message);
+    let waiting = all.ask(Op::Publish(message));
+    async move {
         match outcome(waiting).await {
             Ok(Got::Published { receivers }) => Reply::Int((here + receivers) as i64),
             Ok(_) => Reply::Int(here as i64),
             Err(error) => error,
         }
-    })
+    }
 }
 
 fn pubsub(call: &mut Call<'_>) -> Act {

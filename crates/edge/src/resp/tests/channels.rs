@@ -106,10 +106,53 @@ fn what_cannot_be_is_refused() {
         assert_eq!(toy.meter.totals()["resp.subscriptions_refused_total"], 1);
         toy.set_linear();
         let mut bank = another(&stream).await;
-        send(&mut bank, &["MULTI", "PUBLISH a hi", "EXEC"]).await;
-        let replies = "+OK\r\n-ERR 'PUBLISH' cannot stand inside MULTI: say it before, or after EXEC\r\n-EXECABORT";
+        send(&mut bank, &["MULTI", "SUBSCRIBE a", "EXEC"]).await;
+        let replies = "+OK\r\n-ERR 'SUBSCRIBE' cannot stand inside MULTI: say it before, or after EXEC\r\n-EXECABORT";
         expect(&mut bank, replies, "in a transaction").await;
     });
+}
+
+#[test]
+fn a_message_of_a_transaction_is_sent_when_it_was_done_and_not_if_it_was_not() {
+    with_door(|toy, mut stream| async move {
+        toy.set_linear();
+        *toy.bank.borrow_mut() = Some(bank());
+        sign_in_linear(&mut stream).await;
+        let mut listener = another(&stream).await;
+        send(&mut listener, &["SUBSCRIBE a"]).await;
+        expect(&mut listener, SUBSCRIBED, "SUBSCRIBE").await;
+        // As Celery stores a result.
+        send(&mut stream, &["MULTI", "SET k v", "PUBLISH a first", "GET k"]).await;
+        expect(&mut stream, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n", "MULTI").await;
+        send(&mut stream, &["EXEC"]).await;
+        let others = published(&mut stream, "*3\r\n+OK\r\n:", "\r\n$1\r\nv\r\n").await;
+        assert!(others >= 1, "who listens here is one of them");
+        // Discarded or refused it is not.
+        send(&mut stream, &["MULTI", "PUBLISH a no", "DISCARD", "MULTI", "PUBLISH a no", "NOSUCH", "EXEC"]).await;
+        let mut rest = String::new();
+        while !rest.contains("EXECABORT") {
+            rest.push_str(&some(&mut stream).await);
+        }
+        send(&mut stream, &["MULTI", "PUBLISH a last", "EXEC"]).await;
+        let told = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n${}\r\n{text}\r\n", text.len());
+        expect(&mut listener, &(told("first") + &told("last")), "what is heard").await;
+    });
+}
+
+async fn some(stream: &mut TcpStream) -> String {
+    let mut got = vec![0; 4_096];
+    let count = stream.read(&mut got).await.unwrap();
+    String::from_utf8_lossy(&got[..count]).into_owned()
+}
+
+/// How many heard it, between these.
+async fn published(stream: &mut TcpStream, before: &str, behind: &str) -> u64 {
+    let mut got = String::new();
+    while !got.ends_with(behind) {
+        got.push_str(&some(stream).await);
+    }
+    let count = got.strip_prefix(before).and_then(|got| got.strip_suffix(behind));
+    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{got}"))
 }
 
 #[test]

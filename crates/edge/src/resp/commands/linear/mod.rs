@@ -110,6 +110,10 @@ pub fn refused(client: &mut Client, command: &Command, spec: &Spec) {
 pub fn queue(client: &mut Client, command: &Command, spec: &Spec, act: Act) -> Act {
     let Some(multi) = &mut client.multi else { return act };
     multi.hear(command);
+    if matches!(spec.name, "PUBLISH" | "SPUBLISH") && !matches!(&act, Act::Now(error) if error.is_error()) {
+        // It was kept already.
+        return act;
+    }
     let kept = match act {
         Act::Linear(op, then) => multi.keep(Queued::Steps(op.steps, then)),
         Act::Now(error) if error.is_error() => Err(error),

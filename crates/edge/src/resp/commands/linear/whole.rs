@@ -1,5 +1,7 @@
 //! Commands about all keys, and transactions.
 
+use std::rc::Rc;
+
 use base::glob;
 use state::linear::Condition;
 
@@ -8,6 +10,7 @@ use state::linear::limits::SCAN_KEYS_MAX;
 use super::pages::{Also, Page, prefix_of};
 use super::*;
 use crate::resp::client::{Multi, Queued};
+use crate::resp::commands::channels::send;
 use crate::resp::limits::*;
 
 pub const ALL: &[Spec] = &[
@@ -132,30 +135,36 @@ fn exec(call: &mut Call<'_>) -> Act {
     };
     let steps_of = |queued: &Queued| if let Queued::Steps(steps, _) = queued { steps.clone() } else { Vec::new() };
     let mut op_steps: Vec<Step> = queued.iter().flat_map(steps_of).collect();
-    if op_steps.is_empty() {
-        let said = |queued| if let Queued::Said(reply) = queued { Some(reply) } else { None };
-        let Some(watched) = conditions.first() else {
-            return Act::Now(Reply::List(queued.into_iter().filter_map(said).collect()));
-        };
+    if let Some(watched) = conditions.first().filter(|_| op_steps.is_empty()) {
         // Only to see whether what is watched has changed.
         op_steps.push(Step::new(watched.key.clone(), "exists", Vec::new()));
     }
     // What was watched has other versions by the time that it is asked again.
     let said = call.once.map(|_| said);
     let op = Op { conditions, once: call.once, said, ..Op::of(call.space().name, op_steps) };
-    let space = call.space();
+    if op.steps.is_empty() && queued.iter().all(|one| matches!(one, Queued::Said(_))) {
+        let said = |queued| if let Queued::Said(reply) = queued { Some(reply) } else { None };
+        return Act::Now(Reply::List(queued.into_iter().filter_map(said).collect()));
+    }
+    let (space, subscribers) = (call.space(), Rc::clone(&call.node.subscribers));
     Call::later(async move {
-        match space.ask_linear(op).await {
-            Outcome::Done(Ran::Done(got)) => {
-                let mut got = got.into_iter();
-                let each = queued.into_iter().map(|queued| match queued {
-                    Queued::Steps(steps, then) => then(got.by_ref().take(steps.len()).collect()),
-                    Queued::Said(reply) => reply,
-                });
-                Reply::List(each.collect())
-            }
-            other => reply(other, plain),
+        let mut got = match op.steps.len() {
+            0 => Vec::new(),
+            _ => match space.ask_linear(op).await {
+                Outcome::Done(Ran::Done(got)) => got,
+                other => return reply(other, plain),
+            },
         }
+        .into_iter();
+        let mut all = Vec::with_capacity(queued.len());
+        for one in queued {
+            all.push(match one {
+                Queued::Steps(steps, then) => then(got.by_ref().take(steps.len()).collect()),
+                Queued::Said(reply) => reply,
+                Queued::Message(message) => send(Rc::clone(&subscribers), message).await,
+            });
+        }
+        Reply::List(all)
     })
 }
 
