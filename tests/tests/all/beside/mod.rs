@@ -49,6 +49,7 @@ mod root;
 mod routes;
 mod sandbox;
 mod sdk;
+mod secrets;
 mod secure_doors;
 mod sessions;
 mod shop;
