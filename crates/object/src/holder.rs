@@ -154,7 +154,7 @@ impl Object {
     /// Takes a write that stands above all that was here.
     fn keep(&mut self, call: &mut Call, key: &Key, come: Come, before: BTreeSet<NodeId>) -> (Verdict, Option<Ticket>) {
         let is_new = self.table.get(key).is_none();
-        if !come.held.stamp.gone && (self.is_full() || is_new && self.declines()) {
+        if !come.held.stamp.gone && (self.is_full() || is_new && !come.push && self.declines()) {
             return (Verdict::Full, None);
         }
         let mut held = come.held;

@@ -76,9 +76,8 @@ impl Object {
         let lacks = |home: &NodeId| {
             *home != self.me && !entry.held.has.contains(home) && self.is_node(*home) && !entry.held.is_spare(*home)
         };
-        // Who leaves must hear of deletions, and takes no more objects.
-        let may = |home: &NodeId| entry.held.stamp.gone || !self.peers.leaves(*home);
-        homes.filter(|home| lacks(home) && may(home)).collect()
+        // Who leaves, too: it waits until it knows who has what.
+        homes.filter(lacks).collect()
     }
 
     /// Nodes that are no homes of an entry.

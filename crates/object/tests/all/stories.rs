@@ -485,3 +485,36 @@ fn who_was_silent_and_was_replaced_gives_its_copy_up() {
         world.run(Span::secs(1));
     }
 }
+
+#[test]
+fn a_copy_is_given_up_only_when_enough_others_have_said_that_they_have_the_object() {
+    let mut world = World::new(26, 3);
+    // Who is to give its copies up hears of one of the other two alone.
+    world.cut.insert((NodeId(2), NodeId(3)));
+    world.nodes.get_mut(&NodeId(3)).unwrap().hung_until = world.now + Span::secs(2);
+    for n in 1..=30 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+    }
+    world.run(Span::secs(60));
+    assert!(world.objects().values().sum::<u64>() > 60);
+    assert_eq!((1..=3).map(|node| world.figure(node, "object.given_up")).sum::<u64>(), 0);
+    world.cut.clear();
+    world.run(Span::secs(30));
+    assert_eq!(world.objects().values().sum::<u64>(), 60);
+}
+
+#[test]
+fn a_node_that_may_leave_may_not_when_another_one_dies_that_has_what_it_has() {
+    let mut world = World::new(27, 4);
+    for n in 1..=60 {
+        copies(world.ask(1, "mail", &format!("owner{}", n % 7), put(n, "hello")));
+    }
+    world.leave(NodeId(2), false);
+    world.run(Span::secs(60));
+    assert_eq!(world.counted_on(NodeId(2)), None);
+    world.kill(NodeId(3));
+    world.run(Span::secs(1));
+    assert!(world.counted_on(NodeId(2)).is_some(), "for some objects it is one of two that live");
+    world.run(Span::secs(660));
+    assert_eq!(world.counted_on(NodeId(2)), None, "its copies were made elsewhere");
+}
