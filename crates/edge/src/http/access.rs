@@ -267,7 +267,7 @@ mod tests {
             }
             let id = request_id(&mut headers).unwrap();
             let all: Vec<_> = headers.get_all(REQUEST_ID).iter().cloned().collect();
-            assert_eq!(all, [id.clone()], "the program has the same one");
+            assert_eq!(all, std::slice::from_ref(&id), "the program has the same one");
             id.to_str().unwrap().to_owned()
         };
         assert_eq!(with(&[&b"abc-1"[..]]), "abc-1");
