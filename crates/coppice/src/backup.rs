@@ -631,7 +631,6 @@ mod tests {
     fn what_is_left_out_says_why() {
         assert!(why_left_out("session").contains("--all"));
         assert!(why_left_out("cache").contains("a copy of what is kept elsewhere"));
-        assert!(why_left_out("object").contains("cannot be read out as a whole yet"));
     }
 
     /// A backup without namespaces, with code of this digest.
