@@ -357,8 +357,13 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_read_by_datagram_and_by_stream_and_known_again() {
-        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let tcp = TcpListener::bind(udp.local_addr().unwrap()).await.unwrap();
+        // A port that is free for datagrams may be taken for streams.
+        let (udp, tcp) = loop {
+            let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
+                break (udp, tcp);
+            }
+        };
         let resolver = Resolver::at(vec![udp.local_addr().unwrap()]);
         let long = "x".repeat(600);
         let server = async {
