@@ -183,12 +183,6 @@ impl Yard {
         child.wait().expect("it is ours");
     }
 
-    /// Whether a node has ended by itself.
-    pub fn has_ended(&mut self, node: u8) -> bool {
-        let found = self.running.iter_mut().find(|(n, ..)| *n == node);
-        found.is_some_and(|(_, child, _)| matches!(child.try_wait(), Ok(Some(_))))
-    }
-
     /// Waits until a node has ended by itself, and gives its exit status.
     #[track_caller]
     pub fn ended(&mut self, node: u8) -> Option<i32> {

@@ -466,7 +466,7 @@ async fn vitals<M: Machine + 'static>(core: Rc<Core<M>>, gauges: impl Fn() -> BT
     let mut vitals = Vitals::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    tick.tick().await;
+    // At once for the first time: a node that is asked as soon as it runs has figures to show.
     loop {
         tick.tick().await;
         let (cpu_millis, resident_bytes) = vitals.read();

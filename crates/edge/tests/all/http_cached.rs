@@ -171,6 +171,16 @@ fn did(answer: &Answer) -> String {
     answer.field("cache-status").unwrap_or_else(|| panic!("{answer:?}"))
 }
 
+/// That the cache did this, and says how many seconds are left of so many: a busy machine takes some of them.
+#[track_caller]
+fn did_with_left(answer: &Answer, expect: &str, seconds: u64) {
+    let did = did(answer);
+    let (what, left) = did.rsplit_once("; ttl=").unwrap_or_else(|| panic!("{did}"));
+    assert_eq!(what, expect);
+    let left: u64 = left.parse().unwrap();
+    assert!((seconds - 20..=seconds).contains(&left), "{did}");
+}
+
 #[tokio::test]
 async fn the_second_one_is_answered_without_a_clone_in_whole_in_part_or_with_what_he_has() {
     let case =
@@ -180,8 +190,10 @@ async fn the_second_one_is_answered_without_a_clone_in_whole_in_part_or_with_wha
     case.stored(1).await;
     assert_eq!(case.node.keys(), ["http://a/page?q=1"]);
     let hit = case.get("/page?q=1").await;
-    assert_eq!((hit.status, &*hit.body, &*did(&hit)), (200, "0123456789", "coppice; hit; ttl=53"));
-    assert_eq!((hit.field("age").unwrap(), hit.field("x-mine").unwrap()), ("7".into(), "1".into()));
+    assert_eq!((hit.status, &*hit.body), (200, "0123456789"));
+    did_with_left(&hit, "coppice; hit", 53);
+    assert!((7..27).contains(&hit.field("age").unwrap().parse::<u64>().unwrap()), "{hit:?}");
+    assert_eq!(hit.field("x-mine").unwrap(), "1");
     assert!(hit.field("date").is_some());
     let part = case.ask("GET /page?q=1", "Range: bytes=2-4\r\n").await;
     assert_eq!((part.status, &*part.body, part.field("content-range").unwrap()), (206, "234", "bytes 2-4/10".into()));
@@ -235,12 +247,11 @@ async fn each_variant_is_kept_for_whom_it_is() {
         for (n, language) in ["de", "en", "fr"].into_iter().enumerate() {
             let answer = case.ask("GET /", &format!("Accept-Language: {language}\r\n")).await;
             assert_eq!(answer.body, language);
-            let expect = match (round, n) {
-                (0, 0) => "coppice; fwd=uri-miss; stored",
-                (0, _) => "coppice; fwd=vary-miss; stored",
-                _ => "coppice; hit; ttl=60",
-            };
-            assert_eq!(did(&answer), expect, "{language}");
+            match (round, n) {
+                (0, 0) => assert_eq!(did(&answer), "coppice; fwd=uri-miss; stored"),
+                (0, _) => assert_eq!(did(&answer), "coppice; fwd=vary-miss; stored", "{language}"),
+                _ => did_with_left(&answer, "coppice; hit", 60),
+            }
             case.stored(if round == 0 { n + 1 } else { 3 }).await;
         }
     }
@@ -331,9 +342,9 @@ async fn a_stale_answer_is_confirmed_and_is_given_when_clones_fail_if_it_says_so
     case.stored(1).await;
     let confirmed = case.get("/").await;
     assert_eq!((confirmed.status, &*confirmed.body), (200, "page"));
-    assert_eq!(did(&confirmed), "coppice; fwd=stale; fwd-status=304; stored; ttl=60");
+    did_with_left(&confirmed, "coppice; fwd=stale; fwd-status=304; stored", 60);
     assert_eq!(confirmed.field("x-new").unwrap(), "1");
-    assert_eq!(did(&case.get("/").await), "coppice; hit; ttl=60");
+    did_with_left(&case.get("/").await, "coppice; hit", 60);
     assert_eq!(case.asked(), 2);
     let (lenient, strict) = ("/,stale-if-error=60", "/,stale-if-error=0");
     case.get(lenient).await;

@@ -358,12 +358,15 @@ mod tests {
     #[tokio::test]
     async fn answers_are_read_by_datagram_and_by_stream_and_known_again() {
         // A port that is free for datagrams may be taken for streams.
-        let (udp, tcp) = loop {
+        let mut both = None;
+        for _ in 0..100 {
             let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
             if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
-                break (udp, tcp);
+                both = Some((udp, tcp));
+                break;
             }
-        };
+        }
+        let (udp, tcp) = both.expect("a port that is free for both");
         let resolver = Resolver::at(vec![udp.local_addr().unwrap()]);
         let long = "x".repeat(600);
         let server = async {

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use e2e::history::{History, can_judge};
+use e2e::procs::{self, Signal};
 use e2e::resp::Word;
 use e2e::writes::Writes;
 use e2e::{Yard, apart, say, skip, tools, wait_for};
@@ -119,8 +120,10 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
     for (round, nodes) in [&[1, 2, 3][..], &[1], &[2, 3], &[1, 2, 3]].into_iter().enumerate() {
         let writes = Writes::start(&doors, "bank", &token);
         writes.go_on(300);
+        // A machine without power does nothing more, and its disk answers nothing: this kernel's shutdown of a file system may let a
+        // force that is under way end well although its bytes are lost, which no disk without power does.
+        nodes.iter().for_each(|node| procs::kill(yard.pid(*node), Signal::STOP));
         nodes.iter().for_each(|node| disks.cut(*node));
-        // A machine without power does nothing more.
         nodes.iter().for_each(|node| yard.kill(*node));
         nodes.iter().for_each(|node| disks.back(*node));
         nodes.iter().for_each(|node| yard.begin(*node, &[]));
@@ -147,17 +150,7 @@ fn what_was_acknowledged_outlives_real_power_cuts() {
         }
         let all = e2e::writes::Written { keys: kept.clone(), ..Default::default() };
         all.are_kept(&mut resp);
-        wait_for("three have it again", SOON, || {
-            // Now and then a disk ends one entry before what its node has said to hold, for a reason that is not known yet. It is
-            // told, and the node started again, as an operator's unit does: it enters anew, and what was acknowledged is judged.
-            for node in 1..=3 {
-                if yard.has_ended(node) && yard.log(node).contains("comes back as a new member") {
-                    say(&format!("round {round}: n{node} ended with {:?} and enters anew", yard.ended(node)));
-                    yard.begin(node, &[]);
-                }
-            }
-            whole(&yard).map_err(|why| with_logs(&yard, &why))
-        });
+        wait_for("three have it again", SOON, || whole(&yard).map_err(|why| with_logs(&yard, &why)));
     }
     if let Some(history) = history {
         history.judge(&yard.dir);
