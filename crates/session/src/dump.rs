@@ -7,75 +7,59 @@ use std::sync::Arc;
 
 use base::{Priority, Span};
 use bytes::Bytes;
-use class::dump::{self, Item, ItemKind, Part, Record};
+use class::dump::{Item, ItemKind, Record, Walk, Walked};
 
 use super::Kind;
 use super::doc::{Doc, Form};
 use super::limits::{DUMP_GETS, DUMP_KEYS};
 use super::op::{Action, Lease, Op, Reply, When};
 
-/// A namespace that is being read out.
+/// What the walk over a namespace asks and makes of the answers.
 #[derive(Debug)]
-pub struct Dump {
+pub struct Keys {
     space: Arc<str>,
-    /// Where the walk goes on; none: it is over.
-    cursor: Option<u64>,
-    /// Keys that were walked over and are yet to be read; the last one is next.
-    keys: Vec<Bytes>,
-    /// Those that are being read.
-    reading: Vec<Bytes>,
-    has_begun: bool,
 }
 
-impl Dump {
-    pub fn new(space: Arc<str>) -> Self {
-        Self { space, cursor: Some(0), keys: Vec::new(), reading: Vec::new(), has_begun: false }
-    }
+pub type Dump = Walk<Keys>;
 
+/// The dump of a namespace.
+pub fn dump(space: Arc<str>) -> Dump {
+    Walk::new(Keys { space })
+}
+
+impl Keys {
     fn op(&self, key: Bytes, action: Action) -> Op {
         Op { priority: Priority::LOWEST, ..Op::keyed(Arc::clone(&self.space), key, action) }
     }
 }
 
-impl dump::Dump for Dump {
+impl Walked for Keys {
     type Op = Op;
     type Reply = Reply;
+    const READS: usize = DUMP_GETS;
 
-    fn asks(&mut self) -> Vec<Op> {
-        if self.reading.is_empty() {
-            self.reading = self.keys.split_off(self.keys.len().saturating_sub(DUMP_GETS));
-        }
-        if self.reading.is_empty() {
-            let scan = |cursor| self.op(Bytes::new(), Action::Scan { cursor, count: DUMP_KEYS });
-            return self.cursor.map(scan).into_iter().collect();
-        }
-        self.reading.iter().map(|key| self.op(key.clone(), Action::Get)).collect()
+    fn page(&self, cursor: u64) -> Op {
+        self.op(Bytes::new(), Action::Scan { cursor, count: DUMP_KEYS })
     }
 
-    fn take(&mut self, replies: Vec<Reply>, wall_ms: u64) -> Result<Vec<Record>, String> {
-        let odd = || "a brick answered with what was not asked".to_owned();
-        let mut records = Vec::new();
-        if !self.has_begun {
-            self.has_begun = true;
-            records.push(Record::Part(Part { from: 0, to: u64::MAX, version: 0 }));
-        }
-        if self.reading.is_empty() {
-            let Some(Reply::Page { cursor, keys }) = replies.into_iter().next() else { return Err(odd()) };
-            self.cursor = (cursor != 0).then_some(cursor);
-            self.keys = keys.into_iter().map(|(key, _)| key).collect();
-            return Ok(records);
-        }
-        for (key, reply) in std::mem::take(&mut self.reading).into_iter().zip(replies) {
-            match reply {
-                Reply::Value { value, kind, lease_left, .. } => {
-                    records.push(Record::Item(item(key, value, kind, wall_ms.saturating_add(lease_left.as_millis()))));
-                }
-                // It has ended since it was walked over.
-                Reply::Absent | Reply::Lost => (),
-                _ => return Err(odd()),
+    fn read(&self, key: Bytes) -> Op {
+        self.op(key, Action::Get)
+    }
+
+    fn keys(reply: Reply) -> Option<(u64, Vec<Bytes>)> {
+        let Reply::Page { cursor, keys } = reply else { return None };
+        Some((cursor, keys.into_iter().map(|(key, _)| key).collect()))
+    }
+
+    fn item(key: Bytes, reply: Reply, wall_ms: u64) -> Option<Option<Item>> {
+        match reply {
+            Reply::Value { value, kind, lease_left, .. } => {
+                Some(Some(item(key, value, kind, wall_ms.saturating_add(lease_left.as_millis()))))
             }
+            // It has ended since it was walked over.
+            Reply::Absent | Reply::Lost => Some(None),
+            _ => None,
         }
-        Ok(records)
     }
 }
 
@@ -120,14 +104,14 @@ pub fn loaded(reply: &Reply) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use class::dump::Dump as _;
+    use class::dump::{Dump as _, Part};
 
     use super::*;
     use crate::Version;
 
     #[test]
     fn keys_are_walked_over_and_read_and_what_is_loaded_is_what_was_read() {
-        let mut dump = Dump::new("carts".into());
+        let mut dump = dump("carts".into());
         let keys = |from: usize, to: usize| (from..to).map(|n| (Bytes::from(format!("k{n}")), Kind::Text)).collect();
         assert!(matches!(dump.asks()[..], [Op { action: Action::Scan { cursor: 0, .. }, .. }]));
         let begun = dump.take(vec![Reply::Page { cursor: 9, keys: keys(0, DUMP_GETS + 1) }], 1_000).unwrap();

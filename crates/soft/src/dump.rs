@@ -5,77 +5,73 @@ use std::sync::Arc;
 
 use base::{Now, Priority, Span, Time};
 use bytes::Bytes;
-use class::dump::{self, Item, ItemKind, Part, Record};
+use class::dump::{Item, ItemKind, Record, Walk, Walked};
 
 use crate::limits::{DUMP_GETS, DUMP_KEYS};
 use crate::op::{Action, Kind, Op, Reply, Side, Whole};
 use crate::space::{Address, Space};
 
-/// A namespace that is being read out.
+/// What the walk over a namespace asks and makes of the answers.
 #[derive(Debug)]
-pub struct Dump {
+pub struct Keys {
     space: Arc<str>,
-    /// Where the walk goes on; none: it is over.
-    cursor: Option<u64>,
-    /// Keys that were walked over and are yet to be read; the last one is next.
-    keys: Vec<Bytes>,
-    /// Those that are being read.
-    reading: Vec<Bytes>,
-    has_begun: bool,
 }
 
-impl Dump {
-    pub fn new(space: Arc<str>) -> Self {
-        Self { space, cursor: Some(0), keys: Vec::new(), reading: Vec::new(), has_begun: false }
-    }
+pub type Dump = Walk<Keys>;
 
+/// The dump of a namespace.
+pub fn dump(space: Arc<str>) -> Dump {
+    Walk::new(Keys { space })
+}
+
+impl Keys {
     fn op(&self, action: Action) -> Op {
         Op { priority: Priority::LOWEST, ..Op::of(Arc::clone(&self.space), action) }
     }
 }
 
-impl dump::Dump for Dump {
+impl Walked for Keys {
     type Op = Op;
     type Reply = Reply;
+    const READS: usize = DUMP_GETS;
 
-    fn asks(&mut self) -> Vec<Op> {
-        if self.reading.is_empty() {
-            self.reading = self.keys.split_off(self.keys.len().saturating_sub(DUMP_GETS));
-        }
-        if self.reading.is_empty() {
-            let scan = |cursor| self.op(Action::Scan { cursor, count: DUMP_KEYS });
-            return self.cursor.map(scan).into_iter().collect();
-        }
-        self.reading.iter().map(|key| self.op(Action::Whole { key: key.clone() })).collect()
+    fn page(&self, cursor: u64) -> Op {
+        self.op(Action::Scan { cursor, count: DUMP_KEYS })
     }
 
-    fn take(&mut self, replies: Vec<Reply>, wall_ms: u64) -> Result<Vec<Record>, String> {
-        let odd = || "the node answered with what was not asked".to_owned();
-        let mut records = Vec::new();
-        if !self.has_begun {
-            self.has_begun = true;
-            records.push(Record::Part(Part { from: 0, to: u64::MAX, version: 0 }));
-        }
-        if self.reading.is_empty() {
-            let Some(Reply::Page { cursor, keys }) = replies.into_iter().next() else { return Err(odd()) };
-            self.cursor = (cursor != 0).then_some(cursor);
-            self.keys = keys.into_iter().map(|(key, _)| key).collect();
-            return Ok(records);
-        }
-        for (key, reply) in std::mem::take(&mut self.reading).into_iter().zip(replies) {
-            match reply {
-                Reply::Whole(Whole { kind, values, left }) => {
-                    let kind = item_kind(kind).ok_or_else(odd)?;
-                    let end_ms = left.map(|left| wall_ms.saturating_add(left.as_millis()));
-                    records.push(Record::Item(Item { key, kind, end_ms, token: 0, values }));
+    fn read(&self, key: Bytes) -> Op {
+        self.op(Action::Whole { key })
+    }
+
+    fn keys(reply: Reply) -> Option<(u64, Vec<Bytes>)> {
+        let Reply::Page { cursor, keys } = reply else { return None };
+        Some((cursor, keys.into_iter().map(|(key, _)| key).collect()))
+    }
+
+    fn item(key: Bytes, reply: Reply, wall_ms: u64) -> Option<Option<Item>> {
+        match reply {
+            Reply::Whole(Whole { kind, mut values, left }) => {
+                if kind == Kind::Score {
+                    values.iter_mut().skip(1).step_by(2).for_each(|score| *score = score_text(score));
                 }
-                // It has gone since it was walked over.
-                Reply::NoKey => (),
-                _ => return Err(odd()),
+                let end_ms = left.map(|left| wall_ms.saturating_add(left.as_millis()));
+                Some(Some(Item { key, kind: item_kind(kind)?, end_ms, token: 0, values }))
             }
+            // It has gone since it was walked over.
+            Reply::NoKey => Some(None),
+            _ => None,
         }
-        Ok(records)
     }
+}
+
+/// A score, eight bytes, as text, as all classes' dumps have it.
+fn score_text(score: &Bytes) -> Bytes {
+    <[u8; 8]>::try_from(&score[..]).map_or_else(|_| score.clone(), |bits| f64::from_be_bytes(bits).to_string().into())
+}
+
+fn score_of(text: &Bytes) -> Option<Bytes> {
+    let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (!score.is_nan()).then(|| Bytes::copy_from_slice(&score.to_be_bytes()))
 }
 
 fn item_kind(kind: Kind) -> Option<ItemKind> {
@@ -114,7 +110,13 @@ pub fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op
     if !is_whole {
         return Err(format!("a {} in the dump has half a value", item.kind.name()));
     }
-    let whole = Whole { kind, values: item.values.clone(), left };
+    let mut values = item.values.clone();
+    if kind == Kind::Score {
+        for score in values.iter_mut().skip(1).step_by(2) {
+            *score = score_of(score).ok_or_else(|| format!("{score:?} in the dump is no score"))?;
+        }
+    }
+    let whole = Whole { kind, values, left };
     let op = Op::of(Arc::clone(space), Action::Load { key: item.key.clone(), whole });
     Ok(Some(Op { priority: Priority::LOWEST, ..op }))
 }

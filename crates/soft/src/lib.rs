@@ -194,7 +194,7 @@ impl Class for Soft {
     }
 
     fn dump(space: Arc<str>, _: Vec<(u64, u64)>, _: u64) -> dump::Dump {
-        dump::Dump::new(space)
+        dump::dump(space)
     }
 
     fn load(space: &Arc<str>, record: &Record, wall_ms: u64) -> Result<Option<Op>, String> {

@@ -3,7 +3,7 @@
 use class::dump::{Dump as _, ItemKind, Record};
 
 use super::*;
-use crate::dump::{self, Dump};
+use crate::dump;
 
 impl World {
     fn put(&mut self, kind: Kind, key: &str, pairs: &[(&str, Option<&str>)]) {
@@ -12,7 +12,7 @@ impl World {
     }
 
     fn dumped(&mut self, n: u64) -> Vec<Record> {
-        let (mut dump, mut all) = (Dump::new(FLOOR.into()), Vec::new());
+        let (mut dump, mut all) = (dump::dump(FLOOR.into()), Vec::new());
         loop {
             let asks = dump.asks();
             if asks.is_empty() {
@@ -49,7 +49,8 @@ fn what_is_loaded_is_what_was_dumped_and_takes_the_place_of_what_was_there() {
     world.add(2, "number", 4);
     world.put(Kind::Field, "map", &[("a", Some("1")), ("b", Some(""))]);
     world.put_members(1, "set", &["ann", "bob"]);
-    world.put(Kind::Score, "ranking", &[("ann", Some("1.5"))]);
+    let score = Some(Bytes::copy_from_slice(&1.5f64.to_be_bytes()));
+    world.done(1, Action::Put { kind: Kind::Score, key: bytes("ranking"), pairs: vec![(bytes("ann"), score.clone())] });
     let push = |values: &[&str]| List::Push {
         side: Side::Right,
         values: values.iter().map(|value| bytes(value)).collect(),
@@ -87,6 +88,8 @@ fn what_is_loaded_is_what_was_dumped_and_takes_the_place_of_what_was_there() {
             assert_eq!((kind, values, end.is_some()), (&all[key].0, &all[key].2, all[key].1.is_some()), "{key}");
         }
     }
+    let ranking = other.done(2, Action::All { kind: Kind::Score, key: bytes("ranking") });
+    assert_eq!(ranking, Reply::Pairs(vec![(bytes("ann"), score)]), "a number, as programs put it");
     other.add(2, "number", 1);
     assert_eq!(other.get(2, "number").as_deref(), Some("8"), "it is a number still");
 }
@@ -101,5 +104,6 @@ fn what_a_dump_cannot_have_is_refused() {
     assert!(item(ItemKind::Stream, &[]).unwrap_err().contains("stream"));
     assert!(item(ItemKind::Hash, &["a"]).unwrap_err().contains("half a value"));
     assert!(item(ItemKind::Text, &[]).unwrap_err().contains("half a value"));
+    assert!(item(ItemKind::Sorted, &["a", "many"]).unwrap_err().contains("no score"));
     assert!(item(ItemKind::Set, &["a"]).unwrap().is_some());
 }

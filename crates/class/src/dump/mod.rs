@@ -8,6 +8,8 @@
 //! Numbers: little end first.
 //! ```
 
+mod walk;
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -16,6 +18,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DUMP_HEAD_BYTES_MAX, DUMP_RECORD_BYTES_MAX};
+pub use walk::{Walk, Walked};
 
 /// The first bytes of a dump. A transfer as text breaks the last ones.
 pub const MAGIC: &[u8; 8] = b"COPPDMP\n";
