@@ -6,7 +6,7 @@
 //! - `lease.rs`: purges, and the leases without which no node serves.
 //! - `marks.rs`: whether something was purged while it was fetched.
 //! - `machine.rs`: operations: at the node whose door is asked, at the owner, and at the owner before it.
-//! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs` the bytes; `limits.rs` the bounds.
+//! - `op.rs` the words of front doors; `spec.rs` the keys of a declaration; `wire.rs`, `verbs.rs` the bytes; `limits.rs` the bounds.
 //!
 //! What a read may get: the last value that was acknowledged, or nothing. While nodes do not agree on who is live, for up to a second
 //! after a link broke, it may also be the value before. Nothing of a cache survives its node, and nothing has to.
@@ -21,6 +21,7 @@ mod shown;
 mod sketch;
 mod spec;
 mod store;
+mod verbs;
 mod view;
 mod wire;
 

@@ -23,8 +23,9 @@ use super::limits::*;
 use super::marks::Marks;
 use super::shown::Counts;
 use super::store::{Store, Value};
+use super::verbs::{self, End};
 use super::view::Views;
-use super::wire::{self, AnswerMessage, AskMessage, Control, Data, MarkMessage, Said, ValueMessage};
+use super::wire::{self, AnswerMessage, AskMessage, Control, Data, MarkMessage, Said};
 use super::{Act, Entry, Input, LEVEL, Mark, Op, Output, Purge, Reply, Spec, What};
 
 pub struct Cache {
@@ -86,19 +87,6 @@ struct Counting {
 enum Who {
     Here(u64),
     There { peer: NodeId, id: u64, life: u64 },
-}
-
-/// What an owner says.
-#[derive(Debug)]
-enum End {
-    Found(Value, Option<Span>),
-    Absent,
-    Stored,
-    NotStored,
-    Changed(bool),
-    /// It does not own the key, or not yet.
-    Moved,
-    Unleased,
 }
 
 impl Cache {
@@ -319,7 +307,7 @@ impl Cache {
             let (namespace, key, act) = (op.namespace, op.key.clone(), op.act.clone());
             return self.serve(now, Who::Here(id), namespace, key, act, false, out);
         }
-        let (message, body) = ask_message(op.namespace, &op.key, &op.act);
+        let (message, body) = verbs::ask_message(op.namespace, &op.key, &op.act);
         let head = Data { id, life: self.boot.0, said: Some(Said::Ask(message)) };
         let frame = wire::data(Self::NUMBER, &head, body, op.deadline.since(now), op.priority);
         out.push(Output::Send { to: owner, frame });
@@ -399,7 +387,7 @@ impl Cache {
         let id = self.op_last;
         let sum = self.stores.get(&namespace).map_or(0, |store| store.len() as u64);
         let from: BTreeSet<NodeId> = self.lives.keys().copied().collect();
-        let message = AskMessage { namespace, verb: COUNT, ..AskMessage::default() };
+        let message = AskMessage { namespace, verb: verbs::COUNT, ..AskMessage::default() };
         for peer in &from {
             let head = Data { id, life: self.boot.0, said: Some(Said::Ask(message.clone())) };
             let frame = wire::data(Self::NUMBER, &head, Bytes::new(), budget, Priority::NORMAL);
@@ -535,7 +523,7 @@ impl Cache {
             (Who::Here(id), end) => self.end(id, end, Some(self.mark()), out),
             (Who::There { peer, id, life }, end) => {
                 let is_read = matches!(end, End::Found(..) | End::Absent);
-                let (mut answer, body) = answer_message(end);
+                let (mut answer, body) = verbs::answer_message(end);
                 answer.mark = is_read.then(|| MarkMessage::of(self.mark()));
                 self.tell(peer, id, life, answer, body, out);
             }
@@ -556,7 +544,8 @@ impl Cache {
     fn take(&mut self, now: Time, place: (u32, Bytes), from: NodeId, first: (Who, Act), out: &mut Vec<Output>) {
         self.op_last += 1;
         let id = self.op_last;
-        let message = AskMessage { namespace: place.0, verb: TAKE, key: place.1.clone(), ..AskMessage::default() };
+        let message =
+            AskMessage { namespace: place.0, verb: verbs::TAKE, key: place.1.clone(), ..AskMessage::default() };
         let head = Data { id, life: self.boot.0, said: Some(Said::Ask(message)) };
         let frame = wire::data(Self::NUMBER, &head, Bytes::new(), TAKE_WAIT, Priority::NORMAL);
         out.push(Output::Send { to: from, frame });
@@ -584,9 +573,10 @@ impl Cache {
     /// A peer owns the key now: it gets what was here, and nothing stays.
     fn give(&mut self, now: Time, peer: NodeId, id: u64, life: u64, ask: AskMessage, out: &mut Vec<Output>) {
         let key = ask.key;
-        let absent = AnswerMessage { end: ABSENT, bare: self.bare_for.contains(&peer), ..AnswerMessage::default() };
+        let absent =
+            AnswerMessage { end: verbs::ABSENT, bare: self.bare_for.contains(&peer), ..AnswerMessage::default() };
         if self.views.owner(&key) == self.me {
-            let (answer, body) = answer_message(End::Moved);
+            let (answer, body) = verbs::answer_message(End::Moved);
             return self.tell(peer, id, life, answer, body, out);
         }
         let is_leased = self.leases.holds(now);
@@ -595,7 +585,7 @@ impl Cache {
         let (answer, body) = match found {
             Some((value, _)) => {
                 let left = value.ends.map(|ends| ends.since(now));
-                answer_message(End::Found(value, left))
+                verbs::answer_message(End::Found(value, left))
             }
             None => (absent, Bytes::new()),
         };
@@ -642,17 +632,17 @@ impl Cache {
             return out.push(bad(from));
         }
         match ask.verb {
-            TAKE => return self.give(now, from, id, life, ask, out),
-            COUNT => {
+            verbs::TAKE => return self.give(now, from, id, life, ask, out),
+            verbs::COUNT => {
                 let number = self.stores.get(&ask.namespace).map_or(0, |store| store.len() as u64);
-                let answer = AnswerMessage { end: COUNTED, number, ..AnswerMessage::default() };
+                let answer = AnswerMessage { end: verbs::COUNTED, number, ..AnswerMessage::default() };
                 return self.tell(from, id, life, answer, Bytes::new(), out);
             }
             _ => (),
         }
         let (namespace, key) = (ask.namespace, ask.key.clone());
         // What a newer program asks for is none of ours: it will not be answered.
-        let Some(act) = act_of(ask, body) else { return out.push(bad(from)) };
+        let Some(act) = verbs::act_of(ask, body) else { return out.push(bad(from)) };
         self.serve(now, Who::There { peer: from, id, life }, namespace, key, act, false, out);
     }
 
@@ -666,14 +656,14 @@ impl Cache {
         out: &mut Vec<Output>,
     ) {
         if let Some(one) = self.counting.get_mut(&id) {
-            if answer.end == COUNTED && one.from.remove(&from) {
+            if answer.end == verbs::COUNTED && one.from.remove(&from) {
                 one.sum = one.sum.saturating_add(answer.number);
             }
             return self.counted(now, out);
         }
         let (code, bare) = (answer.end, answer.bare);
         let mark = answer.mark.map(MarkMessage::take);
-        let Some(end) = end_of(answer, body) else { return out.push(bad(from)) };
+        let Some(end) = verbs::end_of(answer, body) else { return out.push(bad(from)) };
         if let Some(op) = self.ops.get(&id) {
             if op.asked != Some(from) {
                 return;
@@ -691,7 +681,7 @@ impl Cache {
             self.views.give_up(from);
         }
         match end {
-            End::Found(value, left) if code == FOUND => {
+            End::Found(value, left) if code == verbs::FOUND => {
                 let value = Value { ends: left.map(|left| now + left), ..value };
                 self.took(now, place, Some(value), out);
             }
@@ -703,102 +693,6 @@ impl Cache {
             _ => self.took(now, place, None, out),
         }
     }
-}
-
-const GET: u32 = 1;
-const LOOK: u32 = 2;
-const SET: u32 = 3;
-const SET_PRESENT: u32 = 4;
-const REMOVE: u32 = 5;
-const END_AFTER: u32 = 6;
-const END_NEVER: u32 = 7;
-const TAKE: u32 = 8;
-const COUNT: u32 = 9;
-
-const FOUND: u32 = 1;
-const ABSENT: u32 = 2;
-const STORED: u32 = 3;
-const NOT_STORED: u32 = 4;
-const CHANGED: u32 = 5;
-const MOVED: u32 = 6;
-const UNLEASED: u32 = 7;
-const COUNTED: u32 = 8;
-
-fn ask_message(namespace: u32, key: &Bytes, act: &Act) -> (AskMessage, Bytes) {
-    let plain = |verb| AskMessage { namespace, verb, key: key.clone(), ..AskMessage::default() };
-    match act {
-        Act::Get | Act::Read => (plain(GET), Bytes::new()),
-        Act::Look => (plain(LOOK), Bytes::new()),
-        Act::Set { value, kind, tags, ttl, only_present, mark } => {
-            let sum = Checksum::of(value).0;
-            let value = Value { bytes: value.clone(), kind: kind.clone(), sum, ends: None, tags: tags.clone() };
-            let (message, body) = ValueMessage::of(&value, *ttl);
-            let verb = if *only_present { SET_PRESENT } else { SET };
-            (AskMessage { value: Some(message), mark: mark.map(MarkMessage::of), ..plain(verb) }, body)
-        }
-        Act::Remove => (plain(REMOVE), Bytes::new()),
-        Act::End(Some(ttl)) => (AskMessage { ttl_ms: wire::millis_up(*ttl), ..plain(END_AFTER) }, Bytes::new()),
-        Act::End(None) => (plain(END_NEVER), Bytes::new()),
-        Act::Count | Act::Purge(_) => unreachable!("these go to all nodes, not to the one of a key"),
-    }
-}
-
-/// None: no such operation, or one that no door lets through.
-fn act_of(ask: AskMessage, body: Bytes) -> Option<Act> {
-    if ask.key.is_empty() {
-        return None;
-    }
-    let ttl = |ms: u64| (ms <= TTL_MS_MAX).then(|| (ms > 0).then(|| Span::millis(ms)));
-    match ask.verb {
-        GET => Some(Act::Get),
-        LOOK => Some(Act::Look),
-        SET | SET_PRESENT => {
-            let message = ask.value?;
-            let ttl = ttl(message.ttl_ms)?;
-            let Value { bytes, kind, tags, .. } = message.take(body)?;
-            let mark = ask.mark.map(MarkMessage::take);
-            Some(Act::Set { value: bytes, kind, tags, ttl, only_present: ask.verb == SET_PRESENT, mark })
-        }
-        REMOVE => Some(Act::Remove),
-        END_AFTER => ttl(ask.ttl_ms).map(Act::End),
-        END_NEVER => Some(Act::End(None)),
-        _ => None,
-    }
-}
-
-fn answer_message(end: End) -> (AnswerMessage, Bytes) {
-    let plain = |end| (AnswerMessage { end, ..AnswerMessage::default() }, Bytes::new());
-    match end {
-        End::Found(value, left) => {
-            let (message, body) = ValueMessage::of(&value, left);
-            (AnswerMessage { end: FOUND, value: Some(message), ..AnswerMessage::default() }, body)
-        }
-        End::Absent => plain(ABSENT),
-        End::Stored => plain(STORED),
-        End::NotStored => plain(NOT_STORED),
-        End::Changed(there) => {
-            (AnswerMessage { end: CHANGED, number: u64::from(there), ..AnswerMessage::default() }, Bytes::new())
-        }
-        End::Moved => plain(MOVED),
-        End::Unleased => plain(UNLEASED),
-    }
-}
-
-fn end_of(answer: AnswerMessage, body: Bytes) -> Option<End> {
-    Some(match answer.end {
-        FOUND => {
-            let message = answer.value?;
-            let left = (message.ttl_ms > 0).then_some(Span::millis(message.ttl_ms.min(TTL_MS_MAX)));
-            End::Found(message.take(body)?, left)
-        }
-        ABSENT => End::Absent,
-        STORED => End::Stored,
-        NOT_STORED => End::NotStored,
-        CHANGED => End::Changed(answer.number > 0),
-        MOVED => End::Moved,
-        UNLEASED => End::Unleased,
-        _ => return None,
-    })
 }
 
 /// What a door should not have let through.
