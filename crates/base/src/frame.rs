@@ -24,6 +24,8 @@ pub mod kind {
     pub const REMOVED: u16 = 9;
     /// What clients of a node listen to, and that a peer knows it.
     pub const CHANNELS: u16 = 10;
+    /// What a node has to run, and the root group's leader's word that it may.
+    pub const RUNS: u16 = 11;
     pub const SESSION: u16 = 16;
     /// Entries and snapshots of a `linear` group.
     pub const LINEAR_DATA: u16 = 17;

@@ -31,6 +31,10 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_timeout: Option<Span>,
     #[serde(default)]
     pub health: Option<Health>,
     #[serde(default)]
@@ -51,6 +55,9 @@ pub struct Version {
     pub files: u64,
     pub bytes: u64,
     pub program: Program,
+    /// What goes before it has run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed: bool,
     /// What became of it, for people: `serves`, `is rolled out`, `was taken back: ...`, `was replaced`.
     pub fate: String,
 }
@@ -72,6 +79,13 @@ pub const REPLACED: &str = "was replaced";
 /// Its reason follows.
 pub const TAKEN_BACK: &str = "was taken back";
 
+impl Version {
+    /// Something is to run before any clone of it starts.
+    pub fn waits(&self) -> bool {
+        !self.passed && !self.program.before.is_empty()
+    }
+}
+
 impl Program {
     pub fn of(spec: &ServiceSpec) -> Self {
         // All keys are named: whoever adds one says here whether it is a version's or the service's.
@@ -82,6 +96,8 @@ impl Program {
             dir,
             env,
             secret_files,
+            before,
+            before_timeout,
             health,
             namespaces,
             sandbox,
@@ -102,8 +118,28 @@ impl Program {
             answer_timeout: _,
             idle_timeout: _,
             body_max: _,
+            schedule: _,
+            every: _,
+            catch_up: _,
+            rerun: _,
+            run_timeout: _,
         } = spec.clone();
-        Self { code, run, builtin, dir, env, secret_files, health, namespaces, sandbox, worker, start_timeout, stop }
+        Self {
+            code,
+            run,
+            builtin,
+            dir,
+            env,
+            secret_files,
+            before,
+            before_timeout,
+            health,
+            namespaces,
+            sandbox,
+            worker,
+            start_timeout,
+            stop,
+        }
     }
 
     /// To be started in the folder that is deployed: a folder of the nodes, where it was so far, is none below that.
@@ -121,6 +157,8 @@ impl Program {
             dir,
             env,
             secret_files,
+            before,
+            before_timeout,
             health,
             namespaces,
             sandbox,
@@ -137,6 +175,8 @@ impl Program {
             dir,
             env,
             secret_files,
+            before,
+            before_timeout,
             health,
             namespaces,
             sandbox,
@@ -194,6 +234,13 @@ impl Deployed {
         self.forget();
     }
 
+    /// What goes before a version has run.
+    pub fn pass(&mut self, number: u32) {
+        if let Some(version) = self.versions.iter_mut().find(|version| version.number == number) {
+            version.passed = true;
+        }
+    }
+
     /// What was rolled out goes.
     pub fn take_back(&mut self, why: &str) {
         if let Some(number) = self.next.take() {
@@ -228,7 +275,7 @@ mod tests {
     fn version(code: &str) -> Version {
         let mut program = Program::of(&ServiceSpec::new(["app"]));
         program.code = Some(code.into());
-        Version { number: 0, at_ms: 0, files: 1, bytes: 1, program, fate: String::new() }
+        Version { number: 0, at_ms: 0, files: 1, bytes: 1, program, passed: false, fate: String::new() }
     }
 
     fn fates(deployed: &Deployed) -> Vec<String> {

@@ -22,6 +22,7 @@ use crate::clone::{Happened, life_name};
 use crate::heal::{Budget, Scene, Sick};
 use crate::life::{Death, Life, Step};
 use crate::limits::*;
+use crate::runs::{self, Found, Once, OnceEnd, Order, Runs, Said};
 use crate::secrets::{self, NONE, Secrets};
 use crate::spec::url_variable;
 use crate::wire::short;
@@ -39,6 +40,13 @@ pub enum Input {
     Apis(Vec<String>),
     /// What live nodes, without this one, say of their sick clones: after every change.
     Sick(Vec<Sick>),
+    /// The leader says that these runs may go on until then.
+    Granted {
+        runs: BTreeSet<u64>,
+        until: Time,
+    },
+    /// An operator ran it by hand, and is gone.
+    EndOnce(u64),
     Spawned {
         proc: ProcId,
         pid: u32,
@@ -72,6 +80,8 @@ pub struct Declared {
     pub tokens: BTreeMap<String, String>,
     /// The secrets of each service, by its name and theirs.
     pub secrets: BTreeMap<String, Secrets>,
+    /// Runs that this life of this node has been given, by their numbers.
+    pub runs: BTreeMap<u64, Order>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,6 +127,7 @@ pub struct Group {
     slots: BTreeMap<CloneId, Slot>,
     /// Processes that were started and have not exited.
     lives: BTreeMap<ProcId, Life>,
+    runs: Runs,
     /// Sick clones of other nodes.
     elsewhere: Vec<Sick>,
     /// Clones of each service, by its name, that were killed as sick and are not well yet; kept while there are any.
@@ -199,6 +210,7 @@ impl Group {
             wanted: BTreeMap::new(),
             slots: BTreeMap::new(),
             lives: BTreeMap::new(),
+            runs: Runs::default(),
             elsewhere: Vec::new(),
             budgets: BTreeMap::new(),
             heal_at: None,
@@ -221,7 +233,10 @@ impl Group {
                     }
                 }
             }
-            Input::Declared(Declared { services, next, urls, tokens, secrets }) => {
+            Input::Declared(Declared { services, next, urls, tokens, secrets, runs }) => {
+                let mut signals = Vec::new();
+                self.runs.order(now.mono, &runs, &mut signals);
+                out.extend(signals.into_iter().map(|(proc, signal)| Output::Signal { proc, signal }));
                 self.services = services.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
                 self.next = next.into_iter().map(|(name, spec)| (name, Arc::new(spec))).collect();
                 (self.urls, self.tokens, self.secrets) = (urls, tokens, secrets);
@@ -233,6 +248,15 @@ impl Group {
             }
             Input::Apis(apis) => self.apis = apis,
             Input::Sick(elsewhere) => self.elsewhere = elsewhere,
+            Input::Granted { runs, until } => self.runs.granted(&runs, until),
+            Input::EndOnce(number) => {
+                let signal = self.runs.end_once(now.mono, number);
+                out.extend(signal.map(|(proc, signal)| Output::Signal { proc, signal }));
+            }
+            Input::Output { proc, line } if self.runs.has(proc) => return self.runs.printed(proc, &line),
+            Input::Exited { proc, exit } if self.runs.has(proc) => {
+                out.extend(self.runs.exited(now.mono, proc, &exit).map(Output::Happened));
+            }
             Input::Spawned { proc, pid, port } => {
                 if let Some(life) = self.lives.get_mut(&proc) {
                     (life.pid, life.port) = (pid, port);
@@ -253,6 +277,7 @@ impl Group {
             Input::Wake => (),
         }
         self.step_lives(now, out);
+        self.step_runs(now, out);
         self.heal(now, out);
         self.reconcile(now, out);
         self.tell_states(now, out);
@@ -265,7 +290,7 @@ impl Group {
     pub fn wake_at(&self) -> Option<Time> {
         let lives = self.lives.values().filter_map(Life::wake_at);
         let starts = self.slots.iter().filter(|(id, _)| self.may_start(id)).map(|(_, slot)| slot.retry_at);
-        lives.chain(starts).chain(self.heal_at).min()
+        lives.chain(starts).chain(self.heal_at).chain(self.runs.wake_at()).min()
     }
 
     /// This node's clones in order, with one line each for an old and a new one while a clone is replaced.
@@ -556,8 +581,79 @@ impl Group {
         self.lives.values().filter(outdated).map(|life| &life.id).min()
     }
 
-    fn start(&mut self, now: Now, id: CloneId, out: &mut Vec<Output>) {
-        let want = &self.wanted[&id];
+    /// Carries every run over what time has brought.
+    fn step_runs(&mut self, now: Now, out: &mut Vec<Output>) {
+        let (mut runs, mut signals, mut started) = (std::mem::take(&mut self.runs), Vec::new(), self.procs_started);
+        let find = |id: &CloneId, version: u32, number: u64, words: Option<&Vec<String>>| {
+            self.found(id, version, number, words)
+        };
+        let start = |mut spec: ProcSpec| {
+            started += 1;
+            let proc = ProcId(started);
+            spec.env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, started));
+            out.push(Output::Spawn { proc, spec });
+            proc
+        };
+        runs.step(now, find, start, &mut signals);
+        (self.runs, self.procs_started) = (runs, started);
+        out.extend(signals.into_iter().map(|(proc, signal)| Output::Signal { proc, signal }));
+    }
+
+    /// What a run is started with: the folder, environment, secrets and sandbox of its version.
+    fn found(&self, id: &CloneId, version: u32, number: u64, words: Option<&Vec<String>>) -> Found {
+        let of = [self.services.get(&id.service), self.next.get(&id.service)];
+        let Some(spec) = of.into_iter().flatten().find(|spec| spec.version == version) else { return Found::Gone };
+        let (run, within) = match (runs::Slot::of_number(id.number), words) {
+            (_, Some(words)) => (words.clone(), RUN_TIMEOUT_MAX),
+            (Some(runs::Slot::Before), None) => {
+                (spec.before.clone(), spec.before_timeout.unwrap_or(BEFORE_TIMEOUT_DEFAULT))
+            }
+            _ => (spec.command(), spec.run_timeout.unwrap_or(RUN_TIMEOUT_DEFAULT)),
+        };
+        let want = self.wanted_by(&id.service, spec);
+        if let Some(why) = want.lacks {
+            return Found::Lacks(why);
+        }
+        let mut spec = self.proc_spec(id, &want);
+        spec.run = run;
+        spec.env.insert("COPPICE_RUN".into(), number.to_string());
+        if let Some(slot) = runs::Slot::of_number(id.number) {
+            spec.env.insert("COPPICE_CLONE".into(), format!("{}/{}", id.service, slot.word()));
+        }
+        Found::Ready { spec: Box::new(spec), within, drain: want.spec.stop.drain }
+    }
+
+    /// Begins what an operator runs; its number, and which clone it is.
+    ///
+    /// # Errors
+    /// A sentence: there is no such service, or no room.
+    pub fn once(&mut self, now: Now, once: Once, out: &mut Vec<Output>) -> Result<(u64, CloneId), String> {
+        let Some(spec) = self.services.get(&once.service) else {
+            let known = self.services.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(format!("there is no service {:?}; declared are: {known}", once.service));
+        };
+        if let Some(why) = self.wanted_by(&once.service, spec).lacks {
+            return Err(format!("{} {why} on this node; try again, or another node with --node", once.service));
+        }
+        let (version, shown) = (spec.version, once.run.join(" "));
+        let (number, id) = self.runs.once(now.mono, once, version)?;
+        out.push(Output::Happened(runs::named("run", &id, format!("an operator runs: {shown}"))));
+        self.handle(now, Input::Wake, out);
+        Ok((number, id))
+    }
+
+    /// None if there is no such run (any more); inside: none while it runs.
+    pub fn once_end(&self, number: u64) -> Option<Option<OnceEnd>> {
+        self.runs.once_end(number)
+    }
+
+    /// What the root group's leader is told of runs that it ordered here.
+    pub fn runs_said(&self) -> Vec<Said> {
+        self.runs.said()
+    }
+
+    /// What a process of a clone is started with, but for the name of its life.
+    fn proc_spec(&self, id: &CloneId, want: &Wanted) -> ProcSpec {
         let (mut env, given) = (want.env.clone(), want.given.clone());
         env.insert("COPPICE_SERVICE".into(), id.service.clone());
         env.insert("COPPICE_CLONE".into(), id.to_string());
@@ -569,12 +665,17 @@ impl Group {
         if want.spec.version > 0 {
             env.insert("COPPICE_VERSION".into(), want.spec.version.to_string());
         }
-        self.procs_started += 1;
-        env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
         let run = want.spec.command();
         let ServiceSpec { code, dir, version, .. } = (*want.spec).clone();
         let sandbox = want.spec.sandbox.open();
-        let spec = ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, given };
+        ProcSpec { name: id.to_string(), version, run, code, dir, env, sandbox, given }
+    }
+
+    fn start(&mut self, now: Now, id: CloneId, out: &mut Vec<Output>) {
+        let want = &self.wanted[&id];
+        let mut spec = self.proc_spec(&id, want);
+        self.procs_started += 1;
+        spec.env.insert("COPPICE_MEMBER".into(), life_name(&self.node_name, self.boot, self.procs_started));
         let proc = ProcId(self.procs_started);
         self.lives.insert(proc, Life::new(id.clone(), want.spec.clone(), want.hash, now));
         let slot = self.slots.get_mut(&id).expect("wanted clones have slots");

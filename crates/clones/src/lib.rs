@@ -11,6 +11,7 @@
 mod access;
 mod allows;
 pub mod assign;
+mod at_times;
 pub mod cache;
 pub mod clone;
 mod conduct;
@@ -33,7 +34,9 @@ pub mod pipeline;
 pub mod plan;
 mod rollout;
 pub mod route;
+pub mod runs;
 pub mod sandbox;
+pub mod schedule;
 pub mod secrets;
 pub mod session;
 pub mod size;
@@ -55,6 +58,8 @@ pub const LEVEL_DOORS: u32 = 5;
 pub const LEVEL_WORKERS: u32 = 6;
 /// ... and from which it may have secrets, and an access log.
 pub const LEVEL_SECRETS: u32 = 6;
+/// ... and from which something may go before its versions, and it may run at times.
+pub const LEVEL_RUNS: u32 = 7;
 
 pub use access::AccessLog;
 pub use allows::Allows;

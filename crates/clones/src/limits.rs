@@ -241,6 +241,41 @@ pub const PIPELINES_MAX: usize = 256;
 pub const PIPELINE_PARAMS_MAX: usize = 32;
 pub const PIPELINE_PARAMS_BYTES_MAX: usize = 2 << 10;
 
+/// What goes before a version, if nothing else is declared: most migrations take seconds, a large index some minutes.
+pub const BEFORE_TIMEOUT_DEFAULT: Span = Span::secs(600);
+/// A run that comes at times, if nothing else is declared.
+pub const RUN_TIMEOUT_DEFAULT: Span = Span::secs(3600);
+/// The longest of both that makes sense to declare.
+pub const RUN_TIMEOUT_MAX: Span = Span::secs(7 * 24 * 3600);
+/// A run is two changes of the root group, each forced to the disks of a majority.
+pub const EVERY_MIN: Span = Span::secs(1);
+pub const EVERY_MAX: Span = Span::secs(366 * 24 * 3600);
+/// A run waits so long for what it needs: its folder is fetched meanwhile; a secret that nobody sets is not waited for.
+pub const RUN_WAITS_MAX: Span = Span::secs(60);
+/// The leader's word that a run may go on is good for so long, from when it was asked for: longer than a change of leaders takes.
+pub const RUN_LEASE: Span = Span::secs(6);
+/// ... and when the leader last gave it so long ago, or came to lead, the run has ended: what is between is for clocks that go apart,
+/// for a leader that does not know yet that it is none, and for the kill.
+pub const RUN_GIVE_UP: Span = Span::secs(9);
+/// How often nodes ask for it.
+pub const RUN_ASKED_EVERY: Span = Span::secs(1);
+/// A run that was lost and may be tried again is tried so often in all.
+pub const RUN_ATTEMPTS_MAX: u32 = 3;
+/// A time that came so long ago has passed: nobody was there to run it. A leader is followed by the next well within this.
+pub const RUN_LATE_MAX: Span = Span::secs(60);
+/// Lines of a run's output that its record keeps; all are in its log.
+pub const RUN_LINES: usize = 10;
+/// Runs that are begun or ended by one change of the root group.
+pub const RUNS_PER_CHANGE: usize = 16;
+/// Runs that one word between nodes names: one a service and kind.
+pub const RUNS_SAID_MAX: usize = 2 * SERVICES_MAX;
+/// What operators run by hand on a node at once.
+pub const ONCE_MAX: u32 = 4;
+/// How that ended is known for so long.
+pub const ONCE_KEPT: Span = Span::secs(30);
+
+const _: () = assert!(RUN_ASKED_EVERY.0 * 4 < RUN_LEASE.0, "three lost frames end no run");
+const _: () = assert!(RUN_LEASE.0 + 2_000_000 < RUN_GIVE_UP.0, "a run has ended when it is given up");
 const _: () = assert!(BUSY_LOW < BUSY_WANTED && NODE_HAS_ROOM < NODE_FULL, "between the two nothing changes");
 const _: () = assert!(LOAD_EVERY.0 * 3 < LOAD_GOOD_FOR.0, "two lost reports must not silence an edge");
 const _: () = assert!(CLONES_PER_SERVICE_MAX <= CLONES_MAX, "one service cannot have more clones than all");

@@ -100,7 +100,7 @@ impl Cluster {
     /// How many clones a service is to have.
     pub(crate) fn size(&self, service: &str, spec: &ServiceSpec, current: &Assignments) -> u32 {
         let has = || current.of.keys().filter(|id| id.service == service).count() as u32;
-        spec.clones.clamp(self.sizes.get(service).copied().unwrap_or_else(has))
+        spec.standing().clamp(self.sizes.get(service).copied().unwrap_or_else(has))
     }
 
     /// Where a clone stays, if it does.

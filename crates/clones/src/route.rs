@@ -195,7 +195,7 @@ impl RouteService {
             partition_pipelines: BTreeMap::new(),
             access_log: spec.access_log,
             partitions: spec.partitions.as_slice().into(),
-            wanted: spec.clones.min,
+            wanted: spec.standing().min,
             clones: Vec::new(),
             drain: spec.stop.drain,
             is_off: false,

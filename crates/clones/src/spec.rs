@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::AccessLog;
 use crate::allows::Allows;
+use crate::at_times;
 use crate::cache::EdgeCache;
 use crate::health::Health;
 use crate::limits::*;
@@ -54,6 +55,27 @@ pub struct ServiceSpec {
     /// Secrets that its clones get as files in place of variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<String>,
+    /// What runs once before any clone of a version starts: program and arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// ... and how long it may take.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub before_timeout: Option<Span>,
+    /// It has no standing clones and runs at these times: five fields as cron has them, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// ... or so often.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub every: Option<Span>,
+    /// The last time that passed while nobody could run it is made good.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub catch_up: bool,
+    /// A run whose node died is begun again on another.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rerun: bool,
+    /// How long a run may take.
+    #[serde(default, with = "text::some_span", skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<Span>,
     /// How many clones are wanted, over all nodes: a number, or a range within which the manager chooses.
     #[serde(default = "clones_default")]
     pub clones: Size,
@@ -174,6 +196,13 @@ impl ServiceSpec {
             dir: None,
             env: BTreeMap::new(),
             secret_files: Vec::new(),
+            before: Vec::new(),
+            before_timeout: None,
+            schedule: None,
+            every: None,
+            catch_up: false,
+            rerun: false,
+            run_timeout: None,
             clones: CLONES_DEFAULT.into(),
             wait: None,
             health: None,
@@ -287,6 +316,7 @@ impl ServiceSpec {
         errors.extend(self.session.iter().flat_map(|session| session.validate(self)));
         errors.extend(EdgeCache::validate(self));
         errors.extend(Worker::validate(self));
+        errors.extend(at_times::mistakes(self));
         let mut wrong = |key: &str, why: String| errors.push(SpecError { key: key.into(), why });
         for (key, span) in [("stop.drain", self.stop.drain), ("start_timeout", self.start_timeout)] {
             if span > PATIENCE_MAX {
@@ -321,6 +351,9 @@ impl ServiceSpec {
 
     /// A key that programs before some level know nothing of, and that level: of the highest one.
     pub fn newer_key(&self) -> Option<(String, u32)> {
+        if let Some(key) = at_times::key(self) {
+            return Some((key.to_owned(), crate::LEVEL_RUNS));
+        }
         let of_level_6 = secrets::key(self).or_else(|| (!self.access_log.is_off()).then_some("access_log"));
         if let Some(key) = of_level_6 {
             return Some((key.to_owned(), crate::LEVEL_SECRETS));
@@ -469,7 +502,7 @@ pub fn validate_all(
         let why = format!("{} services are over the limit of {SERVICES_MAX}", services.len());
         errors.push(SpecError { key: "service".into(), why });
     }
-    let clones: u64 = services.values().map(|spec| u64::from(spec.clones.max)).sum();
+    let clones: u64 = services.values().map(|spec| u64::from(spec.standing().max)).sum();
     if clones > u64::from(CLONES_MAX) {
         let why = format!("{clones} clones in all are over the limit of {CLONES_MAX}");
         errors.push(SpecError { key: "service".into(), why });
@@ -553,7 +586,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 26] = [
+const SERVICE_KEYS: [&str; 33] = [
     "run",
     "builtin",
     "code",
@@ -561,6 +594,13 @@ const SERVICE_KEYS: [&str; 26] = [
     "dir",
     "env",
     "secret_files",
+    "before",
+    "before_timeout",
+    "schedule",
+    "every",
+    "catch_up",
+    "rerun",
+    "run_timeout",
     "clones",
     "wait",
     "health",

@@ -68,7 +68,11 @@ impl Pieces {
 impl Api {
     /// Asks for what may be large.
     pub async fn open(&self, path: &str) -> Result<Pieces, String> {
-        let (answer, connection) = timeout(PIECE_WITHIN, self.exchange("GET", path, "", Full::new(Bytes::new())))
+        self.pieces("GET", path, Bytes::new()).await
+    }
+
+    async fn pieces(&self, method: &str, path: &str, body: Bytes) -> Result<Pieces, String> {
+        let (answer, connection) = timeout(PIECE_WITHIN, self.exchange(method, path, "", Full::new(body)))
             .await
             .unwrap_or_else(|_| Err(self.unreachable("no answer in time")))?;
         let status = answer.status().as_u16();
@@ -79,6 +83,11 @@ impl Api {
             return Err(Reply { status, body }.json().err().unwrap_or_else(|| format!("HTTP {status}")));
         }
         Ok(Pieces { body: answer.into_body(), connection })
+    }
+
+    /// Asks for what comes in pieces for as long as it lasts.
+    pub async fn follow(&self, path: &str, body: String) -> Result<Pieces, String> {
+        self.pieces("POST", path, body.into()).await
     }
 
     /// Sends what may be large: pieces until their sender is gone. Has no deadline: whoever sends sees whether they are

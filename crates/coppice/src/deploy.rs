@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clones::runs::Slot;
 use node::deploy::{FILE, Wish};
 use node::view::{ServiceView, View};
 use serde_json::json;
@@ -11,6 +12,7 @@ use serde_json::json;
 use crate::client::Api;
 use crate::follow::{Follow, Look};
 use crate::operate::NodeArgs;
+use crate::plain::plain;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -168,6 +170,20 @@ async fn service(api: &Api, name: &str) -> Result<ServiceView, String> {
     found.ok_or_else(|| format!("there is no service {name:?}; declared are: {known}"))
 }
 
+/// The last lines of what went before a version, if that failed.
+async fn printed_before(api: &Api, service_name: &str, number: u32) -> Vec<String> {
+    let last = service(api, service_name).await.ok().and_then(|service| service.runs?.before.last);
+    last.filter(|last| last.version == number && !last.good).map_or_else(Vec::new, |last| last.lines)
+}
+
+fn shown(service: &str, printed: &[String]) -> String {
+    if printed.is_empty() {
+        return String::new();
+    }
+    let lines: String = printed.iter().map(|line| format!("\n    | {}", plain(line))).collect();
+    format!("{lines}\n  all it printed: coppice logs {service} --clone {}", Slot::Before.number())
+}
+
 struct Told {
     json: bool,
     service: String,
@@ -207,6 +223,11 @@ impl Told {
                     &format!("version {number} serves as {clones} of {wanted} clones"),
                     json!({"version": number, "clones": clones, "wanted": wanted}),
                 ),
+                Look::Before { number, node } => self.tell(
+                    "before",
+                    &format!("what goes before version {number} runs on {node}"),
+                    json!({"version": number, "node": node}),
+                ),
                 Look::Serves { number } => {
                     let millis = begun.elapsed().as_millis() as u64;
                     let text = format!("version {number} serves after {:.1} s", millis as f64 / 1000.0);
@@ -215,14 +236,21 @@ impl Told {
                 }
                 Look::TakenBack { number, fate } => {
                     let text = format!("version {number} {fate}");
-                    self.tell("taken-back", &text, json!({"version": number, "why": fate}));
-                    return Err(format!("version {number} of {} {fate}", self.service));
+                    let printed = printed_before(api, &self.service, number).await;
+                    self.tell("taken-back", &text, json!({"version": number, "why": fate, "printed": printed}));
+                    return Err(format!(
+                        "version {number} of {} {fate}{}",
+                        self.service,
+                        shown(&self.service, &printed)
+                    ));
                 }
                 Look::Stuck { number, why } => {
+                    let printed = printed_before(api, &self.service, number).await;
                     if self.json {
-                        self.tell("stuck", &why, json!({"version": number, "why": why}));
+                        self.tell("stuck", &why, json!({"version": number, "why": why, "printed": printed}));
                     }
-                    return Err(format!("version {number} of {} does not serve: {why}", self.service));
+                    let printed = shown(&self.service, &printed);
+                    return Err(format!("version {number} of {} does not serve: {why}{printed}", self.service));
                 }
             }
             if begun.elapsed() > ROLLED_OUT_WITHIN {

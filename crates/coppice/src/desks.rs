@@ -108,6 +108,11 @@ impl edge::api::Backend for ApiDesk {
         let logbook = Arc::clone(&self.logbook);
         Box::pin(async move { logbook.gather(wanted).await })
     }
+
+    fn own_logs(&self, wish: host::logs::LogWish) -> BoxFuture<'static, Result<host::logs::LogPart, String>> {
+        let logbook = Arc::clone(&self.logbook);
+        Box::pin(async move { logbook.look(wish).await })
+    }
 }
 
 /// The monitor reads the view, and of this node's own doors all that they count.

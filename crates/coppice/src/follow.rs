@@ -23,6 +23,11 @@ pub enum Look {
         clones: usize,
         wanted: u32,
     },
+    /// What goes before it runs there.
+    Before {
+        number: u32,
+        node: String,
+    },
     Serves {
         number: u32,
     },
@@ -46,11 +51,19 @@ pub struct Follow {
     shown: Option<usize>,
     /// When clones last came to serve with it, since it began.
     moved_at: Duration,
+    told_before: bool,
 }
 
 impl Follow {
     pub fn new(service: &str, declared: u64) -> Self {
-        Self { service: service.into(), declared, number: None, shown: None, moved_at: Duration::ZERO }
+        Self {
+            service: service.into(),
+            declared,
+            number: None,
+            shown: None,
+            moved_at: Duration::ZERO,
+            told_before: false,
+        }
     }
 
     /// What this view says, so long after the beginning.
@@ -65,7 +78,7 @@ impl Follow {
         let number = *self.number.get_or_insert(service.next.unwrap_or(service.version));
         let serves = |c: &&CloneView| c.version == number && c.state == CloneState::Serving;
         let run = service.clones.iter().filter(serves).count();
-        if self.shown != Some(run) {
+        if self.shown != Some(run) && service.wanted > 0 {
             (self.shown, self.moved_at) = (Some(run), at);
             return Look::Runs { number, clones: run, wanted: service.wanted };
         }
@@ -82,6 +95,15 @@ impl Follow {
             return stuck(format!(
                 "{name} is out of use; the version comes to its clones after `coppice enable {name}`"
             ));
+        }
+        if let Some(runs) = service.runs.as_ref().filter(|runs| runs.waits_for_before == Some(number)) {
+            self.moved_at = at;
+            let failed = runs.before.last.as_ref().filter(|last| last.version == number && !last.good);
+            if let Some(last) = failed.filter(|_| runs.before.node.is_none() && fate == SERVES) {
+                return stuck(format!("what goes before it failed on {}: {}", last.node, plain(&last.how)));
+            }
+            let node = runs.before.node.clone().filter(|_| !std::mem::replace(&mut self.told_before, true));
+            return node.map_or(Look::Nothing, |node| Look::Before { number, node });
         }
         // Once it stands it is not judged any more; the clones of the next one come to run that.
         if fate == SERVES && (run >= service.wanted as usize || service.next.is_some()) {

@@ -78,7 +78,8 @@ impl Logbook {
         Ok(wanted.gathered(at_us, parts, silent))
     }
 
-    async fn look(&self, wish: LogWish) -> Result<LogPart, String> {
+    /// Lines of this node alone.
+    pub async fn look(&self, wish: LogWish) -> Result<LogPart, String> {
         let looks = Arc::clone(&self.looks).acquire_owned();
         let busy = |_| "this node is busy with other looks into its logs: ask again".to_owned();
         let looks = tokio::time::timeout(ANSWER_WITHIN, looks).await.map_err(busy)?.map_err(|e| e.to_string())?;

@@ -28,7 +28,7 @@ pub struct LogsArgs {
     /// Its requests, if it has an access log, in place of what its clones print
     #[arg(long, conflicts_with_all = ["clone", "version"])]
     pub access: bool,
-    /// Only of this clone: 0, 1, ...
+    /// Only of this clone: 0, 1, ...; 1000 is what goes before versions, 1001 what runs at times, from 1002 on `coppice run`
     #[arg(long, value_name = "NUMBER")]
     pub clone: Option<u32>,
     /// Only of this version
@@ -168,6 +168,7 @@ fn access_text(LogLine { node, source, line, .. }: &LogLine) -> String {
 /// `2026-11-22 14:03:07.123  n1 shop/2 v3 | the line`
 fn text(service: &str, line: &LogLine) -> String {
     let LogLine { at_us, node, clone, version, source, line } = line;
+    let clone = clones::runs::Slot::of_number(*clone).map_or_else(|| clone.to_string(), |slot| slot.word());
     let of = match version {
         0 => format!("{} {}/{clone}", plain(node), plain(service)),
         version => format!("{} {}/{clone} v{version}", plain(node), plain(service)),

@@ -22,6 +22,7 @@ mod logbook;
 mod logs;
 mod nodes;
 mod ns;
+mod once;
 mod operate;
 mod peers;
 mod plain;
@@ -68,9 +69,14 @@ enum Command {
     /// Join a cluster with a token from `coppice token`
     #[command(after_help = "Example:\n  coppice join --dir /var/lib/coppice --name n2 --host 10.0.0.2 TOKEN")]
     Join(found::JoinArgs),
-    /// Run the node whose identity is in a folder (after init or join)
-    #[command(after_help = "Example:\n  coppice run --dir /var/lib/coppice")]
+    /// Run the node whose identity is in a folder (after init or join); with SERVICE -- COMMAND, a command as one of its clones
+    #[command(
+        after_help = "Examples:\n  coppice run --dir /var/lib/coppice\n  coppice run shop -- python3 manage.py check    a command once, in the service's folder (`coppice run SERVICE --help`)"
+    )]
     Run(run::RunArgs),
+    /// Run a command once, as a clone of a service: its folder, environment, secrets and sandbox, its output here
+    #[command(name = once::NAME, hide = true, override_usage = once::USAGE, after_help = once::MORE)]
+    Once(once::OnceArgs),
     /// Make the cluster be as a file declares it, all of it or nothing
     #[command(after_help = "Example:\n  coppice apply -f shop.toml")]
     Apply(operate::ApplyArgs),
@@ -151,6 +157,7 @@ Examples:
   coppice top                        the same, live
   coppice apply -f shop.toml         declare a service
   coppice logs -f shop               what its clones print
+  coppice run shop -- ls             a command once, in its folder, with its environment
   coppice load http://127.0.0.1:8080/ --rate 500    how it bears a load
   coppice route explain http://shop.example/cart    which service and partition takes it, and why
   coppice init --name n1 --host 10.0.0.1    the first node of a cluster on several machines";
@@ -169,7 +176,7 @@ fn main() {
         }
         Some(_) | None => (),
     }
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(once::renamed(std::env::args_os().collect())).command;
     if matches!(command, Command::Up(_) | Command::Init(_) | Command::Join(_) | Command::Run(_)) {
         host::private::begin();
     }
@@ -178,6 +185,7 @@ fn main() {
         Command::Init(args) => found::init_command(&args),
         Command::Join(args) => single(found::join_command(args)),
         Command::Run(args) => run::run(args),
+        Command::Once(args) => single(once::once(args)),
         Command::Token(args) => single(operate::token(args)),
         Command::Apply(args) => single(operate::apply(args, false)),
         Command::Diff(args) => single(operate::apply(args, true)),

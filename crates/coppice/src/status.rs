@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use node::view::{CloneState, CloneView, NodeState, NodeView, View};
+use node::view::{CloneState, CloneView, NodeState, NodeView, RunView, RunsView, View};
 
 use crate::plain::plain;
 
@@ -112,6 +112,9 @@ pub fn page(view: &View, now_ms: u64) -> String {
                 format_args!("{:<16} out of use: {} (`coppice enable`)", service.name, service.off.join(", ")),
             );
         }
+        for text in service.runs.iter().flat_map(|runs| runs_text(runs, now_ms)) {
+            line(&mut out, format_args!("{:<16} {text}", service.name));
+        }
         if service.clones.is_empty() && service.wanted > 0 {
             line(&mut out, format_args!("{:<16} no clone yet, {} wanted", service.name, service.wanted));
         }
@@ -184,6 +187,30 @@ fn overflow(view: &View, now_ms: u64) -> Option<String> {
         }
     };
     Some(format!("nodes for overflow ({which}): {how}"))
+}
+
+/// What a service runs at times, and what goes before its versions while that stands in the way.
+fn runs_text(runs: &RunsView, now_ms: u64) -> Vec<String> {
+    let mut texts = Vec::new();
+    let state = |run: &RunView| match (&run.node, &run.last) {
+        (Some(node), _) => format!("runs on {node} for {}", ago(now_ms, run.since_ms)),
+        (None, Some(last)) => {
+            let how = if last.good { "good".to_owned() } else { format!("FAILED, {}", plain(&last.how)) };
+            format!("last: {how}, on {}, {} ago", last.node, ago(now_ms, last.ended_ms))
+        }
+        (None, None) => "has not run yet".to_owned(),
+    };
+    if let Some(times) = &runs.times {
+        let next = match runs.next_ms {
+            Some(at) => format!("next in {}", span(at.saturating_sub(now_ms))),
+            None => "never again".to_owned(),
+        };
+        texts.push(format!("at {}: {}; {next}", plain(times), state(&runs.job)));
+    }
+    if let Some(version) = runs.waits_for_before {
+        texts.push(format!("before version {version}: {}", state(&runs.before)));
+    }
+    texts
 }
 
 /// What doors saw of a clone in the last seconds: requests, those that failed, what an answer took on average.

@@ -85,6 +85,37 @@ pub struct Service {
     /// Parts that an operator took out of use.
     pub off: Vec<String>,
     pub partitions: Vec<Partition>,
+    /// What it runs at times, and before its versions.
+    pub runs: Option<Runs>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Runs {
+    /// As declared: `0 3 * * *`.
+    pub times: Option<String>,
+    pub next_ms: Option<u64>,
+    pub job: Run,
+    pub before: Run,
+    pub waits_for_before: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    /// Where it runs now.
+    pub node: Option<String>,
+    pub since_ms: u64,
+    pub last: Option<RunEnd>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct RunEnd {
+    pub node: String,
+    pub ended_ms: u64,
+    pub good: bool,
+    pub how: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

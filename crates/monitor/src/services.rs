@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use crate::chart::number;
 use crate::limits::*;
-use crate::page::{ago, state};
-use crate::picture::{CloneOf, PartFigures, Picture, Service};
+use crate::page::{ago, span, state};
+use crate::picture::{CloneOf, PartFigures, Picture, Run, Runs, Service};
 use crate::stages::{millis, of_service};
 use crate::switch::{disable, enable};
 
@@ -14,6 +14,7 @@ pub fn services(picture: &Picture) -> Markup {
         @if picture.services.is_empty() { p { "None are declared. " code { "coppice apply -f FILE" } " declares some." } }
         @for service in &picture.services {
             h3 { (service.name) }
+            @if let Some(runs) = &service.runs { (runs_of(picture.at_ms, runs)) }
             p {
                 (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
                 @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
@@ -42,6 +43,29 @@ pub fn services(picture: &Picture) -> Markup {
             (partitions(picture, service))
             (of_service(picture, &service.name))
         }
+    }
+}
+
+/// When it runs, how its last run ended, and what a version waits for.
+fn runs_of(now_ms: u64, runs: &Runs) -> Markup {
+    let state = |run: &Run| match (&run.node, &run.last) {
+        (Some(node), _) => format!("runs on {node} for {}", ago(now_ms, run.since_ms)),
+        (None, Some(last)) if last.good => {
+            format!("the last run was good, on {}, {} ago", last.node, ago(now_ms, last.ended_ms))
+        }
+        (None, Some(last)) => {
+            format!("the last run FAILED on {}, {} ago: {}", last.node, ago(now_ms, last.ended_ms), last.how)
+        }
+        (None, None) => "has not run yet".to_owned(),
+    };
+    html! {
+        @if let Some(times) = &runs.times {
+            p {
+                "Runs at " code { (times) } " (UTC); " (state(&runs.job))
+                @if let Some(next) = runs.next_ms { "; next in " (span(next.saturating_sub(now_ms))) }
+            }
+        }
+        @if let Some(version) = runs.waits_for_before { p { "Before version " (version) ": " (state(&runs.before)) } }
     }
 }
 

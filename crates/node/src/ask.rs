@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use base::process::Private;
-use base::{NodeId, Outcome};
+use base::{Exit, NodeId, Outcome};
 use bytes::Bytes;
 use clones::off::Target;
+use clones::runs::Once;
 use clones::{Demand, Doors, Size, members};
 use serde::{Deserialize, Serialize};
 use state::{cache, linear, object, session, soft};
@@ -52,6 +53,12 @@ pub enum Ask {
     RemoveSecret { service: String, name: String },
     /// The secrets of a service, without their values.
     Secrets { service: String },
+    /// Run a command once, as a clone of a service, on this node.
+    Run(Once),
+    /// How it ended, if it has.
+    RunEnd { number: u64 },
+    /// Who ran it is gone: it is to end. Done at once.
+    EndRun { number: u64 },
     /// Archives of deployed folders that are on this node. Done at once.
     Codes(BTreeSet<String>),
     /// Take a node, or a part of a service, out of use, or back into it; answered as `Apply` is.
@@ -95,6 +102,9 @@ pub enum Answer {
     Done(Outcome<()>),
     JoinTokens(Vec<JoinTokenView>),
     Secrets(Outcome<Vec<SecretView>>),
+    Run(Outcome<RunStarted>),
+    /// None if there is no such run (any more); inside: none while it runs.
+    RunEnd(Option<Option<RunEnd>>),
     /// Of each other edge that was heard of just now.
     Doors(Vec<Doors>),
     Admitted(Outcome<Admitted>),
@@ -107,6 +117,22 @@ pub struct Applied {
     pub changes: Vec<String>,
     /// Version of the declaration after it.
     pub version: u64,
+}
+
+/// What an operator runs has begun on this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunStarted {
+    pub number: u64,
+    /// Under which number of a clone its output is kept.
+    pub clone: u32,
+}
+
+/// How it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunEnd {
+    pub exit: Exit,
+    /// Why it was ended, if it did not by itself.
+    pub why: Option<String>,
 }
 
 /// A join token, without its secret.

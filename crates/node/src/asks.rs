@@ -113,6 +113,10 @@ enum What {
         service: String,
         text: String,
     },
+    /// The leader's own: runs that begin or have ended, and what to tell of them. Nobody waits for it.
+    Runs {
+        told: Vec<(&'static str, String, String)>,
+    },
     /// The leader's own: the groups of `linear` namespaces, and what to tell of them. Nobody waits for it.
     Groups {
         told: Vec<(String, String)>,
@@ -122,7 +126,7 @@ enum What {
 impl What {
     /// Somebody waits for it. The leader's own looks again by itself.
     fn is_asked(&self) -> bool {
-        !matches!(self, Self::Map | Self::Level(_) | Self::Verdict { .. } | Self::Groups { .. })
+        !matches!(self, Self::Map | Self::Level(_) | Self::Verdict { .. } | Self::Groups { .. } | Self::Runs { .. })
     }
 
     /// It declares something that a cluster which agreed on this level does not understand.
@@ -225,6 +229,18 @@ impl Node {
                     Err(why) => Outcome::Refused(Refused::wrong(why)),
                 };
                 return out.push(Effect::Answer { id, answer: Answer::Secrets(outcome) });
+            }
+            Ask::Run(once) => {
+                let answer = Answer::Run(self.run_once(now, once, out));
+                return out.push(Effect::Answer { id, answer });
+            }
+            Ask::RunEnd { number } => {
+                let answer = Answer::RunEnd(self.run_end(number));
+                return out.push(Effect::Answer { id, answer });
+            }
+            Ask::EndRun { number } => {
+                self.group_in(now, group::Input::EndOnce(number), out);
+                return out.push(Effect::Answer { id, answer: Answer::Done(Outcome::Done(())) });
             }
             Ask::Switch { target, off } => What::Switch { target, off, lines: Vec::new() },
             Ask::JoinToken { secret_hash, expires_wall_ms, uses } => {
@@ -363,7 +379,7 @@ impl Node {
                 self.fits_here(deploy::FILE, own).map_err(Refused::wrong)?;
                 let diff = deploy::deploy(declared, wish, now.wall_ms, entropy).map_err(Refused::wrong)?;
                 *lines = diff.lines;
-                Ok((!diff.change.puts.is_empty()).then_some(diff.change))
+                Ok((!diff.change.puts.is_empty() || !diff.change.removes.is_empty()).then_some(diff.change))
             }
             What::Rollback { service, to, lines } => {
                 let diff = deploy::rollback(declared, service, *to).map_err(Refused::wrong)?;
@@ -434,7 +450,7 @@ impl Node {
                 let removes = declared::oldest_former(declared, *former).into_iter().collect();
                 Ok(Some(Change { expect: Some(declared.version), puts, removes }))
             }
-            What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => Ok(None),
+            What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => Ok(None),
         }
     }
 
@@ -578,6 +594,22 @@ impl Node {
         self.propose_change(now, What::Verdict { service, text }, change, out);
     }
 
+    /// Runs that begin or have ended.
+    pub(crate) fn propose_runs(
+        &mut self,
+        now: Now,
+        told: Vec<(&'static str, String, String)>,
+        change: Change,
+        out: &mut Out,
+    ) {
+        self.propose_change(now, What::Runs { told }, change, out);
+    }
+
+    /// Whether such a change is under way.
+    pub(crate) fn plans_runs(&self) -> bool {
+        self.pending.values().any(|p| matches!(p.what, What::Runs { .. }))
+    }
+
     fn propose_change(&mut self, now: Now, what: What, change: Change, out: &mut Out) {
         self.proposals += 1;
         let (id, budget) = (self.proposals, Span::secs(2));
@@ -614,6 +646,11 @@ impl Node {
                         (self.cluster.clone(), format!("the cluster agrees on level {level}: all nodes have it"));
                     self.decided(now, "level", &cluster, text, out);
                 }
+                if let What::Runs { told } = &pending.what {
+                    for (kind, who, text) in told {
+                        self.decided(now, kind, who, text.clone(), out);
+                    }
+                }
                 if let What::Groups { told } = &pending.what {
                     for (group, text) in told {
                         self.decided(now, "split", group, text.clone(), out);
@@ -631,7 +668,7 @@ impl Node {
             }
             Outcome::Done(Err(conflict)) => match &pending.what {
                 // The leader looks again at its next tick.
-                What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => (),
+                What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => (),
                 // It is still the first of its queue.
                 _ => {
                     pending.waits_for_version = Some(conflict.version);
@@ -709,7 +746,7 @@ fn finish(pending: Pending, outcome: Outcome<()>, version: u64, authority: Optio
         }
         What::JoinToken { .. } | What::RevokeToken { .. } | What::Remove { .. } => Answer::Done(outcome),
         What::Admit { id, .. } | What::Renew { id, .. } => Answer::Admitted(with(outcome, || signs(id, authority))),
-        What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } => return,
+        What::Map | What::Level(_) | What::Groups { .. } | What::Verdict { .. } | What::Runs { .. } => return,
     };
     out.push(Effect::Answer { id: pending.id, answer });
 }

@@ -23,7 +23,7 @@ use toml::Spanned;
 
 use crate::limits::FORMERS_MAX;
 use crate::numbers::Giver;
-use crate::{deploy, facts, secrets};
+use crate::{deploy, facts, runs, secrets};
 
 /// Kinds of record in the root group. One list, as with frames.
 pub mod kind {
@@ -45,6 +45,8 @@ pub mod kind {
     pub const MAP: &str = "map";
     /// Versions of a service: [`clones::deploy::Deployed`].
     pub const DEPLOY: &str = "deploy";
+    /// Runs of services ([`clones::runs::Record`]), by `service/before` and `service/job`. Not exported.
+    pub const RUN: &str = "run";
     /// What an operator has taken out of use: [`clones::off::Target::record`]. Not exported, as it is for a while.
     pub const OFF: &str = "off";
     /// What all nodes understand alike ([`crate::level`]).
@@ -305,6 +307,7 @@ pub(crate) fn remove_service(now: &Declared, name: &str, diff: &mut Diff) {
     diff.change.removes.extend(records.map(|record| (kind::OFF.to_owned(), record)));
     let (records, lines) = secrets::gone_with(now, name);
     diff.change.removes.extend(records);
+    diff.change.removes.extend(runs::gone_with(now, name));
     diff.lines.extend(lines);
     let deployed = now.get(kind::DEPLOY, name).map(|_| (kind::DEPLOY.to_owned(), name.to_owned()));
     diff.change.removes.extend(deployed);
@@ -558,7 +561,7 @@ fn find(now: &Declared, target: &Target) -> Result<(), String> {
         return Err(format!("there is no service {service:?}; declared are: {known}"));
     };
     match target {
-        Target::Clone(_) if spec.clones.max == 0 => Err(format!("service {service:?} has no clones")),
+        Target::Clone(_) if spec.standing().max == 0 => Err(format!("service {service:?} has no clones")),
         Target::Clone(id) if id.number >= spec.clones.max => {
             Err(format!("service {service:?} has clones 0 to {}, no {}", spec.clones.max - 1, id.number))
         }

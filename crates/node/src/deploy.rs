@@ -7,6 +7,7 @@ use cluster::root::{Change, Declared};
 use serde::{Deserialize, Serialize};
 
 use crate::declared::{self, Diff, Kept, json, kept, kind};
+use crate::runs;
 
 /// A folder that is to become a version of a service.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -68,13 +69,16 @@ pub fn apply(now: &Declared, file: &str, text: &str, wall_ms: u64, entropy: &[u8
     for (name, mut spec) in services {
         let known = deployed(now, &name);
         if known.is_none() && spec.code.is_none() {
+            if !spec.before.is_empty() {
+                return Err(runs::no_versions(file, &name));
+            }
             continue;
         }
         let mut all = known.unwrap_or_default();
         let same = |code: &Option<String>| all.versions.iter().rev().find(|v| v.program.code == *code);
         let version = |number: u32, program: Program| {
             let (files, bytes) = same(&program.code).map_or((0, 0), |v| (v.files, v.bytes));
-            Version { number, at_ms: wall_ms, files, bytes, program, fate: String::new() }
+            Version { number, at_ms: wall_ms, files, bytes, program, passed: false, fate: String::new() }
         };
         let program = Program::of(&spec);
         let Some(before) = now.get(kind::SERVICE, &name).and_then(|bytes| kept::<ServiceSpec>(bytes)) else {
@@ -125,7 +129,7 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
     };
     let version = |program: Program| {
         let (at_ms, files, bytes) = (wall_ms, wish.files, wish.bytes);
-        Version { number: 0, at_ms, files, bytes, program, fate: String::new() }
+        Version { number: 0, at_ms, files, bytes, program, passed: false, fate: String::new() }
     };
     let before = record(now, &service);
     let mut program = match (&own, &before) {
@@ -159,10 +163,13 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
     if stands == program {
         let lines = if spec == before.spec { Vec::new() } else { diff.lines };
         let mut change = Change { expect: Some(now.version), ..Change::default() };
+        let stands = spec.version;
         if spec != before.spec {
             put(&mut change, &service, file, spec, &all);
         }
-        return Ok(Diff { lines, change });
+        let mut diff = Diff { lines, change };
+        runs::again(now, &service, &all, stands, &mut diff);
+        return Ok(diff);
     }
     if all.versions.is_empty() {
         // What was declared until now can be gone back to.
@@ -180,6 +187,7 @@ pub fn deploy(now: &Declared, wish: &Wish, wall_ms: u64, entropy: &[u8; 32]) -> 
 /// A sentence: there is nothing to go back to.
 pub fn rollback(now: &Declared, service: &str, to: Option<u32>) -> Result<Diff, String> {
     let Kept { file, spec } = record(now, service)?;
+    let mut change = Change { expect: Some(now.version), ..Change::default() };
     let mut all = deployed(now, service).ok_or_else(|| format!("{service} was never deployed"))?;
     let line = if let (Some(number), None) = (all.next, to) {
         all.take_back("an operator did");
@@ -200,10 +208,13 @@ pub fn rollback(now: &Declared, service: &str, to: Option<u32>) -> Result<Diff, 
             let known: Vec<String> = all.versions.iter().map(|v| v.number.to_string()).collect();
             return Err(format!("{service} has no version {number}; kept are: {}", known.join(", ")));
         }
+        if all.version(number).is_some_and(Version::waits) {
+            // It failed before it was to come, and is tried again.
+            change.removes.extend(runs::forget_before(now, service));
+        }
         all.back_to(number);
         format!("~ service {service}: version {} -> {number}", spec.version)
     };
-    let mut change = Change { expect: Some(now.version), ..Change::default() };
     put(&mut change, service, file, spec, &all);
     Ok(Diff { lines: vec![line], change })
 }
@@ -218,6 +229,28 @@ pub fn verdict(now: &Declared, service: &str, number: u32, take_back: Option<&st
             spec = all.next_on(&spec)?;
             all.keep();
         }
+    }
+    let mut change = Change { expect: Some(now.version), ..Change::default() };
+    put(&mut change, service, file, spec, &all);
+    Some(change)
+}
+
+/// What went before a version is done, or failed: then it goes. None if it is no matter any more.
+pub fn passed(now: &Declared, service: &str, number: u32, failed: Option<&str>) -> Option<Change> {
+    let Kept { file, mut spec } = record(now, service).ok()?;
+    let mut all = deployed(now, service).filter(|all| all.version(number).is_some_and(Version::waits))?;
+    match failed {
+        None => {
+            all.pass(number);
+            // None of what stands ever started, so there is nobody to be replaced.
+            if all.next == Some(number) && all.version(spec.version).is_some_and(Version::waits) {
+                spec = all.next_on(&spec)?;
+                all.keep();
+            }
+        }
+        Some(why) if all.next == Some(number) => all.take_back(why),
+        // The first version has none before it: it waits for a deploy that tries again.
+        Some(_) => (),
     }
     let mut change = Change { expect: Some(now.version), ..Change::default() };
     put(&mut change, service, file, spec, &all);

@@ -16,7 +16,7 @@ use state::linear::{Placed, place};
 use state::session::limits::{BRICKS_ASKED, MEMBERS_MIN};
 
 use crate::facts::{self, BrickReport};
-use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
+use crate::limits::{LEAVE_CLONES_MAX, LEAVE_LEADS_MAX, LEAVE_RUNS_MAX, LEAVE_TIME_MAX, REMOVE_TIME_MAX, WISH_KEPT};
 use crate::node::{Node, Out};
 use crate::view::NodeState;
 
@@ -210,6 +210,7 @@ impl Node {
         };
         let needed = bricks.filter(|_| !force).or(groups);
         let clones_left = !self.group.node_clones().clones.is_empty() && !is_alone && waited <= LEAVE_CLONES_MAX;
+        let runs_left = !self.runs_here().is_empty() && waited <= LEAVE_RUNS_MAX;
         let leads = self.root.leads_for_others() || self.classes.linear.leads_for_others() > 0;
         let time_max = if how == Leaving::Remove { REMOVE_TIME_MAX } else { LEAVE_TIME_MAX };
         let name = self.card.name.clone();
@@ -227,6 +228,7 @@ impl Node {
             }
             Some(why) => return self.wait_for(now, why, out),
             None if clones_left => return self.wait_for(now, "its clones still run".into(), out),
+            None if runs_left => return self.wait_for(now, "what it runs once for a service goes on".into(), out),
             None if leads && waited <= LEAVE_LEADS_MAX => {
                 return self.wait_for(now, "it still leads groups that others could lead".into(), out);
             }

@@ -8,7 +8,7 @@
 //! - `node.rs` takes each event to the machine it is for; `wires.rs` takes each machine's outputs to the next.
 //! - `asks.rs` answers the front doors. `declared.rs` is TOML to records and back.
 //! - `facts.rs` is what nodes tell each other by beacon, `told.rs` what was heard; `picture.rs` builds the [`View`] that front doors read.
-//! - `secrets.rs`: secrets of services; `services.rs`: what is done with one service without its file.
+//! - `runs.rs`: what services run once, or at times. `secrets.rs`: secrets of services; `services.rs`: what is done with one service without its file.
 //! - `admission.rs`: who is let in; `tokens.rs`: with what newcomers come. `level.rs`: what all nodes understand alike.
 //!   `frames.rs`: peers' frames that are none.
 //! - `leave.rs`: a node that is asked to restart or to leave; `lives.rs`: how often bricks lose their memory; `used.rs`: what namespaces take of what they may.
@@ -36,6 +36,7 @@ pub mod node;
 pub mod numbers;
 mod pace;
 mod picture;
+mod runs;
 mod secrets;
 mod services;
 mod tokens;
@@ -46,7 +47,7 @@ mod wires;
 
 pub use cluster::{Door, DoorAddrs};
 
-pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView};
+pub use ask::{Admitted, Answer, Applied, Ask, JoinTokenView, RunEnd, RunStarted};
 pub use leave::Leaving;
 pub use node::{Birth, Node};
 pub use picture::{CERTIFICATE_ENDS, CERTIFICATE_FAILED, LANDLOCK, figure, figures};

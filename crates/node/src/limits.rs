@@ -50,6 +50,8 @@ pub const PROBE_WITHIN: Span = Span::secs(4);
 pub const WISH_KEPT: Span = Span::secs(15);
 /// A node that leaves waits so long for its clones to be moved and drained, then they end with it.
 pub const LEAVE_CLONES_MAX: Span = Span::secs(15);
+/// ... and so long for what it runs once for services: that cannot move, and may have to begin again elsewhere.
+pub const LEAVE_RUNS_MAX: Span = Span::secs(30);
 /// A node that leaves waits so long for others to lead what it leads: they do at once, if they have all.
 pub const LEAVE_LEADS_MAX: Span = Span::secs(10);
 /// A node that is to restart but still needed (another brick is being filled) stays after so long.

@@ -8,6 +8,7 @@ use base::{Effect, Event, Frame, GroupId, Machine, NodeId, Note, Now, Rng, Span,
 use channels::Channels;
 use class::Class;
 use clones::deploy::Deployed;
+use clones::runs::Planner;
 use clones::{Demand, Doors, Group, Manager, Members, Off, RouteService, Routes, ServiceSpec, group, manager, members};
 use cluster::raft::LogBounds;
 use cluster::root::Change;
@@ -25,6 +26,7 @@ use crate::level;
 use crate::limits::{DECISIONS_TOLD_MAX, EVENTS_MAX, REPORT_EVERY, REPORT_TTL, TICK, UNWHOLE_TOLD_MAX, VIEW_EVERY};
 use crate::lives::Lives;
 use crate::pace::Pace;
+use crate::runs::Records;
 use crate::told::Told;
 use crate::view::{EventView, HotKeyView, NodeState, ShardView};
 use crate::{Answer, Ask, View};
@@ -66,6 +68,12 @@ pub struct Node {
     pub(crate) classes: Classes,
     pub(crate) group: Group,
     pub(crate) manager: Manager,
+    /// As the root group's leader: what runs now, and where.
+    pub(crate) planner: Planner,
+    /// Runs of services that the root group has.
+    pub(crate) runs: Records,
+    /// When this node asks next whether its runs may go on.
+    pub(crate) runs_asked_at: Time,
     /// Names of the built-in services of this node's program.
     pub(crate) builtins: &'static [&'static str],
     /// What other nodes' edges said last, and when.
@@ -213,6 +221,9 @@ impl Node {
             ),
             group: Group::new(me, boot, card.name.clone(), format!("http://{}", card.doors.at(Door::Api)), rng.fork()),
             manager: Manager::new(me, boot),
+            planner: Planner::default(),
+            runs: Records::default(),
+            runs_asked_at: Time::ZERO,
             builtins,
             doors: BTreeMap::new(),
             asked: Asked::default(),
@@ -388,6 +399,7 @@ impl Node {
                     out,
                 );
             }
+            kind::RUNS => self.run_word(now, from, &frame.head, out),
             kind::REMOVED => self.told_removed(now, from, out),
             kind::DEMAND | kind::DOORS if !self.reports => (),
             kind::DEMAND => match Demand::decode(&frame.head) {
@@ -458,6 +470,7 @@ impl Node {
         self.keep_leaving(now, out);
         self.tell_voters(now, out);
         self.tend_groups(now, out);
+        self.keep_runs(now, out);
         self.tell_links(now, out);
         self.hang_up_outdated(out);
         self.keep_admission(now, out);

@@ -100,7 +100,7 @@ impl Node {
             me: self.card.name.clone(),
             at_ms: now.wall_ms,
             nodes: self.nodes(),
-            services: self.services.iter().map(|(name, spec)| self.service_view(name, spec, its(name))).collect(),
+            services: self.services.iter().map(|(name, spec)| self.service_view(now, name, spec, its(name))).collect(),
             namespaces: self.namespaces.iter().map(|(name, spec)| self.namespace_view(name, spec)).collect(),
             root: RootView {
                 leader: self.root.leader().map(|id| self.name_of(id)),
@@ -317,7 +317,7 @@ impl Node {
 
     /// How many clones a service is to have now: what the manager chose, if there is something to choose.
     fn wanted(&self, name: &str) -> u32 {
-        let Some(size) = self.services.get(name).map(|spec| spec.clones) else { return 0 };
+        let Some(size) = self.services.get(name).map(ServiceSpec::standing) else { return 0 };
         let assigned = || self.group.assigned().of.keys().filter(|id| id.service == name).count() as u32;
         if size.is_fixed() { size.min } else { size.clamp(assigned()) }
     }
@@ -329,7 +329,7 @@ impl Node {
         (all.done > 0).then(|| AskedView { requests: all.done, failed: all.failed, mean_us: all.mean_us() })
     }
 
-    fn service_view(&self, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
+    fn service_view(&self, now: Now, name: &str, spec: &ServiceSpec, running: &[(&Card, &CloneStatus)]) -> ServiceView {
         let off = &self.off;
 
         let clones = running.iter().map(|(card, c)| CloneView {
@@ -358,7 +358,7 @@ impl Node {
         let all = self.wanted(name);
         let clones_off = off.clones().iter().filter(|id| id.service == name && id.number < all).count();
         let wanted = if off.service(name) { 0 } else { all - clones_off as u32 };
-        let (clones_min, clones_max) = (spec.clones.min, spec.clones.max);
+        let (clones_min, clones_max) = (spec.standing().min, spec.standing().max);
         let partitions = spec.partitions.iter().map(|p| PartitionView {
             name: p.name.clone(),
             priority: p.priority.0,
@@ -392,6 +392,7 @@ impl Node {
             next: deployed.and_then(|all| all.next),
             start_timeout_ms: start_timeout.as_millis(),
             versions: versions.collect(),
+            runs: self.runs_view(now, name),
         }
     }
 }

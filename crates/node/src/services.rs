@@ -6,6 +6,7 @@ use cluster::root::{Change, Declared};
 
 use crate::declared::{Diff, Kept, after, all, json, kept, kind, listed, mistakes, remove_service};
 use crate::deploy;
+use crate::runs::no_scale;
 
 /// Another number of clones.
 ///
@@ -14,6 +15,9 @@ use crate::deploy;
 pub fn scale(now: &Declared, service: &str, size: Size) -> Result<Diff, String> {
     let Kept { file, spec: before } = record(now, service)?;
     let mut diff = Diff { lines: Vec::new(), change: Change { expect: Some(now.version), ..Change::default() } };
+    if let Some(why) = no_scale(&before, service) {
+        return Err(why);
+    }
     if before.clones == size {
         return Ok(diff);
     }
@@ -75,7 +79,8 @@ mod tests {
     const TWO: &str = "[service.shop]\nrun = [\"a\"]\nhttp = {}\nclones = { min = 1, max = 4 }\nwait = \"1s\"\nnamespaces = [\"carts\"]\n\
         [service.api]\nrun = [\"a\"]\nhttp = { path = \"/api\" }\n\
         [[service.api.partition]]\nname = \"all\"\ndrop = { service = \"shop\" }\n\
-        [service.job]\nrun = [\"a\"]\n[namespace.carts]\nclass = \"session\"\n";
+        [service.job]\nrun = [\"a\"]\n[namespace.carts]\nclass = \"session\"\n\
+        [service.nightly]\nrun = [\"a\"]\nschedule = \"@daily\"\n";
 
     fn with(text: &str) -> Declared {
         let now = Declared { version: 1, ..Declared::default() };
@@ -101,7 +106,8 @@ mod tests {
             ("shop", Size { min: 0, max: 4 }, "min is 1 at least"),
             ("shop", Size { min: 5, max: 4 }, "min 5 is over max 4"),
             ("job", Size { min: 1, max: 4 }, "write a number"),
-            ("shp", Size::from(1), "declared are: api, job, shop"),
+            ("nightly", Size::from(1), "no standing clones to scale"),
+            ("shp", Size::from(1), "declared are: api, job, nightly, shop"),
         ] {
             let told = scale(&now, service, size).unwrap_err();
             assert!(told.contains(why), "{told}");
@@ -113,7 +119,7 @@ mod tests {
         let now = with(TWO);
         let told = remove(&now, "shop").unwrap_err();
         assert!(told.contains("was not removed") && told.contains("service.api.partition.all.drop"), "{told}");
-        assert!(remove(&now, "nobody").unwrap_err().contains("declared are: api, job, shop"));
+        assert!(remove(&now, "nobody").unwrap_err().contains("declared are: api, job, nightly, shop"));
         let now = after(&now, &remove(&now, "api").unwrap().change);
         let secret = base::process::Private(b"x".as_slice().into());
         let set = crate::secrets::set(&now, ("shop", "PW"), &secret, 1, &[1; 32]).unwrap();
@@ -123,7 +129,7 @@ mod tests {
         assert_eq!(diff.lines, lines);
         let now = after(&now, &diff.change);
         let left: Vec<&str> = now.of_kind(kind::SERVICE).map(|(name, _)| name).collect();
-        assert_eq!((left, now.of_kind(kind::NAMESPACE).count()), (vec!["job"], 1));
+        assert_eq!((left, now.of_kind(kind::NAMESPACE).count()), (vec!["job", "nightly"], 1));
         assert!(crate::secrets::opened(&now).is_empty());
     }
 }

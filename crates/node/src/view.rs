@@ -222,6 +222,57 @@ pub struct ServiceView {
     /// Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,
+    /// What it runs at times, and before its versions; left out if it has neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<RunsView>,
+}
+
+/// What a service runs once and is over.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunsView {
+    /// When it runs, as declared: `0 3 * * *`, `every 2s`; none of a service with standing clones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<String>,
+    /// Its next time, milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_ms: Option<u64>,
+    /// What runs at these times.
+    pub job: RunView,
+    /// What goes before a version.
+    pub before: RunView,
+    /// Version of which no clone starts before that has run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for_before: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunView {
+    /// Name of the node where it runs; none while it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Since when, milliseconds since 1970; 0 while it does not.
+    pub since_ms: u64,
+    /// The last one that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<RunEndView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunEndView {
+    pub node: String,
+    pub version: u32,
+    /// The time that it was for, milliseconds since 1970; 0 of what has no times.
+    pub due_ms: u64,
+    pub began_ms: u64,
+    pub ended_ms: u64,
+    pub good: bool,
+    /// For people: `exit status 1`.
+    pub how: String,
+    /// The last lines of its output.
+    pub lines: Vec<String>,
 }
 
 /// A part of what comes to a service.

@@ -23,10 +23,10 @@ use crate::facts::{self, BrickReport, NodeReport};
 use crate::limits::{GROUPS_EVERY, LEADS_TOLD_MAX};
 use crate::node::{Node, Out, Seen};
 use crate::view::NodeState;
-use crate::{Answer, Leaving, deploy, numbers};
+use crate::{Answer, Leaving, deploy, numbers, runs};
 
 impl Node {
-    fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
+    pub(crate) fn send(&self, to: NodeId, mut frame: Frame, out: &mut Out) {
         frame.load = self.report.load;
         out.push(Effect::Send { to, frame });
     }
@@ -316,8 +316,15 @@ impl Node {
             self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), all.next_on(services.get(name)?)?)));
         let next = next.collect();
         let secrets = crate::secrets::opened(self.root.declared());
-        let declared = group::Declared { services, next, urls, tokens, secrets };
+        self.runs = runs::records(self.root.declared());
+        let runs = self.runs_here();
+        let has_runs = !runs.is_empty();
+        let declared = group::Declared { services, next, urls, tokens, secrets, runs };
         self.group_in(now, group::Input::Declared(declared), out);
+        if has_runs {
+            // What is new need not wait for its second.
+            self.runs_asked_at = now.mono;
+        }
         self.report_brick(now, out);
         self.cluster_changed(now, out);
     }
@@ -536,8 +543,16 @@ impl Node {
     }
 
     pub(crate) fn group_in(&mut self, now: Now, input: group::Input, out: &mut Out) {
+        let ends_run = matches!(input, group::Input::Exited { .. });
         let mut wants = Vec::new();
         self.group.handle(now, input, &mut wants);
+        self.wire_group(now, wants, out);
+        if ends_run {
+            self.runs_asked_at = now.mono;
+        }
+    }
+
+    pub(crate) fn wire_group(&mut self, now: Now, wants: Vec<group::Output>, out: &mut Out) {
         for want in wants {
             match want {
                 group::Output::Spawn { proc, spec } => out.push(Effect::Spawn { proc, spec }),
@@ -639,11 +654,12 @@ impl Node {
             return;
         }
         let mut services = BTreeMap::clone(&self.services);
-        services.retain(|name, _| !self.off.service(name));
+        services.retain(|name, spec| !self.off.service(name) && !runs::waits(self.deployed.get(name), spec.version));
         let live = self.live_cards().map(|card| self.load_of(card)).collect();
         let is_dead = |seen: &&Seen| seen.state == NodeState::Dead;
         let dead = self.seen.values().filter(is_dead).map(|seen| seen.card.id).collect();
-        let next = |all: &Deployed| Some((all.next?, all.judged));
+        let next =
+            |all: &Deployed| all.next.filter(|next| !runs::waits(Some(all), *next)).map(|next| (next, all.judged));
         let next = self.deployed.iter().filter_map(|(name, all)| Some((name.clone(), next(all)?))).collect();
         self.manager_in(now, manager::Input::Cluster { services, live, dead, off: self.off.clones(), next }, out);
     }

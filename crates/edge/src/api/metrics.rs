@@ -13,7 +13,7 @@ use class::Kind;
 use flow::histogram::Powers;
 use flow::stage::Shown;
 use node::View;
-use node::view::{AskedView, CloneState, NodeState, StubView, UsedView};
+use node::view::{AskedView, CloneState, NodeState, RunsView, StubView, UsedView};
 
 use super::Api;
 use crate::clone_stages::Work;
@@ -96,12 +96,41 @@ fn text(view: &View, totals: &BTreeMap<String, u64>, mut of_doors: BTreeMap<Stri
         let restarts = service.clones.iter().map(|clone| u64::from(clone.restarts)).sum();
         out.sample("coppice_clone_restarts", &[("service", &service.name)], restarts);
     }
+    runs(view, &mut out);
     clones_asked(view, &mut out);
     namespaces(view, &mut out);
     out.single("coppice_declaration_version", "gauge", "Version of what is declared.", view.root.version);
     let led = u64::from(view.root.leader.is_some());
     out.single("coppice_root_has_leader", "gauge", "1 if the root group has a leader: then changes are possible.", led);
     out.0
+}
+
+/// What services run at times. Moments are in whole seconds.
+fn runs(view: &View, out: &mut Text) {
+    type Figure = (&'static str, &'static str, fn(&RunsView) -> Option<u64>);
+    let figures: [Figure; 4] = [
+        ("coppice_run_under_way", "1 while a run of the service is under way.", |runs| {
+            Some(u64::from(runs.job.node.is_some()))
+        }),
+        ("coppice_run_good", "1 if the service's last run ended well, 0 if it failed.", |runs| {
+            Some(u64::from(runs.job.last.as_ref()?.good))
+        }),
+        ("coppice_run_ended_seconds", "When the service's last run ended, seconds since 1970.", |runs| {
+            Some(runs.job.last.as_ref()?.ended_ms / 1000)
+        }),
+        ("coppice_run_next_seconds", "When the service runs next, seconds since 1970.", |runs| {
+            Some(runs.next_ms? / 1000)
+        }),
+    ];
+    for (name, help, figure) in figures {
+        out.family(name, "gauge", help);
+        for service in &view.services {
+            let runs = service.runs.as_ref().filter(|runs| runs.times.is_some());
+            if let Some(value) = runs.and_then(figure) {
+                out.sample(name, &[("service", &service.name)], value);
+            }
+        }
+    }
 }
 
 /// What all doors saw of each clone in the last seconds: which of several is slow, or fails.

@@ -15,7 +15,7 @@
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
 //! - docs/openapi.json describes all of it for programs, and is served.
 //! - `secrets.rs`: secrets of services (operator).
-//! - `logs.rs`: what clones have printed (operator).
+//! - `logs.rs`: what clones have printed (operator). `run.rs`: a command that is run once, as a clone (operator).
 //! - `operate.rs`: nodes restart, leave and are drained, services are disabled (operator); namespaces are shown.
 //! - `explain.rs`: which service and partition takes a request, and why.
 //! - `values.rs`: values of a namespace by key, or by cookie: the namespace's token is needed; or by the handle that a
@@ -61,6 +61,7 @@ mod objects;
 mod operate;
 mod places;
 mod problem;
+mod run;
 mod secrets;
 mod shown;
 mod soft;
@@ -96,6 +97,10 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// What clones have printed on all nodes, or why it cannot be had.
     fn logs(&self, wanted: logs::Wanted) -> BoxFuture<'static, Result<logs::Gathered, String>>;
+    /// The same, of this node alone.
+    fn own_logs(&self, _wish: host::logs::LogWish) -> BoxFuture<'static, Result<host::logs::LogPart, String>> {
+        Box::pin(async { Err("this node keeps no logs".to_owned()) })
+    }
 }
 
 /// The node has stopped.
@@ -187,6 +192,7 @@ pub fn router_with(
         .route("/v1/services/{service}/broadcast", post(members::broadcast))
         .route("/v1/services/{service}/messages", get(members::messages))
         .route("/v1/services/{service}/logs", get(logs::logs))
+        .route("/v1/services/{service}/run", post(run::run))
         .route("/v1/services/{service}/secrets", get(secrets::list))
         .route("/v1/services/{service}/secrets/{name}", axum::routing::put(secrets::set).delete(secrets::remove))
         .route("/v1/services/{service}/stages", post(stages::told))

@@ -40,11 +40,18 @@ impl Sight {
     /// The view as it is for this one: mostly there is nothing to hide, and it is not copied.
     pub fn view<'a>(&self, view: &'a View) -> Cow<'a, View> {
         let talks = view.services.iter().flat_map(|service| &service.clones).any(|clone| !clone.last_output.is_empty());
+        let talks = talks || view.services.iter().any(|service| service.runs.is_some());
         if self.is_operator || !talks && view.namespaces.iter().all(|namespace| namespace.hot.is_empty()) {
             return Cow::Borrowed(view);
         }
         let mut view = view.clone();
         view.services.iter_mut().flat_map(|service| &mut service.clones).for_each(|clone| clone.last_output.clear());
+        for runs in view.services.iter_mut().filter_map(|service| service.runs.as_mut()) {
+            [&mut runs.job, &mut runs.before]
+                .into_iter()
+                .filter_map(|run| run.last.as_mut())
+                .for_each(|last| last.lines.clear());
+        }
         let key = key(&view);
         view.namespaces.iter_mut().for_each(|namespace| self.hide(namespace, &key));
         Cow::Owned(view)

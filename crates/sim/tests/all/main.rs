@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calm;
+mod jobs;
 mod leave;
 mod planted;
 mod power;

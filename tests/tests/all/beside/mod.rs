@@ -22,6 +22,7 @@ mod functions;
 mod groups;
 mod history;
 mod http2;
+mod jobs;
 mod join;
 mod kept;
 mod ledgers;
