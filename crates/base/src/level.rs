@@ -42,6 +42,7 @@
 //! Level 7:
 //!
 //! - services have `before`, and run at times: their records, and frames of kind `RUNS` (`clones/src/runs/mod.rs`, `node/src/runs.rs`)
+//! - services and partitions have `ask` and `ask_late`, services `openapi` (`clones/src/asks.rs`, `clones/src/spec.rs`)
 
 /// What this program has. A node may take part with less, as an older program would (`coppice run --level`).
 pub const LEVEL: u32 = 7;

@@ -165,6 +165,16 @@ impl Own {
         self.entries.len()
     }
 
+    /// Namespaces in which somebody listens to this channel, by its name or a pattern, or in which it is not known who does not.
+    pub fn spaces_with<'a>(&'a self, channel: &'a Bytes) -> impl Iterator<Item = &'a str> {
+        let wants = |namespace: &&String| {
+            self.count(namespace, Kind::Channel, channel) > 0
+                || self.names(namespace, Kind::Pattern).any(|pattern| fits(pattern, channel))
+                || self.entries.get(&self.key(namespace, What::All, Bytes::new())).is_some_and(|held| held.count > 0)
+        };
+        self.told.keys().filter(wants).map(String::as_str)
+    }
+
     pub fn count(&self, namespace: &str, kind: Kind, name: &Bytes) -> u64 {
         self.entries.get(&self.key(namespace, kind.into(), name.clone())).map_or(0, |held| held.count)
     }

@@ -23,6 +23,10 @@ pub use machine::Channels;
 /// The level from which channels cross nodes (`base/src/level.rs`).
 pub const LEVEL: u32 = 3;
 
+/// Channels with such names are the nodes' own: they tell what becomes of the clones of the service that is named behind it.
+/// Clients listen to them and publish nothing there.
+pub const MEMBERS: &str = "__members__:";
+
 /// What a client listens to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
@@ -80,6 +84,11 @@ pub enum Input {
     },
     Death {
         peer: NodeId,
+    },
+    /// The node's own word to its clients that listen to this channel, in whatever namespace. Each node says it to its own.
+    News {
+        channel: Bytes,
+        payload: Bytes,
     },
     /// What all nodes have agreed on.
     Level(u32),

@@ -113,6 +113,7 @@ impl Channels {
                 self.is_due |= level >= LEVEL && !self.crosses();
                 self.level = level;
             }
+            Input::News { channel, payload } => self.news(&channel, &payload),
             Input::Told { from, head } => self.told(from, &head, out),
             Input::Messages { from, head } => self.messages(from, head, out),
             Input::Wake => self.flush(now, out),
@@ -304,15 +305,29 @@ impl Channels {
         self.seen.lost = self.seen.lost.saturating_add(batch.first - next);
         peer.hears.1 = end;
         for Sent { namespace, shard, channel, payload } in batch.messages {
-            let bytes = namespace.len() + channel.len() + payload.len() + size_of::<Message>();
-            if self.inbox_bytes + bytes > INBOX_BYTES_MAX {
-                self.seen.lost += 1;
-                continue;
-            }
-            self.seen.heard += 1;
-            self.inbox_bytes += bytes;
-            self.inbox.push(Message { namespace, shard, channel, payload });
+            self.seen.heard += u64::from(self.keep(Message { namespace, shard, channel, payload }));
         }
+    }
+
+    /// For the clients of this node in each namespace in which one listens.
+    fn news(&mut self, channel: &Bytes, payload: &Bytes) {
+        let spaces: Vec<String> = self.own.spaces_with(channel).map(str::to_owned).collect();
+        for namespace in spaces {
+            self.keep(Message { namespace, shard: false, channel: channel.clone(), payload: payload.clone() });
+        }
+    }
+
+    /// Until the listener takes it; without room it is lost.
+    fn keep(&mut self, message: Message) -> bool {
+        let Message { namespace, channel, payload, .. } = &message;
+        let bytes = namespace.len() + channel.len() + payload.len() + size_of::<Message>();
+        if self.inbox_bytes + bytes > INBOX_BYTES_MAX {
+            self.seen.lost += 1;
+            return false;
+        }
+        self.inbox_bytes += bytes;
+        self.inbox.push(message);
+        true
     }
 
     /// The listener gets what is there.

@@ -270,6 +270,24 @@ fn one_turn_is_one_batch() {
 }
 
 #[test]
+fn a_nodes_own_news_go_to_its_clients_that_listen_and_to_nobody_else() {
+    let mut world = World::new(2);
+    world.subscribe(1, Kind::Channel, "__members__:shop");
+    world.subscribe(1, Kind::Shard, "__members__:mail");
+    world.subscribe(2, Kind::Pattern, "__members__:*");
+    world.settle();
+    let news =
+        |channel: &'static str, text: &'static str| Input::News { channel: channel.into(), payload: text.into() };
+    world.give(1, news("__members__:shop", "born"));
+    world.give(1, news("__members__:mail", "of a shard channel"));
+    world.settle();
+    assert_eq!(world.heard(1), ["born"]);
+    assert_eq!(world.heard(2), [""; 0], "each node tells its own");
+    world.give(2, news("__members__:mail", "dead"));
+    assert_eq!(world.heard(2), ["dead"]);
+}
+
+#[test]
 fn before_all_nodes_have_it_channels_are_refused() {
     let mut node = Channels::new(Boot(1));
     let mut out = Vec::new();

@@ -123,6 +123,9 @@ impl Program {
             catch_up: _,
             rerun: _,
             run_timeout: _,
+            ask: _,
+            ask_late: _,
+            openapi: _,
         } = spec.clone();
         Self {
             code,

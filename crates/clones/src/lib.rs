@@ -10,6 +10,7 @@
 
 mod access;
 mod allows;
+mod asks;
 pub mod assign;
 mod at_times;
 pub mod cache;
@@ -60,9 +61,12 @@ pub const LEVEL_WORKERS: u32 = 6;
 pub const LEVEL_SECRETS: u32 = 6;
 /// ... and from which something may go before its versions, and it may run at times.
 pub const LEVEL_RUNS: u32 = 7;
+/// ... and from which it may ask several clones, and name the text that describes it to programs.
+pub const LEVEL_ASKS: u32 = 7;
 
 pub use access::AccessLog;
 pub use allows::Allows;
+pub use asks::Asks;
 pub use assign::{Assignments, Version};
 pub use cache::EdgeCache;
 pub use clone::{CloneId, CloneState, CloneStatus, NodeClones};

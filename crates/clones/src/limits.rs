@@ -42,6 +42,10 @@ pub const START_TIMEOUT_DEFAULT: Span = Span::secs(10);
 pub const DRAIN_DEFAULT: Span = Span::secs(5);
 /// Longest drain or start time that makes sense to declare.
 pub const PATIENCE_MAX: Span = Span::secs(3600);
+/// Clones that one request may be asked of. The paper's figure 8 has 5, which is worse than 2 already.
+pub const ASK_MAX: u8 = 5;
+/// Length of the path of a service's description, in the folder that was deployed.
+pub const OPENAPI_PATH_BYTES_MAX: usize = 255;
 /// What `answer_timeout` may be: below that a full machine fails all, and what takes longer than an hour is a job that is
 /// asked for its end.
 pub const ANSWER_TIMEOUT_MIN: Span = Span::millis(100);

@@ -12,6 +12,7 @@ use base::checksum::place_hash;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::allows::Allows;
+use crate::asks::Asks;
 use crate::limits::PRIORITY_MAX;
 use crate::text;
 
@@ -61,6 +62,11 @@ pub struct Partition {
     pub idle_timeout: Option<Span>,
     #[serde(default, with = "text::some_bytes", skip_serializing_if = "Option::is_none")]
     pub body_max: Option<u64>,
+    /// These two as [`Asks`] has them; what is not said here is as of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask_late: Option<bool>,
 }
 
 /// Ninja 3.3: what becomes of requests that are dropped in overload. Without one: 503 and a short text. With `service`
@@ -189,12 +195,18 @@ impl Partition {
             answer_timeout: None,
             idle_timeout: None,
             body_max: None,
+            ask: None,
+            ask_late: None,
         }
     }
 
     pub fn allows(&self) -> Allows {
         let Self { answer_timeout, idle_timeout, body_max, .. } = self;
         Allows { answer_timeout: *answer_timeout, idle_timeout: *idle_timeout, body_max: *body_max }
+    }
+
+    pub fn asks(&self) -> Asks {
+        Asks { ask: self.ask, ask_late: self.ask_late }
     }
 
     /// The first condition besides host and path prefix that does not hold.

@@ -44,6 +44,12 @@ pub fn check(spec: &ServiceSpec) -> Vec<SpecError> {
         for (key, why) in partition.allows().mistakes(spec.http.is_some(), !spec.tcp.is_empty()) {
             wrong(&format!(".{key}"), why);
         }
+        for (key, why) in partition.asks().mistakes(spec.asks(), spec.http.is_some()) {
+            wrong(&format!(".{key}"), why);
+        }
+        if partition.ask.is_some_and(|ask| ask > 1) && partition.affinity != Affinity::None {
+            wrong(".ask", "asks several clones, and affinity sends a request to one; leave one of them out".into());
+        }
         let compared = all[..index.min(PARTITIONS_COMPARED_MAX)].iter();
         let widest = everything.filter(|at| *at < index).map(|at| &all[at]);
         if let Some(before) = compared.chain(widest).find(|before| takes_all_of(before, partition)) {

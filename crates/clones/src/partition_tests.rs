@@ -168,6 +168,18 @@ fn mistakes_between_partitions_are_found() {
 
     spec.partitions = vec![Partition::new("all"), full_named("late")];
     assert!(all(&spec)[0].contains("partition.late: never takes a request, as \"all\""), "{:?}", all(&spec));
+    let several = Partition { ask: Some(2), affinity: Affinity::Sticky, ..Partition::new("two") };
+    spec.partitions = vec![several];
+    assert!(all(&spec)[0].contains("partition.two.ask: asks several clones"), "{:?}", all(&spec));
+    spec.partitions = vec![Partition { ask_late: Some(true), ..Partition::new("late") }];
+    assert!(all(&spec)[0].contains("partition.late.ask_late: says when a second"), "{:?}", all(&spec));
+    spec.ask = Some(2);
+    assert_eq!(spec.validate(), Ok(()), "the service says of how many");
+    assert_eq!(spec.newer_key(), Some(("ask".into(), crate::LEVEL_ASKS)));
+    spec.ask = None;
+    spec.partitions = vec![Partition { ask: Some(6), ..Partition::new("six") }];
+    assert!(all(&spec)[0].contains("partition.six.ask: 6 is not between 1"), "{:?}", all(&spec));
+    assert_eq!(spec.newer_key(), Some(("partition.six.ask".into(), crate::LEVEL_ASKS)));
     let port = |n: u16| Partition { port: Some(n), ..Partition::new(format!("p{n}")) };
     spec.partitions = (1..=300).map(port).chain([Partition::new("all"), full_named("late")]).collect();
     assert!(all(&spec)[0].contains("partition.late: never"), "however many stand before it: {:?}", all(&spec));

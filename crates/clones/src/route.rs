@@ -20,6 +20,7 @@ use base::{NodeId, Span};
 
 use crate::access::AccessLog;
 use crate::allows::Allows;
+use crate::asks::Asks;
 use crate::index::Index;
 use crate::partition::{Asked, Fraction, Headers, Miss, Partition, reserved};
 use crate::partition_check::door_at;
@@ -64,6 +65,8 @@ pub struct RouteService {
     pub partitions_off: Vec<usize>,
     /// What partitions say goes before.
     pub allows: Allows,
+    /// The same.
+    pub asks: Asks,
 }
 
 /// A pipeline, and what of its workers is in the keys of what they make.
@@ -201,6 +204,7 @@ impl RouteService {
             is_off: false,
             partitions_off: Vec::new(),
             allows: spec.allows(),
+            asks: spec.asks(),
         }
     }
 
@@ -230,6 +234,7 @@ impl RouteService {
             is_off,
             partitions_off,
             allows,
+            asks,
         } = self;
         let is_same = |(own, other): (&RouteClone, &RouteClone)| {
             let RouteClone { name, node, local, addr, peer, node_load: _, version } = own;
@@ -242,6 +247,7 @@ impl RouteService {
             && (pipeline, partition_pipelines) == (&other.pipeline, &other.partition_pipelines)
             && *access_log == other.access_log
             && (*wanted, *drain, *is_off, *allows) == (other.wanted, other.drain, other.is_off, other.allows)
+            && *asks == other.asks
             && *partitions_off == other.partitions_off
             && clones.len() == other.clones.len()
             && clones.iter().zip(&other.clones).all(is_same)

@@ -24,6 +24,7 @@ fn service(name: &str, host: &str, path: &str) -> RouteService {
         is_off: false,
         partitions_off: Vec::new(),
         allows: Default::default(),
+        asks: Default::default(),
     }
 }
 

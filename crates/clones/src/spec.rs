@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::AccessLog;
 use crate::allows::Allows;
+use crate::asks::Asks;
 use crate::at_times;
 use crate::cache::EdgeCache;
 use crate::health::Health;
@@ -130,6 +131,14 @@ pub struct ServiceSpec {
     pub idle_timeout: Option<Span>,
     #[serde(default, with = "text::some_bytes", skip_serializing_if = "Option::is_none")]
     pub body_max: Option<u64>,
+    /// These two as [`Asks`] has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask_late: Option<bool>,
+    /// The file that describes it to programs, in the folder that was deployed. The catalogue shows it; nobody acts on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openapi: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -222,6 +231,9 @@ impl ServiceSpec {
             answer_timeout: None,
             idle_timeout: None,
             body_max: None,
+            ask: None,
+            ask_late: None,
+            openapi: None,
         }
     }
 
@@ -330,7 +342,30 @@ impl ServiceSpec {
         for (key, why) in self.allows().mistakes(self.http.is_some(), !self.tcp.is_empty()) {
             wrong(key, why);
         }
+        for (key, why) in self.asks().mistakes(Asks::default(), self.http.is_some()) {
+            wrong(key, why);
+        }
+        if let Some(why) = self.openapi.as_ref().and_then(|path| self.openapi_error(path)) {
+            wrong("openapi", why);
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    fn openapi_error(&self, path: &str) -> Option<String> {
+        let leaves = path.starts_with('/') || path.split('/').any(|part| matches!(part, ".." | "." | ""));
+        if self.code.is_none() {
+            return Some(
+                "is a file of a folder that is deployed, and this service has none; use `coppice deploy`".into(),
+            );
+        }
+        let fits = !leaves && !path.contains(['\0', '\\']) && path.len() <= OPENAPI_PATH_BYTES_MAX;
+        (!fits).then(|| {
+            format!("{path:?} is no file below the folder that is deployed; write for example \"openapi.json\"")
+        })
+    }
+
+    pub fn asks(&self) -> Asks {
+        Asks { ask: self.ask, ask_late: self.ask_late }
     }
 
     pub fn allows(&self) -> Allows {
@@ -353,6 +388,11 @@ impl ServiceSpec {
     pub fn newer_key(&self) -> Option<(String, u32)> {
         if let Some(key) = at_times::key(self) {
             return Some((key.to_owned(), crate::LEVEL_RUNS));
+        }
+        let of_partition = |p: &Partition| p.asks().key().map(|key| format!("partition.{}.{key}", p.name));
+        let own = self.asks().key().or(self.openapi.as_ref().map(|_| "openapi")).map(str::to_owned);
+        if let Some(key) = own.or_else(|| self.partitions.iter().find_map(of_partition)) {
+            return Some((key, crate::LEVEL_ASKS));
         }
         let of_level_6 = secrets::key(self).or_else(|| (!self.access_log.is_off()).then_some("access_log"));
         if let Some(key) = of_level_6 {
@@ -586,7 +626,7 @@ pub(crate) fn keep_known(value: &mut serde_json::Value, known: &[&str]) {
 }
 
 /// Keys of each part, for reading what a newer version wrote. A test compares them with the types.
-const SERVICE_KEYS: [&str; 33] = [
+const SERVICE_KEYS: [&str; 36] = [
     "run",
     "builtin",
     "code",
@@ -620,6 +660,9 @@ const SERVICE_KEYS: [&str; 33] = [
     "answer_timeout",
     "idle_timeout",
     "body_max",
+    "ask",
+    "ask_late",
+    "openapi",
 ];
 const HTTP_KEYS: [&str; 2] = ["host", "path"];
 const STOP_KEYS: [&str; 2] = ["signal", "drain"];

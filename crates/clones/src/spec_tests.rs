@@ -39,6 +39,9 @@ fn full() -> ServiceSpec {
         answer_timeout = "5m"
         idle_timeout = "1h"
         body_max = "2GiB"
+        ask = 2
+        ask_late = true
+        openapi = "docs/openapi.json"
         "#,
     )
     .unwrap()
@@ -157,7 +160,22 @@ fn a_mistake_names_its_key_and_what_would_be_right() {
             "clones",
             "needs http, tcp or worker",
         ),
-        (|s| (s.http, s.partitions, s.body_max) = (None, Vec::new(), None), "answer_timeout", "has no http"),
+        (
+            |s| (s.http, s.partitions, s.body_max, s.ask, s.ask_late) = (None, Vec::new(), None, None, None),
+            "answer_timeout",
+            "has no http",
+        ),
+        (
+            |s| (s.http, s.partitions, s.body_max, s.answer_timeout) = (None, Vec::new(), None, None),
+            "ask",
+            "has no http",
+        ),
+        (|s| (s.ask, s.ask_late) = (Some(0), None), "ask", "0 is not between 1"),
+        (|s| s.ask = Some(6), "ask", "6 is not between 1"),
+        (|s| s.ask = None, "ask_late", "add ask = 2"),
+        (|s| s.code = None, "openapi", "coppice deploy"),
+        (|s| s.openapi = Some("../openapi.json".into()), "openapi", "below the folder"),
+        (|s| s.openapi = Some(String::new()), "openapi", "below the folder"),
         (|s| s.clones = 3.into(), "wait", "needs a range"),
         (|s| s.wait = Some(Span::millis(1)), "wait", "between 5ms and 1h"),
         (|s| s.health = Some("health".into()), "health", "begin with /"),

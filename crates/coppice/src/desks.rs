@@ -100,6 +100,11 @@ impl edge::api::Backend for ApiDesk {
         Box::pin(async move { keeper.read(digest).await })
     }
 
+    fn code_file(&self, digest: String, path: String, bytes_max: u64) -> BoxFuture<'static, Option<Bytes>> {
+        let keeper = Arc::clone(&self.code);
+        Box::pin(async move { keeper.file(digest, path, bytes_max).await })
+    }
+
     fn certificates(&self) -> Vec<Pem> {
         self.tls.as_ref().map_or_else(Vec::new, |tls| tls.pems())
     }

@@ -105,6 +105,13 @@ impl Keeper {
         tokio::task::spawn_blocking(move || store.get(&digest).ok()).await.ok()?.map(Bytes::from)
     }
 
+    /// A file of a folder that is here, its first bytes.
+    pub async fn file(&self, digest: String, path: String, bytes_max: u64) -> Option<Bytes> {
+        let store = Arc::clone(&self.store);
+        let read = tokio::task::spawn_blocking(move || store.file(&digest, path.as_ref(), bytes_max).ok()).await;
+        read.ok()?.map(Bytes::from)
+    }
+
     /// Keeps what came, and passes it on until enough nodes have it; how many do.
     pub async fn keep(&self, digest: String, bytes: Bytes, spread: bool) -> Result<usize, String> {
         self.put(digest.clone(), bytes.clone()).await?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,8 @@ pub struct Try {
     clone: Arc<CloneCount>,
     began: Instant,
     has_ended: bool,
+    /// Several clones were asked: whether another one has answered.
+    race: Option<Arc<AtomicBool>>,
 }
 
 impl Drop for Visit {
@@ -131,6 +133,10 @@ impl Drop for Visit {
 impl Drop for Try {
     fn drop(&mut self) {
         self.clone.in_flight.fetch_sub(1, Relaxed);
+        // Nobody let it have its time.
+        if !self.has_ended && self.race.as_ref().is_some_and(|race| race.load(Relaxed)) {
+            return self.clone.outrun(self.began.elapsed());
+        }
         if !self.has_ended && self.began.elapsed() >= WAITED_MIN {
             self.clone.conduct.unanswered.fetch_add(1, Relaxed);
         }
@@ -155,7 +161,7 @@ impl CloneCount {
     pub fn begin(self: &Arc<Self>) -> Try {
         let (before, began) = (self.in_flight.fetch_add(1, Relaxed), Instant::now());
         self.conduct.asked(began, before == 0);
-        Try { clone: Arc::clone(self), began, has_ended: false }
+        Try { clone: Arc::clone(self), began, has_ended: false, race: None }
     }
 
     /// It said with an answer that it has too much to do.
@@ -168,6 +174,14 @@ impl CloneCount {
         Some(self.mean_us.load(Relaxed)).filter(|mean| *mean > 0)
     }
 
+    /// It had not answered after so long, when another had: what it takes is longer, and nobody will know by how much.
+    fn outrun(&self, after: Duration) {
+        let guess = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).saturating_mul(2);
+        if guess > self.mean_us.load(Relaxed) {
+            self.took(guess);
+        }
+    }
+
     fn took(&self, micros: u64) {
         // Two at once may lose one of them: it is a mean.
         let mean = self.mean_us.load(Relaxed);
@@ -177,6 +191,12 @@ impl CloneCount {
 }
 
 impl Try {
+    /// Of several: `race` becomes true before those are dropped that another one was faster than.
+    pub fn in_race(mut self, race: &Arc<AtomicBool>) -> Self {
+        self.race = Some(Arc::clone(race));
+        self
+    }
+
     /// It began then, and is ended by that: of connections nobody knows before what will be a request.
     pub fn began(mut self, at: Instant) -> Self {
         self.began = at;

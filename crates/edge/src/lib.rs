@@ -19,6 +19,7 @@ mod outlier;
 mod pace;
 #[cfg(test)]
 mod pages;
+pub mod part;
 pub mod pool;
 mod proxy_protocol;
 pub mod resp;

@@ -220,6 +220,16 @@ impl Pool {
             .map(Arc::clone)
     }
 
+    /// So many clones as there are of those for a request that are well, the fastest first; in place of the first the one that
+    /// requests go to that are asked of one.
+    pub fn choose_some(&self, target: &Target<'_>, most: usize, first: Option<&Arc<Upstream>>) -> Vec<Arc<Upstream>> {
+        let now_ms = self.now_ms();
+        let is_well = |u: &Arc<Upstream>| u.avoid_until_ms.load(Relaxed) <= now_ms && !u.outlier.is(now_ms);
+        let is_other = |u: &Arc<Upstream>| first.is_none_or(|first| !Arc::ptr_eq(first, u));
+        let others = target.meant.fastest(most - usize::from(first.is_some()), |u| is_well(u) && is_other(u));
+        first.cloned().into_iter().chain(others).collect()
+    }
+
     /// A new stream to a clone.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use base::Rng;
 use flow::balance::{Load, give_away, pick_bounded, pick_less_loaded};
 
-use crate::http::limits::{GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
+use crate::http::limits::{ASKS_ANOTHER, GIVEN_AWAY_EVERY, LOCAL_SLOWER, LOOKS_ELSEWHERE};
 use crate::pool::{Prefers, Upstream};
 
 thread_local! {
@@ -46,6 +46,23 @@ impl Clones {
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.list.iter()
+    }
+
+    /// So many of those that `may` be chosen, the fastest first: by what their last answers took, those in whose way they would be
+    /// included. Who is not known yet comes first, and now and then another one has the last place, as nobody else would ask it.
+    pub fn fastest(&self, count: usize, may: impl Fn(&Arc<Upstream>) -> bool) -> Vec<Arc<Upstream>> {
+        CHANCE.with_borrow_mut(|rng| {
+            let time =
+                |u: &Upstream| u.count.mean_us().unwrap_or(0).saturating_mul(1 + u64::from(u.in_flight.load(Relaxed)));
+            let some = self.list.iter().filter(|u| may(u));
+            let mut all: Vec<_> = some.map(|u| ((time(u), rng.below(u64::MAX)), u)).collect();
+            all.sort_unstable_by_key(|(time, _)| *time);
+            if all.len() > count && count > 1 && rng.below(ASKS_ANOTHER) == 0 {
+                let other = count + rng.below((all.len() - count) as u64) as usize;
+                all.swap(count - 1, other);
+            }
+            all.into_iter().take(count).map(|(_, u)| Arc::clone(u)).collect()
+        })
     }
 
     /// One of those that `may` be chosen.

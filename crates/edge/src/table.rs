@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use base::NodeId;
 use clones::limits::LEAVE_ROUTES;
-use clones::partition::{Asked, DropHandler, Partition, Priority};
+use clones::partition::{Affinity, Asked, DropHandler, Partition, Priority};
 use clones::route::{Found, RouteClone, RoutePipeline, RouteService, RouteSession, Routes, tcp_asked};
-use clones::{AccessLog, Allows};
+use clones::{AccessLog, Allows, Asks};
 
 use crate::affinity;
 use crate::demand::{Demands, GroupCount, Visit};
 use crate::http::limits::{ANSWER_TIME, LEAVE_PART};
 use crate::pace::Stays;
+use crate::part::Part;
 use crate::pool::{Prefers, Upstream};
 use crate::spread::{Clones, GivenAway, Homing};
-use crate::turnstile::{Front, Name, Part, Turnstile, Turnstiles};
+use crate::turnstile::{Front, Name, Turnstile, Turnstiles};
 
 /// The services of a view, each with its clones. Replaced whole.
 #[derive(Default)]
@@ -68,6 +69,8 @@ pub struct Doorway {
     pub count: Arc<GroupCount>,
     /// What is said of its requests; for others the doors have their own numbers.
     pub allows: Allows,
+    /// How many clones each of its requests may be asked of.
+    pub asks: Asks,
 }
 
 impl Doorway {
@@ -298,6 +301,9 @@ fn doors(
         };
         let (class, drop) = (partition.priority.0, partition.drop.clone());
         let allows = partition.allows().or(service.allows);
+        // One that is kept with its clone is asked of that one.
+        let asks = partition.asks().or(service.asks);
+        let asks = if partition.affinity == Affinity::None { asks } else { Asks::default() };
         Arc::new(Doorway {
             turnstile,
             part,
@@ -309,6 +315,7 @@ fn doors(
             access_log: service.access_log,
             count: Arc::clone(count),
             allows,
+            asks,
         })
     };
     let mut doors: Vec<_> = service.partitions.iter().zip(own).enumerate().map(doorway).collect();
@@ -324,6 +331,7 @@ fn doors(
         access_log: service.access_log,
         count: Arc::clone(count),
         allows: service.allows,
+        asks: service.asks,
     }));
     doors
 }

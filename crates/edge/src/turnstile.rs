@@ -3,8 +3,8 @@
 //! must wait, and whoever makes room for him, takes one. The look itself is taken by the request that ends when it is due.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::{Span, Time};
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
 use crate::http::limits::{ADMISSION, CLONE_WAIT};
+use crate::part::{Part, PartFigures};
 
 pub struct Turnstile {
     began: Instant,
@@ -30,6 +31,7 @@ pub struct Turnstile {
     under_way: AtomicU32,
     /// At other nodes' doors.
     elsewhere: AtomicU32,
+    is_overloaded: AtomicBool,
     /// Microseconds since it began when the next look is due.
     look_at: AtomicU64,
     seen: Counts,
@@ -81,7 +83,7 @@ impl Counts {
     }
 }
 
-fn buckets() -> Box<[AtomicU64]> {
+pub fn buckets() -> Box<[AtomicU64]> {
     (0..BUCKETS).map(|_| AtomicU64::new(0)).collect()
 }
 
@@ -132,47 +134,13 @@ pub struct Permit {
     is_open: bool,
 }
 
-/// What a partition, or a service's rest, is shown with.
-#[derive(Default)]
-pub struct Part {
-    pub requests: AtomicU64,
-    pub refused: AtomicU64,
-    /// From a request's coming to the head of its answer, microseconds; made for those that have requests.
-    took_us: OnceLock<Box<[AtomicU64]>>,
-}
+/// One clone more has a request that another has, until this is dropped. How long it takes says nothing of the limit.
+pub struct Extra(Arc<Turnstile>);
 
-impl Part {
-    pub fn done(&self, took: Duration) {
-        self.requests.fetch_add(1, Relaxed);
-        let histogram = self.took_us.get_or_init(buckets);
-        histogram[bucket_of(took.as_micros() as u64)].fetch_add(1, Relaxed);
+impl Drop for Extra {
+    fn drop(&mut self) {
+        self.0.left();
     }
-
-    pub fn refused(&self) {
-        self.requests.fetch_add(1, Relaxed);
-        self.refused.fetch_add(1, Relaxed);
-    }
-
-    /// Since it was made.
-    pub fn took_us(&self, percent: u64) -> u64 {
-        let counts: Vec<u64> = self.took_us.get().into_iter().flatten().map(|n| n.load(Relaxed)).collect();
-        percentile(&counts, percent)
-    }
-}
-
-/// What a partition's requests, or connections, met at a node's doors since it started.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct PartFigures {
-    pub door: Front,
-    pub service: String,
-    /// Empty for the service's rest.
-    pub partition: String,
-    pub requests: u64,
-    /// For lack of room, or as it was out of use.
-    pub refused: u64,
-    /// From a request's coming to the head of its answer, microseconds; of a connection to the clone's first byte.
-    pub p50_us: u64,
-    pub p99_us: u64,
 }
 
 /// At which doors something comes.
@@ -300,15 +268,7 @@ impl Turnstiles {
         let asked = all.iter().filter(is_asked).map(|(name, entry)| (name.clone(), Arc::clone(&entry.part)));
         asked.collect::<Vec<_>>().into_iter().map(|(name, part)| {
             let Name { front, service, partition } = Name::of(&name);
-            PartFigures {
-                door: front,
-                service: service.into(),
-                partition: partition.into(),
-                requests: part.requests.load(Relaxed),
-                refused: part.refused.load(Relaxed),
-                p50_us: part.took_us(50),
-                p99_us: part.took_us(99),
-            }
+            part.figures(front, service, partition)
         })
     }
 
@@ -335,6 +295,7 @@ impl Turnstile {
             size: AtomicU32::new(admission.limit().size()),
             under_way: AtomicU32::new(0),
             elsewhere: AtomicU32::new(0),
+            is_overloaded: AtomicBool::new(false),
             look_at: AtomicU64::new(LEARN_EVERY.0),
             seen: Counts::default(),
             fairness: Fairness::default(),
@@ -392,6 +353,19 @@ impl Turnstile {
             self.seen.refused[class].fetch_add(1, Relaxed);
         }
         waited
+    }
+
+    /// Room for asking one more clone for what another has already. Only while there is plenty: who is asked twice leaves half of all to
+    /// those who are asked once, and nothing while somebody waits or was refused.
+    pub fn one_more(self: &Arc<Self>) -> Option<Extra> {
+        let room = self.room[0].load(Relaxed).min(self.size.load(Relaxed)) / 2;
+        let room = room.saturating_sub(self.elsewhere.load(Relaxed)).max(1);
+        if self.waiting.load(SeqCst) > 0 || self.is_overloaded.load(Relaxed) {
+            return None;
+        }
+        // One is that which is asked more than once.
+        let grabbed = self.under_way.fetch_update(SeqCst, SeqCst, |n| (n <= room).then_some(n + 1));
+        grabbed.ok().map(|_| Extra(Arc::clone(self)))
     }
 
     /// 0 (idle) to 10 (as much under way as may be, at all doors).
@@ -505,6 +479,7 @@ impl Turnstile {
         let came = Came { arrived, waited, refused: refused.iter().sum(), under_way };
         let rooms = admission.look(now, &seen, &came);
         self.size.store(admission.limit().size(), Relaxed);
+        self.is_overloaded.store(admission.is_overloaded(), Relaxed);
         self.take(&rooms);
         // Only while requests are refused: before that nobody takes anything from anybody.
         let scarce = refused.iter().rposition(|count| *count > 0).filter(|_| admission.is_overloaded());
@@ -699,6 +674,28 @@ mod tests {
             assert!(count > 0 && entered(LOW, 8));
         }
         assert!(!entered(LOW, 7) && entered(LOW, 9) && entered(TOP, 7));
+    }
+
+    #[tokio::test]
+    async fn one_more_is_asked_only_while_half_is_free_and_nobody_waits_or_was_refused() {
+        let turnstile = turnstile(8, 8, [5, 5]);
+        turnstile.size.store(8, Relaxed);
+        let asked: Vec<_> = (0..4).map(|_| at_once(&turnstile, TOP).unwrap().unwrap()).collect();
+        let more = turnstile.one_more().expect("half is free");
+        assert!(turnstile.one_more().is_none(), "more than half is not");
+        drop((more, asked));
+        assert_eq!(turnstile.under_way.load(SeqCst), 0);
+        turnstile.elsewhere.store(4, Relaxed);
+        let _asked = [at_once(&turnstile, TOP).unwrap().unwrap(), at_once(&turnstile, TOP).unwrap().unwrap()];
+        assert!(turnstile.one_more().is_none(), "other doors have the rest");
+        turnstile.elsewhere.store(0, Relaxed);
+        turnstile.is_overloaded.store(true, Relaxed);
+        assert!(turnstile.one_more().is_none());
+        turnstile.is_overloaded.store(false, Relaxed);
+        turnstile.waiting.store(1, SeqCst);
+        assert!(turnstile.one_more().is_none());
+        turnstile.waiting.store(0, SeqCst);
+        assert!(turnstile.one_more().is_some());
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod balance;
 pub mod doors;
 pub mod floor;
+pub mod hedge;
 pub mod histogram;
 pub mod limit;
 pub mod limits;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -327,6 +327,24 @@ impl CodeStore {
         if digest(&bytes) == wanted { Ok(bytes) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
+    /// A file of a version, its first bytes: so many at most.
+    ///
+    /// # Errors
+    /// The version is not here, has no such file, or leads out of itself to it; or the disk fails.
+    pub fn file(&self, wanted: &str, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+        if !self.has(wanted) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let root = self.dir.join(wanted);
+        let file = File::open(root.join(inside::resolve(&root, path)?))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut bytes = Vec::new();
+        file.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Keeps a version: when this returns it is on the disk, and unpacked.
     ///
     /// # Errors
@@ -415,6 +433,9 @@ mod tests {
         assert_eq!(store.get(&packed.digest).unwrap(), packed.bytes);
         let here = store.dir.join(&packed.digest);
         assert_eq!(fs::read_to_string(here.join("static/app")).unwrap(), "print(1)\n");
+        let file = |path: &str, most| store.file(&packed.digest, Path::new(path), most).ok();
+        assert_eq!(file("static/app", 5).as_deref(), Some(&b"print"[..]));
+        assert!(["", "empty", "none", "../", "/etc/passwd"].iter().all(|path| file(path, 9).is_none()));
         assert!(here.join("empty").is_dir() && !here.join(".git").exists());
         assert_eq!(fs::metadata(here.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(pack(&here).unwrap().digest, packed.digest);

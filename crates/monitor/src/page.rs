@@ -77,7 +77,7 @@ pub fn page(picture: &Picture, history: &History, problem: Option<&str>) -> Mark
                 footer {
                     p {
                         "Seen by node " strong { (picture.me) } ". The same for scripts: "
-                        a href="/v1/status" { "status" } ", " a href="/metrics" { "metrics" } "."
+                        a href="/v1/status" { "status" } ", " a href="/v1/catalog" { "catalogue" } ", " a href="/metrics" { "metrics" } "."
                     }
                 }
             }

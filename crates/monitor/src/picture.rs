@@ -82,6 +82,8 @@ pub struct Service {
     pub wanted: u32,
     pub clones: Vec<CloneOf>,
     pub at: Vec<String>,
+    /// Its description, a file that was deployed.
+    pub openapi: Option<String>,
     /// Parts that an operator took out of use.
     pub off: Vec<String>,
     pub partitions: Vec<Partition>,
@@ -140,6 +142,8 @@ pub struct PartFigures {
     pub refused: u64,
     pub p50_us: u64,
     pub p99_us: u64,
+    /// Clones asked besides the first.
+    pub asked_more: u64,
 }
 
 /// How nodes for overflow were needed.

@@ -18,6 +18,7 @@ pub fn services(picture: &Picture) -> Markup {
             p {
                 (service.clones.iter().filter(|c| c.state == "serving").count()) " of " (service.wanted) " wanted clones serve"
                 @if !service.at.is_empty() { ", at " (service.at.join(", ")) }
+                @if service.openapi.is_some() { ". " a href={ "/v1/catalog/" (service.name) "/openapi" } { "What it offers" } }
                 " " @if !is_off(service, &service.name) { (disable(&service.name)) }
             }
             @if !service.off.is_empty() {
@@ -107,8 +108,18 @@ fn clone_row(picture: &Picture, service: &Service, clone: &CloneOf) -> Markup {
 
 /// Of a service that has some, and then its rest.
 fn partitions(picture: &Picture, service: &Service) -> Markup {
-    let heads =
-        ["Partition", "Priority", "Clones of its own", "State", "Requests", "Refused", "p50", "p99", "Maintenance"];
+    let heads = [
+        "Partition",
+        "Priority",
+        "Clones of its own",
+        "State",
+        "Requests",
+        "Refused",
+        "Asked again",
+        "p50",
+        "p99",
+        "Maintenance",
+    ];
     let none = PartFigures::default();
     // A service that is reached both ways has its partitions for HTTP.
     let of = |name: &str| {
@@ -119,6 +130,7 @@ fn partitions(picture: &Picture, service: &Service) -> Markup {
         html! {
             td.n { (number(of.requests as f64)) }
             td.n { (number(of.refused as f64)) }
+            td.n { (number(of.asked_more as f64)) }
             td.n { (millis(of.p50_us)) }
             td.n { (millis(of.p99_us)) }
         }

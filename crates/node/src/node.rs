@@ -81,6 +81,7 @@ pub struct Node {
     /// What this node's own saw of clones.
     pub(crate) asked: Asked,
     pub(crate) members: Members,
+    pub(crate) lives_told: members::lives::Lives,
     pub(crate) channels: Channels,
     found: Option<Change>,
     pub(crate) report: NodeReport,
@@ -228,6 +229,7 @@ impl Node {
             doors: BTreeMap::new(),
             asked: Asked::default(),
             members: Members::new(me, boot),
+            lives_told: members::lives::Lives::default(),
             channels: Channels::new(boot),
             found,
             report: NodeReport { overflow, room, ..NodeReport::default() },

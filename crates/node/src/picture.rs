@@ -386,6 +386,7 @@ impl Node {
             clones,
             at,
             certificates: spec.certificates,
+            openapi: spec.openapi.clone(),
             off,
             partitions: partitions.collect(),
             version: spec.version,

@@ -204,6 +204,9 @@ pub struct ServiceView {
     /// Its clones get the certificates of their nodes' folders, with keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub certificates: bool,
+    /// The file that describes it to programs, in the folder that was deployed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openapi: Option<String>,
     /// What an operator has taken out of use: the service itself (`shop`), clones (`shop/2`), partitions (`shop:search`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use clones::clone::life_name;
 use clones::deploy::Deployed;
 use clones::limits::{DEMAND_BYTES_MAX, LOAD_GOOD_FOR};
+use clones::members::lives::{Life, Seen as SeenLives};
 use clones::members::{self, Member, Said, Scene};
 use clones::{
     Assignments, CloneState, CloneStatus, Demand, Doors, NodeLoad, PipelineSpec, RoutePipeline, RouteService,
@@ -601,6 +602,7 @@ impl Node {
     /// Who lives, what somebody runs, or what somebody says of its members has changed.
     fn members_changed(&mut self, now: Now, out: &mut Out) {
         let mut members: BTreeMap<String, Vec<Member>> = self.services.keys().map(|s| (s.clone(), vec![])).collect();
+        let mut lives = SeenLives::new();
         for card in self.live_cards() {
             for clone in self.clones_of(card.id).iter().filter(|c| c.life > 0) {
                 if let Some(of) = members.get_mut(&clone.id.service) {
@@ -608,6 +610,9 @@ impl Node {
                     // One that hangs leads nobody, and nobody waits for it.
                     let hangs = clone.sick && clone.state == CloneState::Serving;
                     let state = if hangs { CloneState::Draining } else { clone.state };
+                    let (name, node) = (clone.id.to_string(), card.name.clone());
+                    let seen = Life { clone: name, node, state: clone.state };
+                    lives.entry(clone.id.service.clone()).or_default().insert(life.clone(), seen);
                     of.push(Member { life, node: card.id, state });
                 }
             }
@@ -616,6 +621,10 @@ impl Node {
         let said = |id: &NodeId| Some((*id, Said::decode(self.beacons.get(*id, facts::MEMBERS)?)?));
         let said = live.iter().filter(|id| **id != self.me()).filter_map(said).collect();
         self.stale = true;
+        for (service, payload) in self.lives_told.look(lives) {
+            let channel = format!("{}{service}", channels::MEMBERS).into();
+            self.channels_in(now, channels::Input::News { channel, payload }, out);
+        }
         self.members_in(now, members::Input::Scene(Scene { live, members, said }), out);
     }
 

@@ -11,9 +11,10 @@
 //!   the beacon of the node that was told, for as long as that member lives: so whoever comes later passes where the others
 //!   have been, and a lost frame costs a second.
 //!
-//! `machine.rs` decides; `news.rs` keeps messages; `wire.rs` knows bytes. What is promised: docs/guide/sdk.md.
+//! `machine.rs` decides; `news.rs` keeps messages; `lives.rs` tells others who came and went; `wire.rs` knows bytes. What is promised: docs/guide/sdk.md.
 
 pub mod limits;
+pub mod lives;
 mod machine;
 mod news;
 mod said;

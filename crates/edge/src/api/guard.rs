@@ -164,6 +164,13 @@ pub fn clone_of(headers: &HeaderMap, view: &View, service: &str) -> Result<(), P
     token.map(|_| ()).ok_or_else(|| Problem::token("the token of this service (COPPICE_TOKEN of its clones)"))
 }
 
+/// The service whose token is there, whichever it is.
+pub fn any_clone<'a>(headers: &HeaderMap, view: &'a View) -> Option<&'a str> {
+    let token = bearer(headers)?;
+    let mut all = view.service_tokens.iter();
+    all.find(|(_, expect)| same_secret(expect, token)).map(|(service, _)| service.as_str())
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;

@@ -96,6 +96,8 @@ pub const JOIN_TOKEN_LIFE: Duration = Duration::from_secs(3600);
 pub const JOIN_TOKEN_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Machines that join with one token: a rack, by a script.
 pub const JOIN_USES_MAX: u32 = 1000;
+/// Longest description of a service that is shown: some hundred paths. It is read anew each time that it is asked for.
+pub const OPENAPI_BYTES_MAX: u64 = 256 << 10;
 /// Pause after `accept` failed (no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

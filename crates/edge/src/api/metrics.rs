@@ -18,7 +18,8 @@ use node::view::{AskedView, CloneState, NodeState, RunsView, StubView, UsedView}
 use super::Api;
 use crate::clone_stages::Work;
 use crate::meter::{CacheCounts, CacheMeter, PipeCounts, Pipes};
-use crate::turnstile::{Front, PartFigures, Turnstiles};
+use crate::part::PartFigures;
+use crate::turnstile::{Front, Turnstiles};
 
 pub async fn metrics(State(api): State<Api>) -> Response {
     let mut text = text(&api.view(), &api.meter.totals(), api.meter.stages());
@@ -357,7 +358,7 @@ fn partitions(turnstiles: &Turnstiles) -> String {
     let mut out = Text::default();
     let each: Vec<PartFigures> = turnstiles.figures().collect();
     type Figure = fn(&PartFigures) -> u64;
-    let families: [(&str, &str, &str, Figure); 4] = [
+    let families: [(&str, &str, &str, Figure); 8] = [
         ("coppice_partition_requests_total", "counter", "Requests of a partition.", |p| p.requests),
         (
             "coppice_partition_refused_total",
@@ -367,6 +368,30 @@ fn partitions(turnstiles: &Turnstiles) -> String {
         ),
         ("coppice_partition_p50_us", "gauge", "Until the answer began, since the start, half of them.", |p| p.p50_us),
         ("coppice_partition_p99_us", "gauge", "The same, 99 of 100.", |p| p.p99_us),
+        (
+            "coppice_partition_asked_more_total",
+            "counter",
+            "Clones that were asked for a request besides the first (`ask`).",
+            |p| p.asked_more,
+        ),
+        (
+            "coppice_partition_won_by_other_total",
+            "counter",
+            "Requests whose answer came from another clone than the first that was asked.",
+            |p| p.won_by_other,
+        ),
+        (
+            "coppice_partition_cancelled_total",
+            "counter",
+            "Clones that were asked for a request and broken off, as another had answered.",
+            |p| p.cancelled,
+        ),
+        (
+            "coppice_partition_withheld_total",
+            "counter",
+            "Clones that were not asked besides the first: too much to do, or 1 in 20 had been (`ask_late`).",
+            |p| p.withheld,
+        ),
     ];
     for (family, kind, help, figure) in families {
         out.family(family, kind, help);

@@ -10,6 +10,7 @@
 //! - `dump.rs`: namespaces as streams, out and in (operator).
 //! - `linear.rs`: what class `linear` offers: conditions, functions, keys in order. `watch.rs`: its changes as a stream.
 //! - `soft.rs`, `soft_watch.rs`: the same of class `soft`, by named functions, and its changes from a cursor on.
+//! - `catalog.rs`: which services there are, where, and what they say of themselves.
 //! - `certificates.rs`: certificates with their keys, for clones that were declared to have them.
 //! - `objects.rs`: objects of an owner, of class `object`.
 //! - `members.rs`: a service's clones as a group: who they are, who leads, messages, barriers.
@@ -44,6 +45,7 @@ use crate::{Functions, Meter};
 
 mod address;
 mod cache;
+mod catalog;
 mod certificates;
 mod class;
 mod code;
@@ -91,6 +93,10 @@ pub trait Backend: Send + Sync + 'static {
     fn keep_code(&self, digest: String, bytes: Bytes, spread: bool) -> BoxFuture<'static, Result<usize, String>>;
     /// An archive that is here.
     fn code(&self, digest: String) -> BoxFuture<'static, Option<Bytes>>;
+    /// A file of a folder that is here, its first bytes, so many at most.
+    fn code_file(&self, _digest: String, _path: String, _bytes_max: u64) -> BoxFuture<'static, Option<Bytes>> {
+        Box::pin(async { None })
+    }
     /// The certificates of this node's folder, the one for all other names first; none without a folder.
     fn certificates(&self) -> Vec<Pem> {
         Vec::new()
@@ -166,6 +172,8 @@ pub fn router_with(
         .route("/v1/openapi.json", get(openapi))
         .route("/v1/status", get(status::status))
         .route("/v1/events", get(status::events))
+        .route("/v1/catalog", get(catalog::all))
+        .route("/v1/catalog/{service}/openapi", get(catalog::openapi))
         .route("/livez", get(status::livez))
         .route("/readyz", get(status::readyz))
         .route("/metrics", get(metrics::metrics))

@@ -152,6 +152,10 @@ pub fn holder(path: &str, headers: &HeaderMap, view: &View) -> Option<Who> {
     if guard::operator(headers, view).is_ok() {
         return Some(Who::Operator);
     }
+    // Who is to find other services.
+    if path == "/v1/catalog" || path.starts_with("/v1/catalog/") {
+        return guard::any_clone(headers, view).map(|service| Who::Service(service.into()));
+    }
     let mut parts = path.strip_prefix("/v1/")?.split('/');
     match (parts.next()?, parts.next()?) {
         ("ns", name) => guard::holder(headers, view, name).ok().map(|()| Who::Namespace(name.into())),

@@ -2,7 +2,11 @@
 //! seen goes to another one, whatever it is. One that a clone may have seen goes again only if it may be repeated (RFC 9110
 //! 9.2.2, or the client says so by Idempotency-Key) and we still have it; else its end is unknown.
 //!
+//! One that changes nothing may be asked of several clones at once (`errand/race.rs`).
+//!
 //! Most are clients' (`proxy`). Some are the node's own ([`ask`]): those may be repeated, and go to a service by its name.
+
+mod race;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -30,7 +34,7 @@ use super::passed::{DEADLINE, Deadline};
 use super::proxy::{Client, body_broken};
 use super::refusal::{Dropped, Refusal};
 use crate::affinity;
-use crate::demand::Visit;
+use crate::demand::{Try, Visit};
 use crate::pool::{InFlight, Pool, Upstream};
 use crate::table::Place;
 
@@ -89,6 +93,20 @@ pub struct Answer {
     pub in_flight: InFlight,
     /// When its head was there.
     pub at: Instant,
+}
+
+/// How a try came to nothing.
+enum Weighed {
+    /// The clone has not seen it; here is its body again.
+    Unsent(UpBody),
+    /// The same, and what it is said to be does not speak HTTP, unless the line had been idle.
+    SpokeFirst(UpBody),
+    /// That is the request's end.
+    Over(Refusal),
+    /// The clone has it, and had its time.
+    Silent(Refusal),
+    /// The clone may have seen it.
+    Ended(Refusal),
 }
 
 /// A request of the node's own. Whoever gets it may get it twice.
@@ -224,7 +242,7 @@ impl Errand {
     }
 
     /// The request for this clone, which is told how long somebody waits.
-    fn request(&mut self, upstream: &Upstream) -> Result<line::Request, Refusal> {
+    fn request(&self, upstream: &Upstream, body: UpBody) -> Result<line::Request, Refusal> {
         let (mut head, mut patience) = (self.head.clone(), self.patience);
         if !self.headers.contains_key(header::HOST) {
             // HTTP/1.0 needs none, what we send does.
@@ -235,7 +253,6 @@ impl Errand {
             head = line::with(&head, DEADLINE.as_str(), &left_ms.to_string());
             patience = Duration::from_millis(left_ms);
         }
-        let body = self.body.take().expect("put back after each failure that goes on");
         let (expects, framing, asks_leave) = (self.expects, self.framing, self.asks_leave);
         let (idle, interim) = (self.idle, self.interim.clone());
         Ok(line::Request { head, expects, framing, body, patience, idle, asks_leave, interim })
@@ -247,11 +264,15 @@ impl Errand {
     }
 
     pub async fn run(&mut self, pool: &Pool, client: &Client) -> Result<Answer, Refusal> {
+        if let Some(outcome) = self.race(pool, client).await {
+            return outcome;
+        }
         loop {
             let upstream = self.choose(pool, &client.peer).await?;
             let in_flight = upstream.begin();
             let Some((mut line, is_fresh)) = self.line_to(pool, &upstream).await else { continue };
-            let request = self.request(&upstream)?;
+            let body = self.body.take().expect("put back after each failure that goes on");
+            let request = self.request(&upstream, body)?;
             let attempt = upstream.count.begin();
             match line.send(request).await {
                 Ok(response) => match self.first_part(&mut line).await {
@@ -269,58 +290,80 @@ impl Errand {
                         self.ready_again(Refusal::CloneEnded)?;
                     }
                 },
-                Err(Failed::Unsent(body)) => self.body = Some(body),
-                Err(Failed::SpokeFirst(body)) => {
-                    self.body = Some(body);
-                    // On a line that has been idle it is the end of that line, as many servers say why they close one.
-                    if is_fresh {
-                        attempt.ended(true);
-                        pool.answered(&upstream, true);
-                        tracing::debug!(clone = %upstream.name, "clone spoke before it was asked");
-                        self.one_spoke_first = true;
+                Err(failed) => match self.weigh(pool, client, &upstream, (attempt, is_fresh), failed) {
+                    Weighed::Unsent(body) => self.body = Some(body),
+                    Weighed::SpokeFirst(body) => {
+                        self.body = Some(body);
+                        self.one_spoke_first |= is_fresh;
                     }
-                }
-                // Other clones are of the same program.
-                Err(Failed::Speaks(tongue)) => {
-                    attempt.ended(true);
-                    pool.answered(&upstream, true);
-                    return Err(Refusal::Speaks(tongue));
-                }
-                // One that was given little time need not be sick.
-                Err(Failed::TimedOut) if self.deadline.is_some_and(|deadline| deadline.is_said) => {
-                    return Err(Refusal::LateAnswer);
-                }
-                Err(Failed::TimedOut) => {
-                    attempt.silent();
-                    pool.answered(&upstream, true);
-                    if self.service.is_none() {
-                        return Err(Refusal::CloneSilent(self.patience));
+                    Weighed::Over(refusal) => return Err(refusal),
+                    Weighed::Silent(refusal) if self.service.is_none() => return Err(refusal),
+                    Weighed::Silent(refusal) => {
+                        self.ready_again(refusal)?;
+                        pool.failed(&upstream);
+                        self.tried.push(upstream);
+                        continue;
                     }
-                    self.ready_again(Refusal::CloneSilent(self.patience))?;
-                    pool.failed(&upstream);
-                    self.tried.push(upstream);
-                    continue;
-                }
-                // That is not the clone's fault.
-                Err(Failed::Upload) => return Err(body_broken(client)),
-                Err(Failed::NoAnswer(why)) => {
-                    attempt.ended(true);
-                    pool.answered(&upstream, true);
-                    tracing::debug!(clone = %upstream.name, why, "clone's answer is none");
-                    self.ready_again(Refusal::BadAnswer)?;
-                }
-                Err(Failed::Ended(error)) => {
-                    attempt.ended(true);
-                    pool.answered(&upstream, true);
-                    tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
-                    self.ready_again(Refusal::CloneEnded)?;
-                }
+                    Weighed::Ended(refusal) => self.ready_again(refusal)?,
+                },
             }
             if is_fresh {
                 pool.failed(&upstream);
                 self.tried.push(upstream);
             } else {
                 self.want_fresh = true;
+            }
+        }
+    }
+
+    /// What a failure means, and it is counted.
+    fn weigh(
+        &self,
+        pool: &Pool,
+        client: &Client,
+        upstream: &Upstream,
+        (attempt, is_fresh): (Try, bool),
+        failed: Failed,
+    ) -> Weighed {
+        let count = |attempt: Try| {
+            attempt.ended(true);
+            pool.answered(upstream, true);
+        };
+        match failed {
+            Failed::Unsent(body) => Weighed::Unsent(body),
+            Failed::SpokeFirst(body) => {
+                // On a line that has been idle it is the end of that line, as many servers say why they close one.
+                if is_fresh {
+                    count(attempt);
+                    tracing::debug!(clone = %upstream.name, "clone spoke before it was asked");
+                }
+                Weighed::SpokeFirst(body)
+            }
+            // Other clones are of the same program.
+            Failed::Speaks(tongue) => {
+                count(attempt);
+                Weighed::Over(Refusal::Speaks(tongue))
+            }
+            // One that was given little time need not be sick.
+            Failed::TimedOut if self.deadline.is_some_and(|deadline| deadline.is_said) => {
+                Weighed::Over(Refusal::LateAnswer)
+            }
+            Failed::TimedOut => {
+                attempt.silent();
+                pool.answered(upstream, true);
+                Weighed::Silent(Refusal::CloneSilent(self.patience))
+            }
+            // That is not the clone's fault.
+            Failed::Upload => Weighed::Over(body_broken(client)),
+            Failed::NoAnswer(why) => {
+                count(attempt);
+                tracing::debug!(clone = %upstream.name, why, "clone's answer is none");
+                Weighed::Ended(Refusal::BadAnswer)
+            }
+            Failed::Ended(error) => {
+                count(attempt);
+                tracing::debug!(clone = %upstream.name, %error, "clone ended before it answered");
+                Weighed::Ended(Refusal::CloneEnded)
             }
         }
     }

@@ -125,6 +125,8 @@ pub const IDLE_MAX: usize = 256;
 pub const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Of requests that could wait at this node's clones, one in so many goes elsewhere to see what it takes there.
 pub const LOOKS_ELSEWHERE: u64 = 64;
+/// Of requests that are asked of several clones, one in so many is asked of one that is not known to be among the fastest.
+pub const ASKS_ANOTHER: u64 = 32;
 /// A clone here may take twice as long as one elsewhere, and so much: a tunnel costs both nodes.
 pub const LOCAL_SLOWER: Duration = Duration::from_millis(4);
 /// What part of its requests a node gives away to others is found anew so often: as often as nodes report.

@@ -5,6 +5,7 @@
 mod allows;
 mod common;
 mod http_access;
+mod http_asked_twice;
 mod http_between;
 mod http_broken_off;
 mod http_bytes;

@@ -4,6 +4,7 @@ mod admission;
 mod backup;
 mod bad_input;
 mod cache;
+mod catalog;
 mod certificates;
 mod channels;
 mod clients;

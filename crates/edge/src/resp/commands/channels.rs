@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use ::channels::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
-use ::channels::{Kind, Message, Op, Reply as Got};
+use ::channels::{Kind, MEMBERS, Message, Op, Reply as Got};
 use base::{Outcome, glob};
 use bytes::Bytes;
 use node::Answer;
@@ -227,6 +227,11 @@ fn publish(call: &mut Call<'_>, shard: bool) -> Act {
     let (channel, payload) = (call.command.value(1), call.command.value(2));
     if channel.len() > NAME_BYTES_MAX || payload.len() > MESSAGE_BYTES_MAX {
         let why = format!("ERR a channel has at most {NAME_BYTES_MAX} bytes, a message {MESSAGE_BYTES_MAX}");
+        return Act::Now(Reply::Error(why));
+    }
+    if channel.starts_with(MEMBERS.as_bytes()) {
+        let why =
+            format!("ERR channels that begin with {MEMBERS} are the nodes' own: listen there, and publish elsewhere");
         return Act::Now(Reply::Error(why));
     }
     let message = Message { namespace: call.space().name.to_string(), shard, channel, payload };
