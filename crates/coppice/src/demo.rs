@@ -26,6 +26,18 @@ const SITE_AT: &str = "photos=AT";
 /// Where the site is at each node.
 const SITE_PATH: &str = "/original";
 
+/// The built-in pet store, whose page is made of other services.
+const PETSTORE: &str = "petstore";
+const PETSTORE_PARTS: &[&str] = &[
+    "petstore-pets",
+    "petstore-stock",
+    "petstore-cart",
+    "petstore-viewed",
+    "petstore-rating",
+    "petstore-visits",
+    "petstore-advice",
+];
+
 /// The service of the example shop, be it that of `examples/cart` or the built-in one.
 const SHOP: &str = "shop";
 
@@ -48,8 +60,8 @@ pub struct Person {
 #[derive(Clone, Copy)]
 pub struct Demo {
     pub service: &'static str,
-    /// Another one that is there with it.
-    beside: Option<&'static str>,
+    /// Others that are there with it.
+    beside: &'static [&'static str],
     /// As a file: complete for a built-in service, else with the folder of the repository.
     declaration: &'static str,
     is_builtin: bool,
@@ -60,27 +72,28 @@ impl Demo {
     pub fn named(name: Option<&str>) -> Result<Self, String> {
         let Some(name) = name else { return Ok(Self::of(SHOP, DECLARATION, false)) };
         if name == TRANSEND {
-            return Ok(Self { beside: Some("photos"), ..Self::of("distill", TRANSEND_DECLARATION, true) });
+            return Ok(Self { beside: &["photos"], ..Self::of("distill", TRANSEND_DECLARATION, true) });
         }
         let missing = || {
             format!("there is no built-in service {name:?}; there are: {}, and {TRANSEND}", services::NAMES.join(", "))
         };
         let builtin = services::named(name).ok_or_else(missing)?;
-        Ok(Self::of(builtin.name, builtin.declaration, true))
+        let beside = if name == PETSTORE { PETSTORE_PARTS } else { &[] };
+        Ok(Self { beside, ..Self::of(builtin.name, builtin.declaration, true) })
     }
 
     fn of(service: &'static str, declaration: &'static str, is_builtin: bool) -> Self {
-        Self { service, beside: None, declaration, is_builtin }
+        Self { service, beside: &[], declaration, is_builtin }
     }
 
     /// All services that are waited for.
     pub fn services(self) -> Vec<&'static str> {
-        self.beside.into_iter().chain([self.service]).collect()
+        self.beside.iter().copied().chain([self.service]).collect()
     }
 
     /// Where what it shows is, at a node whose HTTP door is here; empty where one address says it all.
     pub fn addresses(self, http: SocketAddr) -> Vec<(&'static str, String)> {
-        if self.beside.is_none() {
+        if self.declaration != TRANSEND_DECLARATION {
             return Vec::new();
         }
         vec![
@@ -97,7 +110,7 @@ impl Demo {
 
     /// Its named doors for TCP, with their ports.
     pub fn doors(self) -> Vec<(String, u16)> {
-        if !self.is_builtin || self.beside.is_some() {
+        if !self.is_builtin || !self.beside.is_empty() {
             return Vec::new();
         }
         let (_, spec) = node::declared::only_service(APPLIED, self.declaration).expect("it is tried by a test");
@@ -209,7 +222,14 @@ mod tests {
     #[test]
     fn a_demo_that_is_not_built_in_is_told_which_there_are() {
         let told = super::Demo::named(Some("shoe")).err().unwrap();
-        assert!(told.starts_with("there is no built-in service \"shoe\"; there are: distill, mail, shop"), "{told}");
+        assert!(
+            told.starts_with("there is no built-in service \"shoe\"; there are: distill, mail, petstore, shop"),
+            "{told}"
+        );
+        let store = super::Demo::named(Some("petstore")).unwrap();
+        let services = node::declared::each_service("coppice.toml", store.declaration).unwrap();
+        let declared: std::collections::BTreeSet<&str> = services.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(store.services().into_iter().collect::<std::collections::BTreeSet<_>>(), declared);
         let transend = super::Demo::named(Some("transend")).unwrap();
         assert!(transend.declaration.contains(super::SITE_AT) && transend.declaration.contains("path = \"/original\""));
         let names: Vec<_> =

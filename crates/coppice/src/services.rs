@@ -15,7 +15,7 @@ type Serves = Pin<Box<dyn Future<Output = Result<(), StartError>>>>;
 pub struct Builtin {
     /// As declarations name it: `builtin = "shop"`.
     pub name: &'static str,
-    /// Its `coppice.toml`: a service of the same name and the namespaces that it needs.
+    /// Its `coppice.toml`: a service of the same name, those that belong to it, and the namespaces that they need.
     pub declaration: &'static str,
     serve: fn(Service) -> Serves,
 }
@@ -35,6 +35,7 @@ macro_rules! services {
 services! {
     distill
     mail
+    petstore
     shop
 }
 
@@ -72,9 +73,13 @@ mod tests {
     #[test]
     fn each_declares_a_service_of_its_name_that_is_built_in() {
         for builtin in ALL {
-            let (name, spec) = node::declared::only_service("coppice.toml", builtin.declaration).unwrap();
-            assert_eq!((name.as_str(), spec.builtin.as_deref()), (builtin.name, Some(builtin.name)));
-            assert_eq!(spec.validate(), Ok(()));
+            let all = node::declared::each_service("coppice.toml", builtin.declaration).unwrap();
+            assert!(all.iter().any(|(name, _)| name == builtin.name));
+            for (name, text) in all {
+                let (_, spec) = node::declared::only_service("coppice.toml", &text).unwrap();
+                assert!(name.starts_with(builtin.name) && spec.builtin.as_deref() == Some(builtin.name), "{name}");
+                assert_eq!(spec.validate(), Ok(()));
+            }
         }
     }
 

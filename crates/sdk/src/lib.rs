@@ -25,6 +25,7 @@
 //!   `linear/ledger.rs`: ledgers of class `linear`, and numbers for objects.
 //! - `functions.rs`: functions that the service offers for values of class `linear`.
 //! - `group.rs`: the clones of a service as a group: members, leader, messages, barriers; its streams are in `stream.rs`.
+//! - `services.rs`: other services, asked by their names.
 //! - `on_behalf.rs`: what calls to other services take over of the request that they are made for.
 //! - `pressure.rs`: the service is told when it is overloaded. `stage.rs`: it does only so much at a time, and says so; `shown.rs`:
 //!   its node shows that.
@@ -47,6 +48,7 @@ mod on_behalf;
 mod pressure;
 mod proxy;
 mod service;
+mod services;
 mod sessions;
 mod shown;
 mod soft;
@@ -73,6 +75,7 @@ pub use on_behalf::OnBehalf;
 pub use pressure::{overloaded, pressure};
 pub use proxy::Tls;
 pub use service::Service;
+pub use services::{CallError, Reply, Services};
 pub use sessions::{Cookie, Held, Sealed, Sessions, Version, When};
 pub use soft::{Replica, Soft, SoftError};
 pub use stage::{Overloaded, Stage, Turn};

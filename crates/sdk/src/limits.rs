@@ -56,6 +56,11 @@ pub const STAGE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// A service's stages are told to its node so often: their times are of one second, as those of the node's own.
 pub const SHOW_EVERY: Duration = Duration::from_secs(1);
 
+/// What the catalogue said is used for so long before it is looked at anew; while it is, what it said is still used.
+pub const CATALOG_KEPT: Duration = Duration::from_secs(1);
+/// A look at it takes a node no time; one that takes longer has other sorrows.
+pub const CATALOG_WITHIN: Duration = Duration::from_secs(2);
+
 /// A node is asked so often whether its certificates have changed: a renewed one has weeks, and nothing new is a few bytes.
 pub const CERTIFICATES_EVERY: Duration = Duration::from_secs(5);
 

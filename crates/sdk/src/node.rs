@@ -307,7 +307,8 @@ impl Target {
             .body(Full::new(call.body.clone()))
             .map_err(|error| Miss::NotSent(format!("{:?} is no path: {error}", call.path)))?;
         *request.headers_mut() = call.headers.clone();
-        request.headers_mut().insert(header::HOST, self.host.clone());
+        // Who asks a service names its host.
+        request.headers_mut().entry(header::HOST).or_insert_with(|| self.host.clone());
         if let Some(until) = call.until {
             let left = u64::try_from((until - Instant::now()).as_millis()).unwrap_or(u64::MAX);
             request.headers_mut().insert(DEADLINE, left.max(1).into());

@@ -25,7 +25,7 @@ use crate::pressure::Watch;
 use crate::shown;
 use crate::stage::{Stage, carry};
 use crate::tcp::{Came, Conn, Doors, Leave};
-use crate::{FunctionError, Given, Group, Linear, Node, Objects, Sessions, Soft, StartError};
+use crate::{FunctionError, Given, Group, Linear, Node, Objects, Services, Sessions, Soft, StartError};
 
 /// Where the SDK answers that the program runs: `health = "/health"` in the service's declaration. A program with a better
 /// check of its own puts it elsewhere and declares that.
@@ -82,6 +82,11 @@ impl Service {
     /// The values of a namespace of class `soft` that the service names.
     pub fn soft(&self, namespace: &str) -> Result<Soft, StartError> {
         Ok(Soft::new(self.node.clone(), namespace, self.given.token(namespace)?))
+    }
+
+    /// Other services of the cluster, by their names.
+    pub fn services(&self) -> Services {
+        Services::new(self.node.clone(), &self.given)
     }
 
     /// The clones of this service as a group.

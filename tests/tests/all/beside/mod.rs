@@ -44,6 +44,7 @@ mod maintain;
 mod memory;
 mod objects;
 mod operate;
+mod petstore;
 mod power;
 mod private;
 mod quotas;

@@ -38,8 +38,7 @@ fn the_built_in_shop_needs_its_name_alone_and_outlives_clones_and_nodes() {
     let up = Up::bare(3);
     let text = declaration();
     let refused = up.apply("shop.toml", &text.replace("builtin = \"shop\"", "builtin = \"shoe\""));
-    let why =
-        "shop.toml:8: service.shop.builtin: there is no built-in service \"shoe\"; there are: distill, mail, shop";
+    let why = "shop.toml:8: service.shop.builtin: there is no built-in service \"shoe\"; there are: distill, mail, petstore, shop";
     assert!(refused.err.contains(why), "{}", refused.err);
     up.apply("shop.toml", &text).good();
     up.settle(WELL_WITHIN, 1);
