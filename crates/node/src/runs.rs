@@ -242,3 +242,107 @@ pub(crate) fn no_versions(file: &str, service: &str) -> String {
 
 const _: () =
     assert!(clones::limits::RUNS_PER_CHANGE + 2 <= 64, "numbers of runs of one change end before those of the next");
+
+#[cfg(test)]
+mod tests {
+    use base::Boot;
+    use clones::deploy::{REPLACED, SERVES};
+    use clones::runs::{Ended, Under, Verdict};
+
+    use super::*;
+    use crate::declared::after;
+    use crate::deploy::{Wish, deployed};
+
+    const OWN: &str = "[service.shop]\nrun = [\"a\"]\nbefore = [\"migrate\"]\n";
+
+    fn made(now: &mut Declared, change: Change) {
+        *now = Declared { version: now.version + 1, ..after(now, &change) };
+    }
+
+    fn deploys(now: &mut Declared, n: u8) -> Vec<String> {
+        let code = format!("{n:02x}").repeat(32);
+        let wish = Wish { declaration: Some(OWN.into()), code, ..Wish::default() };
+        let diff = deploy::deploy(now, &wish, 5, &[7; 32]).unwrap();
+        made(now, diff.change);
+        diff.lines
+    }
+
+    /// What goes before a version has ended so.
+    fn ends(now: &mut Declared, number: u32, good: bool) {
+        let under = Under {
+            id: u64::from(number),
+            version: number,
+            due_ms: 0,
+            node: NodeId(1),
+            at: "n1".into(),
+            boot: Boot(1),
+            began_ms: 1,
+            attempt: 1,
+            stop: false,
+        };
+        let end = clones::runs::SaidEnd { good, how: "exit status 1".into(), lines: vec!["no table".into()] };
+        let last: Ended = under.ended(9, end);
+        let failed = (!good).then(|| "it failed".to_owned());
+        let plan = Plan {
+            puts: vec![("shop".into(), Slot::Before, Record { last: Some(last), ..Record::default() })],
+            verdicts: vec![Verdict { service: "shop".into(), number, failed }],
+            told: Vec::new(),
+        };
+        let change = change(now, &plan).unwrap();
+        made(now, change);
+    }
+
+    fn fates(now: &Declared) -> Vec<String> {
+        deployed(now, "shop").unwrap().versions.into_iter().map(|v| v.fate).collect()
+    }
+
+    fn stands(now: &Declared) -> u32 {
+        crate::declared::all::<clones::ServiceSpec>(now, record::SERVICE)["shop"].version
+    }
+
+    #[test]
+    fn a_first_version_that_failed_is_tried_again_by_the_same_deploy_and_is_followed_at_once_by_a_good_one() {
+        let mut now = Declared { version: 1, ..Declared::default() };
+        assert_eq!(deploys(&mut now, 1), ["+ service shop: version 1"]);
+        ends(&mut now, 1, false);
+        assert!(waits(deployed(&now, "shop").as_ref(), 1) && records(&now).len() == 1);
+        assert!(deploys(&mut now, 1)[0].contains("is tried again"));
+        assert!(records(&now).is_empty(), "the leader begins anew");
+        assert!(deploys(&mut now, 1).is_empty(), "while it runs the same deploy changes nothing");
+        ends(&mut now, 1, false);
+        deploys(&mut now, 2);
+        ends(&mut now, 2, true);
+        assert_eq!((stands(&now), fates(&now)), (2, vec![REPLACED.to_owned(), SERVES.to_owned()]));
+        assert!(!waits(deployed(&now, "shop").as_ref(), 2));
+    }
+
+    #[test]
+    fn a_version_waits_for_what_goes_before_it_and_is_taken_back_if_that_fails() {
+        let mut now = Declared { version: 1, ..Declared::default() };
+        deploys(&mut now, 1);
+        ends(&mut now, 1, true);
+        deploys(&mut now, 2);
+        assert!(waits(deployed(&now, "shop").as_ref(), 2));
+        ends(&mut now, 2, false);
+        assert_eq!((stands(&now), fates(&now)[1].as_str()), (1, "was taken back: it failed"));
+        // The same folder again is the next version; one that was taken back can be gone to, and is tried anew.
+        assert_eq!(deploys(&mut now, 2), ["~ service shop: version 1 -> 3"]);
+        ends(&mut now, 3, false);
+        let back = deploy::rollback(&now, "shop", Some(3)).unwrap();
+        made(&mut now, back.change);
+        assert!(records(&now).is_empty() && waits(deployed(&now, "shop").as_ref(), 3));
+        ends(&mut now, 3, true);
+        assert_eq!(deployed(&now, "shop").unwrap().next, Some(3), "it is rolled out beside what stands");
+        // All of it goes with the service.
+        let gone = crate::services::remove(&now, "shop").unwrap();
+        made(&mut now, gone.change);
+        assert!(records(&now).is_empty() && deployed(&now, "shop").is_none());
+    }
+
+    #[test]
+    fn without_versions_nothing_can_go_before_them() {
+        let now = Declared { version: 1, ..Declared::default() };
+        let why = deploy::apply(&now, "shop.toml", OWN, 5, &[7; 32]).unwrap_err();
+        assert!(why.contains("service.shop.before") && why.contains("coppice deploy DIR"), "{why}");
+    }
+}

@@ -16,7 +16,7 @@ struct Fake {
     told: Vec<String>,
 }
 
-const START_MS: u64 = 1_000_000;
+const START_MS: u64 = 7_200_000;
 
 fn place(id: u64) -> Place {
     Place { id: NodeId(id), name: format!("n{id}"), boot: Boot(1), drains: false, overflow: false, load: 0 }
@@ -224,7 +224,7 @@ fn times_that_passed_while_nobody_led_are_told_once_and_the_last_is_made_good_if
     for catch_up in [false, true] {
         let mut fake = Fake::new(&format!("schedule = \"@hourly\"\ncatch_up = {catch_up}"));
         fake.look();
-        fake.pass(Span::secs(5 * 3600));
+        fake.pass(Span::secs(5 * 3600 + 1800));
         fake.other_leader();
         assert_eq!(fake.look(), ["run-missed"]);
         assert_eq!(fake.run(Slot::Job).is_some(), catch_up);
